@@ -95,15 +95,14 @@ class JournalStore(Front):
     NotAStore if the file is none of these or is not there though it should be, StoreBusy if another process has it.
     """
 
-    durability = "fsync"
+    durability = "fsync"  # of the journal, not of the memory behind it
 
     def __init__(self, address, *, clock=None, create=True):
         address.split({})  # there are no options: it refuses each
-        self.address, self.url = address, address.shown
-        self.clock = Moment(clock or MonotonicClock())
+        self.moment = Moment(clock or MonotonicClock())
         self.chance = random.Random()
         draw = lambda: self.chance.getrandbits(64) - 2**63  # noqa: E731
-        self.memory = MemoryStore(self.url, clock=self.clock, random=draw)
+        self.memory = MemoryStore(address.shown, clock=self.moment, random=draw)
         self.lock = threading.RLock()  # one change at a time: the journal has them in their order
         self.pid = os.getpid()
         try:
@@ -150,11 +149,11 @@ class JournalStore(Front):
     def made(self, now, seed, given):
         """Make commands as they were, or will be, made at that time: chance included."""
         self.chance.seed(seed)
-        self.clock.wall_now = now
+        self.moment.wall_now = now
         try:
             return self.memory.apply(given)
         finally:
-            self.clock.wall_now = None
+            self.moment.wall_now = None
 
     # ---- the file ---------------------------------------------------------------------------------------------------
 

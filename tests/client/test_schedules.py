@@ -433,7 +433,7 @@ class Mortal(Front):
     """A store of a process that dies before or after one of its transactions."""
 
     def __init__(self, store, draw):
-        self.behind, self.clock, self.url = store, store.clock, store.url
+        self.behind = store
         self.left = draw.randrange(1, 12)
         self.before = draw.random() < 0.5
 
@@ -689,7 +689,6 @@ class Pages(Front):
 
     def __init__(self, store):
         self.store, self.listed = store, 0
-        self.url, self.clock, self.durability = store.url, store.clock, store.durability
 
     def _there(self):
         return self.store

@@ -243,6 +243,7 @@ import sys, time
 real, ahead = time.time, float(sys.argv[2])
 time.time = lambda: real() + ahead
 from pywheel import Fixed, JobQueue, Worker
+from pywheel.jobs.queries import ListWorkers
 import threading
 queue = JobQueue(sys.argv[1])
 starts = []

@@ -57,7 +57,7 @@ def test_no_answer_is_waited_for_beyond_the_time_limit(impatient, proxy, name):
     assert "\n" not in str(caught.value)
     proxy.heal()
     proxy.cut_once()
-    until(impatient.counts)
+    until(lambda: impatient.ask(CountJobs()))
 
 
 @pytest.mark.parametrize("name", CALLS)

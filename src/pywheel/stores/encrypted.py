@@ -8,14 +8,12 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from .._errors import BadBody, PywheelError
-from ..clock import Clock
 from ..jobs.bodies import is_encrypted
 from ..jobs.commands import Ack, Command, Import, Put
 from ..jobs.job import Attempt, Imported, Job, NewJob
 from ..jobs.keyring import Keyring
 from ..jobs.queries import GetHistories, GetJob, GetPage, ListJobs, Page, Query
-from .address import Address
-from .contract import Durability, Store
+from .contract import Store
 from .front import Front
 
 __all__ = ["EncryptedStore", "result_name"]
@@ -52,43 +50,6 @@ class EncryptedStore(Front):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)  # what one kind of store can do, such as a backup
-
-    # ---- what a store says of itself --------------------------------------------------------------------------------
-
-    @property
-    def url(self) -> str:  # type: ignore[override]
-        """The address of the store behind."""
-        return self._store.url
-
-    @property
-    def secret_url(self) -> str:
-        """The address with its password, never to be shown."""
-        return self._store.secret_url
-
-    @property
-    def address(self) -> Address | None:  # type: ignore[override]
-        """Where a server's store is, with its password."""
-        return self._store.address
-
-    @property
-    def clock(self) -> Clock:  # type: ignore[override]
-        """The clock of the store behind."""
-        return self._store.clock
-
-    @property
-    def durability(self) -> Durability:  # type: ignore[override]
-        """What the store behind promises."""
-        return self._store.durability
-
-    @property
-    def ids_grow(self) -> bool:  # type: ignore[override]
-        """Whether the ids of the store behind do."""
-        return self._store.ids_grow
-
-    @property
-    def keeps_limits(self) -> bool:  # type: ignore[override]
-        """Whether the store behind does."""
-        return self._store.keeps_limits
 
     # ---- changes ----------------------------------------------------------------------------------------------------
 

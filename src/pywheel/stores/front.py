@@ -6,9 +6,10 @@ from abc import abstractmethod
 from collections.abc import Collection
 from typing import Any, TypeVar
 
+from ..clock import Clock
 from ..jobs.commands import Put
 from ..jobs.queries import Query
-from .contract import Store
+from .contract import Durability, Store
 from .notifier import Notifier
 from .verify import Finding
 
@@ -23,6 +24,40 @@ class Front(Store):
     @abstractmethod
     def _there(self) -> Store:
         """Return the store behind. StoreAway if it is not there."""
+
+    def _described(self) -> Store:
+        """Return the store that says what holds of this one, also while it is away."""
+        return self._there()
+
+    @property
+    def url(self) -> str:  # type: ignore[override]
+        """The address of the store behind."""
+        return self._described().url
+
+    @property
+    def secret_url(self) -> str:
+        """The address with its password, never to be shown."""
+        return self._described().secret_url
+
+    @property
+    def clock(self) -> Clock:  # type: ignore[override]
+        """The clock of the store behind."""
+        return self._described().clock
+
+    @property
+    def durability(self) -> Durability:  # type: ignore[override]
+        """What the store behind promises."""
+        return self._described().durability
+
+    @property
+    def keeps_limits(self) -> bool:  # type: ignore[override]
+        """Whether the store behind does."""
+        return self._described().keeps_limits
+
+    @property
+    def ids_grow(self) -> bool:  # type: ignore[override]
+        """Whether the ids of the store behind do."""
+        return self._described().ids_grow
 
     def put_within(self, connection: object, put: Put) -> list[int]:
         """Apply a put in the caller's own transaction."""

@@ -23,10 +23,6 @@ class FaultyStore(Front):
 
     def __init__(self, store: Store, fault: Callable[[str, Sequence[Command[Any]]], None] | None = None) -> None:
         self.inner = store
-        self.url, self.address = store.url, store.address
-        self.durability, self.ids_grow = store.durability, store.ids_grow
-        self.keeps_limits = store.keeps_limits
-        self.clock = store.clock
         self.fault = fault
         self.away = False
 
@@ -47,6 +43,9 @@ class FaultyStore(Front):
     def close(self) -> None:
         """Close the store behind."""
         self.inner.close()
+
+    def _described(self) -> Store:
+        return self.inner
 
     def _there(self) -> Store:
         if self.away:

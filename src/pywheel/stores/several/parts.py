@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import count
+from operator import attrgetter
 from typing import Any, Final
 
 from ..._errors import JobExists, PywheelError, StoreError
@@ -104,51 +105,28 @@ def parts(ids: Ids, command: c.Command[Any]) -> list[Part] | None:
 
 def _by_ref(ids: Ids, command: Any) -> list[Part]:
     store, ref = ids.of(command.ref)
-    kind = type(command)
-    if kind is c.Delete:
-        return [(store, c.Delete(ref))]
-    if kind is c.Cancel:
-        return [(store, c.Cancel(ref, command.expect))]
-    if kind is c.Retry:
-        return [(store, c.Retry(ref, command.due, command.delay))]
-    return [(store, c.Reschedule(ref, command.due, command.delay, command.expect))]
+    return [(store, replace(command, ref=ref))]
 
 
-def _kept(ids: Ids, command: c.Keep) -> list[Part]:
-    return [(ids.of_note(command.name), command)]
+def _by_id(ids: Ids, command: Any) -> list[Part]:
+    """Much quicker than `replace`."""
+    kind, id = type(command), command.id
+    return [(ids.store(id), kind(ids.inner(id), *_BESIDE_ID[kind](command)))]
 
 
-def _rewritten(ids: Ids, command: c.Rewrite) -> list[Part]:
-    return [(ids.store(command.id), c.Rewrite(ids.inner(command.id), command.old, command.new, command.claim))]
+def _beside_id(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what gives the fields of a command but its id, its first."""
+    names = [field.name for field in fields(kind)[1:]]
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda command: (get(command),)
 
 
-def _acked(ids: Ids, command: c.Ack) -> list[Part]:
-    return [(ids.store(command.id), c.Ack(ids.inner(command.id), command.claims, command.result))]
-
-
-def _ended(ids: Ids, command: Any) -> list[Part]:
-    return [(ids.store(command.id), type(command)(ids.inner(command.id), command.claims))]
-
-
-def _nacked(ids: Ids, command: c.Nack) -> list[Part]:
-    id = command.id
-    return [(ids.store(id), c.Nack(ids.inner(id), command.claims, command.delay, command.error))]
-
-
-def _leased(ids: Ids, command: Any) -> list[Part]:
-    return [(ids.store(command.id), type(command)(ids.inner(command.id), command.claims, command.ttr))]
+_BESIDE_ID: Final = {kind: _beside_id(kind) for kind in (c.Rewrite, c.Begin, c.Ack, c.Nack, c.Release, c.Touch)}
 
 
 def _claim(ids: Ids, command: c.Claim) -> list[Part]:
     """The first ids may begin, whatever their stores. Suspects are one store's turn, bytes are divided."""
-    topic, terms, worker, begin, suspects, most = (
-        command.topic,
-        command.terms,
-        command.worker,
-        command.begin,
-        command.suspects,
-        command.bytes,
-    )
+    begin, suspects, most = command.begin, command.suspects, command.bytes
     by_store: dict[int, tuple[list[int], list[int]]] = {}
     of = by_store.get
     for place, (store, inner) in enumerate(ids.split(command.ids)):
@@ -160,10 +138,13 @@ def _claim(ids: Ids, command: c.Claim) -> list[Part]:
             there[1].append(inner)
     if len(by_store) < 2:
         [(store, (some, _))] = by_store.items() or [(0, ([], []))]
-        return [(store, c.Claim(topic, tuple(some), terms, worker, begin, suspects, most))]
+        return [(store, replace(command, ids=tuple(some)))]
     turn, most = next(suspects_turn) % len(by_store), most // len(by_store)
     return [
-        (store, c.Claim(topic, tuple(some), terms, worker, len(begins), suspects if place == turn else 0, most))
+        (
+            store,
+            replace(command, ids=tuple(some), begin=len(begins), suspects=suspects * (place == turn), bytes=most),
+        )
         for place, (store, (some, begins)) in enumerate(by_store.items())
     ]
 
@@ -173,14 +154,9 @@ _SPLIT: Final[dict[type, Callable[[Ids, Any], list[Part]]]] = {
     c.Reschedule: _by_ref,
     c.Retry: _by_ref,
     c.Delete: _by_ref,
-    c.Rewrite: _rewritten,
-    c.Keep: _kept,
+    c.Keep: lambda ids, command: [(ids.of_note(command.name), command)],
     c.Claim: _claim,
-    c.Begin: _leased,
-    c.Ack: _acked,
-    c.Nack: _nacked,
-    c.Release: _ended,
-    c.Touch: _leased,
+    **dict.fromkeys(_BESIDE_ID, _by_id),
 }
 
 
