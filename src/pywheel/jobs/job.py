@@ -112,6 +112,12 @@ class NewJob(NamedTuple):
     parent: tuple[int, int] | None = None  # the receipt of the running job that puts it, and whose key it may take over
     dedupe_for: int | None = None  # for so long after a job with its key has ended this one is refused
 
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """The values of FIELDS."""
+        values: Any = self[OF_NEW_JOB]
+        return values  # type: ignore[no-any-return]
+
 
 class Job(NamedTuple):
     """A job as the store has it."""
@@ -132,6 +138,12 @@ class Job(NamedTuple):
     lease_until: int | None = None  # only while running
     last_error: str | None = None
     lost: int = 0  # what its last claim came to: lifecycle.NEVER_LOST, LOST_HELD or LOST_BEGUN
+
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """The values of FIELDS."""
+        values: Any = self[OF_JOB]
+        return values  # type: ignore[no-any-return]
 
     def json(self) -> Any:
         """Return what the body says as JSON. BadBody if it is none; NoKey, which is one too, if it is encrypted."""
@@ -188,7 +200,7 @@ class Imported(NamedTuple):
     def new(self) -> NewJob:
         """What of it a new job has too."""
         job = self.job
-        return NewJob(job.topic, job.body, job.due, *job[OF_JOB])
+        return NewJob(job.topic, job.body, job.due, *job.kept)
 
     @property
     def holds_key(self) -> bool:

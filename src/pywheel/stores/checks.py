@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from .._errors import BadJob, JobExists, PywheelError
 from ..jobs import commands as c
-from ..jobs.job import FIELDS, OF_NEW_JOB, Attempt, Job, Outcome, State
+from ..jobs.job import FIELDS, Attempt, Job, Outcome, State
 from ..jobs.lifecycle import ENDINGS
 from ..jobs.limits import Limits
 from ..jobs.values import FURTHEST, integer, number, text
@@ -140,7 +140,7 @@ def _put(put: c.Put) -> None:
         if type(body) is not bytes:
             raise BadJob(f"body must be bytes, not {type(body).__name__}")
         text(topic, "topic")
-        fields = job[OF_NEW_JOB]
+        fields = job.kept
         if fields != _DEFAULTS:
             for value, field in zip(fields, FIELDS, strict=True):
                 if value != field.default:

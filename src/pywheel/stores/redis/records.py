@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ...jobs import lifecycle
 from ...jobs.commands import Ref
-from ...jobs.job import OF_NEW_JOB, Attempt, Imported, Job, NewJob, Outcome, State
+from ...jobs.job import Attempt, Imported, Job, NewJob, Outcome, State
 from ...jobs.lifecycle import Run
 from ..checks import storable
 
@@ -98,7 +98,7 @@ def plain_start(topic: str) -> bytes:
 def packed_job(job: NewJob) -> bytes:
     """Return a job as it lies in the store, but for when it was created."""
     topic, body = job.topic, job.body
-    key, ttr, most, headers, priority = job[OF_NEW_JOB]
+    key, ttr, most, headers, priority = job.kept
     start = plain_start(topic)
     if key is None and ttr is None and most is None and not headers and not priority:
         return start + body

@@ -36,7 +36,7 @@ _LATER: Final = 100  # ms after which a job is asked for again that another tran
 _KEPT: Final = slice(FOUND.index(KEPT[0]), FOUND.index(KEPT[-1]) + 1)
 
 
-def _order(one: Any) -> tuple[int, int, int]:
+def _order(one: Found) -> tuple[int, int, int]:
     """Return what due jobs are claimed in the order of."""
     return -one.priority, one.due, one.id
 
@@ -99,7 +99,7 @@ def _reserved(command: Reserve, found: Sequence[Found], gate: Gate) -> list[Foun
 
 
 def _size(found: Found) -> int:
-    return found.size
+    return found.size  # type: ignore[no-any-return]
 
 
 class _Behind(NamedTuple):

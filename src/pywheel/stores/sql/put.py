@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from ..._errors import JobExists, NonceTaken
 from ...jobs import lifecycle
 from ...jobs.commands import NONCES_FORGOTTEN, Import, Put
-from ...jobs.job import OF_JOB, OF_NEW_JOB, Imported, NewJob, State
+from ...jobs.job import Imported, NewJob, State
 from ..checks import lately, storable
 from ..marks import marked, unmarked
 from .rows import ATTEMPT, DEFAULTS, ENDING, KEPT, MOVED, REPLACED, columns_of
@@ -116,7 +116,7 @@ def _insert(
         if delay is not None:
             when = later(now, delay)
         row: tuple[Any, ...] = (id, topic, when, when, moment, body)
-        fields = job[OF_NEW_JOB]
+        fields = job.kept
         if fields != DEFAULTS:
             plain = False
             row = (*row, *columns_of(fields))
@@ -347,7 +347,7 @@ _REPLACE: Final = (
 
 
 def _replace(tx: Transaction, keys: _Keys, name: _Name, holder: _Holder, job: NewJob) -> Steps[int]:
-    values = dict(zip(KEPT, columns_of(job[OF_NEW_JOB]), strict=True))
+    values = dict(zip(KEPT, columns_of(job.kept), strict=True))
     values |= {"id": holder.id, "due": job.due if job.delay is None else None, "delay": job.delay, "body": job.body}
     yield from tx.know_priorities([(name[0], job.priority)] if job.priority else ())
     yield (Each(_REPLACE, [values]),)
@@ -414,7 +414,7 @@ def _import_all(tx: Transaction, some: Sequence[Imported]) -> Steps[Sequence[int
             for a in one.history
             if a.outcome is not None
         ]
-        fields, spent = columns_of(job[OF_JOB]), (job.claims, job.claims - job.attempt, job.lost)
+        fields, spent = columns_of(job.kept), (job.claims, job.claims - job.attempt, job.lost)
         if job.state is State.DELAYED:
             new = (id, topic, job.due, job.due, job.created, job.body, *fields)
             live.append((*new, *spent, int(one.passed), storable(one.last_error)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...jobs import lifecycle
 from ...jobs.job import FIELDS, Job, State
@@ -52,8 +52,11 @@ HEAD: Final = ("id", "topic", "state", "due", "created", "claims", "unspent", "l
 """What is read of a job for `job_of`, before the time and, maybe, the body."""
 FOUND: Final = ("due", "id", "created", *KEPT, "claims", "unspent", "lost", "error", "size", "body")
 """What is read of a job that may be claimed."""
-Found: Any = namedtuple("Found", FOUND)  # type: ignore[misc]  # noqa: PYI024
-"""A row of those."""
+if TYPE_CHECKING:
+    Found: TypeAlias = Any
+else:
+    Found = namedtuple("Found", FOUND)  # noqa: PYI024
+    """A row of those."""
 _FIELDS_OF_HEAD: Final = slice(HEAD.index(KEPT[0]), HEAD.index(KEPT[-1]) + 1)
 _RUN: Final = HEAD.index("error")
 
@@ -64,7 +67,7 @@ def listed(columns: Sequence[str], table: str = "", **instead: str) -> str:
     return ", ".join(f"{instead[one]} AS {one}" if one in instead else f"{dot}{one}" for one in columns)
 
 
-def columns_of(fields: Sequence[Any]) -> list[Any]:
+def columns_of(fields: Any) -> list[Any]:
     """Return the values of FIELDS as they are stored."""
     values = list(fields)
     for place in _JSON:

@@ -16,7 +16,7 @@ from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs import lifecycle
 from ...jobs.commands import Ref
-from ...jobs.job import FIELDS, OF_NEW_JOB, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
+from ...jobs.job import FIELDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
 from ...jobs.lifecycle import Ending, Run
 from ...jobs.limits import LOOKED_PAST, PRIORITIES, Gate, Limits, note_of
 from ...jobs.queries import Filter
@@ -140,7 +140,7 @@ class Model:
             return holder.job.id
         if holder is not None:
             holder.passed = True
-        job = Job(0, new.topic, new.body, due, now, State.DELAYED, *new[OF_NEW_JOB])
+        job = Job(0, new.topic, new.body, due, now, State.DELAYED, *new.kept)
         return self._keep_job(Kept(job._replace(headers=headers), []))
 
     def _take_in(self, one: Imported) -> int:
