@@ -211,7 +211,7 @@ class MemoryStore(SqlStore):
 def _delayed(ids: Sequence[int]) -> Steps[list[Due]]:
     """Return those of some jobs that wait."""
     text = (
-        "SELECT j.next, j.id, t.name, -j.rank AS priority FROM job j JOIN topic t ON t.id = j.topic "
+        "SELECT j.next, j.id, t.name, j.priority FROM job j JOIN topic t ON t.id = j.topic "
         "WHERE j.id {in ids} AND j.state = 0"
     )
     [rows] = yield (Rows("next id name priority", text, {"ids": list(ids)}),)

@@ -26,7 +26,7 @@ SELECT coalesce(max(seq), 0), coalesce(max(slot IN (:slot, -1)), 0) FROM hint WH
 -- name: hints_for
 SELECT (SELECT min(seq) FROM hint), (SELECT max(seq) FROM hint),
     (SELECT count(*) FROM hint WHERE seq > :after AND slot = -1),
-    (SELECT json_group_array(json_array(j.next, j.id, t.name, -j.rank))
+    (SELECT json_group_array(json_array(j.next, j.id, t.name, j.priority))
         FROM (SELECT job FROM hint WHERE seq > :after AND slot = :slot GROUP BY job ORDER BY min(seq)) h
             CROSS JOIN job j ON j.id = h.job CROSS JOIN topic t ON t.id = j.topic
         WHERE j.state = 0)
