@@ -23,7 +23,7 @@ from pywheel.stores.sqlite.dialect import SQLITE
 BODY = b"x" * 128
 PUT = "INSERT INTO job (topic, next, due, created, body) VALUES (?, ?, ?, ?, ?)"
 _DUE: Final = SQLITE.text(
-    "SELECT id, claims, body FROM job WHERE state = 0 AND topic = 1 AND rank = 0 AND next <= {now} "
+    "SELECT id, claims, body FROM job WHERE state = 0 AND topic = 1 AND priority = 0 AND next <= {now} "
     "ORDER BY next, id LIMIT :most"
 )
 _CLAIM: Final = SQLITE.changed(Change(_START, "{w: id}", "+j.state = 0", {}), alike=True)[1]

@@ -69,5 +69,5 @@ def _ended(topic: str, draw: random.Random, now: int, name: str) -> Imported:
     last = Attempt(
         1, 0 if cancelled else 1, None if cancelled else when - 50, when, outcome, None if cancelled else "w", error
     )
-    job = Job(0, topic, _BODY, when - 60, when - HOUR, state, key, None, None, {}, 1, last.attempt)
+    job = Job(0, topic, _BODY, when - 60, when - HOUR, state, key, claims=1, attempt=last.attempt)
     return Imported(job, (last,))

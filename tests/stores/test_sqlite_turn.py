@@ -1,4 +1,4 @@
-"""The fair turn to write, between the stores of a process and between processes: advice, for which nobody waits long."""
+"""The fair turn to write, between stores and between processes: advice, for which nobody waits long."""
 
 import fcntl
 import os

@@ -63,11 +63,11 @@ def new_job(
         None if ttr is None else duration(ttr, "ttr", 1),
         None if max_attempts is None else whole(max_attempts, "max_attempts", _MOST_ATTEMPTS),
         headers or None,
+        priority if priority == 0 else whole(priority, "priority", PRIORITIES, -PRIORITIES),
         replace,
         wait,
         parent,
         None if dedupe_for is None else _dedupe(dedupe_for, key),
-        priority if priority == 0 else whole(priority, "priority", PRIORITIES, -PRIORITIES),
     )
     return tuple.__new__(NewJob, fields)  # without the function that a named tuple's own is
 

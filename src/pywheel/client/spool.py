@@ -16,12 +16,15 @@ import json
 import os
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadJob, StoreFull
+from .._errors import BadJob, StoreError, StoreFull
 from ..clock import Clock
 from ..jobs import commands as c
 from ..jobs.job import Counts, Job, NewJob, State
@@ -32,6 +35,7 @@ from ..stores.sqlite.store import SqliteStore
 __all__ = ["Spool", "Waiting", "spooled_job"]
 
 TOPIC: Final = "pywheel.spool"
+_FORWARDER: Final = "forwarder"  # the note that says who forwards
 _PUT: Final = "put"  # the header that says what was put
 _LEASE: Final = 15_000  # ms: so long after a kill the next process forwards; longer than a server's time limit
 _TRIES: Final = 10  # at a job that the store fails at without being away
@@ -66,6 +70,8 @@ class Spool:
         self._path = Path(store.path)
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._look_at = 0.0
+        self._token = token_hex(8)
+        self._forwards_until = 0.0
 
     # ---- puts -------------------------------------------------------------------------------------------------------
 
@@ -144,9 +150,12 @@ class Spool:
     def take(self) -> list[Waiting] | None:
         """Claim the oldest puts that wait, some hundred jobs; [] if none waits, None if another process forwards.
 
-        Whoever has claims has those of the oldest: so nothing is overtaken, whoever forwards.
+        One forwards at a time, and nothing else may be on its way: so no put overtakes another.
         """
-        if self._first(State.RUNNING) is not None:
+        if not self.waiting():
+            self._stop_forwarding()
+            return []
+        if not self._may_forward() or self._first_running():
             return None
         puts = list(self._oldest())
         rows = [row for put in puts for row in put]
@@ -156,9 +165,9 @@ class Spool:
         claim = c.Claim(TOPIC, ids, _TERMS, self._name, len(ids), len(ids), _ANY)
         [claimed] = self.file.apply([claim])
         mine = {job.id: job for job in claimed.jobs}
-        if len(mine) < len(ids) or not self._is_oldest(ids[0]):
+        if len(mine) < len(ids):  # one was cancelled meanwhile
             self._give_back(claimed.jobs)
-            return None
+            return self.take()
         waiting = [_waiting([mine[row.id] for row in put]) for put in puts]
         return self._refuse_torn(waiting) or self.take()
 
@@ -183,8 +192,9 @@ class Spool:
         )
 
     def give_back(self, batch: Sequence[Waiting]) -> None:
-        """Let puts wait again, where they were: the store is away."""
+        """Let puts wait again, where they were, for whoever forwards next: the store is away."""
         self._give_back([row for waiting in batch for row in waiting.rows])
+        self._stop_forwarding()
 
     def failed(self, waiting: Waiting, error: BaseException) -> bool:
         """Note that the store failed at a put, and is not away; return whether that was once too often: refused."""
@@ -215,14 +225,27 @@ class Spool:
         if put:
             yield put
 
-    def _is_oldest(self, id: int) -> bool:
-        """Whether nothing waits or is on its way that came before."""
-        firsts = (self._first(state) for state in (State.RUNNING, State.DELAYED))
-        return all(first is None or first >= id for first in firsts)
+    def _may_forward(self) -> bool:
+        """Whether this thread forwards, from now on and for as long as a lease, unless another does."""
+        me = f"{self._token}:{os.getpid()}:{threading.get_ident()}".encode()
+        asked = time.monotonic()
+        [before] = self.file.apply([c.Keep(_FORWARDER, me, _LEASE, absent=True)])
+        if before not in (None, me):
+            return False
+        if before == me and asked < self._forwards_until:  # else it may be another's by now
+            self.file.apply([c.Keep(_FORWARDER, me, _LEASE)])
+        self._forwards_until = asked + _LEASE / 1000
+        return True
 
-    def _first(self, state: State) -> int | None:
-        found = self.file.ask(ListJobs(Filter(TOPIC, state), 0, 1))
-        return found[0].id if found else None
+    def _stop_forwarding(self) -> None:
+        """Let another process forward, at once."""
+        if time.monotonic() < self._forwards_until:
+            self._forwards_until = 0.0
+            self.file.apply([c.Keep(_FORWARDER, None)])
+
+    def _first_running(self) -> list[Job]:
+        """Return a job that is on its way, if one is: whoever sent it may have been killed."""
+        return self.file.ask(ListJobs(Filter(TOPIC, State.RUNNING), 0, 1))
 
     def _give_back(self, rows: Sequence[Job]) -> None:
         self.file.apply([c.Release(row.id, row.claims) for row in rows])
@@ -242,6 +265,8 @@ class Spool:
 
     def close(self) -> None:
         """Close the file. Idempotent."""
+        with suppress(StoreError):
+            self._stop_forwarding()
         self.file.close()
 
 
@@ -290,11 +315,8 @@ def _waiting(rows: list[Job]) -> Waiting:
 def _new_job(row: Job, told: Any) -> NewJob:
     """Return a job as it was put."""
     parent = told["parent"] and tuple(told["parent"])
-    names = ("topic", "due", "key", "ttr", "max_attempts", "headers", "replace")
-    some = {name: told[name] for name in names}
-    # An older file has neither.
     return NewJob(
-        body=row.body, parent=parent, dedupe_for=told.get("dedupe_for"), priority=told.get("priority", 0), **some
+        **{**{name: told[name] for name in NewJob._fields if name in told}, "body": row.body, "parent": parent}
     )
 
 

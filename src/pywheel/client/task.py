@@ -259,7 +259,7 @@ class Task(Generic[P, K, C, R]):
             self._form, self._form_of = self._formed(), self._providers.count
         if self._form is None:
             return self._unlike(args, kwargs)
-        count, arguments, encoded, due, ttr, most, replace, wait, dedupe_for, priority = self._form
+        count, arguments, encoded, due, kept, replace, wait, dedupe_for = self._form
         if args:
             kwargs = arguments.named(args, kwargs)
         if len(kwargs) != count and not self._option_names.isdisjoint(kwargs):
@@ -277,7 +277,7 @@ class Task(Generic[P, K, C, R]):
         parent = None
         if key is not None:
             parent, key = parent_of(self.topic, key), checked(key, "key")
-        fields = (self.topic, body, due, key, ttr, most, None, replace, wait, parent, dedupe_for, priority)
+        fields = (self.topic, body, due, key, *kept, replace, wait, parent, dedupe_for)
         return tuple.__new__(NewJob, fields), None
 
     def _formed(self) -> tuple[Any, ...] | None:
@@ -289,8 +289,8 @@ class Task(Generic[P, K, C, R]):
         count = len(arguments.fields) if needed else -1  # of arguments: if so many are given, none is an option
         key = None if self._key is None else "any"
         job = new_job(self._queue.max_body, self.topic, b"", key=key, **self._options)
-        shared = (job.due, job.ttr, job.max_attempts, job.replace, job.delay, job.dedupe_for, job.priority)
-        return count, arguments, arguments.encoded, *shared
+        _, *kept = job.kept  # the first field is the key
+        return count, arguments, arguments.encoded, job.due, kept, job.replace, job.delay, job.dedupe_for
 
     def _unlike(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[NewJob, object]:
         """`_new`, of a put that says options."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 from .._errors import BadJob
 from .commands import Ref
 from .job import Job, State
+from .values import number, shown, whole
 
 __all__ = [
     "LONGEST_NAME",
@@ -24,20 +25,6 @@ __all__ = [
 MOST: Final = 2**63 - 1
 """The largest id, and the largest number that a store keeps."""
 LONGEST_NAME: Final = 16_384  # characters of a topic or a key
-
-
-def whole(value: Any, name: str, most: int, least: int = 1) -> int:
-    """Return an int from `least` to `most`. BadJob for anything else, bool included."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise BadJob(f"{name} must be a whole number from {least} to {most}, not {_shown(value)}")
-    return value
-
-
-def number(value: Any, name: str, least: float, most: float) -> float:
-    """Return a number between two. BadJob for anything else, bool and nan included."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise BadJob(f"{name} must be a number from {least:g} to {most:g}, not {_shown(value)}")
-    return value
 
 
 def name(value: Any, what: str) -> str:
@@ -71,7 +58,7 @@ def reference(ref: Any) -> Ref:
 def an_id(value: Any) -> int:
     """Return an int of any size, which may or may not be an id. BadJob for anything else, bool included."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadJob(f"an id is a whole number, not {_shown(value)}")
+        raise BadJob(f"an id is a whole number, not {shown(value)}")
     return value
 
 
@@ -80,7 +67,7 @@ def state_of(state: State | str) -> State:
     try:
         return State(state)
     except ValueError:
-        raise BadJob(f"{_shown(state)} is no state: {', '.join(State)}") from None
+        raise BadJob(f"{shown(state)} is no state: {', '.join(State)}") from None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -89,10 +76,3 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     near = difflib.get_close_matches(name, list(known), 1)
     return f", did you mean {near[0][:80]}?" if near else ""
-
-
-def _shown(value: Any) -> str:
-    """Return a value in a few characters; an int of a million digits too."""
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"a number of {value.bit_length()} bits"
-    return f"{value!r:.40}"

@@ -6,19 +6,25 @@ All times are wall clock, in whole milliseconds since 1970; all durations are wh
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from .._errors import BadBody, NoKey
 from .bodies import is_encrypted, key_of
+from .values import integer, text, text_by_name, whole
 
 __all__ = [
+    "FIELDS",
+    "OF_JOB",
+    "OF_NEW_JOB",
+    "PRIORITIES",
     "SHARDS",
     "SLICE",
     "Attempt",
     "Counts",
     "Due",
+    "Field",
     "Imported",
     "Job",
     "NewJob",
@@ -66,6 +72,30 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"  # no attempt: the row says when the job was cancelled
 
 
+PRIORITIES: Final = 9
+"""A priority is from minus this to this."""
+
+
+class Field(NamedTuple):
+    """A property that a job keeps from its put to its end."""
+
+    name: str  # of `NewJob` and `Job`, of a column, and in whatever else shows jobs
+    type: type
+    kind: str  # of the column that keeps it: "name" (short text), "big", "small" (numbers), or "json"
+    default: Any  # of a new job
+    check: Callable[[Any, str], Any]  # raises BadJob for a value that no store takes
+
+
+FIELDS: Final = (
+    Field("key", str, "name", None, text),
+    Field("ttr", int, "big", None, integer),
+    Field("max_attempts", int, "big", None, integer),
+    Field("headers", Mapping, "json", None, lambda headers, _: text_by_name(headers, "header")),
+    Field("priority", int, "small", 0, lambda value, name: whole(value, name, PRIORITIES, -PRIORITIES)),
+)
+"""The properties that are only kept, checked and shown, in the order that they have in `NewJob` and in `Job`."""
+
+
 class NewJob(NamedTuple):
     """A job to be put. None leaves the choice to whoever claims it."""
 
@@ -76,11 +106,17 @@ class NewJob(NamedTuple):
     ttr: int | None = None  # how long a handler may run: the lease
     max_attempts: int | None = None
     headers: Mapping[str, str] | None = None
+    priority: int = 0  # among what is due of a topic the highest comes first, from -9 to 9
     replace: bool = False  # whether a delayed job with this key takes these values, instead of refusing the put
     delay: int | None = None  # due so long after the store's clock when it is stored
     parent: tuple[int, int] | None = None  # the receipt of the running job that puts it, and whose key it may take over
     dedupe_for: int | None = None  # for so long after a job with its key has ended this one is refused
-    priority: int = 0  # among what is due of a topic the highest comes first, from -9 to 9
+
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """The values of FIELDS."""
+        values: Any = self[OF_NEW_JOB]
+        return values  # type: ignore[no-any-return]
 
 
 class Job(NamedTuple):
@@ -96,12 +132,18 @@ class Job(NamedTuple):
     ttr: int | None = None
     max_attempts: int | None = None
     headers: Mapping[str, str] = {}
+    priority: int = 0  # among what is due of the topic the highest comes first
     claims: int = 0  # how often it was claimed; with the id, the receipt of the latest claim. Never goes down
     attempt: int = 0  # claims that count: not those given back, nor those before the last retry by hand
     lease_until: int | None = None  # only while running
     last_error: str | None = None
     lost: int = 0  # what its last claim came to: lifecycle.NEVER_LOST, LOST_HELD or LOST_BEGUN
-    priority: int = 0  # among what is due of the topic the highest comes first
+
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """The values of FIELDS."""
+        values: Any = self[OF_JOB]
+        return values  # type: ignore[no-any-return]
 
     def json(self) -> Any:
         """Return what the body says as JSON. BadBody if it is none; NoKey, which is one too, if it is encrypted."""
@@ -122,6 +164,16 @@ class Job(NamedTuple):
         """The trace that it belongs to: 32 hexadecimal digits."""
         parent = self.traceparent
         return parent[3:35] if parent else None
+
+
+def _fields_of(record: Any) -> slice:
+    first = record._fields.index(FIELDS[0].name)
+    return slice(first, first + len(FIELDS))
+
+
+OF_NEW_JOB: Final = _fields_of(NewJob)
+"""Where the values of FIELDS stand in a `NewJob`. `OF_JOB` says it of a `Job`."""
+OF_JOB: Final = _fields_of(Job)
 
 
 class Attempt(NamedTuple):
@@ -148,8 +200,7 @@ class Imported(NamedTuple):
     def new(self) -> NewJob:
         """What of it a new job has too."""
         job = self.job
-        what = (job.topic, job.body, job.due, job.key, job.ttr, job.max_attempts, job.headers)
-        return NewJob(*what, priority=job.priority)
+        return NewJob(job.topic, job.body, job.due, *job.kept)
 
     @property
     def holds_key(self) -> bool:

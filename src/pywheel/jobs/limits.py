@@ -14,8 +14,9 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from .._errors import BadJob
-from .checks import whole
 from .durations import Duration, duration, refuse_long
+from .job import PRIORITIES
+from .values import whole
 
 __all__ = [
     "LOOKED_PAST",
@@ -31,8 +32,6 @@ __all__ = [
     "priorities",
 ]
 
-PRIORITIES: Final = 9
-"""A priority is from minus this to this."""
 NONE: Final = 1 << PRIORITIES
 """The bit of priority 0, which is not kept."""
 LOOKED_PAST: Final = 1_000

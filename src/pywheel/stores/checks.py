@@ -11,19 +11,17 @@ from typing import Any, Final
 
 from .._errors import BadJob, JobExists, PywheelError
 from ..jobs import commands as c
-from ..jobs.checks import number, whole
-from ..jobs.job import Attempt, Job, Outcome, State
+from ..jobs.job import FIELDS, Attempt, Job, Outcome, State
 from ..jobs.lifecycle import ENDINGS
-from ..jobs.limits import PRIORITIES, Limits
+from ..jobs.limits import Limits
+from ..jobs.values import FURTHEST, integer, number, text
 
 __all__ = ["FURTHEST", "IDS", "a_prefix", "clamped", "in_range", "lately", "note_name", "sound", "storable"]
 
-FURTHEST: Final = 2**62
-"""Times and durations lie within this: two of them can be added in 64 bits."""
-_NEAREST: Final = -FURTHEST
 IDS: Final = range(1, 2**63)
 """The ids that jobs may have, and the numbers of their claims."""
 _NONCE: Final = 200  # characters
+_DEFAULTS: Final = tuple(field.default for field in FIELDS)
 _CLAIMS: Final = 2**31 - 1
 _NOTE_NAME: Final = 200  # characters
 _NOTE: Final = 65_536  # bytes
@@ -70,17 +68,17 @@ def clamped(number: int) -> int:
 
 def note_name(name: Any) -> bytes:
     """Return the name of a note as it is kept and ordered. BadJob if it cannot be one."""
-    _text("the name of a note", name)
+    text(name, "the name of a note")
     if not 0 < len(name) <= _NOTE_NAME:
         raise BadJob(f"the name of a note must have 1 to {_NOTE_NAME} characters, not {len(name)}")
     encoded: bytes = name.encode()
     return encoded
 
 
-def a_prefix(text: Any) -> bytes:
+def a_prefix(prefix: Any) -> bytes:
     """Return what names of notes are compared with, as they are ordered. BadJob if it is no text."""
-    _text("what names of notes begin with", text)
-    encoded: bytes = text.encode()
+    text(prefix, "what names of notes begin with")
+    encoded: bytes = prefix.encode()
     return encoded
 
 
@@ -102,30 +100,9 @@ def lately(id: int, key: str | None, ago: int, dedupe_for: int | None) -> JobExi
 # ---- single values --------------------------------------------------------------------------------------------------
 
 
-def _bad(name: str, value: Any) -> BadJob:
-    return BadJob(f"{name} must be a whole number of 62 bits, not {value!r:.40}")
-
-
-def _int(name: str, value: Any) -> None:
-    if type(value) is not int or not _NEAREST < value < FURTHEST:
-        raise _bad(name, value)
-
-
 def _some_int(name: str, value: Any) -> None:
     if value is not None:
-        _int(name, value)
-
-
-def _text(name: str, value: Any) -> None:
-    if type(value) is not str:
-        raise BadJob(f"{name} must be a str, not {type(value).__name__}")
-    if "\0" in value:
-        raise BadJob(f"{name} must be text without NUL, not {value!r:.40}")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise BadJob(f"{name} must be text that UTF-8 can hold, not {value!r:.40}") from None
+        integer(value, name)
 
 
 def _ref(ref: Any) -> None:
@@ -133,15 +110,15 @@ def _ref(ref: Any) -> None:
         return
     if type(ref) is not tuple or len(ref) != 2:
         raise BadJob(f"a job is named by its id or by (topic, key), not by {ref!r:.40}")
-    _text("topic", ref[0])
-    _text("key", ref[1])
+    text(ref[0], "topic")
+    text(ref[1], "key")
 
 
 # ---- commands -------------------------------------------------------------------------------------------------------
 
 
 def _nonce(nonce: Any) -> None:
-    _text("nonce", nonce)
+    text(nonce, "nonce")
     if not 0 < len(nonce) <= _NONCE:
         raise BadJob(f"nonce must be a str of 1 to {_NONCE} characters, not of {len(nonce)}")
 
@@ -155,39 +132,27 @@ def _put(put: c.Put) -> None:
     if put.nonce is not None:
         _nonce(put.nonce)
         _mark(put.mark)
-    for topic, body, due, key, ttr, attempts, headers, _, delay, parent, dedupe_for, priority in put.jobs:
-        if type(due) is not int or not _NEAREST < due < FURTHEST:
-            raise _bad("due", due)
-        if delay is not None and (type(delay) is not int or not _NEAREST < delay < FURTHEST):
-            raise _bad("delay", delay)
+    for job in put.jobs:
+        topic, body, due, *_, delay, parent, dedupe_for = job
+        integer(due, "due")
+        if delay is not None:
+            integer(delay, "delay")
         if type(body) is not bytes:
             raise BadJob(f"body must be bytes, not {type(body).__name__}")
-        if type(topic) is not str or not topic.isascii() or "\0" in topic:
-            _text("topic", topic)
-        if key is not None or ttr is not None or attempts is not None or headers is not None or parent is not None:
-            _more(key, ttr, attempts, headers, parent)
+        text(topic, "topic")
+        fields = job.kept
+        if fields != _DEFAULTS:
+            for value, field in zip(fields, FIELDS, strict=True):
+                if value != field.default:
+                    field.check(value, field.name)
+        if parent is not None:
+            _receipt(*parent)
         if dedupe_for is not None:
-            _dedupe(key, dedupe_for)
-        if priority != 0:
-            whole(priority, "priority", PRIORITIES, -PRIORITIES)
-
-
-def _more(key: Any, ttr: Any, attempts: Any, headers: Any, parent: Any) -> None:
-    """Check what a job may have, and mostly does not."""
-    _some_int("ttr", ttr)
-    _some_int("max_attempts", attempts)
-    if key is not None:
-        _text("key", key)
-    if headers is not None:
-        for name, value in headers.items():
-            _text("the name of a header", name)
-            _text("a header", value)
-    if parent is not None:
-        _receipt(*parent)
+            _dedupe(job.key, dedupe_for)
 
 
 def _dedupe(key: Any, dedupe_for: Any) -> None:
-    _int("dedupe_for", dedupe_for)
+    integer(dedupe_for, "dedupe_for")
     if dedupe_for <= 0:
         raise BadJob(f"dedupe_for must be more than 0 ms, not {dedupe_for}")
     if key is None:
@@ -207,7 +172,7 @@ def _import(command: c.Import) -> None:
     for one in command.jobs:
         _put(c.Put((one.new,)))
         for name in ("created", "claims", "attempt"):
-            _int(name, getattr(one.job, name))
+            integer(getattr(one.job, name), name)
         _past(one.job, one.history)
 
 
@@ -233,12 +198,12 @@ def _past(job: Job, history: Sequence[Attempt]) -> None:
 
 def _attempt(attempt: Attempt) -> None:
     for name in ("claim", "attempt", "ended"):
-        _int(name, getattr(attempt, name))
+        integer(getattr(attempt, name), name)
     _some_int("started", attempt.started)
     if type(attempt.outcome) is not Outcome:
         raise BadJob(f"an outcome must be an Outcome, not {attempt.outcome!r:.40}")
     if attempt.worker is not None:
-        _text("worker", attempt.worker)
+        text(attempt.worker, "worker")
     if attempt.error is not None and type(attempt.error) is not str:
         raise BadJob(f"error must be a str, not {type(attempt.error).__name__}")
     if attempt.result is not None:
@@ -257,7 +222,7 @@ def _expect(expect: Any) -> None:
     if type(expect) is not tuple or len(expect) != 2:
         raise BadJob(f"expect must be a pair (due, claims), not {expect!r:.40}")
     for name, value in zip(("due", "claims"), expect, strict=True):
-        _int(f"{name} in expect", value)
+        integer(value, f"{name} in expect")
 
 
 def _reschedule(command: c.Reschedule) -> None:
@@ -268,7 +233,7 @@ def _reschedule(command: c.Reschedule) -> None:
 
 def _when(command: c.Reschedule | c.Retry) -> None:
     _ref(command.ref)
-    _int("due", command.due)
+    integer(command.due, "due")
     _some_int("delay", command.delay)
 
 
@@ -292,9 +257,9 @@ def _receipt(id: Any, claims: Any) -> None:
 
 def _terms(terms: c.Terms) -> None:
     for name in ("ttr", "max_attempts", "slack", "hold"):
-        _int(name, getattr(terms, name))
+        integer(getattr(terms, name), name)
     for delay in terms.backoff:
-        _int("a backoff", delay)
+        integer(delay, "a backoff")
     number(terms.jitter, "jitter", 0, 1)
     if terms.limits is not None:
         _limits(terms.limits)
@@ -305,26 +270,26 @@ def _limits(limits: Limits) -> None:
     for name, value in (("most", most), ("every", every), ("burst", burst)):
         _some_int(name, value)
     if per is not None:
-        _text("per", per)
+        text(per, "per")
 
 
 def _reserve(command: c.Reserve) -> None:
-    _text("topic", command.topic)
-    _text("worker", command.worker)
-    _int("limit", command.limit)
-    _int("least", command.least)
+    text(command.topic, "topic")
+    text(command.worker, "worker")
+    integer(command.limit, "limit")
+    integer(command.least, "least")
     if command.bytes is not None:
-        _int("bytes", command.bytes)
+        integer(command.bytes, "bytes")
     _terms(command.terms)
 
 
 def _claim(command: c.Claim) -> None:
-    _text("topic", command.topic)
-    _text("worker", command.worker)
-    _int("begin", command.begin)
-    _int("suspects", command.suspects)
-    _int("bytes", command.bytes)
-    _int("limit", command.limit)
+    text(command.topic, "topic")
+    text(command.worker, "worker")
+    integer(command.begin, "begin")
+    integer(command.suspects, "suspects")
+    integer(command.bytes, "bytes")
+    integer(command.limit, "limit")
     _terms(command.terms)
     if set(map(type, command.ids)) - {int}:
         raise BadJob("ids must be whole numbers")
@@ -351,7 +316,7 @@ def _nack(command: c.Nack) -> None:
 
 def _leased(command: c.Begin | c.Touch) -> None:
     _receipt(command.id, command.claims)
-    _int("ttr", command.ttr)
+    integer(command.ttr, "ttr")
 
 
 def _rewrite(command: c.Rewrite) -> None:
@@ -365,22 +330,22 @@ def _rewrite(command: c.Rewrite) -> None:
 
 
 def _pause(command: c.Pause) -> None:
-    _text("topic", command.topic)
+    text(command.topic, "topic")
     if type(command.paused) is not bool:
         raise BadJob(f"paused must be True or False, not {command.paused!r:.40}")
 
 
 def _purge(command: c.Purge) -> None:
-    _int("age", command.age)
-    _int("limit", command.limit)
+    integer(command.age, "age")
+    integer(command.limit, "limit")
     if command.topic is not None:
-        _text("topic", command.topic)
+        text(command.topic, "topic")
 
 
 def _announce(command: c.Announce) -> None:
-    _text("worker", command.worker)
+    text(command.worker, "worker")
     for topic in command.topics:
-        _text("topic", topic)
+        text(topic, "topic")
 
 
 _CHECKS: Final[dict[type, Callable[[Any], None]]] = {
@@ -401,6 +366,6 @@ _CHECKS: Final[dict[type, Callable[[Any], None]]] = {
     c.Nack: _nack,
     c.Release: _ended,
     c.Touch: _leased,
-    c.Expire: lambda command: _int("limit", command.limit),
+    c.Expire: lambda command: integer(command.limit, "limit"),
     c.Announce: _announce,
 }

@@ -1,5 +1,6 @@
 """The spool's own file."""
 
+import random
 from datetime import timedelta
 
 import pytest
@@ -102,3 +103,31 @@ def test_the_spools_own_jobs_are_no_workers_business(queue, server):
     [claimed] = queue.store._spool.file.apply([Claim("t", (-id,), Terms(1_000, 3), "w", 1)])
     assert claimed.jobs == []
     assert queue.store._spool.find(10**9) is None
+
+
+def test_who_has_puts_to_forward_has_the_oldest_whatever_others_do_in_between(spool, monkeypatch):
+    monkeypatch.setattr("pywheel.client.spool._ROWS", 5)
+    first, second = Spool(spool), Spool(spool)
+    first.add([Put((NewJob("t", b"%d" % n, 0),), f"n{n}") for n in range(40)])
+    draw, ask, held = random.Random(7), second.file.ask, []
+
+    def asked(query):
+        """Another process takes puts, or gives them back, before each answer."""
+        while draw.random() < 0.5:
+            if held:
+                first.give_back(held.pop())
+            elif batch := first.take():
+                held.append(batch)
+        return ask(query)
+
+    second.file.ask = asked
+    taken = 0
+    for _ in range(200):
+        if batch := second.take():
+            assert not held
+            assert batch[0].rows[0].id == 1
+            second.give_back(batch)
+            taken += 1
+    assert taken
+    first.close()
+    second.close()

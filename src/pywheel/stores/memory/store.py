@@ -141,5 +141,4 @@ class MemoryStore(SqliteEngine):
         """Go on with what is now the child's own."""
         self.after_fork_in_parent()
         self._presence.after_fork()
-        leases = self._presence
         self._presence = self._new_presence()

@@ -32,7 +32,7 @@ _NAMES: Final = ("topic", "worker", "job", "finished", "attempt", "nonce", "note
 _TABLE: Final = re.compile(rf"\b(FROM|JOIN|STRAIGHT_JOIN|INTO|UPDATE|TABLE) ({'|'.join(_NAMES)})\b")
 _COLUMN: Final = re.compile(rf"(?<![:.\w])({'|'.join(_NAMES)})\.(?=[a-z])")
 _VALUE: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
-_RESERVED: Final = re.compile(r"(?<![:\w`])(key|rank)\b")
+_RESERVED: Final = re.compile(r"(?<![:\w`])(key)\b")
 _NAMED: Final = re.compile(r"\b(\w\.)?(name|key|nonce) = (:\w+|w\.\w+)")
 _FORGET: Final = re.compile(r"DELETE FROM (\w+) WHERE (\w+) IN \(SELECT \w+ FROM \((.+)\) o\)")
 _DROP: Final = re.compile(r"DELETE FROM (\w+) WHERE (id|job) IN \(:ids\)")

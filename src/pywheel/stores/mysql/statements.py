@@ -16,7 +16,7 @@ _COLLATIONS: Final = {True: "utf8mb4_nopad_bin", False: "utf8mb4_0900_bin"}  # M
 _MARKS: Final = {
     "{seen}": "w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped, "
     "IF(w.server = {server}, is_used_lock(concat(%(lock)s, hex(w.hash))) IS NULL, 0)",
-    "{ranks}": str(list(range(-9, 10))),
+    "{priorities}": str(list(range(-9, 10))),
     "{now}": "%(now)s",
     "{server}": "concat_ws(':', @@hostname, @@port, @@server_id)",
 }

@@ -278,7 +278,7 @@ def _limits(topic: str, limits: Limits) -> bytes:
 
 def _is_plain(command: Any) -> bool:
     """Whether a put has no nonce, and its jobs no keys."""
-    return command.nonce is None and not [job for job in command.jobs if job[3] is not None]
+    return command.nonce is None and not [job for job in command.jobs if job.key is not None]
 
 
 def _when(due: int, delay: int | None) -> bytes:

@@ -97,7 +97,8 @@ def plain_start(topic: str) -> bytes:
 
 def packed_job(job: NewJob) -> bytes:
     """Return a job as it lies in the store, but for when it was created."""
-    topic, body, _, key, ttr, most, headers, _, _, _, _, priority = job
+    topic, body = job.topic, job.body
+    key, ttr, most, headers, priority = job.kept
     start = plain_start(topic)
     if key is None and ttr is None and most is None and not headers and not priority:
         return start + body
@@ -195,12 +196,12 @@ def claimed(values: Sequence[Any]) -> list[Job]:
                     ttr,
                     most,
                     headers,
+                    priority,
                     claims,
                     attempt,
                     lease,
                     None if error is None else error.decode(),
                     lost,
-                    priority,
                 ),
             )
         )
@@ -227,8 +228,8 @@ def job_of(values: Sequence[Any], now: int) -> Job:
             when = when if ending.due is None else ending.due
             tried -= not ending.spent
     last = None if error is None else error.decode()
-    ends = (claims, tried, until, last, lost)
-    return Job(number, topic, body, when, created, seen, key, ttr, most, headers, *ends, priority)
+    fields = (key, ttr, most, headers, priority)
+    return Job(number, topic, body, when, created, seen, *fields, claims, tried, until, last, lost)
 
 
 def score(value: Any) -> int:

@@ -230,4 +230,4 @@ class SeveralStore(Store):
 
 def _is_plain(put: c.Put) -> bool:
     """Whether any store may have it."""
-    return put.nonce is None and all(job[3] is None for job in put.jobs)
+    return put.nonce is None and all(job.key is None for job in put.jobs)

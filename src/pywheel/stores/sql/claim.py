@@ -6,7 +6,6 @@ new body, or claimed before.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
@@ -15,9 +14,11 @@ from ...jobs import lifecycle
 from ...jobs.commands import Claim, Claimed, Reserve
 from ...jobs.job import Due, Job, State
 from ...jobs.lifecycle import LOST_BEGUN
-from ...jobs.limits import LOOKED_PAST, Gate, note_of, priorities
+from ...jobs.limits import LOOKED_PAST, Gate, note_of
 from ..checks import IDS, clamped
 from .notes import set_note
+from .read import priorities_of
+from .rows import FOUND, KEPT, Found, found_of, listed, record
 from .settle import expire_all, expire_among
 from .statement import Change, Insert, Last, Rows, Select, Statement, Steps
 from .transaction import Transaction
@@ -27,39 +28,22 @@ __all__ = ["claim", "reserve"]
 _RUNNING: Final = State.RUNNING
 _ALL: Final = 65_536  # bytes a job for which bodies are read at once
 _SMALL: Final = 256  # bytes of a body that are read before it is known whether its job is claimed
-_LOOKED: Final = "rank due id created key ttr max_attempts headers claims unspent lost error size body"
+_LOOKED: Final = " ".join(FOUND)
 _LOOKS: Final = 4  # times that a claim under a limit looks for jobs that others do not lock
 _LATER: Final = 100  # ms after which a job is asked for again that another transaction was at
 
 
-class _Found(NamedTuple):
-    """A job that may be claimed: the columns of _LOOKED. Due jobs are claimed in the order of these tuples."""
-
-    rank: int
-    due: int
-    id: int
-    created: int
-    key: str | None
-    ttr: int | None
-    max_attempts: int | None
-    headers: str | None
-    claims: int
-    unspent: int
-    lost: int
-    error: str | None
-    size: int
-    body: bytes | None
+_KEPT: Final = slice(FOUND.index(KEPT[0]), FOUND.index(KEPT[-1]) + 1)
 
 
-_FOUND: Final = tuple.__new__
-"""Makes such a tuple of a row, with the fewest steps."""
+def _order(one: Found) -> tuple[int, int, int]:
+    """Return what due jobs are claimed in the order of."""
+    return -one.priority, one.due, one.id
 
 
 def _look(source: str, body: str = "j.body") -> str:
-    columns = (
-        "j.rank, j.due, j.id, j.created, j.key, j.ttr, j.max_attempts, j.headers, j.claims, j.unspent, j.lost, j.error"
-    )
-    return f"SELECT {columns}, length(j.body) AS size, {body} AS body FROM {source}"
+    columns = listed(FOUND, "j", size="length(j.body)", body=body)
+    return f"SELECT {columns} FROM {source}"
 
 
 _SMALL_ONES: Final = "CASE WHEN length(j.body) <= :small THEN j.body END"
@@ -110,18 +94,18 @@ def reserve(tx: Transaction, commands: Sequence[Reserve]) -> Steps[list[list[Job
     return outcomes
 
 
-def _reserved(command: Reserve, found: Sequence[_Found], gate: Gate) -> list[_Found]:
+def _reserved(command: Reserve, found: Sequence[Found], gate: Gate) -> list[Found]:
     return lifecycle.reserve(command, found, _size, lambda one: gate.admits(one.key, one.id))
 
 
-def _size(found: _Found) -> int:
-    return found.size
+def _size(found: Found) -> int:
+    return found.size  # type: ignore[no-any-return]
 
 
 class _Behind(NamedTuple):
     """Which due jobs are not looked at: those up to a position, those with some ids, and maybe suspects."""
 
-    rank: int | None = None  # None: the position holds in each rank
+    priority: int | None = None  # None: the position holds in each priority
     due: int | None = None  # None: there is no position
     id: int = 0
     without: tuple[int, ...] = ()
@@ -133,7 +117,7 @@ class _Behind(NamedTuple):
         if command.after is None:
             return cls(without=command.without)
         priority, due, id = command.after
-        return cls(None if priority is None else -priority, clamped(due), clamped(id), command.without)
+        return cls(priority, clamped(due), clamped(id), command.without)
 
 
 _ALL_DUE: Final = _Behind()
@@ -142,7 +126,7 @@ _ALL_DUE: Final = _Behind()
 @lru_cache
 def _due_text(behind: bool, without: bool, suspects: bool, whole: bool, lock: bool) -> str:
     return _look(
-        "job j WHERE j.state = 0 AND j.topic = :topic AND j.rank = :rank AND j.next <= {now} "
+        "job j WHERE j.state = 0 AND j.topic = :topic AND j.priority = :priority AND j.next <= {now} "
         f"{'AND j.next >= :due AND (j.next > :due OR j.id > :id)' if behind else ''} "
         f"{'AND NOT (j.id {in without})' if without else ''} {'' if suspects else f'AND j.lost < {LOST_BEGUN}'} "
         f"ORDER BY j.next, j.id LIMIT :most {'{skip j}' if lock else ''}",
@@ -151,7 +135,8 @@ def _due_text(behind: bool, without: bool, suspects: bool, whole: bool, lock: bo
 
 
 _NEXT: Final = (
-    "SELECT min(j.next) AS next FROM job j WHERE j.state = 0 AND j.topic = :topic AND j.rank = :rank AND j.next > {now}"
+    "SELECT min(j.next) AS next FROM job j "
+    "WHERE j.state = 0 AND j.topic = :topic AND j.priority = :priority AND j.next > {now}"
 )
 
 
@@ -164,40 +149,40 @@ def _due(
     *,
     lock: bool,
     probe: bool = False,
-) -> Steps[tuple[_Topic, list[_Found], int | None]]:
+) -> Steps[tuple[_Topic, list[Found], int | None]]:
     """Return a topic, up to so many of its jobs that are due, in order, and, if asked, when the next one is due.
 
     They are locked if told. Bodies longer than `small` are left out. The next is due now if there may be more.
     """
 
-    def look(rank: int, most: int) -> list[Rows]:
-        values: dict[str, Any] = {"topic": number, "rank": rank, "most": most, "small": small}
-        first = behind.due is not None and behind.rank in (None, rank)
+    def look(priority: int, most: int) -> list[Rows]:
+        values: dict[str, Any] = {"topic": number, "priority": priority, "most": most, "small": small}
+        first = behind.due is not None and behind.priority in (None, priority)
         if first:
             values |= {"due": behind.due, "id": behind.id}
         if behind.without:
             values["without"] = sorted(behind.without)
         text = _due_text(first, bool(behind.without), behind.suspects, small is None, lock)
         rows = Rows(_LOOKED, text, values)
-        return [rows, Rows("next", _NEXT, {"topic": number, "rank": rank})] if probe else [rows]
+        return [rows, Rows("next", _NEXT, {"topic": number, "priority": priority})] if probe else [rows]
 
     known = tx.topics.lanes.get(number, 0)
     state = Select("SELECT id, paused, lanes, {now} FROM topic WHERE id = :topic", {"topic": number})
     answer = yield (state,) if known else (state, *look(0, most))
     topic = _Topic(*answer[0][0])
     tx.topics.lanes[number] = topic.lanes  # they only grow, and this is read while nobody can take one back
-    ranks = [-priority for priority in _ranks(topic.lanes)]
-    nexts, found = list[int](), list[_Found]()
-    for rank in ranks if behind.rank is None else [rank for rank in ranks if rank >= behind.rank]:
-        seen = answer[1:] if not known and ranks == [0] else (yield look(rank, most - len(found)))
-        found += [_FOUND(_Found, row) for row in seen[0]]
+    all_of_them = priorities_of(topic.lanes)
+    nexts, found = list[int](), list[Found]()
+    for priority in [one for one in all_of_them if behind.priority is None or one <= behind.priority]:
+        seen = answer[1:] if not known and all_of_them == [0] else (yield look(priority, most - len(found)))
+        found += found_of(seen[0])
         if len(found) >= most:
             return topic, found, topic.now
         nexts += [due for [due] in seen[1] if due is not None] if probe else []
     return topic, found, min(nexts, default=None)
 
 
-def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, list[_Found], int | None]]:
+def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, list[Found], int | None]]:
     """Return a topic, the due jobs that a claim without ids looks at, in order, and when the next one is due."""
     limited = command.terms.limits is not None
     most, suspects = clamped(command.limit), max(command.suspects, 0)
@@ -210,13 +195,8 @@ def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Top
         tried = [one for one in found if one.lost == LOST_BEGUN]
         behind = _Behind.of(command)._replace(suspects=False)
         topic, others, first = yield from look(most=max(most - suspects, 1), behind=behind)
-        found = sorted(tried + others)
+        found = sorted(tried + others, key=_order)
     return topic, found, first
-
-
-def _ranks(lanes: int) -> list[int]:
-    """Return the priorities that there may be, the highest first."""
-    return sorted({*priorities(lanes), 0}, reverse=True)
 
 
 # ---- by ids ---------------------------------------------------------------------------------------------------------
@@ -261,13 +241,13 @@ def _claim(tx: Transaction, command: Claim, *, last: bool) -> Steps[Claimed]:
         )
     left += sorted(early, key=lambda one: (one.due, one.id))
     jobs = yield from _start(tx, command, topic, taken, begun, gate, last=last)
-    dues = [Due(one.due, one.id, command.topic, -one.rank) for one in left]
-    dues += [Due(max(due, topic.now + _LATER), id, command.topic, -rank) for id, rank, due in others]
+    dues = [Due(one.due, one.id, command.topic, one.priority) for one in left]
+    dues += [Due(max(due, topic.now + _LATER), id, command.topic, priority) for id, priority, due in others]
     again, full = (None, ()) if gate is None else (gate.again, gate.full)
     return Claimed(jobs, begun, dues, paused=False, again=again, full=full, next=first)
 
 
-def _admitted(command: Claim, ready: Sequence[_Found], gate: Gate) -> list[_Found]:
+def _admitted(command: Claim, ready: Sequence[Found], gate: Gate) -> list[Found]:
     """Return those of some due jobs that are claimed under a limit: each of them begins."""
     lost, sizes = [one.lost for one in ready], [one.size for one in ready]
     admits = lambda place: gate.admits(ready[place].key, ready[place].id)  # noqa: E731
@@ -275,7 +255,7 @@ def _admitted(command: Claim, ready: Sequence[_Found], gate: Gate) -> list[_Foun
     return [ready[place] for place in choice.taken]
 
 
-def _known(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, list[_Found], Sequence[Any]]]:
+def _known(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, list[Found], Sequence[Any]]]:
     """Return a topic, those of some jobs that wait, in order and locked, and those that others have locked."""
     ids = sorted({id for id in command.ids if id in IDS})
     small = command.bytes // max(len(ids), 1)
@@ -287,21 +267,21 @@ def _known(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, 
     [[row], rows] = yield (_topic(command.topic), looked)
     topic = _Topic(*row)
     if len(rows) < len(ids) and not topic.paused:
-        missing = sorted({*ids}.difference([row[2] for row in rows]))
+        missing = sorted({*ids}.difference([one.id for one in found_of(rows)]))
         if (yield from expire_among(tx, missing, skip=True)):
             [rows] = yield (looked,)
-    found = sorted([_FOUND(_Found, row) for row in rows])
+    found = sorted(found_of(rows), key=_order)
     short = len(found) < len(ids) and not topic.paused
     return topic, found, (yield from _others(tx, number, ids, found)) if short else ()
 
 
-def _others(tx: Transaction, topic: int, ids: Sequence[int], found: Sequence[_Found]) -> Steps[list[Any]]:
-    """Return id, rank and due time of those jobs that wait, and that another transaction is at."""
+def _others(tx: Transaction, topic: int, ids: Sequence[int], found: Sequence[Found]) -> Steps[list[Any]]:
+    """Return id, priority and due time of those jobs that wait, and that another transaction is at."""
     if not tx.dialect.skip:
         return []
     missing = sorted({*ids}.difference([one.id for one in found]))
-    text = "SELECT j.id, j.rank, j.due FROM job j WHERE j.id {in ids} AND j.topic = :topic AND j.state = 0"
-    [rows] = yield (Rows("id rank due", text, {"ids": missing, "topic": topic}),)
+    text = "SELECT j.id, j.priority, j.due FROM job j WHERE j.id {in ids} AND j.topic = :topic AND j.state = 0"
+    [rows] = yield (Rows("id priority due", text, {"ids": missing, "topic": topic}),)
     return list(rows)
 
 
@@ -329,10 +309,10 @@ def _gates(tx: Transaction, topic: _Topic, command: Reserve | Claim) -> Steps[Ca
 
 def _let_through(
     tx: Transaction,
-    found: Sequence[_Found],
+    found: Sequence[Found],
     gates: Callable[[], Gate],
-    choose: Callable[[Sequence[_Found], Gate], list[_Found]],
-) -> Steps[tuple[list[_Found], Gate]]:
+    choose: Callable[[Sequence[Found], Gate], list[Found]],
+) -> Steps[tuple[list[Found], Gate]]:
     """Return those of some jobs that limits let through, locked, and the gate that they went through.
 
     No job is locked that a limit holds back. Those that others have locked are passed over, a few times.
@@ -345,7 +325,7 @@ def _let_through(
         text = _look(f"{_BY_ID} AND j.next <= {{now}} {{skip j}}", _SMALL_ONES)
         values = {"w": sorted((one.id,) for one in chosen), "small": _SMALL}
         [rows] = yield (Rows(_LOOKED, text, values),)
-        locked = {row[2]: _FOUND(_Found, row) for row in rows}
+        locked = {one.id: one for one in found_of(rows)}
         if len(locked) == len(chosen) or look + 1 == _LOOKS:
             chosen = [locked[one.id] for one in chosen if one.id in locked]
             break
@@ -368,7 +348,7 @@ def _start(
     tx: Transaction,
     command: Reserve | Claim,
     topic: _Topic,
-    found: Sequence[_Found],
+    found: Sequence[Found],
     begun: int,
     gate: Gate | None,
     *,
@@ -386,36 +366,15 @@ def _start(
     absent = [one.id for one in found if one.body is None]
     jobs: list[Job] = []
     rows: list[tuple[int, int, int, int, int]] = []
-    terms, now, attempts = command.terms, topic.now, lifecycle.attempts
-    new, topic_name, backoffs = tuple.__new__, command.topic, _Backoffs(terms.backoff)
-    ttr_in_all, most_in_all, held_until = terms.ttr, terms.max_attempts, now + terms.hold
-    longest = now + terms.slack
+    terms, now = command.terms, topic.now
+    backoffs, held_until, longest = _Backoffs(terms.backoff), now + terms.hold, now + terms.slack
     for number, one in enumerate(found):
-        rank, due, id, created, key, ttr, most, headers, claims, unspent, lost, error, _, body = one
-        claims += 1
-        attempt = attempts(claims, unspent)
-        lease = longest + (ttr or ttr_in_all) if number < begun else held_until
-        rows.append((id, lease, int(number < begun), most or most_in_all, backoffs[attempt]))
-        more = json.loads(headers) if headers else {}
-        record = (
-            id,
-            topic_name,
-            body,
-            due,
-            created,
-            _RUNNING,
-            key,
-            ttr,
-            most,
-            more,
-            claims,
-            attempt,
-            lease,
-            error,
-            lost,
-            -rank,
-        )
-        jobs.append(new(Job, record))
+        claims = one.claims + 1
+        attempt = lifecycle.attempts(claims, one.unspent)
+        lease = longest + (one.ttr or terms.ttr) if number < begun else held_until
+        rows.append((one.id, lease, int(number < begun), one.max_attempts or terms.max_attempts, backoffs[attempt]))
+        seen = (one.id, command.topic, one.body, one.due, one.created, _RUNNING)
+        jobs.append(record(*seen, one[_KEPT], claims, attempt, lease, one.error, one.lost))
     rows.sort()
     values = {"w": rows, "started": now, "worker": workers[command.worker], "jitter": terms.jitter}
     batch.append(Change(_START, "{w: id, next, begun, tries, backoff}", "+j.state = 0", values))

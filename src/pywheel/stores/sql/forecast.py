@@ -14,7 +14,7 @@ from typing import Any, Final
 from ...jobs.queries import FORECAST_MOST, GetForecast
 from ..forecast import open_runs
 from ..readings import in_buckets
-from .read import ranks_of
+from .read import priorities_of
 from .statement import Rows, Select, Steps
 from .transaction import LIVE, Lookup
 
@@ -24,12 +24,12 @@ _LARGEST: Final = 8  # topics that are counted edge by edge
 _TOGETHER: Final = 256  # topics with a priority each that are read at once
 _READ: Final = FORECAST_MOST // 2  # jobs that are read of all those
 _DUES: Final = (
-    "SELECT j.next FROM {w: topic, rank} {then} job j ON j.topic = w.topic AND j.rank = w.rank "
+    "SELECT j.next FROM {w: topic, priority} {then} job j ON j.topic = w.topic AND j.priority = w.priority "
     "WHERE j.state = 0 AND j.next >= :first AND j.next < :end LIMIT :most"
 )
 _COUNT: Final = f"SELECT count(*) FROM ({_DUES}) c"
 
-_Group = tuple[int, int]  # a topic and a rank
+_Group = tuple[int, int]  # a topic and a priority
 
 
 def forecast(known: Lookup, query: GetForecast) -> Steps[list[int]]:
@@ -64,7 +64,7 @@ def _groups(known: Lookup, topic: str | None) -> Steps[tuple[list[_Group], list[
 
 
 def _of(topics: Sequence[tuple[int, str, int]]) -> list[_Group]:
-    return [(id, rank) for id, _, lanes in topics for rank in ranks_of(lanes)]
+    return [(id, priority) for id, _, lanes in topics for priority in priorities_of(lanes)]
 
 
 def _values(groups: Sequence[_Group], first: int, end: int, most: int) -> dict[str, Any]:

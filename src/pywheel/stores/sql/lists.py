@@ -17,7 +17,7 @@ from ...jobs.queries import PAGE_MOST, Ended, Filter, Page
 from ..checks import clamped
 from ..pages import BYTES, Asked, Position, asked, bodies_within
 from ..readings import latest
-from .read import heads, jobs_of, number_of, ranks_of
+from .read import heads, jobs_of, number_of, priorities_of
 from .schema import FINISHED
 from .statement import Rows, Select, Statement, Steps
 from .transaction import Lookup, Names
@@ -227,7 +227,7 @@ def _bodies(ids: Sequence[int], preview: int | None) -> Steps[dict[int, tuple[in
 
 # ---- by time --------------------------------------------------------------------------------------------------------
 
-_Group = tuple[int, int]  # a topic, and a rank or a state
+_Group = tuple[int, int]  # a topic, and a priority or a state
 _Place = tuple[int, int]  # a time, and an id
 
 
@@ -257,31 +257,31 @@ def _first_of_groups(
 
 def _by_due(wanted: Asked, after: Position, limit: int) -> Steps[list[Position]]:
     """Return the places of delayed jobs in a due range, by (due, id)."""
-    groups = yield from _ranks(wanted.filter.topic)
+    groups = yield from _priorities(wanted.filter.topic)
     sign, behind, order, best = (-1, "<", "DESC", "max") if wanted.newest else (1, ">", "ASC", "min")
     span = {"due": after.due, "id": after.id, "until": wanted.until, "limit": limit}
     within = f"j.next {behind}= :due AND j.next {'>' if wanted.newest else '<'}= :until"
     firsts = Rows(
-        "topic rank first",
-        f"SELECT w.topic, w.rank, (SELECT {best}(j.next) FROM job j WHERE j.state = 0 AND j.topic = w.topic "
-        f"AND j.rank = w.rank AND {within}) AS first FROM {{w: topic, rank}}",
+        "topic priority first",
+        f"SELECT w.topic, w.priority, (SELECT {best}(j.next) FROM job j WHERE j.state = 0 AND j.topic = w.topic "
+        f"AND j.priority = w.priority AND {within}) AS first FROM {{w: topic, priority}}",
         {"w": groups, **span},
     )
     text = (
-        f"SELECT j.next, j.id FROM job j WHERE j.state = 0 AND j.topic = :topic AND j.rank = :rank AND {within} "
-        f"AND (j.next, j.id) {behind} (:due, :id) ORDER BY j.next {order}, j.id {order} LIMIT :limit"
+        "SELECT j.next, j.id FROM job j WHERE j.state = 0 AND j.topic = :topic AND j.priority = :priority "
+        f"AND {within} AND (j.next, j.id) {behind} (:due, :id) ORDER BY j.next {order}, j.id {order} LIMIT :limit"
     )
 
     def read(group: _Group) -> Statement:
-        return Rows("next id", text, {"topic": group[0], "rank": group[1], **span})
+        return Rows("next id", text, {"topic": group[0], "priority": group[1], **span})
 
     return [Position(*place) for place in (yield from _first_of_groups(groups, firsts, read, limit, sign))]
 
 
-def _ranks(topic: str | None) -> Steps[list[_Group]]:
+def _priorities(topic: str | None) -> Steps[list[_Group]]:
     where = "" if topic is None else "WHERE name = :name"
     [rows] = yield (Rows("id lanes", f"SELECT id, lanes FROM topic {where}", {"name": topic}),)
-    return [(number, rank) for number, lanes in rows for rank in ranks_of(lanes)]
+    return [(number, priority) for number, lanes in rows for priority in priorities_of(lanes)]
 
 
 def ended(lookup: Lookup, query: q.ListEnded) -> Steps[list[Ended]]:

@@ -14,6 +14,7 @@ from ...jobs import lifecycle
 from ...jobs.commands import Cancel, Delete, Pause, Purge, Reschedule, Retry, Rewrite
 from ...jobs.job import Outcome, State
 from ..checks import clamped, in_range
+from .rows import ATTEMPT, STAYS, listed
 from .schema import FINISHED, OUTCOMES, code_of
 from .settle import expire_all, expire_among, move
 from .statement import Change, Do, Drop, Each, Rows, Select, Steps
@@ -195,13 +196,12 @@ def _retry(tx: Transaction, command: Retry, found: _Found) -> Steps[bool | JobEx
         if rows:
             return JobExists(f"job {rows[0][0]} has this key now and is live", rows[0][0])
     values = {"id": found.id, **_when(command)}
-    kept = "id, topic, created, rank, claims, ttr, max_attempts, key, headers, body"
     record = (
-        "INSERT INTO attempt (job, claim, attempt, started, ended, outcome, worker, error) "
-        "SELECT id, claims, attempt, started, ended, outcome, worker, error FROM finished WHERE id = :id"
+        f"INSERT INTO attempt (job, {listed(ATTEMPT)}) SELECT id, {listed(ATTEMPT, claim='claims')} "
+        "FROM finished WHERE id = :id"
     )
     again = (
-        f"INSERT INTO job ({kept}, unspent, next, due, error) SELECT {kept}, claims, "
+        f"INSERT INTO job ({listed(STAYS)}, unspent, next, due, error) SELECT {listed(STAYS)}, claims, "
         f"coalesce(:due, {{now}} + :delay), coalesce(:due, {{now}} + :delay), {_LAST_ERROR} "
         "FROM finished f WHERE f.id = :id"
     )

@@ -16,12 +16,13 @@ from ...jobs.commands import NONCES_FORGOTTEN, Import, Put
 from ...jobs.job import Imported, NewJob, State
 from ..checks import lately, storable
 from ..marks import marked, unmarked
+from .rows import ATTEMPT, DEFAULTS, ENDING, KEPT, MOVED, REPLACED, columns_of
 from .schema import OUTCOMES, code_of
 from .settle import expire_among
 from .statement import Each, Insert, Last, Rows, Select, Statement, Steps
 from .transaction import Taken, Transaction
 
-__all__ = ["NOT_FREE", "headers_text", "put", "take_in"]
+__all__ = ["NOT_FREE", "put", "take_in"]
 
 _Name = tuple[int, str]  # the number of a topic, and a key
 _LAST: Final = 20  # jobs with a key among which one that ended lately is looked for
@@ -39,11 +40,6 @@ class _Holder(NamedTuple):
     claim: int | None  # while it runs
 
 
-def headers_text(headers: Mapping[str, str] | None) -> str | None:
-    """Return headers as they are stored."""
-    return json.dumps(dict(headers), separators=(",", ":")) if headers else None
-
-
 def put(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
     """Store the jobs of many callers."""
     if not [1 for command in commands if command.nonce is not None]:
@@ -55,8 +51,8 @@ def put(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
 
 
 def _put(tx: Transaction, commands: Sequence[Put], *, last: bool = False) -> Steps[list[Any]]:
-    keyed = [1 for command in commands for job in command.jobs if job[3] is not None]
-    if keyed and not (last and tx.eager and _may_be_free(commands)):
+    keyed = [1 for command in commands for job in command.jobs if job.key is not None]
+    if keyed and not (last and tx.eager and _may_be_free(tx, commands)):
         return (yield from _put_keyed(tx, commands))
     jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
     ids, stored = yield from _insert(tx, jobs, last=last)
@@ -72,14 +68,19 @@ def _put(tx: Transaction, commands: Sequence[Put], *, last: bool = False) -> Ste
     return outcomes
 
 
-def _may_be_free(commands: Sequence[Put]) -> bool:
-    """Whether no job takes over from one with its key, or asks for one that had it, and each caller has one job."""
+def _may_be_free(tx: Transaction, commands: Sequence[Put]) -> bool:
+    """Whether no job takes over from one with its key, or asks for one that had it, and each caller has one job.
+
+    A priority that its topic has not had yet is noted for jobs that are stored alone.
+    """
     names = set()
     for command in commands:
         if len(command.jobs) != 1:
             return False
         job = command.jobs[0]
         if job.replace or job.parent is not None or job.dedupe_for is not None or (job.topic, job.key) in names:
+            return False
+        if job.priority and not tx.had_priority(job.topic, job.priority):
             return False
         if job.key is not None:
             names.add((job.topic, job.key))
@@ -89,7 +90,7 @@ def _may_be_free(commands: Sequence[Put]) -> bool:
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 _PLAIN: Final = ("id", "topic", "next", "due", "created", "body")
-_ALL: Final = (*_PLAIN, "rank", "ttr", "max_attempts", "key", "headers")
+_ALL: Final = (*_PLAIN, *KEPT)
 
 
 def _insert(
@@ -101,28 +102,30 @@ def _insert(
     """
     if not jobs:
         return (), None
-    topics = yield from tx.numbers({job[0] for job in jobs}, add=True)
+    topics = yield from tx.numbers({job.topic for job in jobs}, add=True)
     ids = yield from tx.new_ids(len(jobs))
     now, later, changed = tx.now, tx.dialect.moment, tx.changes.due
     moment = later(now)
     plain = True
     rows: list[tuple[Any, ...]] = []
-    for id, (name, body, due, key, ttr, most, headers, _, delay, _, _, priority) in zip(ids, jobs, strict=True):
+    for id, job in zip(ids, jobs, strict=True):
+        name, body, due, *_, delay, _, _ = job
         topic = topics[name]
         when = due if delay is None else now + delay
         changed(topic, id, when)
         if delay is not None:
             when = later(now, delay)
         row: tuple[Any, ...] = (id, topic, when, when, moment, body)
-        if priority or key is not None or ttr is not None or most is not None or headers is not None:
+        fields = job.kept
+        if fields != DEFAULTS:
             plain = False
-            row = (*row, -priority, ttr, most, key, headers and headers_text(headers))
+            row = (*row, *columns_of(fields))
         rows.append(row)
     batch: list[Statement] = []
     if not plain:
-        rows = [row if len(row) == len(_ALL) else (*row, 0, None, None, None, None) for row in rows]
-        yield from tx.know_priorities({(topics[job[0]], job[11]) for job in jobs if job[11]})
-    keys = [job for job in jobs if job[3] is not None]
+        rows = [row if len(row) == len(_ALL) else (*row, *DEFAULTS) for row in rows]
+        yield from tx.know_priorities({(topics[job.topic], job.priority) for job in jobs if job.priority})
+    keys = [job for job in jobs if job.key is not None]
     batch.append(Insert("job", _PLAIN if plain else _ALL, rows, unless_taken=bool(keys) and bool(tx.dialect.skip)))
     tx.tally.first, tx.tally.last = min(tx.tally.first, ids[0]), ids[-1]
     answer = yield Last(batch) if last else batch
@@ -143,7 +146,7 @@ def _count(tx: Transaction, topics: Mapping[str, int], jobs: Sequence[NewJob]) -
         put[topic] = put.get(topic, 0) + len(jobs)
         return
     for job in jobs:
-        topic = topics[job[0]]
+        topic = topics[job.topic]
         put[topic] = put.get(topic, 0) + 1
 
 
@@ -337,23 +340,17 @@ def _flush(
     names.clear()
 
 
+_REPLACE: Final = (
+    "UPDATE job SET next = coalesce(:due, {now} + :delay), due = coalesce(:due, {now} + :delay), body = :body, "
+    f"{', '.join(f'{one} = :{one}' for one in REPLACED)} WHERE id = :id"
+)
+
+
 def _replace(tx: Transaction, keys: _Keys, name: _Name, holder: _Holder, job: NewJob) -> Steps[int]:
-    text = (
-        "UPDATE job SET next = coalesce(:due, {now} + :delay), due = coalesce(:due, {now} + :delay), ttr = :ttr, "
-        "max_attempts = :max_attempts, headers = :headers, body = :body, rank = :rank WHERE id = :id"
-    )
-    values = {
-        "id": holder.id,
-        "due": job.due if job.delay is None else None,
-        "delay": job.delay,
-        "ttr": job.ttr,
-        "max_attempts": job.max_attempts,
-        "headers": headers_text(job.headers),
-        "body": job.body,
-        "rank": -job.priority,
-    }
+    values = dict(zip(KEPT, columns_of(job.kept), strict=True))
+    values |= {"id": holder.id, "due": job.due if job.delay is None else None, "delay": job.delay, "body": job.body}
     yield from tx.know_priorities([(name[0], job.priority)] if job.priority else ())
-    yield (Each(text, [values]),)
+    yield (Each(_REPLACE, [values]),)
     due = lifecycle.due(tx.now, job.due, job.delay)
     tx.changes.due(name[0], holder.id, due)
     keys.holders[name] = holder._replace(due=due)
@@ -363,11 +360,8 @@ def _replace(tx: Transaction, keys: _Keys, name: _Name, holder: _Holder, job: Ne
 # ---- as another store has them --------------------------------------------------------------------------------------
 
 _LIVE_COLUMNS: Final = (*_ALL, "claims", "unspent", "lost", "passed", "error")
-_ENDED_COLUMNS: Final = (
-    "id", "topic", "due", "created", "rank", "claims", "unspent", "lost", "ttr", "max_attempts", "key", "headers",
-    "started", "worker", "body", "state", "ended", "attempt", "outcome", "error", "result",
-)  # fmt: skip
-_ATTEMPT_COLUMNS: Final = ("job", "claim", "attempt", "started", "ended", "outcome", "worker", "error")
+_ENDED_COLUMNS: Final = (*MOVED, *ENDING)
+_ATTEMPT_COLUMNS: Final = ("job", *ATTEMPT)
 
 
 def take_in(tx: Transaction, commands: Sequence[Import]) -> Steps[list[Any]]:
@@ -420,18 +414,16 @@ def _import_all(tx: Transaction, some: Sequence[Imported]) -> Steps[Sequence[int
             for a in one.history
             if a.outcome is not None
         ]
-        headers, unspent = headers_text(job.headers), job.claims - job.attempt
+        fields, spent = columns_of(job.kept), (job.claims, job.claims - job.attempt, job.lost)
         if job.state is State.DELAYED:
-            new = (id, topic, job.due, job.due, job.created, job.body, -job.priority, job.ttr, job.max_attempts)
-            rest = (headers, job.claims, unspent, job.lost, int(one.passed), storable(one.last_error))
-            live.append((*new, job.key, *rest))
+            new = (id, topic, job.due, job.due, job.created, job.body, *fields)
+            live.append((*new, *spent, int(one.passed), storable(one.last_error)))
             tx.changes.due(topic, id, job.due)
         else:
             _, _, attempt, started, end, outcome, worker, error = history.pop()
-            row = (id, topic, job.due, job.created, -job.priority, job.claims, unspent, job.lost, job.ttr)
             state = code_of(job.state)
-            last = (job.max_attempts, job.key, headers, started, worker, job.body, state, end, attempt, outcome, error)
-            ended.append((*row, *last, one.result))
+            moved = (id, topic, job.due, job.created, *spent, *fields, started, worker, job.body)
+            ended.append((*moved, state, end, attempt, outcome, error, one.result))
             tx.tally.ended([topic], state)
         attempts += history
     yield from tx.know_priorities({(topics[one.job.topic], one.job.priority) for one in some if one.job.priority})

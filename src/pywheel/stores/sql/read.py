@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -12,7 +11,8 @@ from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic
 from ...jobs.lifecycle import Run
 from ...jobs.limits import priorities
 from ..checks import clamped, in_range
-from .schema import ENDED, FINISHED, JOB, OUTCOMES
+from .rows import ATTEMPT, HEAD, job_of, listed
+from .schema import ENDED, FINISHED, OUTCOMES
 from .statement import Rows, Select, Steps
 from .transaction import Lookup, Names
 
@@ -26,68 +26,25 @@ __all__ = [
     "jobs_of",
     "names",
     "next_dues",
-    "ranks_of",
+    "priorities_of",
     "states",
     "there",
     "topics",
 ]
 
-_RUN: Final = "j.next, j.begun, j.tries, j.backoff"
-_SHARED: Final = "j.due, j.created, j.rank, j.claims, j.unspent, j.lost, j.ttr, j.max_attempts, j.key, j.headers"
 LAST_ERROR: Final = (
     "CASE WHEN j.claims > 0 THEN coalesce(j.error, (SELECT a.error FROM attempt a WHERE a.job = j.id "
     "AND a.error IS NOT NULL ORDER BY a.claim DESC LIMIT 1)) END"
 )
 """The last error of a finished job, of its last attempt or of one before."""
-LIVE_HEAD: Final = f"SELECT j.id, j.topic, j.state, {_SHARED}, j.error, {_RUN}"
+_NOT_RUNNING: Final = dict.fromkeys(("next", "begun", "tries", "backoff"), "0")
+LIVE_HEAD: Final = f"SELECT {listed(HEAD, 'j')}, {{now}} AS now"
 ENDED_HEAD: Final = (
-    f"SELECT j.id, j.topic, j.state + {ENDED} AS state, {_SHARED}, {LAST_ERROR} AS error, 0 AS next, 0 AS begun, "
-    "0 AS tries, 0 AS backoff"
+    f"SELECT {listed(HEAD, 'j', state=f'j.state + {ENDED}', error=LAST_ERROR, **_NOT_RUNNING)}, {{now}} AS now"
 )
-_WHOLE: Final = f"{JOB} now body"
-_LIVE: Final = f"{LIVE_HEAD}, {{now}} AS now, j.body"
-_ENDED: Final = f"{ENDED_HEAD}, {{now}} AS now, j.body"
-
-
-def job_of(row: Sequence[Any], names: Mapping[int, str], body: bytes = b"") -> Job:
-    """Return the record of a row with the columns of `schema.JOB` and the time."""
-    (
-        id, topic, code, due, created, rank, claims, unspent, lost, ttr, most, key, headers, error, next_, begun, tries,
-        backoff, now, *_,
-    ) = row  # fmt: skip
-    state, lease = State.DELAYED, None
-    attempt = lifecycle.attempts(claims, unspent)
-    if code >= ENDED:
-        state = FINISHED[code - ENDED]
-    elif code == 1:
-        run = Run(claims, attempt, bool(begun), next_, tries, backoff)
-        if now < next_:
-            state, lease = State.RUNNING, next_
-        else:
-            ending = lifecycle.lost(run)
-            state, lost = ending.state, ending.lost
-            attempt -= not ending.spent
-            due = due if ending.due is None else ending.due
-    more = json.loads(headers) if headers else {}
-    record = (
-        id,
-        names[topic],
-        body,
-        due,
-        created,
-        state,
-        key,
-        ttr,
-        most,
-        more,
-        claims,
-        attempt,
-        lease,
-        error,
-        lost,
-        -rank,
-    )
-    return tuple.__new__(Job, record)
+_WHOLE: Final = f"{' '.join(HEAD)} now body"
+_LIVE: Final = f"{LIVE_HEAD}, j.body"
+_ENDED: Final = f"{ENDED_HEAD}, j.body"
 
 
 def names(topics: Names, numbers: Iterable[int]) -> Steps[Mapping[int, str]]:
@@ -154,17 +111,15 @@ def jobs_of(topics: Names, ids: Sequence[int]) -> Steps[list[Job]]:
     return [job_of(found[id], named, found[id][-1]) for id in ids if id in found]
 
 
-_HEAD: Final = f"{JOB} now size"
+_HEAD: Final = f"{' '.join(HEAD)} now size"
 
 
 def heads(topics: Names, ids: Sequence[int]) -> Steps[list[tuple[Job, int]]]:
     """Return jobs without their bodies but with the sizes of those, in the order of their ids here."""
     values = {"ids": sorted(ids)}
     rows = yield (
-        Rows(_HEAD, f"{LIVE_HEAD}, {{now}} AS now, length(j.body) AS size FROM job j WHERE j.id {{in ids}}", values),
-        Rows(
-            _HEAD, f"{ENDED_HEAD}, {{now}} AS now, length(j.body) AS size FROM finished j WHERE j.id {{in ids}}", values
-        ),
+        Rows(_HEAD, f"{LIVE_HEAD}, length(j.body) AS size FROM job j WHERE j.id {{in ids}}", values),
+        Rows(_HEAD, f"{ENDED_HEAD}, length(j.body) AS size FROM finished j WHERE j.id {{in ids}}", values),
     )
     found = {row[0]: row for part in reversed(rows) for row in part}
     named = yield from names(topics, (row[1] for row in found.values()))
@@ -201,7 +156,7 @@ def states(known: Lookup, query: q.GetStates) -> Steps[list[State | None]]:  # n
     return [found.get(id) for id in ids]
 
 
-_TRIED: Final = "job claim attempt started ended outcome worker error"
+_TRIED: Final = ("job", *ATTEMPT)
 
 
 def histories(known: Lookup, query: q.GetHistories) -> Steps[list[list[Attempt]]]:
@@ -210,14 +165,12 @@ def histories(known: Lookup, query: q.GetHistories) -> Steps[list[list[Attempt]]
     values = {"ids": sorted({id for id in ids if in_range(id)})}
     before, last, now = yield (
         Rows(
-            _TRIED,
-            "SELECT a.job, a.claim, a.attempt, a.started, a.ended, a.outcome, a.worker, a.error FROM attempt a "
-            "WHERE a.job {in ids} ORDER BY a.job, a.claim",
+            " ".join(_TRIED),
+            f"SELECT {listed(_TRIED, 'a')} FROM attempt a WHERE a.job {{in ids}} ORDER BY a.job, a.claim",
             values,
         ),
         Select(
-            "SELECT j.id, j.claims, j.attempt, j.started, j.ended, j.outcome, j.worker, j.error, j.result "
-            "FROM finished j WHERE j.id {in ids}",
+            f"SELECT j.id, {listed(ATTEMPT, 'j', claim='j.claims')}, j.result FROM finished j WHERE j.id {{in ids}}",
             values,
         ),
         Rows(
@@ -267,9 +220,9 @@ def _all_topics(known: Names) -> Steps[Sequence[Any]]:
     return sorted(rows, key=lambda row: row[1])
 
 
-def ranks_of(lanes: int) -> list[int]:
-    """Return the ranks that a topic's jobs may have, the first to be claimed first."""
-    return sorted(-priority for priority in {*priorities(lanes), 0})
+def priorities_of(lanes: int) -> list[int]:
+    """Return the priorities that a topic's jobs may have, the highest first."""
+    return sorted({*priorities(lanes), 0}, reverse=True)
 
 
 def counts(known: Lookup, query: q.CountJobs) -> Steps[dict[str, Counts]]:  # noqa: ARG001  (as all that reads)
@@ -312,7 +265,8 @@ def claims(known: Lookup, query: q.ListClaims) -> Steps[list[tuple[int, int]]]: 
 
 
 _FIRST: Final = (
-    "SELECT j.next FROM job j WHERE j.state = 0 AND j.topic = {topic} AND j.rank = {rank} ORDER BY j.next, j.id LIMIT 1"
+    "SELECT j.next FROM job j WHERE j.state = 0 AND j.topic = {topic} AND j.priority = {priority} "
+    "ORDER BY j.next, j.id LIMIT 1"
 )
 
 
@@ -324,15 +278,15 @@ def next_dues(lookup: Lookup, query: q.GetNextDues) -> Steps[dict[str, int]]:
         yield from _all_topics(known)
     topics = sorted(known.numbers) if topics is None else topics
     named = {known.numbers[topic]: topic for topic in topics if topic in known.numbers}
-    first = _FIRST.format(topic="t.id", rank=0)
+    first = _FIRST.format(topic="t.id", priority=0)
     unpaused = "" if paused else "t.paused = 0 AND"
     text = f"SELECT t.id, t.lanes, ({first}) AS next FROM topic t WHERE {unpaused} t.id {{in topics}}"
     [rows] = yield (Rows("id lanes next", text, {"topics": sorted(named)}),)
     found = [(number, due) for number, _, due in rows]
-    lanes = [(number, rank) for number, lanes, _ in rows for rank in ranks_of(lanes) if rank]
+    lanes = [(number, priority) for number, lanes, _ in rows for priority in priorities_of(lanes) if priority]
     if lanes:
-        look = _FIRST.format(topic=":topic", rank=":rank")
-        others = yield tuple(Rows("next", look, {"topic": number, "rank": rank}) for number, rank in lanes)
+        look = _FIRST.format(topic=":topic", priority=":priority")
+        others = yield tuple(Rows("next", look, {"topic": number, "priority": one}) for number, one in lanes)
         found += [(number, due) for (number, _), some in zip(lanes, others, strict=True) for [due] in some]
     dues: dict[str, int] = {}
     for number, due in found:
@@ -348,12 +302,12 @@ def first_due(known: Lookup, query: q.ListFirstDue) -> Steps[list[Due]]:  # noqa
     named = "SELECT t.id, t.lanes FROM topic t WHERE t.name = :topic AND t.paused = 0"
     [topics] = yield (Rows("id lanes", named, {"topic": topic}),)
     text = (
-        "SELECT j.next, j.id FROM job j WHERE j.state = 0 AND j.topic = :topic AND j.rank = :rank AND j.next <= {now} "
-        "ORDER BY j.next, j.id LIMIT :most"
+        "SELECT j.next, j.id FROM job j WHERE j.state = 0 AND j.topic = :topic AND j.priority = :priority "
+        "AND j.next <= {now} ORDER BY j.next, j.id LIMIT :most"
     )
     for number, lanes in topics:
-        for rank in ranks_of(lanes):
-            values = {"topic": number, "rank": rank, "most": max(clamped(limit) - len(found), 0)}
+        for priority in priorities_of(lanes):
+            values = {"topic": number, "priority": priority, "most": max(clamped(limit) - len(found), 0)}
             [rows] = yield (Rows("next id", text, values),)
-            found += [Due(due, id, topic, -rank) for due, id in rows]
+            found += [Due(due, id, topic, priority) for due, id in rows]
     return found

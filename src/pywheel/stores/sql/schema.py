@@ -1,8 +1,8 @@
 """The tables. A live job is one row of `job`; one that has ended is one row of `finished`, with its last attempt.
 
 `next` says when somebody may take a live job: its due time while it waits, the end of its lease while it runs. The
-index (state, topic, rank, next, id) serves delivery, retries and lost leases. The state comes first in it, so that a
-claim never looks at a running job, and a reader of running jobs never at a waiting one.
+index (state, topic, priority, next, id) serves delivery, retries and lost leases. The state comes first in it, so that
+a claim never looks at a running job, and a reader of running jobs never at a waiting one.
 
 Times are wall clock in ms. The body comes last: SQLite reads the columns before it without its overflow pages.
 """
@@ -11,40 +11,36 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...jobs.job import Outcome, State
+from ...jobs.job import FIELDS, Field, Outcome, State
 
-__all__ = ["BEGUN", "ENDED", "FINISHED", "JOB", "MOVED", "OUTCOMES", "TABLES", "TYPES", "code_of"]
+__all__ = ["ENDED", "FINISHED", "OUTCOMES", "TABLES", "TYPES", "code_of"]
 
 FINISHED: Final = (State.DONE, State.CANCELLED, State.DEAD)
 """The states that the column `finished.state` numbers."""
 OUTCOMES: Final = (Outcome.DONE, Outcome.CANCELLED, Outcome.FAILED, Outcome.LOST, Outcome.RELEASED)
 """The outcomes that the column `outcome` numbers."""
 
-MOVED: Final = (
-    "id", "topic", "due", "created", "rank", "claims", "unspent", "lost", "ttr", "max_attempts", "key", "headers",
-    "started", "worker", "body",
-)  # fmt: skip
-"""What a job keeps when it ends."""
-JOB: Final = (
-    "id topic state due created rank claims unspent lost ttr max_attempts key headers error next begun tries backoff"
-)
-"""What is read of a job, before its body: `read.job_of` takes them in this order."""
 ENDED: Final = 2
 """Added to the number of a finished state where both tables are read."""
-BEGUN: Final = 1
 
 TYPES: Final = {
     "id": "big", "job": "big", "topic": "int", "state": "small", "next": "big", "due": "big", "created": "big",
-    "rank": "small", "claims": "big", "unspent": "int", "lost": "small", "passed": "small", "ttr": "big",
-    "max_attempts": "big", "key": "name", "headers": "text", "error": "text", "started": "big", "worker": "int",
-    "begun": "small", "tries": "big", "backoff": "big", "body": "bytes", "ended": "big", "outcome": "small",
-    "attempt": "int", "result": "bytes", "claim": "int", "delay": "big", "n": "int", "name": "name", "label": "binary",
-    "lanes": "int",
+    "claims": "big", "unspent": "int", "lost": "small", "passed": "small", "error": "text", "started": "big",
+    "worker": "int", "begun": "small", "tries": "big", "backoff": "big", "body": "bytes", "ended": "big",
+    "outcome": "small", "attempt": "int", "result": "bytes", "claim": "int", "delay": "big", "n": "int", "name": "name",
+    "label": "binary", "lanes": "int",
     "live": "big", "done": "big", "cancelled": "big", "dead": "big", "value": "bytes", "until": "big",
     "after_due": "big", "after_id": "big", "shards": "big", "first": "big", "end": "big", "at": "big", "nonce": "name",
     "ids": "text", "slot": "int", "seq": "big",
+    **{field.name: "text" if field.kind == "json" else field.kind for field in FIELDS},
 }  # fmt: skip
 """The kinds of the columns, of the tables and of lists of values. A dialect says what each is called."""
+
+
+def _kept(field: Field) -> str:
+    default = "" if field.default is None else f" NOT NULL DEFAULT {field.default}"
+    return f"    {field.name} {{{TYPES[field.name]}}}{default},\n"
+
 
 TABLES: Final = """
 CREATE TABLE topic (
@@ -64,16 +60,11 @@ CREATE TABLE job (
     next {big} NOT NULL,                -- its due time, or the end of its lease
     due {big} NOT NULL,
     created {big} NOT NULL,
-    rank {small} NOT NULL DEFAULT 0,    -- minus the priority
     claims {int} NOT NULL DEFAULT 0,    -- the present one too; with the id, the receipt
     unspent {int} NOT NULL DEFAULT 0,   -- claims that do not count as attempts
     lost {small} NOT NULL DEFAULT 0,    -- what the last claim came to: lifecycle.NEVER_LOST, LOST_HELD, LOST_BEGUN
     passed {small} NOT NULL DEFAULT 0,  -- 1: it gave its key to a successor
-    ttr {big},
-    max_attempts {big},
-    key {name},
-    headers {text},                     -- JSON
-    error {text},                       -- the last one
+{fields}    error {text},                       -- the last one
     started {big},                      -- of the claim under way, as are those that follow
     worker {int},
     begun {small} NOT NULL DEFAULT 0,   -- 0: held
@@ -81,7 +72,7 @@ CREATE TABLE job (
     backoff {big} NOT NULL DEFAULT 0,   -- how long after the lease's end it is due again, if nobody settles it
     body {bytes} NOT NULL
 );
-CREATE INDEX job_next ON job (state, topic, rank, next, id);
+CREATE INDEX job_next ON job (state, topic, priority, next, id);
 CREATE UNIQUE INDEX job_key ON job (topic, key) WHERE key IS NOT NULL AND passed = 0;
 CREATE INDEX job_passed ON job (topic, key) WHERE key IS NOT NULL AND passed = 1;
 CREATE TABLE finished (
@@ -91,15 +82,10 @@ CREATE TABLE finished (
     ended {big} NOT NULL,
     due {big} NOT NULL,
     created {big} NOT NULL,
-    rank {small} NOT NULL DEFAULT 0,
     claims {int} NOT NULL DEFAULT 0,
     unspent {int} NOT NULL DEFAULT 0,
     lost {small} NOT NULL DEFAULT 0,
-    ttr {big},
-    max_attempts {big},
-    key {name},
-    headers {text},
-    started {big},                      -- of the last attempt, as are those that follow
+{fields}    started {big},                      -- of the last attempt, as are those that follow
     worker {int},
     attempt {int} NOT NULL,
     outcome {small} NOT NULL,
@@ -133,7 +119,7 @@ CREATE TABLE note (                     -- small values by name, some until a ti
     value {bytes} NOT NULL
 );
 CREATE INDEX note_until ON note (until) WHERE until IS NOT NULL;
-"""
+""".replace("{fields}", "".join(map(_kept, FIELDS)))
 
 
 def code_of(state: State) -> int:

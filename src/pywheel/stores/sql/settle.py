@@ -12,7 +12,8 @@ from ...jobs.commands import NOTES_FORGOTTEN, Ack, Begin, Expire, Expired, Nack,
 from ...jobs.job import State
 from ..checks import IDS, clamped, storable
 from ..deaths import KEPT, word
-from .schema import MOVED, OUTCOMES, code_of
+from .rows import ATTEMPT, MOVED, listed
+from .schema import OUTCOMES, code_of
 from .statement import Change, Drop, Each, Last, Rows, Select, Statement, Steps
 from .transaction import Transaction
 
@@ -29,8 +30,6 @@ _HELD: Final = "+j.state = 1 AND j.claims = w.claims AND j.next > {now}"
 _LAPSED: Final = "j.state = 1 AND j.next <= {now}"
 _THEIR_LAPSED: Final = f"+{_LAPSED}"
 _SPENT: Final = "j.claims - j.unspent >= j.tries"
-_COLUMNS: Final = ", ".join(MOVED)
-_VALUES: Final = ", ".join(f"j.{column}" for column in MOVED)
 _RECEIPTS: Final = "{w: id, claims}"
 _TOPIC: Final = {"id": "j.id", "topic": "j.topic"}
 _PROLONG: Final = "UPDATE job SET next = {now} + w.ttr, begun = CASE WHEN w.begun = 1 THEN 1 ELSE j.begun END"
@@ -42,7 +41,7 @@ def move(state: str, ended: str, outcome: int, error: str = "NULL", **changed: s
     values = ", ".join(changed.get(column, f"j.{column}") for column in MOVED)
     attempt = changed.get("attempt", "j.claims - j.unspent")
     return (
-        f"INSERT INTO finished ({_COLUMNS}, state, ended, attempt, outcome, error) "
+        f"INSERT INTO finished ({listed(MOVED)}, state, ended, attempt, outcome, error) "
         f"SELECT {values}, {state}, {ended}, {attempt}, {outcome}, {error}"
     )
 
@@ -50,7 +49,7 @@ def move(state: str, ended: str, outcome: int, error: str = "NULL", **changed: s
 def _record(outcome: int, ended: str, error: str = "NULL") -> str:
     """Return what writes the attempt of a claim that leaves its job live."""
     return (
-        "INSERT INTO attempt (job, claim, attempt, started, ended, outcome, worker, error) "
+        f"INSERT INTO attempt (job, {listed(ATTEMPT)}) "
         f"SELECT j.id, j.claims, j.claims - j.unspent, j.started, {ended}, {outcome}, j.worker, {error}"
     )
 

@@ -175,6 +175,10 @@ class Transaction:
         new = self._new.get(self.topics.table, {})
         return self.topics.names.get(number) or next((name for name, one in new.items() if one == number), None)
 
+    def had_priority(self, topic: str, priority: int) -> bool:
+        """Whether a topic is known to have had jobs of a priority."""
+        return bool(self.topics.lanes.get(self.topics.numbers.get(topic, 0), 0) & lane(priority))
+
     def know_priorities(self, priorities: Iterable[tuple[int, int]]) -> Steps[None]:
         """Note the priorities that jobs of topics have, where they are new."""
         lanes: dict[int, int] = {}

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from .. import verify as faults
 from ..verify import EXAMPLES, Fault, Finding
+from .rows import ATTEMPT, STAYS, listed
 from .statement import Do, Rows, Select, Statement, Steps
 from .transaction import Names
 
@@ -21,8 +22,7 @@ class Check(NamedTuple):
     mends: tuple[str, ...] = ()
 
 
-_KEPT: Final = "id, topic, created, rank, claims, ttr, max_attempts, key, headers, body"
-_ATTEMPT: Final = "attempt, started, ended, outcome, worker, error"
+_STAYS: Final = listed(STAYS)
 _HANDED_ON: Final = (
     "CASE WHEN EXISTS (SELECT 1 FROM job h WHERE h.topic = f.topic AND h.key = f.key AND h.passed = 0) "
     "OR EXISTS (SELECT 1 FROM finished g WHERE g.topic = f.topic AND g.key = f.key AND g.id > f.id AND g.id {in ids}) "
@@ -30,10 +30,11 @@ _HANDED_ON: Final = (
 )
 """Whether a job that is live again does not get its key, as another one has it."""
 _ATTEMPTED: Final = (
-    f"INSERT INTO attempt (job, claim, {_ATTEMPT}) SELECT id, claims, {_ATTEMPT} FROM finished WHERE id {{in ids}}"
+    f"INSERT INTO attempt (job, {listed(ATTEMPT)}) SELECT id, {listed(ATTEMPT, claim='claims')} "
+    "FROM finished WHERE id {in ids}"
 )
 _LIVE_AGAIN: Final = (
-    f"INSERT INTO job ({_KEPT}, unspent, next, due, passed) SELECT {_KEPT}, claims, {{now}}, {{now}}, {_HANDED_ON} "
+    f"INSERT INTO job ({_STAYS}, unspent, next, due, passed) SELECT {_STAYS}, claims, {{now}}, {{now}}, {_HANDED_ON} "
     "FROM finished f WHERE id {in ids}"
 )
 _VOID: Final = (

@@ -13,8 +13,8 @@ from typing import Final
 
 from ..._errors import BadJob, NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreReadOnly
 from ..schema import Schema, of_migrations
-from .side_files import NO_ROOM, said_by_system
 from .dialect import SCHEMA
+from .side_files import NO_ROOM, said_by_system
 
 __all__ = [
     "APPLICATION",

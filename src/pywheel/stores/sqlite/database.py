@@ -37,9 +37,7 @@ CLOSED: Final = "this store is closed: open another one"
 class Database:
     """One store's connections. `write` is for one thread at a time, all else for any."""
 
-    def __init__(
-        self, path: str, *, create: bool, forget: Callable[[], None], page: Callable[[], Page]
-    ) -> None:
+    def __init__(self, path: str, *, create: bool, forget: Callable[[], None], page: Callable[[], Page]) -> None:
         self.path = path
         self._page = page  # the present one, of whose turns these are
         self.over = False

@@ -18,7 +18,7 @@ __all__ = ["SqliteNotifier"]
 
 _LOOK: Final = 0.25  # seconds between looks whether anybody has written and not rung
 _HINTED: Final = (
-    "SELECT j.next, j.id, t.name, -j.rank FROM json_each(?) h CROSS JOIN job j ON j.id = h.value "
+    "SELECT j.next, j.id, t.name, j.priority FROM json_each(?) h CROSS JOIN job j ON j.id = h.value "
     "CROSS JOIN topic t ON t.id = j.topic WHERE j.state = 0 ORDER BY h.key"
 )
 
@@ -89,9 +89,7 @@ class SqliteNotifier(Notifier):
         """Whether no other worker was there that could have been taken for the owner."""
         roster = self._presence._roster
         return (
-            roster is not None
-            and roster.holds(self._page)
-            and all(one.nonce == self._nonce for one in roster.present)
+            roster is not None and roster.holds(self._page) and all(one.nonce == self._nonce for one in roster.present)
         )
 
     def _move(self) -> bool:

@@ -130,7 +130,8 @@ class SqliteStore(SqliteEngine):
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return self._database.read(_in_one_moment, begin(*args, **kwargs), self.clock.wall())
+        found: _R = self._database.read(_in_one_moment, begin(*args, **kwargs), self.clock.wall())
+        return found
 
     def _first_lease_end(self) -> int | None:
         """Return when some lease may be over at the earliest. No query.

@@ -26,7 +26,7 @@ class Telling:
     __slots__ = ("_at", "_changes", "_first", "_leases", "_mark", "_page", "_presence")
 
     def __init__(self, tx: Transaction, presence: Presence, *, in_turn: bool) -> None:
-        """Take a transaction that has changed all that it will. `in_turn`: nobody else writes to the page until `tell`."""
+        """Take a transaction that has changed all that it will. `in_turn`: nobody else writes hints until `tell`."""
         self._changes = tx.changes
         self._presence = presence
         self._page: Page = presence.page

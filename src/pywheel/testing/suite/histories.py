@@ -112,11 +112,11 @@ class Pair:
                 random.choice((None, None, 40)),
                 random.choice((None, 1, 2)),
                 random.choice((None, {"h": "1"})),
+                random.choice((0, 0, 0, 3, -1)),
                 random.random() < 0.5,
                 random.choice((None, None, 20)),
                 random.choice((None, random.choice(self.receipts))),
                 random.choice((None, None, 15)) if key else None,
-                random.choice((0, 0, 0, 3, -1)),
             )
             for key in keys
         ]

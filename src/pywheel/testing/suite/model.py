@@ -16,7 +16,7 @@ from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs import lifecycle
 from ...jobs.commands import Ref
-from ...jobs.job import Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
+from ...jobs.job import FIELDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
 from ...jobs.lifecycle import Ending, Run
 from ...jobs.limits import LOOKED_PAST, PRIORITIES, Gate, Limits, note_of
 from ...jobs.queries import Filter
@@ -135,13 +135,13 @@ class Model:
         due, headers = lifecycle.due(now, new.due, new.delay), dict(new.headers or ())
         holder = self._holder(new.topic, new.key)
         if holder is not None and holder.run is None:
-            job = holder.job._replace(body=new.body, due=due, headers=headers, priority=new.priority)
-            holder.job = job._replace(ttr=new.ttr, max_attempts=new.max_attempts)
-            return job.id
+            fields = {field.name: getattr(new, field.name) for field in FIELDS} | {"headers": headers}
+            holder.job = holder.job._replace(body=new.body, due=due, **fields)
+            return holder.job.id
         if holder is not None:
             holder.passed = True
-        job = Job(0, new.topic, new.body, due, now, State.DELAYED, new.key, new.ttr, new.max_attempts, headers)
-        return self._keep_job(Kept(job._replace(priority=new.priority), []))
+        job = Job(0, new.topic, new.body, due, now, State.DELAYED, *new.kept)
+        return self._keep_job(Kept(job._replace(headers=headers), []))
 
     def _take_in(self, one: Imported) -> int:
         self._know(one.job.topic, one.job.priority)

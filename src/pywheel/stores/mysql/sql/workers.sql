@@ -31,10 +31,10 @@ SELECT {seen}, n.* FROM (
     SELECT {now} AS moment, (SELECT min(next) FROM {p}job WHERE state = 1) AS lease, (
         SELECT min((
             SELECT j.next FROM {p}job j FORCE INDEX (job_next)
-            WHERE j.state = 0 AND j.topic = t.id AND j.`rank` = r.of ORDER BY j.next LIMIT 1
+            WHERE j.state = 0 AND j.topic = t.id AND j.priority = r.of ORDER BY j.next LIMIT 1
         ))
-        FROM {p}topic t STRAIGHT_JOIN JSON_TABLE('{ranks}', '$[*]' COLUMNS (of smallint PATH '$')) r
-        WHERE t.hash IN (%(topics)s) AND NOT t.paused AND (r.of = 0 OR (t.lanes >> (9 - r.of)) & 1 = 1)
+        FROM {p}topic t STRAIGHT_JOIN JSON_TABLE('{priorities}', '$[*]' COLUMNS (of smallint PATH '$')) r
+        WHERE t.hash IN (%(topics)s) AND NOT t.paused AND (r.of = 0 OR (t.lanes >> (9 + r.of)) & 1 = 1)
     ) AS first, EXISTS (SELECT 1 FROM {p}hint WHERE worker = %(hash)s AND ring NOT IN (%(seen)s)) AS hinted
 ) n STRAIGHT_JOIN {p}member w
 
@@ -61,7 +61,7 @@ SELECT get_lock(concat(%(lock)s, hex(%(hash)s)), 0)
 INSERT INTO {p}hint (worker, ring, job) VALUES %(rows)s
 
 -- name: hints
-SELECT h.ring, h.job, j.next, j.topic, -j.`rank` FROM {p}hint h
+SELECT h.ring, h.job, j.next, j.topic, j.priority FROM {p}hint h
 LEFT JOIN {p}job j FORCE INDEX (PRIMARY) ON j.id = h.job AND j.state = 0
 WHERE h.worker = %(hash)s AND h.ring NOT IN (%(seen)s)
 
@@ -117,4 +117,4 @@ INSERT INTO {p}tally (topic, live, done, cancelled, dead) VALUES %(rows)s
 SELECT min(next) FROM {p}job WHERE state = 1
 
 -- name: due_now
-SELECT j.next, j.topic, j.id, -j.`rank` FROM {p}job j FORCE INDEX (PRIMARY) WHERE j.id IN (%(ids)s) AND j.state = 0
+SELECT j.next, j.topic, j.id, j.priority FROM {p}job j FORCE INDEX (PRIMARY) WHERE j.id IN (%(ids)s) AND j.state = 0

@@ -19,8 +19,8 @@ SELECT w.name, w.topics, w.beat, w.horizon, CASE w.name WHEN %(name)s THEN %(beh
     (
         SELECT min(j.next) FROM unnest(%(topics)s::text[]) AS n (name) JOIN {p}topic t ON t.name = n.name AND t.paused = 0
         CROSS JOIN LATERAL (
-            SELECT (SELECT j.next FROM {p}job j WHERE j.state = 0 AND j.topic = t.id AND j.rank = r.rank ORDER BY j.next LIMIT 1) AS next
-            FROM generate_series(-9, 9) AS r (rank) WHERE r.rank = 0 OR t.lanes >> (9 - r.rank) & 1 = 1
+            SELECT (SELECT j.next FROM {p}job j WHERE j.state = 0 AND j.topic = t.id AND j.priority = r.priority ORDER BY j.next LIMIT 1) AS next
+            FROM generate_series(-9, 9) AS r (priority) WHERE r.priority = 0 OR t.lanes >> (9 + r.priority) & 1 = 1
         ) j
     )
 FROM {p}member w ORDER BY w.name
@@ -96,5 +96,5 @@ SELECT topic, sum(live), sum(done), sum(cancelled), sum(dead) FROM part GROUP BY
 SELECT min(next) FROM {p}job WHERE state = 1
 
 -- name: due_now
-SELECT j.next, j.id, t.name, -j.rank FROM unnest(%(ids)s::bigint[]) WITH ORDINALITY AS w (id, place)
+SELECT j.next, j.id, t.name, j.priority FROM unnest(%(ids)s::bigint[]) WITH ORDINALITY AS w (id, place)
 JOIN {p}job j ON j.id = w.id JOIN {p}topic t ON t.id = j.topic WHERE j.state = 0 ORDER BY w.place

@@ -1,0 +1,113 @@
+"""Rows: which columns the tables have in common, in which order they are read, and the records that they make.
+
+The columns of a job's FIELDS are named as the fields are. All lists of columns take them from here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import namedtuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ...jobs import lifecycle
+from ...jobs.job import FIELDS, Job, State
+from ...jobs.lifecycle import Run
+from .schema import ENDED, FINISHED
+
+__all__ = [
+    "ATTEMPT",
+    "DEFAULTS",
+    "ENDING",
+    "FOUND",
+    "HEAD",
+    "KEPT",
+    "MOVED",
+    "REPLACED",
+    "STAYS",
+    "Found",
+    "columns_of",
+    "found_of",
+    "job_of",
+    "listed",
+    "record",
+]
+
+KEPT: Final = tuple(field.name for field in FIELDS)
+"""The columns of FIELDS."""
+DEFAULTS: Final = tuple(field.default for field in FIELDS)
+_JSON: Final = tuple(place for place, field in enumerate(FIELDS) if field.kind == "json")
+REPLACED: Final = tuple(name for name in KEPT if name != "key")
+"""The fields that a job takes from a put that replaces it."""
+STAYS: Final = ("id", "topic", "created", "claims", *KEPT, "body")
+"""What a finished job keeps when it is live again."""
+MOVED: Final = ("id", "topic", "due", "created", "claims", "unspent", "lost", *KEPT, "started", "worker", "body")
+"""What a live job keeps when it ends."""
+ATTEMPT: Final = ("claim", "attempt", "started", "ended", "outcome", "worker", "error")
+"""What is kept of an attempt, in a table of its own or in the row of a finished job."""
+ENDING: Final = ("state", "ended", "attempt", "outcome", "error", "result")
+"""What a finished job has besides: how it ended."""
+HEAD: Final = ("id", "topic", "state", "due", "created", "claims", "unspent", "lost", *KEPT, "error", "next", "begun",
+               "tries", "backoff")  # fmt: skip
+"""What is read of a job for `job_of`, before the time and, maybe, the body."""
+FOUND: Final = ("due", "id", "created", *KEPT, "claims", "unspent", "lost", "error", "size", "body")
+"""What is read of a job that may be claimed."""
+if TYPE_CHECKING:
+    Found: TypeAlias = Any
+else:
+    Found = namedtuple("Found", FOUND)  # noqa: PYI024
+    """A row of those."""
+_FIELDS_OF_HEAD: Final = slice(HEAD.index(KEPT[0]), HEAD.index(KEPT[-1]) + 1)
+_RUN: Final = HEAD.index("error")
+
+
+def listed(columns: Sequence[str], table: str = "", **instead: str) -> str:
+    """Return columns as SQL lists them, of a table; some are read otherwise."""
+    dot = f"{table}." if table else ""
+    return ", ".join(f"{instead[one]} AS {one}" if one in instead else f"{dot}{one}" for one in columns)
+
+
+def columns_of(fields: Any) -> list[Any]:
+    """Return the values of FIELDS as they are stored."""
+    values = list(fields)
+    for place in _JSON:
+        value = values[place]
+        values[place] = json.dumps(dict(value), separators=(",", ":")) if value else None
+    return values
+
+
+def found_of(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return rows with the columns of FOUND as such."""
+    new = tuple.__new__  # with the fewest steps
+    return [new(Found, row) for row in rows]
+
+
+def record(
+    id: int, topic: str, body: bytes, due: int, created: int, state: State, fields: Sequence[Any], claims: int,
+    attempt: int, lease: int | None, error: str | None, lost: int,
+) -> Job:  # fmt: skip
+    """Return the record of a job; its fields are as they are stored."""
+    values = list(fields)
+    for place in _JSON:
+        value = values[place]
+        values[place] = json.loads(value) if value else {}
+    return tuple.__new__(Job, (id, topic, body, due, created, state, *values, claims, attempt, lease, error, lost))
+
+
+def job_of(row: Sequence[Any], names: Mapping[int, str], body: bytes = b"") -> Job:
+    """Return the record of a row with the columns of HEAD and the time. A lease that is over is seen as ended."""
+    id, topic, code, due, created, claims, unspent, lost = row[: _FIELDS_OF_HEAD.start]
+    error, next_, begun, tries, backoff, now = row[_RUN : _RUN + 6]
+    state, lease = State.DELAYED, None
+    attempt = lifecycle.attempts(claims, unspent)
+    if code >= ENDED:
+        state = FINISHED[code - ENDED]
+    elif code == 1 and now < next_:
+        state, lease = State.RUNNING, next_
+    elif code == 1:
+        ending = lifecycle.lost(Run(claims, attempt, bool(begun), next_, tries, backoff))
+        state, lost = ending.state, ending.lost
+        attempt -= not ending.spent
+        due = due if ending.due is None else ending.due
+    fields = row[_FIELDS_OF_HEAD]
+    return record(id, names[topic], body, due, created, state, fields, claims, attempt, lease, error, lost)
