@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from pywheel import StoreError
-from pywheel.stores.sqlite import futex, page
+from pywheel.stores.sqlite import page
 from tests.stores.notifying import (
     FAR,
     LIMIT,
@@ -128,7 +128,7 @@ def test_the_files_are_gone_after_a_clean_close_but_for_the_page(path, host):
 
 
 def test_without_futexes_a_worker_looks_from_time_to_time(host, monkeypatch):
-    monkeypatch.setattr(futex, "_SYSCALL", None)
+    monkeypatch.setattr(page, "_SYSCALL", None)
     worker = host.notifier("t")
     worker.publish(FAR)
     settle(worker)

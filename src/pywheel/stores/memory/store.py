@@ -13,11 +13,11 @@ from ...jobs import commands as c
 from ..checks import sound
 from ..contract import Durability
 from ..sql.statement import Steps
+from ..sqlite import page as at
 from ..sqlite import verify
 from ..sqlite.connection import FOREIGN, ours
 from ..sqlite.dialect import SCHEMA, Carrier, Ids
 from ..sqlite.engine import SqliteEngine
-from ..sqlite.page import LEASE, NO_LEASE
 from ..sqlite.presence import Presence
 from ..verify import Finding
 
@@ -53,7 +53,7 @@ class MemoryStore(SqliteEngine):
             self._connection.create_function("random", 0, random)
         super().__init__(url, clock)
         self._presence = self._new_presence()
-        self._presence.page.words[LEASE] = NO_LEASE
+        self._presence.page.words[at.LEASE] = at.NO_LEASE
 
     def _alone(self, work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Return what `work` does while no other thread uses the connection. What it leaves undone is rolled back."""

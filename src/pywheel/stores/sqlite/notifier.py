@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from ..._errors import StoreClosed, StoreError
 from ...jobs.job import Due
 from ..notifier import Hints, Member, Notifier, Spare
-from .page import BEHIND, BELL, HEARTBEAT, HORIZON, NONCE, QUIET, RELOAD, RUNG, SILENT, TOLD, UNTOLD, WITHIN, draw
+from . import page as at
+from .page import draw
 
 if TYPE_CHECKING:
     from .presence import Presence
@@ -35,16 +36,18 @@ class SqliteNotifier(Notifier):
         self._look_at = 0.0
         self._untold = (0, 0)  # marks of commits that nobody had told of at the last look
         self._page, self._slot = presence.take(self._nonce, -1)
-        self._after = self._seen = self._page.words[TOLD]  # nothing is claimed yet that could start in spite of a pause
+        self._after = self._seen = self._page.words[
+            at.TOLD
+        ]  # nothing is claimed yet that could start in spite of a pause
         self._settle()
         self.worker = f"{name}@{self._slot}.{self._nonce:x}"
 
     def _settle(self) -> None:
         """Begin with a slot."""
         words, slot = self._page.words, self._slot
-        words[HORIZON + slot] = self._horizon
-        words[QUIET + slot] = self._seen
-        self._token, self._heard = words[RELOAD + slot], words[BELL + slot]
+        words[at.HORIZON + slot] = self._horizon
+        words[at.QUIET + slot] = self._seen
+        self._token, self._heard = words[at.RELOAD + slot], words[at.BELL + slot]
         self._presence.moved()  # the slot may have been another's
 
     def _over(self) -> bool:
@@ -52,7 +55,7 @@ class SqliteNotifier(Notifier):
 
     def _lost(self) -> bool:
         """Whether its slot is another's."""
-        return bool(self._page.words[NONCE + self._slot] != self._nonce)
+        return bool(self._page.words[at.NONCE + self._slot] != self._nonce)
 
     # ---- what it says -----------------------------------------------------------------------------------------------
 
@@ -60,7 +63,7 @@ class SqliteNotifier(Notifier):
         """Set the horizon."""
         self._horizon = horizon
         if not self._over() and not self._lost():
-            self._page.words[HORIZON + self._slot] = horizon
+            self._page.words[at.HORIZON + self._slot] = horizon
 
     def beat(self, behind: int, spare: Spare = tuple) -> None:  # noqa: ARG002
         """Note the time; a few times a second look whether somebody has died who was to ring."""
@@ -71,15 +74,15 @@ class SqliteNotifier(Notifier):
         if (presence.page is not self._page or self._lost()) and not self._move():
             return  # not now: it tries again with the next beat
         words, slot = self._page.words, self._slot
-        before = words[HEARTBEAT + slot]
-        words[HEARTBEAT + slot] = presence.now()
-        words[BEHIND + slot] = behind
+        before = words[at.HEARTBEAT + slot]
+        words[at.HEARTBEAT + slot] = presence.now()
+        words[at.BEHIND + slot] = behind
         # By a time read after the beat was written: whoever took this worker for silent until then did so earlier.
-        if presence.now() - before > SILENT and not self._alone():
+        if presence.now() - before > at.SILENT and not self._alone():
             self._read_all()  # what it owns may have been another's meanwhile, hints included
         if (moment := time.monotonic()) >= self._look_at:
             self._look_at = moment + _LOOK
-            untold = words[UNTOLD], words[WITHIN]
+            untold = words[at.UNTOLD], words[at.WITHIN]
             if any(mark and mark == before for mark, before in zip(untold, self._untold, strict=True)):
                 self._read_all()
                 untold = (0, 0)
@@ -105,7 +108,7 @@ class SqliteNotifier(Notifier):
 
     def _read_all(self) -> None:
         self._reload = True
-        self._page.words[RUNG + self._slot] = 1
+        self._page.words[at.RUNG + self._slot] = 1
 
     def ring(self, worker: str) -> None:
         """Wake another worker."""
@@ -115,7 +118,7 @@ class SqliteNotifier(Notifier):
     def quiet(self) -> None:
         """Say that nothing starts here any more of what was paused when `hints` said so."""
         if not self._over():
-            self._page.words[QUIET + self._slot] = self._seen
+            self._page.words[at.QUIET + self._slot] = self._seen
 
     # ---- what it hears ----------------------------------------------------------------------------------------------
 
@@ -127,7 +130,7 @@ class SqliteNotifier(Notifier):
     def hints(self) -> Hints:
         """Return what changed since the last call. One query, if anything did."""
         self._open()
-        token = self._page.words[RELOAD + self._slot]
+        token = self._page.words[at.RELOAD + self._slot]
         after, jobs, lost = self._page.hints(self._slot, self._after)
         found = self._presence.rows(_HINTED, (json.dumps(list(dict.fromkeys(jobs))),)) if jobs else []
         reload = self._reload or lost or token != self._token
@@ -141,18 +144,18 @@ class SqliteNotifier(Notifier):
         if self._over():
             return False
         page, slot = self._page, self._slot
-        words, at = page.words, RUNG + slot
+        words, rung_at = page.words, at.RUNG + slot
         until = time.monotonic() + seconds
-        while not words[at] and words[BELL + slot] == self._heard and not self._over():
+        while not words[rung_at] and words[at.BELL + slot] == self._heard and not self._over():
             left = until - time.monotonic()
             if left <= 0:
                 break
             page.wait(slot, self._heard, left)
         if page is not self._page or self._lost():
             return True  # the slot is another's, until the next beat
-        self._heard = words[BELL + slot]
-        rung = words[at]
-        words[at] = 0  # before hints are read: what rings from here on is a ring of its own
+        self._heard = words[at.BELL + slot]
+        rung = words[rung_at]
+        words[rung_at] = 0  # before hints are read: what rings from here on is a ring of its own
         return bool(rung)
 
     def wake(self) -> None:
@@ -175,7 +178,7 @@ class SqliteNotifier(Notifier):
             return
         if not self._lost():
             self._page.wake(self._slot)
-            self._page.words[NONCE + self._slot] = 0
+            self._page.words[at.NONCE + self._slot] = 0
             self._presence.stir()
 
     def after_fork(self) -> None:

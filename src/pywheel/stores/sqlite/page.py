@@ -17,20 +17,20 @@ a process that dies.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
+import platform
 import struct
 import sys
 import time
-from collections.abc import Sequence
-from ctypes import addressof, c_char
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
 from ..._errors import StoreBusy, StoreTooNew
 from .. import notifier
-from . import futex
 from .side_files import open_beside
 
 try:
@@ -40,34 +40,7 @@ try:
 except ImportError:  # no locks of files on this system: two workers that start at one moment may take one slot
     LOCKS = False
 
-__all__ = [
-    "ALL",
-    "BEHIND",
-    "BELL",
-    "GONE",
-    "HEARTBEAT",
-    "HORIZON",
-    "LEASE",
-    "LEASED",
-    "LOCKS",
-    "NONCE",
-    "NO_LEASE",
-    "PAUSED",
-    "QUIET",
-    "RELOAD",
-    "RETIRED",
-    "RUNG",
-    "SILENT",
-    "SLOTS",
-    "TOLD",
-    "UNKNOWN",
-    "UNTOLD",
-    "USED",
-    "VERSION",
-    "WITHIN",
-    "Page",
-    "draw",
-]
+__all__ = ["LOCKS", "Page", "draw"]
 
 SLOTS: Final = 512
 SILENT: Final = round(notifier.SILENT * 1_000)  # ms without a heartbeat
@@ -167,7 +140,7 @@ class Page:
 
     def _map(self, memory: Any) -> None:
         self.words = memoryview(memory).cast("q")
-        self._base = addressof(c_char.from_buffer(memory))
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
     def _begin(self, now: int) -> None:
         self.words[_BORN] = now
@@ -245,12 +218,12 @@ class Page:
     def wake(self, slot: int) -> None:
         """End the wait of a worker, the present one or the next one."""
         self.words[BELL + slot] = draw(31)  # not + 1: two at once would make one change of two
-        futex.wake(self._base + 8 * (BELL + slot))
+        _wake(self._base + 8 * (BELL + slot))
 
     def wait(self, slot: int, heard: int, seconds: float) -> None:
         """Return when the bell of a slot is no longer what was heard of it, after so many seconds, or earlier."""
         if self.words[BELL + slot] == heard:
-            futex.wait(self._base + 8 * (BELL + slot), heard, min(seconds, 3_600), _LOOK)
+            _sleep(self._base + 8 * (BELL + slot), heard, min(seconds, 3_600), _LOOK)
 
     def hint(self, hints: Sequence[tuple[int, int]]) -> bool:
         """Write hints, each a slot and a job. In the turn. False if they are too many: then workers must be told so."""
@@ -290,7 +263,7 @@ class Page:
         if self._yields:
             self._yields = False
             if words[_OWNER] == self._me:
-                futex.wait(self._base + 8 * _OWNER, self._me, _YIELD)
+                _sleep(self._base + 8 * _OWNER, self._me, _YIELD)
         if self._lock(_TURN):
             self.held = True
         else:
@@ -300,7 +273,7 @@ class Page:
         self.alone = words[_OWNER] == self._me
         words[_OWNER] = self._me
         if words[_WAITED_FOR]:
-            futex.wake(self._base + 8 * _OWNER)
+            _wake(self._base + 8 * _OWNER)
 
     def _queue(self, until: float) -> None:
         words = self.words
@@ -321,7 +294,7 @@ class Page:
                 return
             if now >= until:
                 raise StoreBusy(f"{self._path}: others kept the turn to write for too long: try again")
-            futex.wait(self._base + 8 * _TURNS, turn[1] & 0xFFFF_FFFF, min(_LOOK, until - now))
+            _sleep(self._base + 8 * _TURNS, turn[1] & 0xFFFF_FFFF, min(_LOOK, until - now))
 
     def leave(self) -> None:
         """Let the next one have its turn. Does nothing without it; may be interrupted, and called again."""
@@ -332,7 +305,7 @@ class Page:
             words[_TURNS] += 1
             if words[_WAITED_FOR]:
                 self._yields = True
-                words[_WAITED_FOR] = int(futex.wake(self._base + 8 * _TURNS, 1) > 0)
+                words[_WAITED_FOR] = int(_wake(self._base + 8 * _TURNS, 1) > 0)
 
     # ---- locks of the file ------------------------------------------------------------------------------------------
 
@@ -374,3 +347,50 @@ class Page:
 
 _WANTED: Final = [struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0) for byte in range(2)] if LOCKS else []
 _FREED: Final = [struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, byte, 1, 0) for byte in range(2)] if LOCKS else []
+
+
+# ---- waiting for a word --------------------------------------------------------------------------------------------
+# A hint: whoever waits looks again after a short while. Linux has a system call for it (futex).
+
+_CALLS: Final = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
+_WAIT: Final = 0
+_WAKE: Final = 1
+_EVERYBODY: Final = 0x7FFF_FFFF
+
+
+class _TimeSpec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+def _find() -> Callable[..., Any] | None:
+    """Return `syscall`, where we know the number of futex and the words are as long as that says."""
+    if sys.platform != "linux" or platform.machine() not in _CALLS or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return None
+    try:
+        syscall = ctypes.CDLL(None).syscall
+    except (OSError, AttributeError):
+        return None
+    syscall.argtypes = [ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p]
+    syscall.restype = ctypes.c_long
+    return syscall
+
+
+_SYSCALL: Final = _find()
+_FUTEX: Final = _CALLS.get(platform.machine(), 0)
+
+
+def _sleep(address: int, seen: int, seconds: float, nap: float = 0.0005) -> None:
+    """Return when the 32 bits at `address` are not `seen`, when woken, after so many seconds, or earlier.
+
+    Without the system call it returns after a nap.
+    """
+    if _SYSCALL is None:
+        time.sleep(min(nap, seconds))
+        return
+    span = _TimeSpec(int(seconds), int(seconds % 1 * 1e9))
+    _SYSCALL(_FUTEX, address, _WAIT, seen, ctypes.addressof(span))
+
+
+def _wake(address: int, most: int = _EVERYBODY) -> int:
+    """Wake those that wait at `address`, in any process, the first to wait first; return how many were woken."""
+    return 0 if _SYSCALL is None else int(_SYSCALL(_FUTEX, address, _WAKE, most, None))

@@ -18,26 +18,8 @@ from ..._errors import StoreClosed, StoreError
 from ...clock import Clock
 from ..notifier import Member
 from ..ownership import owners
-from .page import (
-    BEHIND,
-    HEARTBEAT,
-    HORIZON,
-    LEASE,
-    NO_LEASE,
-    NONCE,
-    PAUSED,
-    QUIET,
-    RELOAD,
-    RETIRED,
-    RUNG,
-    SILENT,
-    SLOTS,
-    UNKNOWN,
-    USED,
-    VERSION,
-    Page,
-    draw,
-)
+from . import page as at
+from .page import Page, draw
 
 if TYPE_CHECKING:
     from .notifier import SqliteNotifier
@@ -74,7 +56,7 @@ class Roster:
 
     def holds(self, page: Page) -> bool:
         """Whether nobody came or went since."""
-        return page is self.page and bool(page.words[VERSION] == self.version)
+        return page is self.page and bool(page.words[at.VERSION] == self.version)
 
 
 class Audience:
@@ -95,24 +77,24 @@ class Audience:
         self._version = roster.version
         words = page.words
         there = [one for one in roster.present if topic in one.topics]
-        heard = [one for one in there if words[NONCE + one.slot] == one.nonce and _spoke(words, one.slot, now)]
+        heard = [one for one in there if words[at.NONCE + one.slot] == one.nonce and _spoke(words, one.slot, now)]
         slots = {one.worker: one.slot for one in heard or there}  # all silent: the host stood still, or one is alone
         self._alone = len(there) < 2
-        self._silent = [HEARTBEAT + slot for slot in {one.slot for one in there} - {one.slot for one in heard}]
+        self._silent = [at.HEARTBEAT + slot for slot in {one.slot for one in there} - {one.slot for one in heard}]
         self.owners = tuple(slots[worker] for worker in owners(topic or "", slots))
         """The slot of the owner of each shard; () without workers."""
         some = set(self.owners)
-        self._beats = [HEARTBEAT + slot for slot in some] if heard else []
-        self._horizons = [HORIZON + slot for slot in some]
+        self._beats = [at.HEARTBEAT + slot for slot in some] if heard else []
+        self._horizons = [at.HORIZON + slot for slot in some]
 
     def holds(self, page: Page, now: Callable[[], int]) -> bool:
         """Whether nothing has changed since that makes other owners. Asks for the time only if that matters."""
         words = page.words
-        if page is not self.page or words[VERSION] != self._version or words[RETIRED]:
+        if page is not self.page or words[at.VERSION] != self._version or words[at.RETIRED]:
             return False
         if self._alone:
             return True  # whoever is the only one is the owner, silent or not
-        word, heard = words.__getitem__, now() - SILENT
+        word, heard = words.__getitem__, now() - at.SILENT
         return min(map(word, self._beats), default=heard) >= heard > max(map(word, self._silent), default=heard - 1)
 
     def furthest(self) -> int:
@@ -145,7 +127,7 @@ class Presence:
     def look(self, *, at_once: bool = False) -> None:
         """Follow if the page is no longer the file of its name: looked up four times a second, or `at_once`."""
         moment = time.monotonic()
-        if not self.page.words[RETIRED] and moment < self._look_at and not at_once:
+        if not self.page.words[at.RETIRED] and moment < self._look_at and not at_once:
             return
         with self.lock:
             self._look_at = moment + _LOOK
@@ -154,14 +136,14 @@ class Presence:
                 return
             with suppress(StoreError):  # not now: it looks again
                 page = Page(self.database, self.now())
-                page.words[LEASE] = UNKNOWN  # leases may have been given in the old one
-                old.words[RETIRED] = 1  # before the new one is used: who still uses the old one sees it from here on
+                page.words[at.LEASE] = at.UNKNOWN  # leases may have been given in the old one
+                old.words[at.RETIRED] = 1  # before the new one is used: who still uses the old one sees it from here on
                 self.page = page
                 self.alarm()  # a worker that began with the new one owns what was told to those of the old one
 
     def moved(self) -> None:
         """Say that somebody came or went, once that can be read in the store or in the page."""
-        self.page.words[VERSION] = draw(62)  # not + 1: two who count at once would make one change of two
+        self.page.words[at.VERSION] = draw(62)  # not + 1: two who count at once would make one change of two
 
     def stir(self, unasked: Collection[int] = ()) -> None:
         """Say the same, and wake all but these slots."""
@@ -172,14 +154,14 @@ class Presence:
         """Wake workers."""
         page = self.page
         for slot in slots:
-            page.words[RUNG + slot] = 1
+            page.words[at.RUNG + slot] = 1
             page.wake(slot)
 
     def reload(self, slots: Iterable[int]) -> None:
         """Wake workers, and say that hints do not tell them all."""
         slots = list(slots)
         for slot in slots:
-            self.page.words[RELOAD + slot] = draw(62)
+            self.page.words[at.RELOAD + slot] = draw(62)
         self.ring(slots)
 
     def alarm(self) -> None:
@@ -192,7 +174,7 @@ class Presence:
         """Return all who announced topics. No query unless somebody came or went."""
         page, roster = self.page, self._roster
         if roster is None or not roster.holds(page):
-            version = page.words[VERSION]
+            version = page.words[at.VERSION]
             roster = self._roster = Roster(page, version, self.rows(_ROSTER, ())[0][0])
         return roster
 
@@ -200,9 +182,9 @@ class Presence:
         """Return all of them that have a slot, by name. Some 200 ns each."""
         roster = self.roster()
         words = roster.page.words
-        used, now = words[USED], self.now()
-        beats = words[HEARTBEAT : HEARTBEAT + used].tolist()
-        behind = words[BEHIND : BEHIND + used].tolist()
+        used, now = words[at.USED], self.now()
+        beats = words[at.HEARTBEAT : at.HEARTBEAT + used].tolist()
+        behind = words[at.BEHIND : at.BEHIND + used].tolist()
         return [
             Member(worker, topics, max(now - beats[slot], 0) / 1000, behind[slot])
             for worker, topics, _, slot in roster.present
@@ -239,7 +221,7 @@ class Presence:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
         until = time.monotonic() + seconds
         pause, longest = _PAUSES
-        since, there = self.page.words[PAUSED], list[_Known]()
+        since, there = self.page.words[at.PAUSED], list[_Known]()
         for look in range(2**31):
             if self.closed:
                 raise StoreClosed("the store was closed meanwhile: open another one")
@@ -262,16 +244,16 @@ class Presence:
         slot = page.find(one.nonce, one.slot)
         if slot < 0:
             return page.absent(self.now())
-        return bool(page.words[QUIET + slot] >= since) or self.now() - page.words[HEARTBEAT + slot] > _HELD
+        return bool(page.words[at.QUIET + slot] >= since) or self.now() - page.words[at.HEARTBEAT + slot] > _HELD
 
     # ---- leases -----------------------------------------------------------------------------------------------------
 
     def next_lease(self) -> int | None:
         """Return when a lease may be over at the earliest. One query, if no transaction has found it out yet."""
-        lease: int | None = self.page.words[LEASE]
-        if lease == UNKNOWN:
+        lease: int | None = self.page.words[at.LEASE]
+        if lease == at.UNKNOWN:
             lease = self.rows(LEASE_FIRST, ())[0][0]
-        return None if lease == NO_LEASE else lease
+        return None if lease == at.NO_LEASE else lease
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -293,7 +275,7 @@ class Presence:
             page = self.page
             slot = page.take(nonce, wanted, self.now())
         if slot is None:
-            raise StoreError(f"{SLOTS} workers work on {self.database}: stop one first")
+            raise StoreError(f"{at.SLOTS} workers work on {self.database}: stop one first")
         return page, slot
 
     def close(self) -> None:
@@ -332,4 +314,4 @@ def _known(page: Page, worker: str, topics: list[Any]) -> _Known:
 
 
 def _spoke(words: Any, slot: int, now: int) -> bool:
-    return bool(abs(now - words[HEARTBEAT + slot]) <= SILENT)
+    return bool(abs(now - words[at.HEARTBEAT + slot]) <= at.SILENT)

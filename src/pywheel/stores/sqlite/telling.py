@@ -8,7 +8,8 @@ from typing import Final
 
 from ...jobs.job import slice_of
 from ..sql.transaction import Transaction
-from .page import ALL, HORIZON, LEASE, LEASED, NO_LEASE, PAUSED, TOLD, UNKNOWN, UNTOLD, USED, WITHIN, Page, draw
+from . import page as at
+from .page import Page, draw
 from .presence import LEASE_FIRST, Presence
 
 __all__ = ["Telling"]
@@ -30,7 +31,7 @@ class Telling:
         self._changes = tx.changes
         self._presence = presence
         self._page: Page = presence.page
-        self._at = UNTOLD if in_turn else WITHIN
+        self._at = at.UNTOLD if in_turn else at.WITHIN
         self._mark = 0
         self._first: int | None = None  # the end of the next lease, if it is known now
         self._leases = 0
@@ -39,12 +40,12 @@ class Telling:
     def nothing(self) -> bool:
         """Whether `begin` needs nothing of the transaction."""
         changes, words = self._changes, self._page.words
-        return changes.leases == _NEVER and changes.expired is None and words[LEASE] != UNKNOWN
+        return changes.leases == _NEVER and changes.expired is None and words[at.LEASE] != at.UNKNOWN
 
     def begin(self, connection: sqlite3.Connection) -> None:
         """Say what must be known before the commit, which comes next."""
         words, changes = self._page.words, self._changes
-        if words[USED] and (changes.dues or changes.paused or changes.announced):
+        if words[at.USED] and (changes.dues or changes.paused or changes.announced):
             if words[self._at]:
                 self._presence.alarm()  # somebody died, or has not told yet
             words[self._at] = self._mark = draw(62)
@@ -53,14 +54,14 @@ class Telling:
         first = None
         if changes.expired is not None:
             [first] = changes.expired
-        elif words[LEASE] == UNKNOWN:
+        elif words[at.LEASE] == at.UNKNOWN:
             [first] = connection.execute(LEASE_FIRST).fetchone()
-        if changes.expired is not None or words[LEASE] == UNKNOWN:
+        if changes.expired is not None or words[at.LEASE] == at.UNKNOWN:
             self._first = min(_NEVER if first is None else first, changes.leases)
         if changes.leases < _NEVER:  # if the commit fails, it is just too early
-            words[LEASED] += 1
-            words[LEASE] = min(words[LEASE], changes.leases)
-        self._leases = words[LEASED]
+            words[at.LEASED] += 1
+            words[at.LEASE] = min(words[at.LEASE], changes.leases)
+        self._leases = words[at.LEASED]
 
     def failed(self) -> None:
         """Say that nothing was stored."""
@@ -71,15 +72,15 @@ class Telling:
         """After the commit: ring whom it concerns. Raises nothing."""
         presence, changes, words = self._presence, self._changes, self._page.words
         try:
-            if self._first is not None and words[LEASED] == self._leases:
-                words[LEASE] = NO_LEASE if self._first == _NEVER else self._first
-                if words[LEASED] != self._leases:
-                    words[LEASE] = UNKNOWN  # another lease was given at this moment
+            if self._first is not None and words[at.LEASED] == self._leases:
+                words[at.LEASE] = at.NO_LEASE if self._first == _NEVER else self._first
+                if words[at.LEASED] != self._leases:
+                    words[at.LEASE] = at.UNKNOWN  # another lease was given at this moment
             if changes.leases < _NEVER:
                 presence.look(at_once=True)  # in a page that nobody uses any more, nobody would find the lease
             if changes.announced:
                 presence.stir([presence.slot(worker) for worker in changes.announced])
-            if presence.page.words[USED] and (changes.dues or changes.paused):
+            if presence.page.words[at.USED] and (changes.dues or changes.paused):
                 self._hint(presence)
         except Exception:  # noqa: BLE001  (it is stored, whatever it is)
             presence.alarm()
@@ -97,19 +98,19 @@ class Telling:
             rung.add(slot)
         page = presence.page
         if self._changes.paused:
-            hints.append((ALL, 0))
+            hints.append((at.ALL, 0))
             names = {presence.name(topic) for topic in self._changes.paused}
             rung.update(one.slot for one in presence.roster().present if not names.isdisjoint(one.topics))
-        if hints and (self._at == WITHIN or page is not self._page or not page.hint(hints)):
-            page.words[TOLD] += 1  # a pause has a number of its own
+        if hints and (self._at == at.WITHIN or page is not self._page or not page.hint(hints)):
+            page.words[at.TOLD] += 1  # a pause has a number of its own
             presence.reload(page.taken() if self._changes.paused else rung)
         elif rung:
             presence.ring(rung)
         if self._changes.paused:
-            page.words[PAUSED] = page.words[TOLD]
+            page.words[at.PAUSED] = page.words[at.TOLD]
 
 
 def _hints(owners: Sequence[int], words: memoryview[int], dues: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return slot and job of those that are due within the horizon of their owner."""
     slots = [owners[slice_of(due)] for _, due in dues]
-    return [(slot, id) for slot, (id, due) in zip(slots, dues, strict=True) if due <= words[HORIZON + slot]]
+    return [(slot, id) for slot, (id, due) in zip(slots, dues, strict=True) if due <= words[at.HORIZON + slot]]
