@@ -352,3 +352,31 @@ def test_a_wake_is_no_ring(host):
     thread.start()
     assert worker.wait(LIMIT) is False
     thread.join()
+
+
+def test_puts_of_one_program_out_of_turn_alarm_nobody_who_is_not_concerned(host, other):
+    mine, theirs = host.notifier("t"), host.notifier("u")
+    settled(mine, theirs)
+    mine.publish(FAR)
+    with other.begun() as first:
+        first.insert("t", 10)
+    with other.begun() as second:
+        second.insert("t", 11)
+    assert theirs.wait(0) is False
+    with host.begun() as third:  # another program: the first one may be dead
+        third.insert("t", 12)
+    assert theirs.wait(0) is True
+    for turn in (first, second, third):
+        turn.tell()
+
+
+def test_a_transaction_that_was_undone_is_looked_for_ever_more_seldom(host, other):
+    worker = host.notifier("t")
+    settle(worker)
+    with other.begun() as turn:
+        turn.insert("t", 10)
+    reads = 0
+    for _ in range(65):
+        look(worker)
+        reads += worker.hints().reload
+    assert reads == 7

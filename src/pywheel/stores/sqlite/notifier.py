@@ -35,6 +35,7 @@ class SqliteNotifier(Notifier):
         self._reload = False
         self._look_at = 0.0
         self._untold = (0, 0)  # marks of commits that nobody had told of at the last look
+        self._looks = 0  # how often those were seen again
         self._page, self._slot = presence.take(self._nonce, -1)
         self._after = self._seen = self._page.words[
             at.TOLD
@@ -83,10 +84,10 @@ class SqliteNotifier(Notifier):
         if (moment := time.monotonic()) >= self._look_at:
             self._look_at = moment + _LOOK
             untold = words[at.UNTOLD], words[at.WITHIN]
-            if any(mark and mark == before for mark, before in zip(untold, self._untold, strict=True)):
-                self._read_all()
-                untold = (0, 0)
+            self._looks = self._looks + 1 if untold == self._untold else 0
             self._untold = untold
+            if any(untold) and self._looks & self._looks - 1 == 0 < self._looks:
+                self._read_all()  # at the second look, the third, the fifth: it may be a transaction that was undone
 
     def _alone(self) -> bool:
         """Whether no other worker was there that could have been taken for the owner."""

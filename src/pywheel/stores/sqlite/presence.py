@@ -108,6 +108,7 @@ class Presence:
     def __init__(self, database: str | None, clock: Clock, rows: Rows) -> None:
         self.database = database
         self.closed = False
+        self.me = draw(31) + 1
         self.lock = threading.RLock()
         self._clock = clock
         self.rows = rows

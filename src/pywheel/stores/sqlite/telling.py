@@ -46,9 +46,10 @@ class Telling:
         """Say what must be known before the commit, which comes next."""
         words, changes = self._page.words, self._changes
         if words[at.USED] and (changes.dues or changes.paused or changes.announced):
-            if words[self._at]:
+            me, mark = self._presence.me, words[self._at]
+            if mark and (self._at == at.UNTOLD or mark >> 31 != me):
                 self._presence.alarm()  # somebody died, or has not told yet
-            words[self._at] = self._mark = draw(62)
+            words[self._at] = self._mark = me << 31 | draw(31)
         if self.nothing:
             return
         first = None
