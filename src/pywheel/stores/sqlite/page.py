@@ -111,7 +111,7 @@ class Page:
             self._begin(now)
             self.words[_BORN] = now - GONE
         else:
-            self._file = open_beside(database, "workers", 0)
+            self._file = open_beside(database, "workers")
             self._open(now)
         self._me = draw(31) + 1
         self._yields = False  # somebody waits who is to have the turn next
