@@ -238,10 +238,8 @@ class World:
         self.unanswered.update(job.id for job in self.store.inner.ask(ListJobs(Filter(state=State.RUNNING), 0, 1_000)))
         self.silent()
         self.workers.remove(worker)
-        if hasattr(worker.notifier._presence, "notifiers"):
-            worker.notifier._presence.notifiers.pop(worker.notifier.worker, None)  # nobody says goodbye
         if hasattr(worker.notifier, "after_fork"):
-            worker.notifier.after_fork()  # its connection ends with its process
+            worker.notifier.after_fork()  # its connection ends with its process: nobody says goodbye
         self.workers.append(SimulatedWorker(self, TOPICS if self.calm else self.some_topics()))
 
     def stop(self):
