@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+from pywheel import StoreError
 from pywheel.stores import open as open_store
 from tests.worker.plants import Planted
 
@@ -39,9 +40,15 @@ SECONDS = {"part": 0.3 * TTR, "most": 0.9 * TTR, "hang": 1.7 * TTR}  # for which
 
 
 def opened(url):
-    """Return the store of an address, with the fault that the test has planted, if it has."""
-    store, plant = open_store(url), os.environ.get("LEDGER_PLANT")
-    return Planted(store, plant) if plant else store
+    """Return the store of an address once it is there, with the fault that the test has planted, if it has."""
+    plant = os.environ.get("LEDGER_PLANT")
+    while True:
+        try:
+            store = open_store(url)
+        except StoreError:
+            time.sleep(0.05)
+        else:
+            return Planted(store, plant) if plant else store
 
 
 class Pen:
