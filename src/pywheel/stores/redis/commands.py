@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, Final
 
 from ...jobs import commands as c
@@ -43,7 +43,7 @@ from .records import (
 __all__ = ["Request"]
 
 _MOST: Final = 2**31 - 1
-_LANE: Final = itemgetter(0, 11)
+_LANE: Final = attrgetter("topic", "priority")
 """Topic and priority of a new job."""
 
 
