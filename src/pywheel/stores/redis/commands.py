@@ -109,9 +109,9 @@ class Request:
             self._add(topic.encode(), b"%d" % priority, b"%d" % len(same))
             start = plain_start(topic)
             for job in same:
-                _, body, due, _, ttr, most, headers, _, delay, _, _, _ = job
-                when = b"%d" % due if delay is None else b"d%d" % delay
-                if ttr is not None or most is not None or headers or priority:
+                body, delay = job.body, job.delay
+                when = b"%d" % job.due if delay is None else b"d%d" % delay
+                if job.ttr is not None or job.max_attempts is not None or job.headers or priority:
                     pieces.append(encoded((when, packed_job(job))))
                 else:
                     size = len(start) + len(body)
