@@ -76,7 +76,8 @@ def test_many_threads_never_meet(path, monkeypatch):
     assert met == [1] * 1200
 
 
-def test_one_that_waits_comes_before_the_one_that_had_the_turn(path, page):
+def test_one_that_waits_comes_before_the_one_that_had_the_turn(path, page, monkeypatch):
+    monkeypatch.setattr(module, "_YIELD", 60)  # however long the waiter takes to wake
     order, threads = [], []
 
     def wait():
