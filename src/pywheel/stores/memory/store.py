@@ -13,8 +13,8 @@ from ...jobs import commands as c
 from ..checks import sound
 from ..contract import Durability
 from ..sql.statement import Steps
+from ..sqlite import maintenance
 from ..sqlite import page as at
-from ..sqlite import verify
 from ..sqlite.connection import FOREIGN, ours
 from ..sqlite.dialect import SCHEMA, Carrier, Ids
 from ..sqlite.engine import SqliteEngine
@@ -101,7 +101,9 @@ class MemoryStore(SqliteEngine):
 
     def _verified(self, *, repair: bool) -> list[Finding]:
         tx = self._transaction(self._topics, self._workers, Ids())
-        return verify.mended(self._connection, tx.now, tx) if repair else verify.find(self._connection, tx.now)
+        return (
+            maintenance.mended(self._connection, tx.now, tx) if repair else maintenance.find(self._connection, tx.now)
+        )
 
     # ---- life -----------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The store in one SQLite file."""
 
-from .adopting import adopt
+from .connection import adopt
 from .store import SqliteStore
 
 __all__ = ["SqliteStore", "adopt"]

@@ -1,4 +1,4 @@
-"""Looking after the file beside running writers: its room, its copies, its health."""
+"""Looking after the file beside running writers: its room, its copies, its health, and that of the tables in it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..._errors import NotAStore, StoreError
+from .. import verify as faults
+from ..sql import verify as tables
+from ..sql.transaction import Names, Transaction
+from ..verify import Finding, verified
 from .connection import connect, schema_of, translated
+from .dialect import SQLITE, Carrier
 from .side_files import side_errors
 
-__all__ = ["about", "backup", "check", "rewrite", "vacuum"]
+__all__ = ["about", "backup", "check", "find", "mended", "rewrite", "vacuum"]
 
 _INCREMENTAL: Final = 2
 _COPIED: Final = 256  # pages in one step
@@ -97,3 +102,33 @@ def check(connection: sqlite3.Connection) -> list[str]:
     """Return what is wrong with the file, [] if nothing is. O(file)."""
     found = [row[0] for row in connection.execute("PRAGMA quick_check").fetchall()]
     return [] if found == ["ok"] else found
+
+
+def find(connection: sqlite3.Connection, now: int) -> list[Finding]:
+    """Return what is wrong with the file, all of one moment. For a connection without a transaction."""
+    connection.execute("BEGIN")
+    try:
+        return _find(connection, now)
+    finally:
+        connection.execute("COMMIT")
+
+
+def mended(connection: sqlite3.Connection, now: int, tx: Transaction) -> list[Finding]:
+    """Return what is wrong with the file, and what of it was mended. In a turn to write."""
+    connection.execute("BEGIN IMMEDIATE")
+    found = verified(lambda: _find(connection, now), lambda: _mend(connection, tx))
+    connection.execute("COMMIT")
+    return found
+
+
+def _find(connection: sqlite3.Connection, now: int) -> list[Finding]:
+    said = [row[0] for row in connection.execute("PRAGMA integrity_check").fetchall()]
+    found = [] if said == ["ok"] else faults.INDEXES.found(said)
+    return found + Carrier(connection, now).drive(tables.find(Names("topic"), SQLITE.tallies()))
+
+
+def _mend(connection: sqlite3.Connection, tx: Transaction) -> None:
+    connection.execute("REINDEX")
+    carrier = Carrier(connection, tx.now)
+    tx.tally.rows = carrier.drive(tables.mend(SQLITE.tallies()))
+    carrier.drive(SQLITE.count(tx))

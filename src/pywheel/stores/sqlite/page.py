@@ -111,10 +111,10 @@ class Page:
             self._begin(now)
             self.words[_BORN] = now - GONE
         else:
-            self._file = open_beside(database, "workers", 0)
+            self._file = open_beside(database, "workers")
             self._open(now)
         self._me = draw(31) + 1
-        self._yields = False  # somebody waits who is to have the turn next
+        self._yields = False  # somebody was woken to have the turn next
         self._stalled: tuple[int, int] | None = None  # the turn of one who does not go on
         self.held = False
         """Whether this page's user has the turn."""
@@ -272,7 +272,7 @@ class Page:
                 return
         self.alone = words[_OWNER] == self._me
         words[_OWNER] = self._me
-        if words[_WAITED_FOR]:
+        if not self.alone:
             _wake(self._base + 8 * _OWNER)
 
     def _queue(self, until: float) -> None:
@@ -304,8 +304,10 @@ class Page:
             self.held = False
             words[_TURNS] += 1
             if words[_WAITED_FOR]:
-                self._yields = True
-                words[_WAITED_FOR] = int(_wake(self._base + 8 * _TURNS, 1) > 0)
+                words[_WAITED_FOR] = 0  # whoever still waits says so again
+                if _wake(self._base + 8 * _TURNS, 1):
+                    self._yields = True
+                    words[_WAITED_FOR] = 1  # there may be more
 
     # ---- locks of the file ------------------------------------------------------------------------------------------
 

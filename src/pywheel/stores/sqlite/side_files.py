@@ -26,8 +26,8 @@ _TRIES: Final = 20
 _PAUSE: Final = 0.005  # seconds: somebody has made the file, and gives it its mode at this moment
 
 
-def open_beside(database: str, name: str, size: int) -> int:
-    """Return a descriptor of ``<database>-<name>``, at least `size` bytes long; a new file is made of zeros.
+def open_beside(database: str, name: str) -> int:
+    """Return a descriptor of ``<database>-<name>``, made if need be.
 
     StoreReadOnly if this user may not write it, StoreFull if there is no room for it.
     """
@@ -35,9 +35,6 @@ def open_beside(database: str, name: str, size: int) -> int:
         file = _open(f"{database}-{name}")
         try:
             _give(file, database)
-            missing = size - os.fstat(file).st_size
-            if missing > 0:
-                os.pwrite(file, bytes(missing), size - missing)  # written, not skipped: there is room for it
         except BaseException:
             os.close(file)
             raise

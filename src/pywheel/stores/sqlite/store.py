@@ -25,7 +25,7 @@ from ..sql.statement import Steps
 from ..sql.transaction import Names
 from ..verify import Finding
 from ..within import CommitWatch
-from . import maintenance, verify
+from . import maintenance
 from .borrowed import borrowed, in_savepoint
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
 from .database import CLOSED, ORDINARY, Database
@@ -174,9 +174,9 @@ class SqliteStore(SqliteEngine):
         """Return what is wrong with the file and with what is in it. O(file); a repair keeps others from writing."""
         if repair:
             return self._alone(
-                verify.mended, self.clock.wall(), self._transaction(Names("topic"), Names("worker"), Ids())
+                maintenance.mended, self.clock.wall(), self._transaction(Names("topic"), Names("worker"), Ids())
             )
-        return self._database.read(verify.find, self.clock.wall())
+        return self._database.read(maintenance.find, self.clock.wall())
 
     def about(self) -> dict[str, Any]:
         """Return where the file is, its schema, its size, and which SQLite reads it."""
