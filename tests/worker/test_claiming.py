@@ -124,7 +124,7 @@ def test_jobs_that_others_had_locked_for_a_moment_are_claimed_together_again(sta
     with monkeypatch.context() as patched:
         patched.setattr(stage.store, "apply", locked)
         stage.work(workers, 2)
-        assert worker.dispatcher._claiming._suspected
+        assert worker.dispatcher._claims._suspected
     monkeypatch.setattr(stage.store, "apply", seen)
     stage.work(workers, 11)
     assert len(stage.begun) == 30
@@ -173,7 +173,7 @@ def test_what_runs_is_not_given_back_when_a_later_claim_was_not_heard_of(stage, 
     stage.work([worker], 3)
     monkeypatch.setattr(stage, "troubled", lambda: None)
     [runs] = stage.begun
-    worker.dispatcher._claiming._unheard = True
+    worker.dispatcher._claims._uncertain = True
     stage.work([worker], 3)
     assert stage.queue.get(runs.id).state == "running"
     assert len(stage.begun) == 1

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ..jobs.commands import Claim, Claimed
 from ..jobs.handler import Handler
 from ..jobs.limits import Limits
-from .leases import HOLD, Lease, slack
+from .executors.pool import Pool
+from .leases import HOLD, Lease, lease_margin
 from .limit_scan import LimitScan
-from .pools import Pool
 
-__all__ = ["Topic"]
+__all__ = ["TopicState"]
 
 _MOST: Final = 1_000
 """Jobs claimed beyond what runs: as many as keep quick handlers busy during a commit."""
@@ -26,14 +27,14 @@ _QUICK: Final = 0.05  # seconds
 _SLOW: Final = 0.2
 
 
-class Topic:
+class TopicState:
     """A slow topic fills its own pool only, and a large backlog of it stays in the store."""
 
     def __init__(self, handler: Handler, pool: Pool) -> None:
         self.handler = handler
         self.name = handler.topic
         self.pool = pool
-        self.terms = handler.terms._replace(slack=slack(handler.ttr), hold=HOLD)
+        self.terms = handler.terms._replace(slack=lease_margin(handler.ttr), hold=HOLD)
         self.limits = self.terms.limits
         grouped = self.limits is not None and self.limits.per is not None
         self.scan = LimitScan() if grouped else None
@@ -120,16 +121,40 @@ class Topic:
         self._fed_at = now
         self.pool.feed(leases)
 
+    def rest(self, until: float) -> None:
+        """Claim nothing before that time of the monotonic clock."""
+        self.retry_at = until
+
+    def fall_behind(self, wall: int) -> None:
+        """Note that jobs are due that are not claimed."""
+        self.behind = self.behind or wall
+
+    def catch_up(self) -> None:
+        """Note that nothing is due that is not claimed."""
+        self.behind = 0
+
+    def restart(self) -> None:
+        """Forget what was reckoned by the old wall clock: the others would take `behind` for a time to come."""
+        self.behind = 0
+        self.retry_at = 0.0
+
+    def pause(self, now: float) -> None:
+        """Forget what is due: nothing is to begin."""
+        self.behind = 0
+        if self.scan is not None:
+            self.scan.pause(now)
+
     # ---- what has ended ---------------------------------------------------------------------------------------------
 
-    def left(self, now: float, key: str | None) -> None:
-        """Count a job that left the pool; when the pool runs dry, let it hold more if it was quick, less if slow."""
-        self.inside -= 1
+    def left(self, leases: Sequence[Lease], now: float) -> None:
+        """Take in jobs that left the pool; when the pool runs dry, let it hold more if it was quick, less if slow."""
+        self.inside -= len(leases)
         self.waits = False
         if self.limits is not None and self.limits.most is not None:
             self.retry_at = 0.0
-            if self.scan is not None and self.limits.per is not None and key is not None:
-                self.scan.free(key.partition(self.limits.per)[0])
+            if self.scan is not None and self.limits.per is not None:
+                for key in [lease.job.key for lease in leases if lease.job.key is not None]:
+                    self.scan.free(key.partition(self.limits.per)[0])
         if self.inside == 0 and self._fed_at:
             took = now - self._fed_at
             self._fed_at = 0.0
