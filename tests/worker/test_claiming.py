@@ -36,6 +36,9 @@ class Stage:
         self.clock.advance(timedelta(milliseconds=5))
         self.store.apply([Expire(count)])
 
+    def claimed(self, jobs):
+        pass
+
     def started(self, lease, worker):
         self.begun.append(lease.job)
         return self.takes
