@@ -95,6 +95,7 @@ class Claims:
         """Return the commands that claim what is due and has room; their outcomes go to `learn`."""
         ready = self._due_times.ready
         for topic in self._unreadable.look(now):
+            topic.look_before()
             ready[topic] = None
         for topic, scan in self._scans:
             if scan.look_at() <= now and topic.begin:
@@ -139,6 +140,7 @@ class Claims:
         """Take in that the store has done none of it, as far as is known."""
         for claim in claims:
             self._uncertain = True
+            self._topics[claim.topic].look_before()
             scan = self._topics[claim.topic].scan
             if scan is not None:
                 scan.restart()

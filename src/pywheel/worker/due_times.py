@@ -122,6 +122,7 @@ class DueTimes:
             topic = self._topics.get(name)
             if topic is not None:
                 topic.priorities |= priority != 0
+                topic.look_before(due)
                 if topic.scan is not None:
                     topic.scan.hint(due)
                 self.hint(topic, due)
@@ -143,6 +144,8 @@ class DueTimes:
             raise
         for topic in some:
             due = dues.get(topic.name)
+            if due is not None:
+                topic.look_before(due)
             if due is not None or topic not in self.ready:
                 self.learn(topic, due)
 

@@ -21,6 +21,8 @@ _BESIDE: Final = 8
 _FULL: Final = 0.5  # seconds after which a worker that has all places of a limit asks again: its own leases may be over
 _AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
 _SOON: Final = 0.001  # seconds before a topic is asked again that was asked too early
+_WHOLE: Final = 0.5  # seconds between claims that look at all that is due
+_UNSEEN: Final = 1_000  # ms before a claim for which jobs may still be put: their commits were under way
 _AHEAD: Final = 32  # times as many as run at once may wait in the pool, if they have priorities
 _GROWTH: Final = 8
 _QUICK: Final = 0.05  # seconds
@@ -44,6 +46,8 @@ class TopicState:
         self.retry_at = 0.0  # when to claim again what could not be claimed
         self.trial = 0  # when its suspects had their turn last, counted
         self.behind = 0  # since when jobs are due that are not claimed, wall clock in ms; 0 if there are none
+        self._seen: int | None = None  # all that was due before this was claimed, wall clock in ms
+        self._whole_at = 0.0  # when to look at all that is due
         self._buffer = 0  # jobs that may wait in the pool
         self._fed_at = 0.0
 
@@ -81,10 +85,26 @@ class TopicState:
         self, worker: str, room: int, suspects: int, most_bytes: int, without: tuple[int, ...], now: float
     ) -> Claim:
         """Return the command that claims what is due, of which so many are looked at."""
-        ids, after, limit = ((), None, room) if self.scan is None else self.scan.next_look(room, now)
+        ids, after, limit = ((), self._beyond(now), room) if self.scan is None else self.scan.next_look(room, now)
         return Claim(
             self.name, ids, self.terms, worker, self.begin, suspects, most_bytes, limit, after, () if ids else without
         )
+
+    def _beyond(self, now: float) -> tuple[None, int, int] | None:
+        """Return the position behind which to look: None now and then, and when something may be due before it.
+
+        While another transaction holds a snapshot, a server keeps the index entries of all jobs that went by since.
+        A claim that begins where the one before it found nothing more does not walk past them.
+        """
+        if self._seen is None or now >= self._whole_at:
+            self._whole_at = now + _WHOLE
+            return None
+        return None, self._seen, 0
+
+    def look_before(self, due: int | None = None) -> None:
+        """Have the next claim look at all that is due: something may be due before what was seen, or is due then."""
+        if due is None or (self._seen is not None and due <= self._seen):
+            self._seen = None
 
     def learn(
         self, claim: Claim, outcome: Claimed, walls: tuple[int, int], now: float, again: float | None
@@ -95,6 +115,8 @@ class TopicState:
         claim and after it. `again` is when limits say that something may be claimed.
         """
         before, after = walls
+        if not outcome.left and (outcome.next is None or outcome.next > after):
+            self._seen = before - _UNSEEN
         if not self.priorities:
             self.priorities = any(job.priority for job in outcome.jobs) or any(due.priority for due in outcome.left)
         most = None if self.limits is None or self.scan is not None else self.limits.most
@@ -137,10 +159,12 @@ class TopicState:
         """Forget what was reckoned by the old wall clock: the others would take `behind` for a time to come."""
         self.behind = 0
         self.retry_at = 0.0
+        self.look_before()
 
     def pause(self, now: float) -> None:
         """Forget what is due: nothing is to begin."""
         self.behind = 0
+        self.look_before()
         if self.scan is not None:
             self.scan.pause(now)
 
