@@ -24,14 +24,28 @@ MAY_IMPORT = {
     "jobs": set(),
     "stores": {"jobs"},
     "client": {"stores", "jobs", "observe"},  # a queue logs unless told otherwise
-    "worker": {"stores", "jobs", "core", "observe"},  # its processes log, and expose metrics, as they were told to
+    "execution": {"stores", "jobs"},
+    "worker": {"execution", "stores", "jobs", "core", "observe"},  # isolated handlers log as they were told to
+    "processes": {"worker", "execution", "stores", "jobs", "observe"},  # they log, and expose metrics
     "observe": {"jobs"},
     "outlets": {"jobs"},
     "django": {"cli", "client", "stores", "jobs"},
     "inlets": {"client", "outlets", "jobs"},
     "server": {"client", "worker", "stores", "jobs", "observe"},
-    "cli": {"server", "inlets", "outlets", "client", "worker", "stores", "jobs", "observe", "__init__"},
-    "testing": {"client", "worker", "stores", "jobs"},
+    "cli": {
+        "server",
+        "inlets",
+        "outlets",
+        "client",
+        "processes",
+        "worker",
+        "execution",
+        "stores",
+        "jobs",
+        "observe",
+        "__init__",
+    },
+    "testing": {"client", "worker", "execution", "stores", "jobs"},
 }
 # The rooms of stores on servers, and the drivers that they use. They are imported when such a store is opened.
 DRIVERS = {
@@ -39,7 +53,20 @@ DRIVERS = {
     "pywheel.stores.mysql": {"pymysql", "MySQLdb"},
     "pywheel.stores.redis": {"redis", "hiredis"},
 }
-NO_THIRD_PARTY = {*EVERYBODY, "core", "timers", "jobs", "stores", "client", "worker", "observe", "testing", "__init__"}
+NO_THIRD_PARTY = {
+    *EVERYBODY,
+    "core",
+    "timers",
+    "jobs",
+    "stores",
+    "client",
+    "execution",
+    "worker",
+    "processes",
+    "observe",
+    "testing",
+    "__init__",
+}
 
 
 def layer_of(module):
@@ -147,7 +174,9 @@ def test_every_layer_in_the_house_is_known():
         ("pywheel.client.queue", "def run():\n    from ..worker import Worker", ["pywheel.worker"]),
         ("pywheel.worker.worker", "from pywheel.cli import main", ["pywheel.cli"]),
         ("pywheel.worker.worker", "from ..client import JobQueue", ["pywheel.client"]),
-        ("pywheel.worker.pools", "import rich", ["rich"]),
+        ("pywheel.worker.executors.pool", "import rich", ["rich"]),
+        ("pywheel.execution.execute", "from ..worker.leases import Lease", ["pywheel.worker.leases"]),
+        ("pywheel.worker.worker", "from ..processes import Supervisor", ["pywheel.processes"]),
         ("pywheel.stores.memory", "from ..core import KeyWheel", ["pywheel.core"]),
         ("pywheel.testing.suite", "from ..cli import main", ["pywheel.cli"]),
         ("pywheel.stores.postgres.store", "import psycopg\nfrom psycopg.rows import tuple_row", []),

@@ -58,8 +58,9 @@ if TYPE_CHECKING:
         provided,
     )
     from .observe import Tally
+    from .processes import Supervisor
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown, timeout, timeout_at
-    from .worker import Supervisor, Worker
+    from .worker import Worker
 
 __all__ = [
     "AsyncDelayQueue",
@@ -138,7 +139,8 @@ _LATER: Final = {
         ".jobs",
     ),
     "Tally": ".observe",
-    **dict.fromkeys(("Supervisor", "Worker"), ".worker"),
+    "Supervisor": ".processes",
+    "Worker": ".worker",
 }
 
 

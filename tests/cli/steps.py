@@ -17,7 +17,7 @@ from pathlib import Path
 from pywheel import JobQueue
 
 HERE = Path(__file__).parent
-ROLE = "worker" if "pywheel.worker.child" in sys.orig_argv else "main"
+ROLE = "worker" if "pywheel.processes.child" in sys.orig_argv else "main"
 NOTES = os.open(HERE / "notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 def note(word, *facts):

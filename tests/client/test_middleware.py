@@ -7,7 +7,7 @@ import pytest
 
 from pywheel import BadJob, Fixed, GiveUp, NotNow, RetryLater
 from pywheel.jobs import State
-from pywheel.jobs.attached import Attached
+from pywheel.jobs.managed import ManagedHandler
 from pywheel.testing import run_due
 from tests.jobs.waiting import finished, until, working
 
@@ -183,7 +183,7 @@ def test_a_handler_without_any_is_called_as_it_is(queue):
     assert queue.middleware.around(queue.handlers["t"]) is queue.handlers["t"]
 
 
-class Outlet(Attached):
+class Outlet(ManagedHandler):
     """A handler that is an object, which is told where it is and when to let go."""
 
     def __init__(self, seen):

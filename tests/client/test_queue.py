@@ -176,6 +176,30 @@ def test_a_loop_of_ones_own_reserves_and_settles(queue, clock):
     assert [attempt.error for attempt in queue.history(second)] == ["late"]
 
 
+def test_a_job_that_a_loop_of_ones_own_lost_waits_as_its_retry_policy_says(queue, clock):
+    ids = [queue.put("t", key="without"), queue.put("u", key="with")]
+    queue.reserve("t", ttr="1s")
+    queue.reserve("u", ttr="1s", retry=Fixed("5s", attempts=3))
+    clock.advance(timedelta(seconds=2))
+    assert [job.id for job in queue.reserve("t", ttr="1s")] == ids[:1]
+    assert queue.reserve("u") == []
+    assert queue.get(ids[1]).due == NOW + 6_000
+    clock.advance(timedelta(seconds=4))
+    [job] = queue.reserve("u", ttr="1s")
+    assert (job.id, job.attempt) == (ids[1], 2)
+
+
+def test_reserve_refuses_a_policy_that_does_not_say_what_counts_after_a_lost_lease(queue):
+    class Own:
+        max_attempts = 3
+
+        def delay(self, attempt):
+            return 0
+
+    with pytest.raises(BadJob, match="Own must have delays"):
+        queue.reserve("t", retry=Own())
+
+
 def test_what_was_not_claimed_cannot_be_settled(queue):
     id = queue.put("t")
     for settle in (queue.ack, queue.nack, queue.release, queue.touch):

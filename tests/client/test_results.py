@@ -297,7 +297,7 @@ def test_a_worker_rings_who_waits_in_another_process(request, url, tmp_path, mon
             threads = [threading.Thread(target=lambda id=id: found.update({id: other.wait(id)})) for id in ids]
             for thread in threads:
                 thread.start()
-            until(lambda: worker.dispatcher._settling.waiters.keys() == {"t", "dies"})
+            until(lambda: worker.dispatcher._completer.waiters.keys() == {"t", "dies"})
             for id in ids:
                 other.reschedule(id, 0)
             for thread in threads:

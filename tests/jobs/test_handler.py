@@ -148,9 +148,10 @@ def test_an_error_is_kept_in_characters_that_every_store_has():
 
 
 class Policy(RetryPolicy):
-    """A policy of somebody's own, without `delays`."""
+    """A policy of somebody's own."""
 
     max_attempts = 5
+    delays = (10, 20, 20)
 
     def __init__(self, answer):
         self.answer = answer
@@ -165,7 +166,7 @@ def test_a_policy_of_ones_own_is_asked():
     own = handler(retry=Policy(1_234))
     assert ending(own, JOB, ValueError("no")).delay == 1_234
     assert own.terms.max_attempts == 5
-    assert own.terms.backoff == DEFAULT.delays
+    assert own.terms.backoff == (10, 20)
 
 
 @pytest.mark.parametrize(
@@ -188,14 +189,29 @@ def test_a_policy_that_does_not_say_how_often_is_refused(most):
 def test_a_policy_of_ones_own_needs_no_constructor():
     class Nightly(RetryPolicy):
         max_attempts = 30
+        delays = (86_400_000,)
 
         def delay(self, attempt):
             return 86_400_000
 
     own = handler(retry=Nightly())
-    assert (own.terms.max_attempts, own.terms.backoff) == (30, DEFAULT.delays)
+    assert (own.terms.max_attempts, own.terms.backoff) == (30, (86_400_000,))
     assert ending(own, JOB, ValueError("no")).delay == 86_400_000
     assert handler(retry=Ladder()).terms.backoff == ()
+
+
+@pytest.mark.parametrize("delays", [None, (), 5, "5s", (1.5,), (-1,), ("5s",), (2**63,)], ids=repr)
+def test_a_policy_that_does_not_say_what_counts_after_a_lost_lease_is_refused(delays):
+    policy = Policy(0)
+    policy.delays = delays
+    with pytest.raises(BadJob, match=r"delays?.* Policy|Policy must have delays"):
+        handler(retry=policy)
+
+
+def test_one_attempt_needs_no_delays():
+    policy = Policy(0)
+    policy.max_attempts, policy.delays = 1, ()
+    assert handler(retry=policy).terms.backoff == ()
 
 
 def test_terms_are_those_of_the_policy():

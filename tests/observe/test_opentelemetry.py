@@ -368,7 +368,7 @@ def test_an_isolated_handler_runs_in_the_context_of_its_span(shop, tmp_path):
 def test_an_isolated_handler_that_fails_or_is_killed_has_a_span_that_says_so(shop):
     for deed, error, said in (
         ("fail", "KeyError", "no such order"),
-        ("hang", "pywheel.worker.isolation.HandlerTimeout", "killed after its ttr"),
+        ("hang", "pywheel.worker.executors.processes.HandlerTimeout", "killed after its ttr"),
     ):
         shop.traces.exporter.clear()
         handled(shop.queue, shop.queue.put("isolated", {"deed": deed}))

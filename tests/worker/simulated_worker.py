@@ -3,8 +3,7 @@
 from pywheel import StoreError
 from pywheel.events import Events
 from pywheel.worker.dispatcher import Dispatcher
-from pywheel.worker.pools import Pool
-from pywheel.worker.runners import Runner
+from pywheel.worker.executors.pool import Pool, Runner
 
 __all__ = ["Killed", "SimulatedWorker"]
 
@@ -112,7 +111,7 @@ class SimulatedWorker:
             return False
         self.listen()
         dispatcher = self.dispatcher
-        return not (dispatcher._rung or len(dispatcher._settling))
+        return not (dispatcher._rung or len(dispatcher._completer))
 
     def listen(self):
         """Hear what woke it, and let handlers end."""

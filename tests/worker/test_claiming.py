@@ -1,6 +1,6 @@
 """Whose turn it is: a dispatcher whose steps are slow, and jobs that may have killed their process."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -35,6 +35,9 @@ class Stage:
         self.store.apply([Reserve(topic, count, Terms(1, 9), "dead")])
         self.clock.advance(timedelta(milliseconds=5))
         self.store.apply([Expire(count)])
+
+    def claimed(self, jobs):
+        pass
 
     def started(self, lease, worker):
         self.begun.append(lease.job)
@@ -124,7 +127,7 @@ def test_jobs_that_others_had_locked_for_a_moment_are_claimed_together_again(sta
     with monkeypatch.context() as patched:
         patched.setattr(stage.store, "apply", locked)
         stage.work(workers, 2)
-        assert worker.dispatcher._claiming._suspected
+        assert worker.dispatcher._claims._suspected
     monkeypatch.setattr(stage.store, "apply", seen)
     stage.work(workers, 11)
     assert len(stage.begun) == 30
@@ -173,7 +176,7 @@ def test_what_runs_is_not_given_back_when_a_later_claim_was_not_heard_of(stage, 
     stage.work([worker], 3)
     monkeypatch.setattr(stage, "troubled", lambda: None)
     [runs] = stage.begun
-    worker.dispatcher._claiming._unheard = True
+    worker.dispatcher._claims._uncertain = True
     stage.work([worker], 3)
     assert stage.queue.get(runs.id).state == "running"
     assert len(stage.begun) == 1
@@ -300,3 +303,27 @@ def test_what_a_backlog_claim_took_is_given_back_if_its_answer_was_lost(tmp_path
         assert stage.clock.wall() - 1_700_000_000_000 < 55_000
         assert all(job.attempt == 1 for job in stage.begun)
     assert {*lost} <= {*ids}
+
+
+def test_a_claim_does_not_look_again_at_what_went_by_but_for_now_and_then(stage):
+    """Else it walks past the dead index entries of all of that, while somebody holds a snapshot."""
+    found = claims(stage)
+    stage.handler("t")
+    stage.queue.put_many(stage.queue.job("t", delay=n / 10) for n in range(100))
+    stage.play("t", steps=round(11 / STEP.total_seconds()))
+    assert stage.queue.counts()["t"].done == 100
+    whole = [claim for claim, _ in found if claim.after is None]
+    assert 10 <= len(whole) < len(found) / 2
+
+
+def test_what_is_put_before_what_was_seen_is_claimed_at_once(stage):
+    stage.handler("t")
+    worker = SimulatedWorker(stage, ["t"])
+    stage.queue.put("t")
+    stage.work([worker], 5)
+    stage.clock.advance(timedelta(seconds=10))
+    stage.queue.put("t")
+    stage.work([worker], 1)  # that looked at all that was due
+    stage.queue.put("t", at=datetime.fromtimestamp(stage.clock.wall() / 1000 - 8, UTC))
+    stage.work([worker], 2)
+    assert stage.queue.counts()["t"].done == 3

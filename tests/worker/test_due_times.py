@@ -23,6 +23,9 @@ class Told:
     priorities = False
     scan = None
 
+    def look_before(self, due=None):
+        pass
+
 
 class Teller:
     """A notifier that tells of changes in the slices that this worker owns, up to its horizon."""

@@ -23,12 +23,12 @@ class Slow(Calm):
         self.paused = set()
         self.late = []
         self.seconds = 0.0
-        self.claimed, self.acked = [], []
+        self.asked, self.acked = [], []
 
     def fault(self, when, commands):
         claims = [command.limit for command in commands if isinstance(command, Claim)]
         if when == "before" and claims:
-            self.claimed += claims
+            self.asked += claims
             self.acked.append(sum(isinstance(command, Ack) for command in commands))
             self.clock.advance(timedelta(seconds=self.seconds))
 
@@ -55,11 +55,11 @@ def test_a_slow_store_is_asked_for_fewer_jobs_at_once_until_it_is_quick_again(wo
     worker = SimulatedWorker(world, ("t",))
     world.seconds = 0.45
     step(worker, 1)
-    assert max(world.claimed) > 5 * world.claimed[-1] > 0
-    world.claimed.clear()
+    assert max(world.asked) > 5 * world.asked[-1] > 0
+    world.asked.clear()
     world.seconds = 0.0
     step(worker)
-    assert max(world.claimed) > 100
+    assert max(world.asked) > 100
 
 
 def test_a_worker_of_one_topic_claims_as_one_that_is_alone_though_it_plans_schedules(world):
@@ -67,15 +67,15 @@ def test_a_worker_of_one_topic_claims_as_one_that_is_alone_though_it_plans_sched
     world.queue.handler("t", concurrency=1_000)(handled)
     worker = Worker(world.queue, grace=60)
     worker.start()
-    until(lambda: world.claimed)
+    until(lambda: world.asked)
     worker.stop()
     assert worker.join(60)
-    assert world.claimed[0] > 400
+    assert world.asked[0] > 400
 
 
 def test_what_has_ended_is_acknowledged_all_at_once_however_slow_the_store_is(world):
     worker = SimulatedWorker(world, ("t",))
     world.seconds = 0.45
     step(worker, 1)
-    assert max(acked - claimed for acked, claimed in zip(world.acked, world.claimed, strict=True)) > 0
-    assert all(acked >= claimed for acked, claimed in zip(world.acked[1:], world.claimed, strict=False))
+    assert max(acked - claimed for acked, claimed in zip(world.acked, world.asked, strict=True)) > 0
+    assert all(acked >= claimed for acked, claimed in zip(world.acked[1:], world.asked, strict=False))

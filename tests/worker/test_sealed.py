@@ -14,7 +14,7 @@ from pywheel.jobs.commands import Rewrite
 from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListWorkers
 from pywheel.stores import open as open_store
 from pywheel.testing import run_due
-from pywheel.worker import sealed as module
+from pywheel.worker import unreadable as module
 from tests.asked import when_asked
 from tests.jobs.waiting import finished, until, working
 

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from pywheel import Worker
-from pywheel.worker.child import _Supervised
+from pywheel.processes.child import _Supervised
 
 
 def with_a_call_at_step(number, call, intruder):

@@ -173,7 +173,7 @@ def test_a_store_that_is_gone_while_its_worker_drains_is_said_too(queue, path):
     worker.stop()
     until(lambda: worker.dispatcher.draining)
     path.unlink()
-    until(lambda: worker.dispatcher._settling.alone)
+    until(lambda: worker.dispatcher._completer.alone)
     assert not run.over
     go.set()
     until(lambda: run.over)

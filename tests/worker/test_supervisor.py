@@ -15,7 +15,7 @@ import pytest
 
 from pywheel import JobQueue, StoreError, Supervisor
 from pywheel.jobs import Counts, State
-from pywheel.worker import supervisor as module
+from pywheel.processes import supervisor as module
 from tests.jobs.waiting import alive, finished, until
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")

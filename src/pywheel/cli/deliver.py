@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from .._errors import BadJob
-from ..jobs.durations import duration
+from ..jobs.durations import KEEP, duration
 from ..outlets.config import Configured, load
-from .options import DEFAULT_STORE, AsJson, Store, keyring, opened, span, span_or_none
+from .options import DEFAULT_STORE, AsJson, Keep, Store, kept_for, keyring, opened, span
 from .output import emit_rows, on_terminal
 from .terms import Terms
 from .work import run
@@ -37,9 +37,7 @@ def deliver(
     store: Store = DEFAULT_STORE,
     check: Annotated[bool, typer.Option("--check", help="Say what would run, and run nothing.")] = False,
     grace: Annotated[str, typer.Option(help="How long deliveries may go on after SIGTERM or Ctrl-C.")] = "30s",
-    keep: Annotated[
-        str | None, typer.Option(help="How long done and cancelled jobs are kept; for ever if not given.")
-    ] = None,
+    keep: Keep = KEEP,
     live: Annotated[
         bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")
     ] = None,
@@ -52,7 +50,7 @@ def deliver(
     if not config.exists():
         raise BadJob(f"there is no file {config}: --config says where it is; `pywheel deliver --help` shows one")
     outlets = load(config)
-    terms = Terms(store, (), span(grace), span_or_none(keep), on_terminal() if live is None else live)
+    terms = Terms(store, (), span(grace), kept_for(keep), on_terminal() if live is None else live)
     duration(terms.grace, "--grace")
     if check:
         _say(outlets, as_json)

@@ -13,13 +13,14 @@ import typer
 
 from .._errors import BadJob, PywheelError
 from ..client.queue import JobQueue
-from ..jobs.durations import Duration, signed_ms
+from ..jobs.durations import KEEP_DEAD, Duration, signed_ms
 from ..jobs.keyring import Keyring
 from ..stores.open import working_directory
 from .output import emit, on_terminal
 
 NO, USAGE, STORE = 1, 2, 3
 DEFAULT_STORE: Final = "sqlite:///jobs.db"
+_FOR_EVER: Final = "forever"
 _EXAMPLE: Final = "2030-01-31T12:00:00+01:00"
 _LIKE: Final = f"write it like {_EXAMPLE}"
 _PLAIN: Final = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
@@ -34,6 +35,12 @@ Store = Annotated[
     str,
     typer.Option(
         "--store", "-s", envvar="PYWHEEL_STORE", help="Address, such as sqlite:///jobs.db.", show_default=True
+    ),
+]
+Keep = Annotated[
+    str,
+    typer.Option(
+        help=f"How long done and cancelled jobs are kept, or {_FOR_EVER}. Dead ones: {KEEP_DEAD}, if that is longer."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -98,6 +105,11 @@ def span(text: str) -> Duration:
 def span_or_none(text: str | None) -> Duration | None:
     """Return a duration, if there is one."""
     return None if text is None else span(text)
+
+
+def kept_for(text: str) -> Duration | None:
+    """Return how long finished jobs are kept; None for ever."""
+    return None if text == _FOR_EVER else span(text)
 
 
 def moment(text: str | None) -> datetime | None:

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from .._errors import BadJob, PywheelError
 from ..client.queue import JobQueue
-from ..worker.loading import load
+from ..execution.loading import load
 
 __all__ = ["program"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..client.queue import JobQueue
 from ..jobs.durations import duration
 from ..observe import logs
-from ..worker.supervisor import Supervisor
+from ..processes import Supervisor
 from .live_view import LiveView
 from .options import absolute
 from .reload import Watch, begin_again

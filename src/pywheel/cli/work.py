@@ -11,10 +11,10 @@ import typer
 from .._errors import BadJob
 from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobSkipped, JobStarted, LeaseLost, WorkerDrains
-from ..jobs.durations import duration
+from ..execution.loading import chosen
+from ..jobs.durations import KEEP, duration
 from ..observe import logs
-from ..worker.loading import chosen
-from .options import absolute, span, span_or_none
+from .options import Keep, absolute, kept_for, span
 from .output import on_terminal
 from .program import program
 from .reload import Watch, begin_again, interruptible, wait_for_mending
@@ -30,9 +30,7 @@ def work(
     ] = None,
     topics: Annotated[str | None, typer.Option(help="Only these, with commas between them.")] = None,
     grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM or Ctrl-C.")] = "30s",
-    keep: Annotated[
-        str | None, typer.Option(help="How long done and cancelled jobs are kept; for ever if not given.")
-    ] = None,
+    keep: Keep = KEEP,
     processes: Annotated[
         int, typer.Option(min=1, help="So many workers, kept alive; SIGHUP replaces them one by one.")
     ] = 1,
@@ -57,7 +55,7 @@ def work(
     named = tuple(part.strip() for part in topics.split(",") if part.strip()) if topics is not None else ()
     shown = on_terminal() and log_format == "text" if live is None else live
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
-    terms = Terms(store, named, span(grace), span_or_none(keep), shown, processes, log_format, metrics)
+    terms = Terms(store, named, span(grace), kept_for(keep), shown, processes, log_format, metrics)
     if log_format not in logs.FORMS:
         raise BadJob(f"--log-format is {' or '.join(logs.FORMS)}, not {log_format[:40]!r}")
     duration(terms.grace, "--grace")

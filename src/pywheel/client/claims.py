@@ -14,7 +14,7 @@ from ..jobs.commands import Ack, Nack, Release, Reserve, Terms, Touch
 from ..jobs.durations import Duration, delay_ms, duration
 from ..jobs.handler import kept
 from ..jobs.job import Job, State
-from ..jobs.retry import DEFAULT, RetryPolicy, checked
+from ..jobs.retry import DEFAULT, RetryPolicy, after_losses, checked
 from ..stores.contract import Store
 from .base import Base
 
@@ -28,11 +28,12 @@ _MOST_SEALED: Final = 1_000  # jobs that a reserve looks past
 class Claims(Base):
     """Claims by hand."""
 
-    def reserve(self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy = DEFAULT) -> list[Job]:
+    def reserve(self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy | None = None) -> list[Job]:
         """Claim up to `limit` due jobs, by (due, id); return them, [] if none is due. Never waits for one.
 
         Each is leased for its own ttr, or this one. Settle it with `ack` or `nack` before `job.lease_until`: what is
-        not settled by then is due again. `retry` says how often a job is tried that does not say itself.
+        not settled by then is due again: at once, or with `retry` after its delay for that attempt. How often a job is
+        tried that does not say itself is what `retry` says, or 10 times.
         No two callers get the same job. O(log jobs) each, and one commit.
 
         Jobs whose bodies cannot be read here, as a key is missing, are looked past, and stay as they were.
@@ -57,7 +58,7 @@ class Claims(Base):
         return turn.jobs()
 
     async def areserve(
-        self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy = DEFAULT
+        self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy | None = None
     ) -> list[Job]:
         """`reserve`, for asyncio. A task that is cancelled meanwhile gives back what it got before it ends."""
         return await self.aclaim(_reserve(topic, limit, ttr, retry))
@@ -167,8 +168,11 @@ def _receipt(job: Job) -> tuple[int, int]:
     return job.id, job.claims
 
 
-def _reserve(topic: str, limit: int, ttr: Duration, retry: RetryPolicy) -> Reserve:
-    terms = Terms(duration(ttr, "ttr", 1), checked(retry).max_attempts)
+def _reserve(topic: str, limit: int, ttr: Duration, retry: RetryPolicy | None) -> Reserve:
+    if retry is None:
+        terms = Terms(duration(ttr, "ttr", 1), DEFAULT.max_attempts)
+    else:
+        terms = Terms(duration(ttr, "ttr", 1), checked(retry).max_attempts, *after_losses(retry))
     return Reserve(name(topic, "topic"), whole(limit, "limit", _MOST), terms, _RESERVER)
 
 

@@ -15,7 +15,7 @@ from .._errors import BadJob
 from .._seconds import LONGEST as LONGEST_NS
 from .._seconds import signed_ns
 
-__all__ = ["LONGEST", "Duration", "delay_ms", "duration", "moment", "refuse_long", "signed_ms"]
+__all__ = ["KEEP", "KEEP_DEAD", "LONGEST", "Duration", "delay_ms", "duration", "moment", "refuse_long", "signed_ms"]
 
 Duration = float | timedelta | str
 """Seconds, a timedelta, or text: a number and a unit, one or more times, such as ``"30m"`` or ``"1h 30m"``.
@@ -23,6 +23,10 @@ Duration = float | timedelta | str
 A minus before the text makes all of it negative. The text has 100 characters at most."""
 
 LONGEST: Final = LONGEST_NS // 1_000_000  # ms: 146 years, as for timers
+KEEP: Final = "1d"
+"""For how long done and cancelled jobs are kept by workers that are not told otherwise."""
+KEEP_DEAD: Final = "30d"
+"""And dead jobs, unless the others are kept for longer."""
 _DUST: Final = 1e-6  # ms, that is one nanosecond: 0.1 s is 100 ms, though 0.1 is a little more than a tenth
 _EXACT: Final = 1e5  # seconds up to which floats are finer than the dust by far
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}

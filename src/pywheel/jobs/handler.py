@@ -17,7 +17,7 @@ from .commands import Ack, Cancel, Nack, Release, Reschedule, Terms
 from .durations import delay_ms
 from .job import Job
 from .limits import Limits
-from .retry import DEFAULT, RetryPolicy, asked, checked
+from .retry import RetryPolicy, after_losses, asked, checked
 
 __all__ = [
     "GiveUp",
@@ -147,15 +147,8 @@ class Handler:
     @property
     def terms(self) -> Terms:
         """On what terms its jobs are claimed."""
-        policy = self.retry
-        delays = getattr(policy, "delays", ())
-        if not delays and policy.max_attempts > 1:  # a class of somebody's own, which computes them
-            delays = DEFAULT.delays
-        needed = len(delays)
-        while needed > 1 and delays[needed - 1] == delays[needed - 2]:
-            needed -= 1  # the last one counts for all that follow
-        jitter = getattr(policy, "jitter", 0.0)
-        return Terms(self.ttr, policy.max_attempts, delays[:needed], jitter, limits=self.limits)
+        delays, jitter = after_losses(self.retry)
+        return Terms(self.ttr, self.retry.max_attempts, delays, jitter, limits=self.limits)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

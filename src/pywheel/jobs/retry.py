@@ -10,7 +10,7 @@ from .._errors import BadJob
 from .checks import number, whole
 from .durations import LONGEST, Duration, duration
 
-__all__ = ["DEFAULT", "Exponential", "Fixed", "Ladder", "RetryPolicy", "asked", "checked"]
+__all__ = ["DEFAULT", "Exponential", "Fixed", "Ladder", "RetryPolicy", "after_losses", "asked", "checked"]
 
 _MOST: Final = 10_000  # attempts
 
@@ -21,13 +21,17 @@ class RetryPolicy:
     `jitter` is the part of a delay that is drawn by lot: 0.1 makes it 90 to 110 % of what is written.
     BadJob if it is not from 0 to 1.
 
-    A class of your own says `max_attempts` and `delay(attempt)`, in whole ms. What it raises, or returns instead,
-    is written into the job's error, and the delay is DEFAULT's. After a lost lease its `delays` count, or DEFAULT's.
+    A class of your own has `max_attempts`, `delay(attempt)`, in whole ms, and `delays`, which count after a lost lease:
+    then nobody may be there to call `delay`. What `delay` raises, or returns instead, is written into the job's error,
+    and the delay is DEFAULT's.
     """
 
-    def __init__(self, delays: tuple[int, ...] = (), jitter: float = 0.0) -> None:
-        self.delays = delays
-        """In ms, one for each retry."""
+    delays: tuple[int, ...] = ()
+    """In ms, one for each retry."""
+
+    def __init__(self, delays: tuple[int, ...] | None = None, jitter: float = 0.0) -> None:
+        if delays is not None:  # else a class of your own has them
+            self.delays = delays
         self.jitter = number(jitter, "jitter", 0, 1)
 
     @property
@@ -88,8 +92,25 @@ def checked(policy: Any) -> RetryPolicy:
     """Return a policy. BadJob if it is none: not even a class of somebody's own that says what RetryPolicy does."""
     if isinstance(policy, type) or not callable(getattr(policy, "delay", None)):
         raise BadJob(f"retry must be a RetryPolicy, such as Ladder('5s', '1m'), not {policy!r:.60}")
-    whole(getattr(policy, "max_attempts", None), f"max_attempts of {type(policy).__name__}", _MOST)
+    name = type(policy).__name__
+    most = whole(getattr(policy, "max_attempts", None), f"max_attempts of {name}", _MOST)
+    delays = getattr(policy, "delays", None)
+    if not isinstance(delays, tuple | list) or (most > 1 and not delays):
+        raise BadJob(
+            f"{name} must have delays, a tuple of ms: they count after a lost lease, when nobody calls delay()"
+        )
+    for delay in delays:
+        whole(delay, f"a delay of {name}", LONGEST, 0)
     return policy  # type: ignore[no-any-return]
+
+
+def after_losses(policy: RetryPolicy) -> tuple[tuple[int, ...], float]:
+    """Return the delays after lost leases, of which the last counts for all that follow, and their jitter."""
+    delays = tuple(policy.delays)
+    needed = len(delays)
+    while needed > 1 and delays[needed - 1] == delays[needed - 2]:
+        needed -= 1
+    return delays[:needed], getattr(policy, "jitter", 0.0)
 
 
 def asked(policy: RetryPolicy, attempt: int) -> tuple[int, str | None]:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from .._errors import StoreError
-from ..jobs.attached import Notes
 from ..jobs.commands import Keep
 from ..jobs.handler import error_text
+from ..jobs.managed import Notes
 from ..jobs.queries import ListNotes
 
 __all__ = ["PREFIX", "Answer", "Answers", "enable", "known", "shown"]

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 from .._errors import BadJob, PywheelError
 from ..jobs.address import TO
-from ..jobs.attached import Attached, Notes
 from ..jobs.job import Job
+from ..jobs.managed import ManagedHandler, Notes
 from .answers import Answers, shown
 from .settings import Settings
 
@@ -58,7 +58,7 @@ def delivery_id(job: Job) -> str:
     return f"job_{job.id}_{text or '0'}"
 
 
-class Outlet(Attached, ABC, Generic[C]):
+class Outlet(ManagedHandler, ABC, Generic[C]):
     """Opens a connection on the loop of its jobs when the first comes, and closes it with the worker.
 
     A subclass says how to `open`, to `deliver` and to `close`. One object may serve several topics, and several workers

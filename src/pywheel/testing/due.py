@@ -6,22 +6,23 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from .._errors import BadBody, BadJob
 from ..client.queue import JobQueue
 from ..events import JobEnded, JobGivenBack, JobSkipped, JobStarted
-from ..jobs.attached import Attached, let_go
+from ..execution import Ended, Execution, admit, settlement
 from ..jobs.checks import MOST, whole
 from ..jobs.commands import Ack, Cancel, Expire, Nack, Release, Reserve, Terms
-from ..jobs.handler import Handler, Skipped, current_job, ending, moved, rest_of, to_the_end
+from ..jobs.handler import Handler, Skipped, moved, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
+from ..jobs.managed import ManagedHandler, close_all
 from ..jobs.queries import GetNextDues, GetNextLease
 from ..jobs.results import result_of
 from ..stores.schedule_notes import TOPIC
 from ..worker.schedules import declare, with_planner
-from ..worker.ticks import admit, is_tick
 
 __all__ = ["DueRunner", "Failure", "at_once", "run_due"]
 
@@ -81,7 +82,8 @@ class DueRunner:
     def __init__(self, queue: JobQueue, failed: Callable[[Failure], None] | None = None) -> None:
         self._queue = queue
         self._failed = failed
-        self._attached = [each.function for each in queue.handlers.values() if isinstance(each.function, Attached)]
+        functions = [handler.function for handler in queue.handlers.values()]
+        self._managed = [function for function in functions if isinstance(function, ManagedHandler)]
         self._terms: dict[str, Terms] = {}
         self._planner = with_planner(queue, {})[TOPIC]
         self._runner: asyncio.Runner | None = None
@@ -101,8 +103,8 @@ class DueRunner:
     ) -> None:
         assert self._runner is not None
         try:
-            if self._attached:
-                self._runner.run(let_go(self._attached))
+            if self._managed:
+                self._runner.run(close_all(self._managed))
         finally:
             self._runner.close()
 
@@ -113,12 +115,12 @@ class DueRunner:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._attached:
-            await let_go(self._attached)
+        if self._managed:
+            await close_all(self._managed)
 
     def _attach(self) -> None:
         for topic, handler in self._queue.handlers.items():
-            if isinstance(handler.function, Attached):
+            if isinstance(handler.function, ManagedHandler):
                 handler.function.attach(topic, self._queue.store, handler.concurrency)
 
     async def run(self, limit: int | None = None) -> int:
@@ -167,8 +169,7 @@ class DueRunner:
         clock, tell = queue.store.clock, queue.events.tell
         tell(JobStarted(job, max(clock.wall() - job.due, 0) / 1000))
         began = clock.time()
-        result, error = await self._tried(handler, job)
-        command = ending(handler, job, error, result)
+        command, error = settlement(queue.store, handler, job, await self._tried(handler, job))
         move = None if isinstance(command, Ack | Nack) else moved(job, error)
         outcome = queue.store.apply([command] if move is None else [command, move])[0]
         if isinstance(outcome, BaseException):
@@ -185,32 +186,23 @@ class DueRunner:
         if error is not None and self._failed is not None and not isinstance(error, Skipped):
             self._failed(Failure(job, error))
 
-    async def _tried(self, handler: Handler, job: Job) -> tuple[bytes | None, BaseException | None]:
-        """Run a handler; return its result as it is kept, and what it raised.
-
-        What is for whoever runs the test is raised, and the job given back.
-        """
+    async def _tried(self, handler: Handler, job: Job) -> Ended:
+        """Run a handler. What is for whoever runs the test is raised, and the job given back."""
         store = self._queue.store
-        token = current_job.set(job)
-        try:
-            if is_tick(job):
-                admit(store, job)
-            with self._queue.events.handling(job):
-                returned = handler.function(job)
-                if (rest := rest_of(returned)) is not None:
-                    returned = await self._rest(rest)
-                kept = store.sealed_result(job, result_of(returned)) if handler.results else None
-        except (Exception, asyncio.CancelledError, SystemExit) as raised:
-            if isinstance(raised, asyncio.CancelledError) and self._cancelled():
-                store.apply([Release(job.id, job.claims)])
-                raise
-            return None, raised
-        except BaseException:  # Ctrl-C, or pytest.fail
+        keep = result_of if handler.results else None
+        execution = Execution(handler.function, self._queue.events, keep=keep, admit=partial(admit, store))
+        if self._runner is not None:
+            ended = execution.run(job, self._finish)
+        else:
+            ended = await execution.arun(job, self._rest)
+        error = ended.error
+        cancelled = isinstance(error, asyncio.CancelledError)
+        if error is not None and (
+            self._cancelled() if cancelled else not isinstance(error, Exception | SystemExit)
+        ):  # Ctrl-C, or pytest.fail
             store.apply([Release(job.id, job.claims)])
-            raise
-        finally:
-            current_job.reset(token)
-        return kept, None
+            raise error
+        return ended
 
     async def _tell_dead(self, job: Job, error: str | None) -> None:
         results: list[Any] = []
@@ -224,10 +216,13 @@ class DueRunner:
 
     async def _rest(self, rest: Awaitable[Any]) -> Any:
         """See a coroutine to its end, in a context and a task of its own; return what it returned."""
-        context = contextvars.copy_context()
         if self._runner is not None:
-            return self._runner.run(to_the_end(rest), context=context)
-        return await asyncio.create_task(to_the_end(rest), context=context)
+            return self._finish(rest)
+        return await asyncio.create_task(to_the_end(rest), context=contextvars.copy_context())
+
+    def _finish(self, rest: Awaitable[Any]) -> Any:
+        assert self._runner is not None
+        return self._runner.run(to_the_end(rest), context=contextvars.copy_context())
 
     def _cancelled(self) -> bool:
         """Whether it is the test that was cancelled, and not the handler alone."""

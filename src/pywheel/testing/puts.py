@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..execution import is_tick
 from ..jobs.commands import Command, Put
 from ..jobs.job import Job
 from ..jobs.queries import GetJob
 from ..stores.memory import MemoryStore
 from ..stores.schedule_notes import TOPIC
-from ..worker.ticks import is_tick
 
 __all__ = ["PutJob", "RecordingStore", "in_words", "said"]
 

@@ -11,12 +11,12 @@ from .._errors import BadJob
 from ..client.queue import JobQueue
 from ..client.task import Task
 from ..clock import ManualClock
+from ..execution import is_tick
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp, Handler, NotNow, RetryLater
 from ..jobs.job import Job, State
 from ..jobs.queries import GetNextDues
 from ..stores.schedule_notes import TOPIC
-from ..worker.ticks import is_tick
 from .due import DueRunner, Failure, at_once
 from .puts import PutJob, RecordingStore, in_words
 from .wanted import Wanted, refuse_ambiguous, topic_of

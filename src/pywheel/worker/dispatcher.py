@@ -20,33 +20,27 @@ from ..events import (
     StoreBack,
     StoreFailed,
 )
-from ..jobs.commands import Announce, Command, Reschedule
+from ..execution import admit
+from ..jobs.commands import Announce, Reschedule
 from ..jobs.handler import Handler
 from ..jobs.queries import ListTopics
 from ..stores.contract import Store, intact
 from ..stores.notifier import Notifier
-from ..stores.schedule_notes import PLAN, TOPIC, ScheduleNotes
-from .claiming import Claiming
-from .clock_steps import ClockSteps
+from ..stores.schedule_notes import PLAN, ScheduleNotes
+from .chores import ClockSteps, LostLeases, Pruning, Retention
+from .claims import Claims
+from .completer import SOON, Completer, Dead
 from .due_times import DueTimes
+from .executors import Outside, Pool, Runner
 from .leases import Lease, Leases
-from .ownership import Ownership
-from .pace import Pace
-from .pools import Outside, Pool
-from .pruning import Pruning
-from .recovery import Recovery
-from .runners import Runner
-from .sealed import Sealed
-from .settling import Dead, Settling
-from .suspects import Suspects
-from .ticks import admit
-from .topics import Topic
+from .membership import Membership
+from .topic_state import TopicState
 
 __all__ = ["Dispatcher"]
 
 MAX_BYTES: Final = 64 << 20
 _TEND: Final = 0.1  # seconds between looks whether what is blocked still is
-_SETTLE: Final = 0.01  # seconds that an ack may wait for others while more jobs are handled
+_HEAR: Final = 0.005  # seconds between two hearings of what others put, while pools have enough to do
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 _PLANNER: Final = 20.0  # seconds between looks whether schedules have a planner: ticks for longer are put ahead
 
@@ -55,7 +49,7 @@ class Dispatcher:
     """Steps through the life of a worker. `step` and `sleep` are called in turn, by one thread.
 
     pool        makes the pool of a handler
-    keep        how long finished jobs are kept, in ms; None for ever
+    kept        how long finished jobs are kept; nothing for ever
     max_bytes   how many bytes of bodies may be in the pools
     dead        told of each job that is dead: its last attempt has failed, or this worker has found its lease over
     """
@@ -68,7 +62,7 @@ class Dispatcher:
         pool: Callable[[Handler, Outside], Pool],
         events: Events,
         *,
-        keep: int | None = None,
+        kept: Retention | None = None,
         max_bytes: int = MAX_BYTES,
         dead: Dead | None = None,
     ) -> None:
@@ -76,37 +70,25 @@ class Dispatcher:
         self._notifier = notifier
         self._clock: Clock = store.clock
         self._events = events
-        self._leases = Leases()
-        suspects = Suspects()
-        self._settling = Settling(store, notifier, self._leases, suspects, events, dead)
-        outside = Outside(self._settling.done, self._clock, events, partial(admit, store))
-        self.topics = {name: Topic(handler, pool(handler, outside)) for name, handler in handlers.items()}
-        self._pace = Pace(len(handlers.keys() - {TOPIC}))  # the planner of schedules may wait
+        self._completer = Completer(store, notifier, events, dead)
+        self._leases = self._completer.leases
+        outside = Outside(self._completer.done, self._clock, events, partial(admit, store))
+        self.topics = {name: TopicState(handler, pool(handler, outside)) for name, handler in handlers.items()}
         self._due_times = DueTimes(store, notifier, self.topics)
-        self._ownership = Ownership(notifier, handlers)
-        self._recovery = Recovery(store)
-        self._pruning = Pruning(keep)
+        self._claims = Claims(store, notifier.worker, self.topics, self._due_times, self._completer, events, max_bytes)
+        self._membership = Membership(notifier, handlers)
+        self._lost_leases = LostLeases(store)
+        self._pruning = Pruning(store, kept or {})
+        self._clock_steps = ClockSteps(self._clock)
         self._dead = dead
         self._rung = True
+        self._heard_at = 0.0
         self._announced = False
         self.forgotten = False
         """Whether the store did not know this worker any more, and it has announced itself again."""
         self._failures = 0
         self._blocked: set[Runner] = set()  # and perhaps some that are not any more
-        self._clock_steps = ClockSteps(self._clock)
         self._planner_at = self._clock.time() + _PLANNER
-        self._claiming = Claiming(
-            store,
-            self.topics,
-            self._due_times,
-            self._leases,
-            suspects,
-            Sealed(store, self._settling, events),
-            self._pace,
-            events,
-            worker=notifier.worker,
-            max_bytes=max_bytes,
-        )
         self.draining = False
 
     # ---- one step ---------------------------------------------------------------------------------------------------
@@ -124,7 +106,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001  (whatever it is, the claims of this worker must be ended)
             self._failures += 1
             self._rung = True
-            self._events.tell(StoreFailed(error, self._failures, len(self._settling)))
+            self._events.tell(StoreFailed(error, self._failures, len(self._completer)))
             return False
         if self._failures:
             self._events.tell(StoreBack(self._failures))
@@ -146,13 +128,13 @@ class Dispatcher:
         """See what has changed outside: the clock, the other workers, the jobs."""
         self._watch_clock()
         now, monotonic = self._clock.wall(), self._clock.time()
-        if monotonic >= self._ownership.look_at or self._rung:
+        if monotonic >= self._membership.look_at or self._rung:
             self._look_round(now, monotonic)
         if self._rung:
             if self._dead is not None and not self.draining:
                 self._dead.rung()
             paused = self._due_times.hear()
-            self._rung = False
+            self._rung, self._heard_at = False, monotonic
             if paused:
                 self._take_back_paused()
                 self._notifier.quiet()
@@ -161,7 +143,7 @@ class Dispatcher:
                 topic.pool.runner.block()
                 self._blocked.add(topic.pool.runner)
             back = topic.stuck()
-            self._settling.give_back(back)
+            self._completer.give_back(back)
             self._events.tell(PoolStuck(topic.name, len(back)))
         if not self.draining:
             self._due_times.advance(now)
@@ -169,21 +151,21 @@ class Dispatcher:
 
     def _look_round(self, now: int, monotonic: float) -> None:
         """See who else is there, which leases end, and whether jobs are overdue that others have no room for."""
-        changed = self._ownership.look(monotonic, self._claiming.behind(), self._spare)
-        self._settling.waiters = self._ownership.waiters
-        self._recovery.look()
+        changed = self._membership.look(monotonic, self._claims.behind(), self._spare)
+        self._completer.waiters = self._membership.waiters
+        self._lost_leases.look()
         if self.draining:
             return
-        if self._announced and self._ownership.missed:
+        if self._announced and self._membership.missed:
             # It was stopped for so long that the others have taken it for gone, or the store was emptied.
             self.announce()
             self.forgotten = True
         if changed:
             for topic in self.topics.values():
-                self._due_times.own(topic, self._ownership.shards(topic.name))
-        if self._ownership.some_overdue(now):
+                self._due_times.own(topic, self._membership.shards(topic.name))
+        if self._membership.some_overdue(now):
             self._due_times.look_at_all(self.topics[name] for name in self._spare())
-        if self._ownership.recovers and monotonic >= self._planner_at:
+        if self._membership.recovers and monotonic >= self._planner_at:
             self._planner_at = monotonic + _PLANNER
             ScheduleNotes(self._store).begin()  # somebody may have cancelled its job
 
@@ -197,49 +179,41 @@ class Dispatcher:
         """Give back what waits in the pools of paused topics."""
         paused = {topic.name for topic in self._store.ask(ListTopics()) if topic.paused}
         for name in paused & self.topics.keys():
-            self._settling.give_back(self.topics[name].stuck())
-            self._claiming.drop(self.topics[name])
+            self._completer.give_back(self.topics[name].stuck())
+            self._claims.drop(self.topics[name])
 
     def _commit(self, now: int) -> None:
-        """Settle, renew, clean and claim."""
+        """Settle, renew and claim in one transaction; then prune in another."""
         asked = self._clock.time()
-        settling = self._settling.commands(asked, self._pace.full)
-        renewals = self._leases.begins(asked) + self._leases.renewals(asked)
-        expire = [] if self.draining else self._recovery.commands(now, in_charge=self._ownership.recovers)
-        purges = [] if self.draining else self._pruning.commands(now, len(settling))
-        unheard = self._claiming.unheard(asked)
-        claims = [] if self.draining else self._claiming.commands(asked)
-        commands: list[Command[Any]] = [
-            *settling,
-            *map(Leases.command, renewals),
-            *expire,
-            *purges,
-            *unheard,
-            *claims,
-        ]
-        if not commands:
-            return
-        try:
-            found = self._store.apply(commands)
-        except BaseException:
-            self._claiming.failed(claims)
-            self._settling.failed()
-            raise
-        outcomes = iter(found)
-        self._pace.took(self._clock.time() - asked)
-        self._settling.learn(outcomes)
-        self._renewed(renewals, outcomes, asked)
-        for _ in expire:
-            expired = next(outcomes)
-            self._recovery.learn(expired)
-            self._settling.expired(expired)
-        for purge in purges:
-            self._pruning.learn(now, purge, next(outcomes))
-        for _ in unheard:
-            next(outcomes)
-        for claim in claims:
-            self._claiming.learn(claim, next(outcomes), asked, now)
-        intact(found)
+        settling = self._completer.commands(asked, self._claims.batches.full)
+        renewals = [*self._leases.begins(asked), *self._leases.renewals(asked)] if len(self._leases) else []
+        in_charge = self._membership.recovers
+        expire = [] if self.draining else self._lost_leases.commands(now, in_charge=in_charge)
+        uncertain = self._claims.uncertain(asked)
+        claims = [] if self.draining else self._claims.commands(asked)
+        commands = [*settling, *map(Leases.command, renewals), *expire, *uncertain, *claims]
+        if commands:
+            try:
+                found = self._store.apply(commands)
+            except BaseException:
+                self._claims.failed(claims)
+                self._completer.failed()
+                raise
+            outcomes = iter(found)
+            self._claims.batches.took(self._clock.time() - asked)
+            self._completer.learn(outcomes)
+            self._renewed(renewals, outcomes, asked)
+            for _ in expire:
+                expired = next(outcomes)
+                self._lost_leases.learn(expired)
+                self._completer.expired(expired)
+            for _ in uncertain:
+                next(outcomes)
+            for claim in claims:
+                self._claims.learn(claim, next(outcomes), asked, now)
+            intact(found)
+        if not self.draining:
+            self._pruning.work(now, busy=self._claims.overdue, in_charge=in_charge)
 
     def _renewed(self, renewals: list[Lease], outcomes: Iterator[Any], asked: float) -> None:
         for lease in renewals:
@@ -249,7 +223,7 @@ class Dispatcher:
             if outcome:
                 self._leases.begin(lease, asked)
             else:
-                self._settling.lost(lease)
+                self._completer.lost(lease)
 
     # ---- time -------------------------------------------------------------------------------------------------------
 
@@ -259,8 +233,7 @@ class Dispatcher:
         if step:
             self._events.tell(ClockStepped(round(step, 3)))
             for topic in self.topics.values():
-                topic.behind = 0  # that was a time of the old clock: the others would take it for one to come
-                topic.retry_at = 0.0  # a rate reckoned by the old clock, too
+                topic.restart()
             self._due_times.reset()
             self._pruning.again()
             self._rung = True
@@ -272,50 +245,68 @@ class Dispatcher:
             first, longest = _BACKOFF
             pause = min(first * 2 ** min(self._failures - 1, 20), longest)
             return float(pause * random.uniform(0.5, 1))
-        if self._settling.waiting:
-            return 0.0
         now = self._clock.time()
-        times = [self._ownership.look_at - now]
+        times = [self._membership.look_at - now]
         look_at = self._leases.look_at(now)
         if look_at is not None:
             times.append(look_at - now)
         if not self.draining:
             walls = [
                 self._due_times.next_deadline(),
-                self._recovery.due_at(in_charge=self._ownership.recovers),
+                self._lost_leases.due_at(in_charge=self._membership.recovers),
                 self._pruning.due_at,
             ]
             times += [self._clock.until(wall) for wall in walls if wall is not None]
-            times += self._claiming.due_again(now)
+            times += self._claims.due_again(now)
         for runner in list(self._blocked):
             runner.tend()
             if runner.blocked:
                 times.append(_TEND)
             else:
                 self._blocked.discard(runner)
-        for topic in self._claiming.fed_still():
+        for topic in self._claims.fed_still():
             if topic.pool.waiting:
-                times.append(min(_SETTLE, (topic.pool.tend(now) or now + _SETTLE) - now))
-        return max(min(times), 0.0)
+                times.append(min(SOON, (topic.pool.tend(now) or now + SOON) - now))
+        timeout = max(min(times), 0.0)
+        return 0.0 if self._completer.due(now + timeout, now) else timeout
 
     def sleep(self, longest: float = 1.0) -> None:
         """Wait until there is something to do, or so many seconds."""
-        with self._settling.wakes(min(self.timeout(), longest), whatever=not self._failures) as timeout:
+        timeout, now = min(self.timeout(), longest), self._clock.time()
+        if self._failures:
             self._rung |= self._notifier.wait(timeout)
+            return
+        until = now + timeout
+        with self._completer.wakes(timeout, now) as pause:
+            self._rung |= self._notifier.wait(pause)
+            # Pools that have enough to do need not hear at once of each job that their own handlers put.
+            while (
+                self._rung and self._completer.asleep and any(topic.pool.waiting for topic in self._claims.fed_still())
+            ):
+                now = self._clock.time()
+                pause = min(until, self._heard_at + _HEAR) - now
+                if pause <= 0:
+                    return
+                self._rung |= self._notifier.wait(pause)
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
     def busy(self, only: type[Pool] | tuple[type[Pool], ...] = Pool) -> bool:
         """Whether handlers run, in pools of a kind, or ended without the store knowing."""
-        return bool(len(self._settling)) or any(isinstance(lease.topic.pool, only) for lease in self._leases)
+        if self._completer.alone:
+            return any(isinstance(lease.topic.pool, only) for lease in self._running())
+        return bool(len(self._completer)) or any(isinstance(lease.topic.pool, only) for lease in self._leases)
+
+    def _running(self) -> list[Lease]:
+        return [lease for lease in self._leases if lease.started is not None and not lease.ended]
 
     def drain(self) -> None:
         """Claim nothing more, and give back what was not started, unspent."""
         self.draining = True
         for topic in self.topics.values():
-            self._settling.give_back(topic.stuck())
+            self._completer.give_back(topic.stuck())
 
     def abandon(self) -> list[Lease]:
         """Return what still runs; from now on each settles itself when its handler ends."""
-        self._settling.alone = True
-        return [lease for lease in self._leases if lease.started is not None and not lease.ended]
+        self._completer.alone = True
+        return self._running()

@@ -21,7 +21,7 @@ from ..jobs.queries import GetNextDues
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
 from ..stores.ownership import turn
-from .topics import Topic
+from .topic_state import TopicState
 
 __all__ = ["LATE", "DueTimes"]
 
@@ -36,7 +36,7 @@ _TOPICS: Final = 500  # topics in one look
 class DueTimes:
     """The next due times of all topics, one wheel for all. Only the dispatcher uses it."""
 
-    def __init__(self, store: Store, notifier: Notifier, topics: Mapping[str, Topic]) -> None:
+    def __init__(self, store: Store, notifier: Notifier, topics: Mapping[str, TopicState]) -> None:
         self._store = store
         self._notifier = notifier
         self._topics = topics
@@ -44,7 +44,7 @@ class DueTimes:
         self._keys = {topic: key for key, topic in enumerate(self._numbers)}
         self._shards = dict.fromkeys(self._numbers, 0)
         self._between = max(_LOOK, _A_TOPIC * len(self._numbers))
-        self.ready: dict[Topic, None] = {}
+        self.ready: dict[TopicState, None] = {}
         """Topics that this worker may claim from, for all it knows."""
         self.reset()
 
@@ -53,15 +53,15 @@ class DueTimes:
         self._now = now = max(self._store.clock.wall(), 0)
         self._wheel = KeyWheel(now)
         self._handles = dict.fromkeys(self._numbers, 0)
-        self._due: dict[Topic, int | None] = dict.fromkeys(self._numbers)
+        self._due: dict[TopicState, int | None] = dict.fromkeys(self._numbers)
         self.ready.clear()
-        self._to_look: deque[Topic] = deque()
-        self._queued: set[Topic] = set()
+        self._to_look: deque[TopicState] = deque()
+        self._queued: set[TopicState] = set()
         self._look_all_at = 0
 
     # ---- who goes first ---------------------------------------------------------------------------------------------
 
-    def own(self, topic: Topic, shards: int) -> None:
+    def own(self, topic: TopicState, shards: int) -> None:
         """Own these shards of a topic's time from now on."""
         gained, self._shards[topic] = shards & ~self._shards[topic], shards
         if gained:
@@ -69,7 +69,7 @@ class DueTimes:
 
     # ---- what is known ----------------------------------------------------------------------------------------------
 
-    def learn(self, topic: Topic, due: int | None) -> None:
+    def learn(self, topic: TopicState, due: int | None) -> None:
         """Take in when the next job of a topic is due: None if there is none, now or before if there may be more."""
         self._due[topic] = due
         if due is None:
@@ -81,29 +81,29 @@ class DueTimes:
             self.ready.pop(topic, None)
             self._wait(topic, turn(self._shards[topic], due, LATE))
 
-    def hint(self, topic: Topic, due: int) -> None:
+    def hint(self, topic: TopicState, due: int) -> None:
         """Take in that a job in a slice of this worker is due then."""
         known = self._due[topic]
         if topic not in self.ready and (known is None or due < known):
             self.learn(topic, due)
 
-    def recall(self, topic: Topic) -> None:
+    def recall(self, topic: TopicState) -> None:
         """Go by what is known of a topic: it was asked for some jobs alone."""
         self.learn(topic, self._due[topic])
 
-    def _wait(self, topic: Topic, until: int) -> None:
+    def _wait(self, topic: TopicState, until: int) -> None:
         if not self._wheel.reschedule(self._handles[topic], until):
             self._handles[topic] = self._wheel.schedule(until, self._keys[topic])
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
-    def look_at(self, topic: Topic) -> None:
+    def look_at(self, topic: TopicState) -> None:
         """Look a topic up in the store, soon."""
         if topic not in self._queued:
             self._queued.add(topic)
             self._to_look.append(topic)
 
-    def look_at_all(self, topics: Iterable[Topic] | None = None) -> None:
+    def look_at_all(self, topics: Iterable[TopicState] | None = None) -> None:
         """Look all topics up in the store, or some, soon."""
         for topic in self._numbers if topics is None else topics:
             self.look_at(topic)
@@ -122,6 +122,7 @@ class DueTimes:
             topic = self._topics.get(name)
             if topic is not None:
                 topic.priorities |= priority != 0
+                topic.look_before(due)
                 if topic.scan is not None:
                     topic.scan.hint(due)
                 self.hint(topic, due)
@@ -143,6 +144,8 @@ class DueTimes:
             raise
         for topic in some:
             due = dues.get(topic.name)
+            if due is not None:
+                topic.look_before(due)
             if due is not None or topic not in self.ready:
                 self.learn(topic, due)
 

@@ -7,28 +7,27 @@ time is given back. So a lease measures the handler alone, and a hung handler ho
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..jobs.commands import Begin, Touch
+from ..jobs.commands import Ack, Begin, Nack, Release, Touch
 from ..jobs.job import Job
 
 if TYPE_CHECKING:
-    from .topics import Topic
+    from .topic_state import TopicState
 
-__all__ = ["HOLD", "Lease", "Leases", "slack"]
+__all__ = ["HOLD", "Lease", "Leases", "lease_margin"]
 
 HOLD: Final = 1_000
 """ms that a claim is held by the store: so much later comes what a worker has not started that is stopped or dies."""
 _START: Final = 0.5  # seconds after the claim in which a held job may start: the rest of HOLD is for its Begin
 _START_BEGUN: Final = 2.5  # and one that has begun: `pause` waits 3 s for a worker that is stopped in the middle
-_BEGIN: Final = 0.05  # seconds that a handler runs before the store is told: quick ones are settled by then
+_BEGIN: Final = 0.05  # seconds that a handler runs before the store is told: most are settled by then
 _STUCK: Final = 0.4  # seconds that a job waits in a pool before it is given back; half its lease if that is less
-_SOON: Final = 0.05  # seconds that any job may wait: more than most are in a pool at all
 _LOOK: Final = 0.25
 
 
-def slack(ttr: int) -> int:
+def lease_margin(ttr: int) -> int:
     """Return how many ms a lease is longer than its ttr: for the ways from the store to the handler and back."""
     return min(max(ttr // 4, 50), 500)
 
@@ -40,6 +39,7 @@ class Lease:
         "begun",
         "claimed",
         "ended",
+        "ending",
         "error",
         "handled",
         "job",
@@ -50,24 +50,29 @@ class Lease:
         "until",
     )
 
-    def __init__(self, job: Job, topic: Topic, claimed: float, *, begun: bool) -> None:
+    def __init__(self, job: Job, topic: TopicState, claimed: float, begun: bool) -> None:
         self.job = job
         self.topic = topic
         self.claimed = claimed  # before the store was asked
         self.begun = begun  # as the store knows it
-        self.until = claimed + (self.ttr if begun else HOLD) / 1000
-        self.start_by = min(self.until, claimed + _START_BEGUN) if begun else claimed + _START
+        if begun:
+            self.until = claimed + self.ttr / 1000
+            self.start_by = min(self.until, claimed + _START_BEGUN)
+        else:
+            self.until = claimed + HOLD / 1000
+            self.start_by = claimed + _START
         self.started: float | None = None
         self.ended = 0.0
         self.error: BaseException | None = None
         self.result: bytes | None = None  # what is to be kept of what the handler returned
         self.handled = True  # False: it came too late to start
+        self.ending: Ack | Nack | Release | None = None  # what settles it
 
     @property
     def ttr(self) -> int:
         """How long the store shall lease it from now on, in ms."""
         ttr = self.job.ttr or self.topic.handler.ttr
-        return ttr + slack(ttr)
+        return ttr + lease_margin(ttr)
 
 
 class Leases:
@@ -75,9 +80,10 @@ class Leases:
 
     def __init__(self) -> None:
         self._all: dict[Lease, None] = {}  # in order
-        self._held: dict[Lease, None] = {}
-        self._waiting: deque[Lease] = deque()  # in their pools, and some that have left them since
-        self._kept: dict[Lease, None] = {}
+        self._held = 0  # how many of them the store does not know to have begun
+        self._young: deque[Lease] = deque()  # claimed less than _BEGIN ago; most are settled before they are older
+        self._old: list[Lease] = []  # that wait in a pool still, or whose beginning the store is to be told
+        self._kept: dict[Lease, None] = {}  # whose lease is renewed while the handler runs
         self.bytes = 0
         """The bodies of all of them."""
 
@@ -88,49 +94,53 @@ class Leases:
         return iter(list(self._all))
 
     def add(self, leases: Sequence[Lease]) -> None:
-        """Take claims in."""
-        self._waiting.extend(leases)
-        for lease in leases:
-            self._all[lease] = None
-            self.bytes += len(lease.job.body)
-            if not lease.begun:
-                self._held[lease] = None
-            handler = lease.topic.handler
-            if handler.keep_lease or handler.isolate:  # it is killed in time, counted from when its process is ready
-                self._kept[lease] = None
+        """Take claims of a topic in."""
+        self._young.extend(leases)
+        self._all.update(dict.fromkeys(leases))
+        self.bytes += sum([len(lease.job.body) for lease in leases])
+        self._held += sum([not lease.begun for lease in leases])
+        handler = leases[0].topic.handler
+        if handler.keep_lease or handler.isolate:  # it is killed in time, counted from when its process is ready
+            self._kept.update(dict.fromkeys(leases))
 
-    def settled(self, lease: Lease) -> None:
-        """Forget a claim."""
-        if lease in self._all:
-            del self._all[lease]
-            self.bytes -= len(lease.job.body)
-            if not lease.begun:
-                del self._held[lease]
-            if self._kept:
-                self._kept.pop(lease, None)
+    def settle(self, leases: Iterable[Lease]) -> None:
+        """Forget claims."""
+        known = self._all
+        for lease in leases:
+            if lease in known:
+                del known[lease]
+                self.bytes -= len(lease.job.body)
+                self._held -= not lease.begun
+                if self._kept:
+                    self._kept.pop(lease, None)
+        if not known:
+            self._young.clear()
+
+    def _look(self, now: float) -> list[Lease]:
+        young = self._young
+        while young and now - young[0].claimed >= _BEGIN:  # those that follow were claimed later
+            self._old.append(young.popleft())
+        if self._old:
+            self._old = [
+                lease
+                for lease in self._old
+                if not lease.ended and (lease.started is None or not lease.begun) and lease in self._all
+            ]
+        return self._old
 
     def begins(self, now: float) -> list[Lease]:
         """Return the claims whose handlers have begun without the store knowing, and go on."""
-        if not self._held:
-            return []
         return [
             lease
-            for lease in list(self._held)
-            if lease.started is not None and not lease.ended and now - lease.started >= _BEGIN
+            for lease in self._look(now)
+            if not lease.begun and lease.started is not None and now - lease.started >= _BEGIN
         ]
 
-    def stuck(self, now: float) -> dict[Topic, bool]:
+    def stuck(self, now: float) -> dict[TopicState, bool]:
         """Return the topics in whose pools a job has waited for too long, and whether one of them should have begun."""
-        found: dict[Topic, bool] = {}
-        waiting = self._waiting
-        late: list[Lease] = []
-        while waiting and now - waiting[0].claimed >= _SOON:  # those that follow were claimed later
-            lease = waiting.popleft()  # looked at once, however long its handler runs
-            if lease.started is None and not lease.ended and lease in self._all:
-                late.append(lease)
-        waiting.extendleft(reversed(late))
-        for lease in late:
-            if now - lease.claimed >= min(_STUCK, (lease.until - lease.claimed) / 2):
+        found: dict[TopicState, bool] = {}
+        for lease in self._look(now):
+            if lease.started is None and now - lease.claimed >= min(_STUCK, (lease.until - lease.claimed) / 2):
                 found[lease.topic] = found.get(lease.topic, False) or lease.begun
         return found
 
@@ -145,7 +155,7 @@ class Leases:
     def begin(self, lease: Lease, asked: float) -> None:
         """Note that the store has leased a claim anew, having been asked then."""
         if not lease.begun:
-            self._held.pop(lease, None)
+            self._held -= lease in self._all
             lease.begun = True
         lease.until = asked + lease.ttr / 1000
 

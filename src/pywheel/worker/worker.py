@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import logging
 import os
 import signal
@@ -16,21 +17,20 @@ from typing import Any, Final, Protocol
 
 from .._errors import BadJob, StoreClosed, StoreError, StoreReplaced
 from ..events import Events, WorkerDrains, WorkerStarted, WorkerStopped
-from ..jobs.attached import Attached
+from ..execution.loading import chosen, no_worker_while_importing
 from ..jobs.commands import Release
-from ..jobs.durations import Duration, duration
+from ..jobs.durations import KEEP, Duration, duration
 from ..jobs.handler import Handler, is_async
+from ..jobs.managed import ManagedHandler
 from ..jobs.middleware import Middleware
 from ..jobs.task_handler import TaskHandler
 from ..stores.contract import Store
 from ..stores.schedule_notes import TOPIC
+from .chores import retention
 from .deaths import Deaths
 from .dispatcher import MAX_BYTES, Dispatcher
-from .isolation import IsolatedPool
+from .executors import AsyncPool, IsolatedPool, Loop, Outside, Pool, ThreadPool, Threads
 from .leases import Lease
-from .loading import chosen, no_worker_while_importing
-from .pools import AsyncPool, Outside, Pool, ThreadPool
-from .runners import Loop, Threads
 from .schedules import declare, declare_lost, with_planner
 
 __all__ = ["Program", "Worker"]
@@ -61,7 +61,8 @@ class Worker:
         program: whose handlers run, on whose store.
         topics: the topics to work on; all that have a handler unless told.
         grace: how long handlers may go on after `stop`.
-        keep: how long done and cancelled jobs and their history are kept; None for ever. Dead jobs stay until purged.
+        keep: how long done and cancelled jobs and their history are kept: a day unless told. Dead jobs are kept for
+            30 days, or for `keep` if that is longer. None: all are kept for ever.
         name: for the history; host and process unless told.
         max_bytes: how many bytes of bodies may wait for their handlers.
         pulse: called at each turn of the dispatcher, as ``pulse(ready=bool)``: for whoever watches that it goes on.
@@ -79,7 +80,7 @@ class Worker:
         *,
         topics: Collection[str] | None = None,
         grace: Duration = 30,
-        keep: Duration | None = None,
+        keep: Duration | None = KEEP,
         name: str | None = None,
         max_bytes: int = MAX_BYTES,
         pulse: Callable[..., None] | None = None,
@@ -99,7 +100,7 @@ class Worker:
             if isinstance(handler.function, TaskHandler):
                 handler.function.check()
         self._grace = duration(grace, "grace") / 1000
-        kept = None if keep is None else duration(keep, "keep")
+        kept = retention(keep)
         self._events = program.events
         self._middleware: Middleware = getattr(program, "middleware", None) or Middleware()
         self._loop = Loop(loop_factory)
@@ -118,7 +119,7 @@ class Worker:
                 handlers,
                 self._pool,
                 self._events,
-                keep=kept,
+                kept=kept,
                 max_bytes=max_bytes,
                 dead=self._deaths,
             )
@@ -126,7 +127,7 @@ class Worker:
             self._notifier.close()
             raise
         for topic, handler in handlers.items():
-            if isinstance(handler.function, Attached):
+            if isinstance(handler.function, ManagedHandler):
                 handler.function.attach(topic, self.store, handler.concurrency)
         self._thread: threading.Thread | None = None
 
@@ -137,12 +138,12 @@ class Worker:
 
     def _pool(self, handler: Handler, outside: Outside) -> Pool:
         if handler.isolate:
-            return IsolatedPool(handler, outside, self._threads, self._loop, self.program)
+            return IsolatedPool(handler, outside, self._threads, self.program)
         if handler.topic != TOPIC:  # the planner's job is nobody's
             handler = self._middleware.around(handler)
         if is_async(handler.function):
             return AsyncPool(handler, outside, self._loop)
-        return ThreadPool(handler, outside, self._threads, self._loop)
+        return ThreadPool(handler, outside, self._threads, self._loop.finish)
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -155,7 +156,7 @@ class Worker:
             StoreClosed: the store was closed meanwhile.
             StoreReplaced: its files were deleted or replaced, once the handlers under way have had their grace.
         """
-        with self.signals():
+        with self.signals(), _frozen():
             try:
                 self._work()
                 self._drain()
@@ -163,7 +164,7 @@ class Worker:
                 if not self._stopping:
                     raise
             except StoreReplaced:
-                self._outlast()
+                self._drain(gone=True)
                 raise
             finally:
                 self._end()
@@ -243,54 +244,51 @@ class Worker:
         except StoreError as error:  # the next turn tries again
             _LOGGER.warning("schedules cannot be declared again yet: %s", error)
 
-    def _drain(self) -> None:
-        """Let handlers finish. The others hear at once that this worker takes nothing more."""
+    def _drain(self, *, gone: bool = False) -> None:
+        """Let handlers finish. The others hear at once that this worker takes nothing more.
+
+        With the store gone nobody does, and nobody hears of ends.
+        """
+        told = gone and self._stopping
         self.dispatcher.drain()
-        self._announce()
-        self._events.tell(WorkerDrains(self.name, self._grace))
+        if gone:
+            self.dispatcher.abandon()
+            self._stopping = self._told_to_stop = True  # from here on a signal ends the grace
+        else:
+            self._announce()
+        if not told:
+            self._events.tell(WorkerDrains(self.name, self._grace))
         began = time.monotonic()
-        self._settle(lambda: self._grace - (time.monotonic() - began))
+        self._finish(Pool, lambda: self._grace - (time.monotonic() - began), gone=gone)
         for topic in self.dispatcher.topics.values():
             topic.pool.cancel()
-        self._settle(lambda: _CANCELLED + self._grace - (time.monotonic() - began), only=(AsyncPool, IsolatedPool))
+        cancelled = AsyncPool, IsolatedPool
+        self._finish(cancelled, lambda: _CANCELLED + self._grace - (time.monotonic() - began), gone=gone)
+        if gone:
+            return
         left = self.dispatcher.abandon()
         self.dispatcher.step()
         if left:
             _LOGGER.warning("%d handlers go on beyond their grace", len(left))
             atexit.register(_give_back, self.store, left, os.getpid())
 
-    def _outlast(self) -> None:
-        """Let handlers finish though the store is gone: their ends can be told to nobody."""
-        self.dispatcher.drain()
-        left = self.dispatcher.abandon()
-        if not self._stopping:
-            self._stopping = self._told_to_stop = True  # from here on a signal ends the grace
-            self._events.tell(WorkerDrains(self.name, self._grace))
-        began = time.monotonic()
-        self._await(left, lambda: self._grace - (time.monotonic() - began))
-        for topic in self.dispatcher.topics.values():
-            topic.pool.cancel()
-        left = [lease for lease in left if isinstance(lease.topic.pool, AsyncPool | IsolatedPool)]
-        self._await(left, lambda: _CANCELLED + self._grace - (time.monotonic() - began))
-
-    def _await(self, leases: list[Lease], seconds: Callable[[], float]) -> None:
-        while not all(lease.ended for lease in leases) and seconds() > 0:
-            time.sleep(min(seconds(), _LOOK))
-            self._pulse(ready=True)
-
-    def _settle(self, seconds: Callable[[], float], only: type[Pool] | tuple[type[Pool], ...] = Pool) -> None:
-        """Settle what ends until nothing runs, or no time is left."""
-        self.dispatcher.step()
-        while self.dispatcher.busy(only) and seconds() > 0:
-            self.dispatcher.sleep(min(seconds(), _LOOK))
+    def _finish(self, only: type[Pool] | tuple[type[Pool], ...], seconds: Callable[[], float], *, gone: bool) -> None:
+        """Wait, and settle what ends, until nothing runs in pools of a kind, or no time is left."""
+        if not gone:
             self.dispatcher.step()
+        while self.dispatcher.busy(only) and seconds() > 0:
+            if gone:
+                time.sleep(max(min(seconds(), _LOOK), 0))
+            else:
+                self.dispatcher.sleep(min(seconds(), _LOOK))
+                self.dispatcher.step()
             self._pulse(ready=True)
 
     def _end(self) -> None:
         for topic in self.dispatcher.topics.values():
             topic.pool.stop()
         self._deaths.close(_CLOSED)
-        self._loop.let_go([topic.handler.function for topic in self.dispatcher.topics.values()], _CLOSED)
+        self._loop.close_all([topic.handler.function for topic in self.dispatcher.topics.values()], _CLOSED)
         self._loop.stop()
         self._notifier.close()
         self._events.tell(WorkerStopped(self.name))
@@ -319,6 +317,19 @@ class Worker:
 
 def _in_threads(handler: Handler) -> bool:
     return handler.isolate or not is_async(handler.function)
+
+
+@contextmanager
+def _frozen() -> Iterator[None]:
+    """Let the garbage collector pass over what the program has made so far, in a process that is the worker's."""
+    if threading.current_thread() is not threading.main_thread() or gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _silent(**_: object) -> None:

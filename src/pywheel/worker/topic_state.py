@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ..jobs.commands import Claim, Claimed
 from ..jobs.handler import Handler
 from ..jobs.limits import Limits
-from .leases import HOLD, Lease, slack
+from .executors.pool import Pool
+from .leases import HOLD, Lease, lease_margin
 from .limit_scan import LimitScan
-from .pools import Pool
 
-__all__ = ["Topic"]
+__all__ = ["TopicState"]
 
 _MOST: Final = 1_000
 """Jobs claimed beyond what runs: as many as keep quick handlers busy during a commit."""
@@ -20,20 +21,22 @@ _BESIDE: Final = 8
 _FULL: Final = 0.5  # seconds after which a worker that has all places of a limit asks again: its own leases may be over
 _AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
 _SOON: Final = 0.001  # seconds before a topic is asked again that was asked too early
+_WHOLE: Final = 0.5  # seconds between claims that look at all that is due
+_UNSEEN: Final = 1_000  # ms before a claim for which jobs may still be put: their commits were under way
 _AHEAD: Final = 32  # times as many as run at once may wait in the pool, if they have priorities
 _GROWTH: Final = 8
 _QUICK: Final = 0.05  # seconds
 _SLOW: Final = 0.2
 
 
-class Topic:
+class TopicState:
     """A slow topic fills its own pool only, and a large backlog of it stays in the store."""
 
     def __init__(self, handler: Handler, pool: Pool) -> None:
         self.handler = handler
         self.name = handler.topic
         self.pool = pool
-        self.terms = handler.terms._replace(slack=slack(handler.ttr), hold=HOLD)
+        self.terms = handler.terms._replace(slack=lease_margin(handler.ttr), hold=HOLD)
         self.limits = self.terms.limits
         grouped = self.limits is not None and self.limits.per is not None
         self.scan = LimitScan() if grouped else None
@@ -43,6 +46,8 @@ class Topic:
         self.retry_at = 0.0  # when to claim again what could not be claimed
         self.trial = 0  # when its suspects had their turn last, counted
         self.behind = 0  # since when jobs are due that are not claimed, wall clock in ms; 0 if there are none
+        self._seen: int | None = None  # all that was due before this was claimed, wall clock in ms
+        self._whole_at = 0.0  # when to look at all that is due
         self._buffer = 0  # jobs that may wait in the pool
         self._fed_at = 0.0
 
@@ -80,10 +85,26 @@ class Topic:
         self, worker: str, room: int, suspects: int, most_bytes: int, without: tuple[int, ...], now: float
     ) -> Claim:
         """Return the command that claims what is due, of which so many are looked at."""
-        ids, after, limit = ((), None, room) if self.scan is None else self.scan.next_look(room, now)
+        ids, after, limit = ((), self._beyond(now), room) if self.scan is None else self.scan.next_look(room, now)
         return Claim(
             self.name, ids, self.terms, worker, self.begin, suspects, most_bytes, limit, after, () if ids else without
         )
+
+    def _beyond(self, now: float) -> tuple[None, int, int] | None:
+        """Return the position behind which to look: None now and then, and when something may be due before it.
+
+        While another transaction holds a snapshot, a server keeps the index entries of all jobs that went by since.
+        A claim that begins where the one before it found nothing more does not walk past them.
+        """
+        if self._seen is None or now >= self._whole_at:
+            self._whole_at = now + _WHOLE
+            return None
+        return None, self._seen, 0
+
+    def look_before(self, due: int | None = None) -> None:
+        """Have the next claim look at all that is due: something may be due before what was seen, or is due then."""
+        if due is None or (self._seen is not None and due <= self._seen):
+            self._seen = None
 
     def learn(
         self, claim: Claim, outcome: Claimed, walls: tuple[int, int], now: float, again: float | None
@@ -94,6 +115,8 @@ class Topic:
         claim and after it. `again` is when limits say that something may be claimed.
         """
         before, after = walls
+        if not outcome.left and (outcome.next is None or outcome.next > after):
+            self._seen = before - _UNSEEN
         if not self.priorities:
             self.priorities = any(job.priority for job in outcome.jobs) or any(due.priority for due in outcome.left)
         most = None if self.limits is None or self.scan is not None else self.limits.most
@@ -120,16 +143,42 @@ class Topic:
         self._fed_at = now
         self.pool.feed(leases)
 
+    def rest(self, until: float) -> None:
+        """Claim nothing before that time of the monotonic clock."""
+        self.retry_at = until
+
+    def fall_behind(self, wall: int) -> None:
+        """Note that jobs are due that are not claimed."""
+        self.behind = self.behind or wall
+
+    def catch_up(self) -> None:
+        """Note that nothing is due that is not claimed."""
+        self.behind = 0
+
+    def restart(self) -> None:
+        """Forget what was reckoned by the old wall clock: the others would take `behind` for a time to come."""
+        self.behind = 0
+        self.retry_at = 0.0
+        self.look_before()
+
+    def pause(self, now: float) -> None:
+        """Forget what is due: nothing is to begin."""
+        self.behind = 0
+        self.look_before()
+        if self.scan is not None:
+            self.scan.pause(now)
+
     # ---- what has ended ---------------------------------------------------------------------------------------------
 
-    def left(self, now: float, key: str | None) -> None:
-        """Count a job that left the pool; when the pool runs dry, let it hold more if it was quick, less if slow."""
-        self.inside -= 1
+    def left(self, leases: Sequence[Lease], now: float) -> None:
+        """Take in jobs that left the pool; when the pool runs dry, let it hold more if it was quick, less if slow."""
+        self.inside -= len(leases)
         self.waits = False
         if self.limits is not None and self.limits.most is not None:
             self.retry_at = 0.0
-            if self.scan is not None and self.limits.per is not None and key is not None:
-                self.scan.free(key.partition(self.limits.per)[0])
+            if self.scan is not None and self.limits.per is not None:
+                for key in [lease.job.key for lease in leases if lease.job.key is not None]:
+                    self.scan.free(key.partition(self.limits.per)[0])
         if self.inside == 0 and self._fed_at:
             took = now - self._fed_at
             self._fed_at = 0.0

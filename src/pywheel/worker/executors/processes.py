@@ -21,16 +21,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from .._errors import BadJob, PywheelError
-from ..jobs.handler import Handler, RaisedElsewhere, by_name
-from ..jobs.job import Job
-from ..observe import logs
+from ..._errors import BadJob, PywheelError
+from ...execution import Execution
+from ...execution.loading import interpreter
+from ...jobs.handler import Handler, RaisedElsewhere, by_name
+from ...jobs.job import Job
+from ...observe import logs
+from ..leases import Lease
 from .framing import receive, send
-from .leases import Lease
-from .loading import interpreter
-from .pools import Outside, ThreadPool
-from .runners import Loop, Threads
-from .ticks import is_tick
+from .pool import Outside
+from .threads import ThreadPool, Threads
 
 __all__ = ["HandlerDied", "HandlerTimeout", "Isolated", "IsolatedPool"]
 
@@ -38,7 +38,9 @@ _STARTS: Final = 60.0  # seconds that a child may take to import its module
 _LOOK: Final = 1.0  # seconds between looks whether a child that says nothing is there
 _TRIES: Final = 20  # children that may turn out to have ended, before a job counts as failed
 _ENDS: Final = 0.5  # seconds that idle children have to end by themselves
-_BOOT: Final = "import sys; sys.path.append(sys.argv.pop(1)); from pywheel.worker.isolated import main; main()"
+_BOOT: Final = (
+    "import sys; sys.path.append(sys.argv.pop(1)); from pywheel.worker.executors.isolated import main; main()"
+)
 
 
 class HandlerTimeout(PywheelError):
@@ -52,28 +54,29 @@ class HandlerDied(PywheelError):
 class IsolatedPool(ThreadPool):
     """Threads that wait for children. What runs past the grace is killed and given back: nothing of it goes on."""
 
-    def __init__(self, handler: Handler, outside: Outside, threads: Threads, loop: Loop, program: object) -> None:
-        super().__init__(handler, outside, threads, loop)
+    def __init__(self, handler: Handler, outside: Outside, threads: Threads, program: object) -> None:
+        super().__init__(handler, outside, threads, _as_it_is)
         self._isolated = Isolated(handler, program)
+        self._execution = Execution(self._call_elsewhere, outside.events, keep=_as_it_is, admit=outside.admit)
 
     def stop(self) -> None:
         """Start nothing more, and end all children."""
         super().stop()
         self._isolated.close()
 
+    def _call_elsewhere(self, job: Job) -> bytes | None:
+        tracer = self._events.tracer
+        return self._isolated(job, {} if tracer is None else tracer.carried())
+
     def _handle(self, lease: Lease) -> None:
-        if not self._starts(lease):
-            return
-        try:
-            if is_tick(lease.job):
-                self._admit(lease.job)
-            with self._events.handling(lease.job):
-                tracer = self._events.tracer
-                lease.result = self._isolated(lease.job, {} if tracer is None else tracer.carried())
-        except BaseException as raised:  # noqa: BLE001  (whatever it was, the claim must be settled)
-            lease.error = raised
-            lease.handled = not (self._stopped and isinstance(raised, HandlerDied))
+        lease.error, lease.result = self._execution.run(lease.job, _as_it_is)
+        lease.handled = not (self._stopped and isinstance(lease.error, HandlerDied))
         self._ended(lease)
+
+
+def _as_it_is(value: Any) -> Any:
+    """Return what a child has awaited and encoded."""
+    return value
 
 
 class Isolated:
@@ -179,7 +182,7 @@ class _Child:
         life, ends = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [*interpreter(), "-c", _BOOT, str(Path(__file__).parents[2]), str(theirs.fileno()), str(life)],
+                [*interpreter(), "-c", _BOOT, str(Path(__file__).parents[3]), str(theirs.fileno()), str(life)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno(), life],
                 process_group=0,

@@ -1,6 +1,6 @@
 """The process of an isolated handler: it imports the handler, then runs one job after the other.
 
-Started by `isolation`. It ends when its worker does, however that ends, whatever the handler is doing.
+Started by `processes`. It ends when its worker does, however that ends, whatever the handler is doing.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ import sys
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import Any, Final
 
-from ..events import Events
-from ..jobs.handler import current_job, error_text, rest_of, to_the_end, verdict
-from ..jobs.job import Job
-from ..jobs.results import result_of
-from ..observe import logs
-from .forks import end_child
+from ...events import Events, Tracer
+from ...execution import Ended, Execution
+from ...execution.loading import give_keys, importing
+from ...jobs.handler import error_text, to_the_end, verdict
+from ...jobs.job import Job
+from ...jobs.results import result_of
+from ...observe import logs
 from .framing import receive, send
-from .loading import give_keys, importing
 
 __all__ = ["main"]
 
@@ -59,22 +60,30 @@ def _serve(worker: socket.socket, watch: _Watch) -> None:
         send(worker, json.dumps(error_text(error)).encode())
         return
     send(worker, b'""')
-    process = os.getpid()
+    execution = Execution(function, events, keep=result_of if setup["results"] else None)
     with asyncio.Runner() as runner:
+
+        def finish(rest: Awaitable[Any]) -> Any:
+            """Await what is left of a coroutine: those of all jobs run on one loop."""
+            return runner.run(to_the_end(rest), context=contextvars.copy_context())
+
         while True:
             job, seconds, carried = pickle.loads(receive(worker))
             watch.until = None if seconds is None else time.monotonic() + seconds + _LATE
             send(worker, b"begins")
             tracer = None if events is None else events.tracer
-            with nullcontext() if tracer is None else tracer.going_on(carried):
-                raised, result = _handled(function, job, runner, results=setup["results"])
-            if os.getpid() != process:
-                end_child(raised)
+            spans = None if tracer is None else partial(_going_on, tracer, carried)
+            ended = execution.run(job, finish, spans)
             watch.until = None
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):  # what it has printed is not lost if this is killed
                     stream.flush()
-            send(worker, json.dumps(_told(raised, result)).encode())
+            send(worker, json.dumps(_told(ended)).encode())
+
+
+def _going_on(tracer: Tracer, carried: Mapping[str, str], job: Job) -> AbstractContextManager[object]:  # noqa: ARG001
+    """Return the span that the worker began for a job, to go on here."""
+    return tracer.going_on(carried)
 
 
 def _function(setup: dict[str, Any]) -> tuple[Callable[[Job], Any], Events | None]:
@@ -105,25 +114,9 @@ def _used(module: str, name: str, url: str) -> Any:
     return program
 
 
-def _handled(
-    function: Callable[[Job], Any], job: Job, runner: asyncio.Runner, *, results: bool
-) -> tuple[BaseException | None, bytes | None]:
-    """Return what the handler raised, and what is kept of what it returned. Coroutines of all jobs run on one loop."""
-    token = current_job.set(job)
-    try:
-        result = function(job)
-        rest = rest_of(result)
-        if rest is not None:
-            result = runner.run(to_the_end(rest), context=contextvars.copy_context())
-        return None, result_of(result) if results else None
-    except BaseException as error:  # noqa: BLE001  (sys.exit in a handler ends the attempt, not the child)
-        return error, None
-    finally:
-        current_job.reset(token)
-
-
-def _told(error: BaseException | None, result: bytes | None) -> dict[str, Any]:
-    """Return an error as JSON can say it: its text, and what becomes of the job. Nobody else need know its class."""
+def _told(ended: Ended) -> dict[str, Any]:
+    """Return an end as JSON can say it: its text, and what becomes of the job. Nobody else need know its class."""
+    error, result = ended
     if error is None:
         return {} if result is None else {"result": b64encode(result).decode()}
     return {"text": error_text(error).removeprefix("__mp_main__."), "verdict": verdict(error)}

@@ -18,11 +18,11 @@ from ..jobs.commands import Claimed
 from ..jobs.job import State
 from ..jobs.queries import GetJob
 from ..stores.contract import Store
+from .completer import Completer
 from .leases import Lease
-from .settling import Settling
-from .topics import Topic
+from .topic_state import TopicState
 
-__all__ = ["Sealed"]
+__all__ = ["Unreadable"]
 
 _AGAIN: Final = 60.0  # seconds between looks at a job, and between events of a topic
 _LOOKS: Final = 20  # jobs looked at in one step
@@ -31,25 +31,25 @@ _ROW: Final = 1_000  # jobs in a row after which their topic rests
 _RESTS: Final = (0.5, 60.0)  # seconds: first, longest
 
 
-class Sealed:
+class Unreadable:
     """What could not be read lately. Only the dispatcher uses it."""
 
-    def __init__(self, store: Store, settling: Settling, events: Events) -> None:
+    def __init__(self, store: Store, completer: Completer, events: Events) -> None:
         self._store = store
-        self._settling = settling
+        self._completer = completer
         self._events = events
-        self._jobs: dict[int, tuple[float, Topic]] = {}  # when each is looked at again, the first first
-        self._ids: dict[Topic, dict[int, None]] = {}
-        self._told: dict[Topic, float] = {}  # when that was said last
-        self._rows: dict[Topic, int] = {}  # so many in a row could not be read
-        self._rests: dict[Topic, float] = {}  # for how long each rested
+        self._jobs: dict[int, tuple[float, TopicState]] = {}  # when each is looked at again, the first first
+        self._ids: dict[TopicState, dict[int, None]] = {}
+        self._told: dict[TopicState, float] = {}  # when that was said last
+        self._rows: dict[TopicState, int] = {}  # so many in a row could not be read
+        self._rests: dict[TopicState, float] = {}  # for how long each rested
         self._since = 0
 
     def behind(self) -> int:
         """Return since when there are such jobs, wall clock in ms; 0 if there are none."""
         return self._since if self._jobs else 0
 
-    def without(self, topic: Topic) -> tuple[int, ...]:
+    def without(self, topic: TopicState) -> tuple[int, ...]:
         """Return the jobs of a topic that are not to be claimed."""
         return tuple(islice(self._ids[topic], _PAST)) if topic in self._ids else ()
 
@@ -58,9 +58,9 @@ class Sealed:
         """When to look at some of them again; None if there are none."""
         return next(iter(self._jobs.values()))[0] if self._jobs else None
 
-    def look(self, now: float) -> list[Topic]:
+    def look(self, now: float) -> list[TopicState]:
         """Look at some of them again; return the topics of those that may be claimed."""
-        found: list[Topic] = []
+        found: list[TopicState] = []
         for _ in range(_LOOKS):
             id, (look_at, topic) = next(iter(self._jobs.items()), (0, (inf, None)))
             if topic is None or now < look_at:
@@ -82,7 +82,7 @@ class Sealed:
             return False
         return True
 
-    def _note(self, id: int, topic: Topic, now: float) -> None:
+    def _note(self, id: int, topic: TopicState, now: float) -> None:
         self._forget(id)
         self._jobs[id] = now + _AGAIN, topic
         self._ids.setdefault(topic, {})[id] = None
@@ -95,19 +95,18 @@ class Sealed:
             if not ids:
                 del self._ids[known[1]]
 
-    def leases(self, topic: Topic, outcome: Claimed, asked: float, now: int) -> list[Lease]:
+    def leases(self, topic: TopicState, outcome: Claimed, asked: float, now: int) -> list[Lease]:
         """Return the claims that can be worked on, their bodies plain. The others go back to the store."""
         found: list[Lease] = []
         sealed: list[Lease] = []
         wrong: BadBody | None = None
-        opened = self._store.opened
+        opened, begins = self._store.opened, outcome.begun
         for number, job in enumerate(outcome.jobs):
-            begun = number < outcome.begun
             try:
-                found.append(Lease(opened(job), topic, asked, begun=begun))
+                found.append(Lease(opened(job), topic, asked, number < begins))
             except BadBody as error:
                 wrong = error
-                sealed.append(Lease(job, topic, asked, begun=begun))
+                sealed.append(Lease(job, topic, asked, number < begins))
         if found and self._rows:
             self._rows.pop(topic, None)
             self._rests.pop(topic, None)
@@ -120,19 +119,19 @@ class Sealed:
                 self._events.tell(BodiesSealed(topic.name, len(sealed), wrong))
         return found
 
-    def _rest(self, topic: Topic, jobs: int, asked: float) -> None:
+    def _rest(self, topic: TopicState, jobs: int, asked: float) -> None:
         """Let a topic rest if nothing of it can be read: trying its jobs one after the other would cost all others."""
         self._rows[topic] = self._rows.get(topic, 0) + jobs
         if self._rows[topic] >= _ROW:
             first, longest = _RESTS
             self._rests[topic] = min(2 * self._rests.get(topic, first / 2), longest)
-            topic.retry_at = asked + self._rests[topic]
+            topic.rest(asked + self._rests[topic])
 
-    def _give_back(self, topic: Topic, leases: Sequence[Lease], asked: float, now: int) -> None:
+    def _give_back(self, topic: TopicState, leases: Sequence[Lease], asked: float, now: int) -> None:
         if not self._jobs:
             self._since = now
         topic.inside += len(leases)
         for lease in leases:
             self._note(lease.job.id, topic, asked)
             lease.handled = False
-            self._settling.done(lease)
+            self._completer.done(lease)

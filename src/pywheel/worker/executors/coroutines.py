@@ -1,110 +1,24 @@
-"""What handlers run on, shared by all pools of a worker: threads, and an event loop.
-
-Either may be unable to start anything: a handler blocks the loop, or the system has no thread to give. Then it is
-*blocked*, and the worker claims nothing for it until it starts something again.
-"""
+"""Handlers that are coroutine functions: tasks on one event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import Any, Final
 from weakref import WeakSet
 
-from ..jobs.attached import let_go
-from ..jobs.handler import rest_of, to_the_end
-from .forks import end_child
+from ...execution import end_child
+from ...jobs.handler import Handler, rest_of, to_the_end
+from ...jobs.managed import close_all
+from ..leases import Lease
+from .pool import Outside, Pool, Runner
 
-__all__ = ["Loop", "Runner", "Threads"]
-
-_LOGGER: Final = logging.getLogger("pywheel.jobs")
-_IDLE: Final = 30.0  # seconds after which an idle thread ends
-
-
-class Runner:
-    """Starts what pools give it, as soon as it can."""
-
-    blocked = False
-    """Whether what should have started did not, and nothing has shown since that it could."""
-    _refused = False  # the system has no thread; said once
-
-    def block(self) -> None:
-        """Note that what should have started did not."""
-        self.blocked = True
-
-    def tend(self) -> None:
-        """Start the threads that are missing; if the system refuses, the next call tries again."""
-
-    def _start(self, name: str, target: Callable[[], None]) -> bool:
-        try:
-            threading.Thread(target=target, name=name, daemon=True).start()
-        except RuntimeError as error:
-            if not self._refused:
-                _LOGGER.warning("no thread for handlers, their jobs are left to other workers: %s", error)
-            self._refused = True
-        else:
-            self._refused = False
-        return not self._refused
-
-
-class Threads(Runner):
-    """Daemon threads that all topics share: one starts when none is idle, and ends when it was idle for long.
-
-    A *ticket* is a function that a thread calls once. There are never more threads than `most`.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._mutex = threading.Lock()
-        self._tickets: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._threads = 0
-        self._spare = 0  # idle threads less tickets that wait for one; below zero tickets wait
-
-    def call(self, ticket: Callable[[], None]) -> None:
-        """Have a thread call a ticket. If no thread can be started now, it waits for one."""
-        with self._mutex:
-            self._spare -= 1
-        self._tickets.put(ticket)
-        self.tend()
-
-    def tend(self) -> None:
-        """Start the threads that are missing; if the system refuses, the next call tries again."""
-        while self._spare < 0:
-            with self._mutex:
-                if self._spare >= 0 or self._threads >= self._most:
-                    return
-                self._threads += 1
-                self._spare += 1
-            if not self._start("pywheel-handlers", self._work):
-                with self._mutex:
-                    self._threads -= 1
-                    self._spare -= 1
-                return
-
-    def _work(self) -> None:
-        while True:
-            try:
-                ticket = self._tickets.get(timeout=_IDLE)
-            except Empty:
-                with self._mutex:
-                    if self._spare > 0:
-                        self._spare -= 1
-                        self._threads -= 1
-                        return
-                continue
-            ticket()
-            del ticket
-            with self._mutex:
-                self._spare += 1
-                if self._spare >= 0:  # no ticket waits any more
-                    self.blocked = False
+__all__ = ["AsyncPool", "Loop"]
 
 
 class Loop(Runner):
@@ -138,12 +52,12 @@ class Loop(Runner):
             return result
         return asyncio.run_coroutine_threadsafe(to_the_end(rest), self._started()).result()
 
-    def let_go(self, functions: Iterable[Any], seconds: float) -> None:
+    def close_all(self, functions: Iterable[Any], seconds: float) -> None:
         """Have handlers close what they have opened on the loop, if it runs, within so many seconds."""
         with self._mutex:
             loop = self._loop if self._runs else None
         if loop is not None:
-            closing = asyncio.run_coroutine_threadsafe(let_go(functions), loop)
+            closing = asyncio.run_coroutine_threadsafe(close_all(functions), loop)
             with suppress(TimeoutError, CancelledError):
                 closing.result(seconds)
 
@@ -205,3 +119,48 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+class AsyncPool(Pool):
+    """Tasks on a loop."""
+
+    def __init__(self, handler: Handler, outside: Outside, loop: Loop) -> None:
+        super().__init__(handler, outside, loop)
+        self._loop = loop
+        self._running: set[asyncio.Task[None]] = set()
+
+    def feed(self, leases: list[Lease]) -> None:
+        """Take claimed jobs."""
+        self._queue.extend(leases)
+        self._loop.call(self._start)
+
+    def cancel(self) -> None:
+        """Cancel what runs: it is given back unspent, unless its handler ends in another way."""
+        self.stop()
+        if self._running:
+            self._loop.call(self._cancel)
+
+    def _cancel(self) -> None:
+        for task in self._running:
+            task.cancel()
+
+    def _start(self) -> None:
+        for _ in range(min(self.handler.concurrency - len(self._running), len(self._queue))):
+            task = asyncio.get_running_loop().create_task(self._handle())
+            self._running.add(task)
+            task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._start()
+
+    async def _handle(self) -> None:
+        try:
+            lease = self._queue.popleft()
+        except IndexError:  # it was taken back, or another task has it
+            return
+        if self._starts(lease):
+            lease.error, lease.result = await self._execution.arun(lease.job)
+            if isinstance(lease.error, asyncio.CancelledError):
+                lease.handled = not self._stopped
+            self._ended(lease)

@@ -8,7 +8,7 @@ from typing import Final
 from ..stores.notifier import OVERLOOKED, Member, Notifier, Spare, waiters, workers
 from ..stores.ownership import owners, shards_of
 
-__all__ = ["Ownership"]
+__all__ = ["Membership"]
 
 _OVERDUE: Final = 250
 """ms after which a due job of an owner without room is taken by any worker that has some."""
@@ -18,7 +18,7 @@ _GONE: Final = 1.25  # times as long as the silence that ends its ownership: the
 _RECOVERY: Final = ""  # the topic whose first shard's owner ends lost leases for all
 
 
-class Ownership:
+class Membership:
     """What follows from the list of workers. Only the dispatcher uses it."""
 
     def __init__(self, notifier: Notifier, topics: Collection[str]) -> None:

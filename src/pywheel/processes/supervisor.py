@@ -22,11 +22,11 @@ from typing import Any, Final
 
 from .. import _errors
 from .._errors import BadJob, PywheelError, StoreError
+from ..execution.loading import interpreter, no_worker_while_importing
 from ..jobs.checks import whole
 from ..jobs.durations import Duration, duration
 from ..observe import logs
-from .loading import interpreter, no_worker_while_importing
-from .process import STOP_NOW, WorkerProcess
+from .worker_process import STOP_NOW, WorkerProcess
 
 __all__ = ["Supervisor", "WorkersFailed"]
 
@@ -83,7 +83,7 @@ class Supervisor:
             self._told = json.dumps(told, default=_plain).encode()
         except (TypeError, ValueError) as error:
             raise BadJob(f"an option cannot be told to another process: {error}") from None
-        self._command = [*interpreter(), "-m", "pywheel.worker.child", target]
+        self._command = [*interpreter(), "-m", "pywheel.processes.child", target]
         self._processes = whole(processes, "processes", 1_000)
         self._stall = duration(stall, "stall") / 1000
         self._grace = duration(options.get("grace", 30), "grace") / 1000

@@ -11,7 +11,7 @@ from .commands import Command
 from .job import Job
 from .queries import Query
 
-__all__ = ["Attached", "Notes", "let_go"]
+__all__ = ["ManagedHandler", "Notes", "close_all"]
 
 R = TypeVar("R")
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
@@ -27,7 +27,7 @@ class Notes(Protocol):
         """Apply commands, as a store does. StoreError."""
 
 
-class Attached(ABC):
+class ManagedHandler(ABC):
     """A handler that a worker tells where it is, and when to let go."""
 
     @abstractmethod
@@ -46,9 +46,9 @@ class Attached(ABC):
         """Close what it has opened on the running loop. Called on the loop of its jobs, after the last of them."""
 
 
-async def let_go(functions: Iterable[Any]) -> None:
+async def close_all(functions: Iterable[Any]) -> None:
     """Close what handlers have opened on the running loop. Never raises an Exception: each is logged."""
-    for function in dict.fromkeys(function for function in functions if isinstance(function, Attached)):
+    for function in dict.fromkeys(function for function in functions if isinstance(function, ManagedHandler)):
         try:
             await function.aclose()
         except Exception:  # the others are closed all the same

@@ -1,6 +1,6 @@
 """A worker process of a supervisor: works, and says in its pipe that it does.
 
-usage: python -m pywheel.worker.child TARGET PIPE < OPTIONS
+usage: python -m pywheel.processes.child TARGET PIPE < OPTIONS
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any, Final
 
 from .._errors import BadJob, StoreError
 from ..events import Event, JobDied, JobEnded, JobGivenBack, JobsClaimed, JobStarted, LeaseLost
+from ..execution.loading import importing, load
 from ..jobs.handler import error_text
 from ..jobs.job import Outcome, State
 from ..observe import logs
-from .loading import importing, load
-from .process import STOP_NOW
-from .worker import Worker
+from ..worker import Worker
+from .worker_process import STOP_NOW
 
 __all__ = ["main"]
 

@@ -1,0 +1,148 @@
+"""The one way to run a handler, for threads and for coroutines.
+
+First a tick of a schedule is asked whether it may run; then the tracer's span begins, and in it the handler is called,
+what it returned is awaited, and what is to be kept of that is encoded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, suppress
+from typing import Any, Final, NamedTuple, NoReturn
+
+from .._errors import PywheelError
+from ..events import Events
+from ..jobs.commands import Ack, Nack, Release
+from ..jobs.handler import Handler, current_job, ending, rest_of, to_the_end
+from ..jobs.job import Job
+from ..stores.contract import Store
+from .ticks import is_tick
+
+__all__ = ["Ended", "Execution", "end_child", "settlement"]
+
+Spans = Callable[[Job], AbstractContextManager[object]]
+Finish = Callable[[Awaitable[Any]], Any]
+
+
+class Ended(NamedTuple):
+    """How a handler's call ended."""
+
+    error: BaseException | None = None
+    """What it raised."""
+    result: bytes | None = None
+    """What is kept of what it returned."""
+
+
+class Execution:
+    """Runs a function for jobs. An error is returned, not raised, whatever it is: `sys.exit` ends the attempt alone.
+
+    A handler may fork. Its child ends where the handler does: what it would go back to is a copy of one of the
+    worker's threads, without the others.
+
+    Args:
+        function: the handler's.
+        events: whose tracer stands around each call.
+        keep: encodes what the function returned; None if nothing of it is kept.
+        admit: called before a tick of a schedule runs; what it raises stands for what its handler would have raised.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Job], Any],
+        events: Events | None,
+        *,
+        keep: Callable[[Any], bytes | None] | None = None,
+        admit: Callable[[Job], None] = lambda _: None,
+    ) -> None:
+        self._function = function
+        self._events = events or Events(log=None)
+        self._keep = keep
+        self._admit = admit
+
+    def run(self, job: Job, finish: Finish, spans: Spans | None = None) -> Ended:
+        """Run the function in this thread. `finish` awaits what is left of a coroutine that it returned."""
+        process, tracer = os.getpid(), self._events.tracer
+        token = current_job.set(job)
+        ended = _DONE
+        try:
+            if job.headers and is_tick(job):  # most have none
+                self._admit(job)
+            if spans is None and tracer is None:
+                ended = self._call(job, finish, process)
+            else:
+                with (spans or self._events.handling)(job):
+                    ended = self._call(job, finish, process)
+        except BaseException as raised:  # noqa: BLE001
+            ended = Ended(raised)
+        current_job.reset(token)
+        if os.getpid() != process:
+            end_child(ended.error)
+        return ended
+
+    def _call(self, job: Job, finish: Finish, process: int) -> Ended:
+        result = self._function(job)
+        if result is not None and (rest := rest_of(result)) is not None:
+            if os.getpid() != process:  # there may be no thread that would finish it
+                end_child(None)
+            result = finish(rest)
+        return _DONE if self._keep is None else Ended(None, self._keep(result))
+
+    async def arun(self, job: Job, finish: Finish = to_the_end) -> Ended:
+        """Run the function in this task. `finish` gives what awaits a coroutine that it returned."""
+        process, token = os.getpid(), current_job.set(job)
+        ended = _DONE
+        try:
+            if job.headers and is_tick(job):
+                await asyncio.to_thread(self._admit, job)
+            with self._events.handling(job):
+                result = self._function(job)
+                if (rest := rest_of(result)) is not None:
+                    result = await finish(rest)
+                if self._keep is not None:
+                    ended = Ended(None, self._keep(result))
+        except BaseException as raised:
+            if isinstance(raised, GeneratorExit) and os.getpid() != process:
+                raise  # in a child that another handler has forked: the copy of a task which somebody drops
+            ended = Ended(raised)
+        current_job.reset(token)
+        if os.getpid() != process:
+            end_child(ended.error)
+        return ended
+
+
+_DONE: Final = Ended()
+
+
+def end_child(error: BaseException | None) -> NoReturn:
+    """End this process, a forked child, as an interpreter ends that has raised this: with the same status and words."""
+    status: object = 0
+    if isinstance(error, SystemExit):
+        status = error.code or 0
+    elif error is not None:
+        status = 1
+        with suppress(Exception):
+            traceback.print_exception(error)
+    if not isinstance(status, int):
+        with suppress(Exception):
+            print(status, file=sys.stderr)
+        status = 1
+    with suppress(Exception):
+        sys.stderr.flush()
+    os._exit(status & 0xFF)
+
+
+def settlement(
+    store: Store, handler: Handler, job: Job, ended: Ended
+) -> tuple[Ack | Nack | Release, BaseException | None]:
+    """Return the command that settles a claim whose handler has ended, and the error that it failed with."""
+    error, result = ended
+    if error is None and result is not None:
+        try:
+            result = store.sealed_result(job, result)
+        except PywheelError as missing:  # a key
+            error = missing
+    return ending(handler, job, error, result), error

@@ -1,0 +1,5 @@
+"""Worker processes, kept alive, and the program that each of them runs."""
+
+from .supervisor import Supervisor
+
+__all__ = ["Supervisor"]

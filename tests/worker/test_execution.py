@@ -1,0 +1,111 @@
+"""One way to run a handler, in threads and in tasks."""
+
+import asyncio
+from contextlib import contextmanager
+
+import pytest
+
+from pywheel import BadResult, Job, State
+from pywheel.events import Events, Tracer
+from pywheel.execution import Ended, Execution
+from pywheel.jobs.handler import Skipped, current_job, to_the_end
+from pywheel.jobs.results import result_of
+from pywheel.jobs.schedule import NAME
+
+JOB = Job(1, "t", b"", 0, 0, State.RUNNING)
+TICK = JOB._replace(headers={NAME: "nightly"})
+
+
+class Spans(Tracer):
+    """Notes what happens, in order."""
+
+    def __init__(self):
+        self.said = []
+
+    def __call__(self, event):
+        pass
+
+    def sending(self, sent):
+        raise AssertionError
+
+    @contextmanager
+    def handling(self, job):
+        self.said.append("begins")
+        try:
+            yield
+        finally:
+            self.said.append("ends")
+
+    def carried(self):
+        return {}
+
+    def going_on(self, carried):
+        raise AssertionError
+
+
+def in_thread(execution, job):
+    return execution.run(job, lambda rest: asyncio.run(to_the_end(rest)))
+
+
+def in_task(execution, job):
+    return asyncio.run(execution.arun(job))
+
+
+async def later(job):
+    await asyncio.sleep(0)
+    return current_job.get().id
+
+
+def at_once(job):
+    return current_job.get().id
+
+
+@pytest.fixture(params=[in_thread, in_task])
+def run(request):
+    return request.param
+
+
+@pytest.mark.parametrize("function", [at_once, later, lambda job: later(job)])
+def test_what_is_returned_is_kept_if_it_is_to_be(run, function):
+    assert run(Execution(function, None, keep=result_of), JOB) == Ended(None, b"1")
+    assert run(Execution(function, None), JOB) == Ended()
+    assert current_job.get() is None
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
+def test_whatever_is_raised_is_returned(run, error):
+    def fails(job):
+        raise error
+
+    ended = run(Execution(fails, None), JOB)
+    assert (type(ended.error), ended.result) == (error, None)
+
+
+def test_what_cannot_be_kept_is_an_error(run):
+    assert isinstance(run(Execution(lambda job: object(), None, keep=result_of), JOB).error, BadResult)
+
+
+def test_a_generator_is_an_error(run):
+    assert isinstance(run(Execution(lambda job: (yield), None), JOB).error, TypeError)
+
+
+def test_a_tick_is_admitted_before_its_span_begins(run):
+    spans = Spans()
+    said = spans.said
+    execution = Execution(lambda job: said.append("runs"), Events([spans]), admit=lambda job: said.append("admitted"))
+    assert run(execution, TICK) == Ended()
+    assert said == ["admitted", "begins", "runs", "ends"]
+    said.clear()
+    run(execution, JOB)
+    assert said == ["begins", "runs", "ends"]
+
+
+def test_a_tick_that_may_not_run_has_no_span(run):
+    spans = Spans()
+
+    def refuse(job):
+        raise Skipped("paused")
+
+    ended = run(Execution(spans.said.append, Events([spans]), admit=refuse), TICK)
+    assert isinstance(ended.error, Skipped)
+    assert spans.said == []

@@ -1,0 +1,121 @@
+"""What a worker forgets: done and cancelled jobs after a day, dead ones after a month, unless it is told otherwise."""
+
+from datetime import timedelta
+
+import pytest
+
+from pywheel import Fixed, JobQueue, ManualClock, State, Worker
+from pywheel.jobs.commands import Ack, Purge
+from pywheel.testing import FaultyStore
+from pywheel.worker.chores import Pruning, retention
+
+DAY, MONTH = 86_400_000, 30 * 86_400_000
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(wall=NOW)
+
+
+@pytest.fixture
+def steps():
+    """The commands of each transaction."""
+    return []
+
+
+@pytest.fixture
+def queue(clock, steps):
+    def note(when, commands):
+        if when == "before":
+            steps.append(list(commands))
+
+    inner = JobQueue("memory:", clock=clock).store
+    with JobQueue(FaultyStore(inner, note)) as queue:
+        queue.handler("t")(print)
+        yield queue
+
+
+def purges(steps):
+    return [[command for command in step if isinstance(command, Purge)] for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("keep", "kept"),
+    [
+        ("1d", (DAY, MONTH)),
+        ("1h", (3_600_000, MONTH)),
+        ("60d", (2 * MONTH, 2 * MONTH)),
+        (0, (0, MONTH)),
+    ],
+)
+def test_dead_jobs_are_kept_for_a_month_or_as_long_as_the_others(keep, kept):
+    short, long = kept
+    assert retention(keep) == {State.DONE: short, State.CANCELLED: short, State.DEAD: long}
+
+
+def test_none_keeps_for_ever(queue, steps):
+    assert retention(None) == {}
+    worker = Worker(queue, keep=None)
+    worker.dispatcher.step()
+    assert not any(purges(steps))
+
+
+def finished(queue):
+    """Make a job of each state that is kept; return them."""
+    done, cancelled, dead = (queue.put("t") for _ in range(3))
+    queue.cancel(cancelled)
+    for job in queue.reserve("t", 2):
+        queue.ack(job) if job.id == done else queue.nack(job, None)
+    return done, cancelled, dead
+
+
+def left(queue):
+    return {job.id for job in queue.list("t")}
+
+
+def step(worker, clock, times=10):
+    for _ in range(times):
+        worker.dispatcher.step()
+        clock.advance(timedelta(milliseconds=20))
+
+
+def test_a_worker_that_is_told_nothing_forgets_after_a_day_and_a_month(queue, clock):
+    done, cancelled, dead = finished(queue)
+    worker = Worker(queue)
+    clock.advance(timedelta(hours=23))
+    step(worker, clock)
+    assert left(queue) == {done, cancelled, dead}
+    clock.advance(timedelta(hours=2))
+    step(worker, clock)
+    assert left(queue) == {dead}
+    clock.advance(timedelta(days=29))
+    step(worker, clock)
+    assert left(queue) == set()
+
+
+def test_pruning_has_a_transaction_of_its_own(queue, clock, steps):
+    queue.handler("u", retry=Fixed(0, attempts=1))(print)
+    finished(queue)
+    worker = Worker(queue, keep=0)
+    step(worker, clock)
+    found = [step for step, mine in zip(steps, purges(steps), strict=True) if mine]
+    assert found
+    assert all(len(step) == 1 and step[0].limit <= 500 for step in found)
+    assert not any(isinstance(command, Ack) for step in found for command in step)
+
+
+def test_pruning_waits_while_jobs_are_overdue_but_not_for_ever(queue, clock, steps):
+    pruning = Pruning(queue.store, retention("1d"))
+    pruning.work(NOW, busy=True, in_charge=True)
+    assert steps == []
+    pruning.work(NOW + 5_000, busy=True, in_charge=True)
+    assert len(steps) == 1
+
+
+def test_who_is_not_in_charge_looks_seldom(queue, clock, steps):
+    for in_charge in (True, False):
+        pruning, before = Pruning(queue.store, retention("1d")), len(steps)
+        for now in range(NOW, NOW + 300_000, 1_000):
+            pruning.work(now, busy=False, in_charge=in_charge)
+        assert len(steps) - before == (30 if in_charge else 3)
