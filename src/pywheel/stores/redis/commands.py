@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, Final
 
 from ...jobs import commands as c
@@ -43,7 +43,7 @@ from .records import (
 __all__ = ["Request"]
 
 _MOST: Final = 2**31 - 1
-_LANE: Final = itemgetter(0, 11)
+_LANE: Final = attrgetter("topic", "priority")
 """Topic and priority of a new job."""
 
 
@@ -109,13 +109,12 @@ class Request:
             self._add(topic.encode(), b"%d" % priority, b"%d" % len(same))
             start = plain_start(topic)
             for job in same:
-                _, body, due, _, ttr, most, headers, _, delay, _, _, _ = job
-                when = b"%d" % due if delay is None else b"d%d" % delay
-                if ttr is not None or most is not None or headers or priority:
+                when = b"%d" % job.due if job.delay is None else b"d%d" % job.delay
+                if job.ttr is not None or job.max_attempts is not None or job.headers or priority:
                     pieces.append(encoded((when, packed_job(job))))
                 else:
-                    size = len(start) + len(body)
-                    pieces.append(b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(when), when, size, start, body))
+                    size = len(start) + len(job.body)
+                    pieces.append(b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(when), when, size, start, job.body))
             self.count += 2 * len(same)
         self._learn.append(lambda answers, found: found.extend(shared_out(next(answers), sizes)))
 
