@@ -301,17 +301,29 @@ def literal(value: Any, moment: str = "") -> str:
 
 def in_parts(rows: Iterable[Sequence[Any]], moment: str = "") -> Iterator[str]:
     """Yield rows as they stand after VALUES, in parts that are not too long for one statement."""
+    columns = [_column(column, moment) for column in zip(*rows, strict=True)]
     some: list[str] = []
     size = 0
-    for row in rows:
-        text = f"({','.join([str(value) if type(value) is int else literal(value, moment) for value in row])})"
+    for text in map(",".join, zip(*columns, strict=True)):
         if some and size + len(text) > _LONG:
-            yield ",".join(some)
+            yield f"({'),('.join(some)})"
             some, size = [], 0
         some.append(text)
-        size += len(text)
+        size += len(text) + 3
     if some:
-        yield ",".join(some)
+        yield f"({'),('.join(some)})"
+
+
+def _column(values: Sequence[Any], moment: str) -> list[str]:
+    """Return the values of a column as literals; what most columns are of goes without a call for each."""
+    kinds = set(map(type, values))
+    if kinds == {int}:
+        return list(map(str, values))
+    if kinds == {bytes}:
+        return [f"x'{value.hex()}'" if value else "''" for value in values]
+    if kinds == {Later} and not any(values):
+        return [moment] * len(values)
+    return [literal(value, moment) for value in values]
 
 
 _HASH: Final = f"hash binary(16) GENERATED ALWAYS AS ({_hash_of('{}')}) STORED"

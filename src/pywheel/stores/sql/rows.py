@@ -25,12 +25,14 @@ __all__ = [
     "MOVED",
     "REPLACED",
     "STAYS",
+    "TAKEN",
     "Found",
     "columns_of",
     "found_of",
     "job_of",
     "listed",
     "record",
+    "taken_of",
 ]
 
 KEPT: Final = tuple(field.name for field in FIELDS)
@@ -57,6 +59,9 @@ if TYPE_CHECKING:
 else:
     Found = namedtuple("Found", FOUND)  # noqa: PYI024
     """A row of those."""
+TAKEN: Final = ("id", "due", "created", *KEPT, "claims", "unspent", "lost", "error", "next", "body")
+"""What is read of a job that one statement has claimed."""
+_FIELDS_OF_TAKEN: Final = slice(TAKEN.index(KEPT[0]), TAKEN.index(KEPT[-1]) + 1)
 _FIELDS_OF_HEAD: Final = slice(HEAD.index(KEPT[0]), HEAD.index(KEPT[-1]) + 1)
 _RUN: Final = HEAD.index("error")
 
@@ -92,6 +97,14 @@ def record(
         value = values[place]
         values[place] = json.loads(value) if value else {}
     return tuple.__new__(Job, (id, topic, body, due, created, state, *values, claims, attempt, lease, error, lost))
+
+
+def taken_of(row: Sequence[Any], topic: str) -> Job:
+    """Return the record of a row with the columns of TAKEN."""
+    id, due, created = row[:3]
+    claims, unspent, lost, error, lease, body = row[_FIELDS_OF_TAKEN.stop : len(TAKEN)]
+    attempt, fields = lifecycle.attempts(claims, unspent), row[_FIELDS_OF_TAKEN]
+    return record(id, topic, body, due, created, State.RUNNING, fields, claims, attempt, lease, error, lost)
 
 
 def job_of(row: Sequence[Any], names: Mapping[int, str], body: bytes = b"") -> Job:
