@@ -485,3 +485,12 @@ def test_beside_producers_and_workers_every_job_is_done_once(urls, monkeypatch):
         assert new.counts()["now"].done == len(told)
         assert live(old.store) == []
         assert old.store.verify() == new.store.verify() == []
+
+
+def test_another_priority_is_carried_too(stores):
+    old, new = stores
+    put(old, NewJob("t", b"x", FAR, "k"))
+    Copier(old, new).carry()
+    put(old, NewJob("t", b"x", FAR, "k", priority=3, replace=True))
+    assert Copier(old, new).carry().changed == 1
+    assert new.ask(GetJob(("t", "k"))).priority == 3

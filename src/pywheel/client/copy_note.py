@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from secrets import token_hex
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..jobs.job import Job
 
@@ -73,14 +73,17 @@ def version(job: Job) -> int:
     """Return what tells versions of a job apart, but for when it is due. It is another one in each process."""
     if not job.state.live:  # then nothing else of it changes
         return hash((job.state, job.claims))
-    headers = job.headers and tuple(sorted((name, value) for name, value in job.headers.items() if name != HEADER))
-    past = (job.claims, job.attempt, job.lost)
-    return hash((job.topic, job.key, job.ttr, job.max_attempts, past, headers or (), job.body))
+    return hash((job.topic, repr(_kept(job)), job.claims, job.attempt, job.lost, job.body))
 
 
 def digest(job: Job) -> str:
     """Return the same for all processes."""
-    headers = sorted((name, value) for name, value in job.headers.items() if name != HEADER)
     past = (job.state, job.claims, job.attempt, job.lost)
-    parts = json.dumps([job.topic, job.key, job.ttr, job.max_attempts, past, headers]).encode()
+    parts = json.dumps([job.topic, past, _kept(job)]).encode()
     return blake2b(parts + b"\0" + job.body, digest_size=12).hexdigest()
+
+
+def _kept(job: Job) -> list[Any]:
+    """Return the fields of a job, but for what a copy says of itself in the headers."""
+    headers = sorted((name, value) for name, value in job.headers.items() if name != HEADER)
+    return [headers if value is job.headers else value for value in job.kept]

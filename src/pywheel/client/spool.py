@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 from .._errors import BadJob, StoreError, StoreFull
 from ..clock import Clock
 from ..jobs import commands as c
-from ..jobs.job import Counts, Job, NewJob, State
+from ..jobs.job import FIELDS, Counts, Job, NewJob, State
 from ..jobs.queries import CountJobs, Filter, GetJob, ListJobs
 from ..stores.open import open as open_store
 from ..stores.sqlite.store import SqliteStore
@@ -274,20 +274,8 @@ def spooled_job(row: Job) -> Job:
     """Return the job that a row stands for: with its negative id, delayed until it is forwarded, dead if refused."""
     told = _told(row)
     state = State.DELAYED if row.state is State.RUNNING else row.state
-    return Job(
-        -row.id,
-        told["topic"],
-        row.body,
-        told["due"],
-        row.created,
-        state,
-        told["key"],
-        told["ttr"],
-        told["max_attempts"],
-        told["headers"] or {},
-        last_error=row.last_error,
-        priority=told.get("priority", 0),
-    )
+    kept = {field.name: told[field.name] for field in FIELDS if told[field.name] is not None}
+    return Job(-row.id, told["topic"], row.body, told["due"], row.created, state, last_error=row.last_error, **kept)
 
 
 def _rows(put: c.Put, now: int) -> Iterator[NewJob]:

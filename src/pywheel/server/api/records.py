@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from ...jobs.bodies import is_encrypted, key_of
-from ...jobs.job import Attempt, Job
+from ...jobs.job import FIELDS, Attempt, Job
 from ..problems import Problem
 from .schema import AttemptOut, JobOut, ReservedJob
 
@@ -19,6 +19,7 @@ __all__ = ["attempt_out", "body_of", "etag", "job_out", "moment_out", "receipt",
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
+_KEPT: Final = tuple(field.name for field in FIELDS)
 _ANY: Final = msgspec.json.Decoder()
 
 
@@ -52,15 +53,12 @@ def _fields(job: Job, *, body: bool) -> dict[str, Any]:
         "body": text,
         "body_base64": coded,
         "encrypted": key_of(job.body) or "unknown" if sealed else None,
-        "key": job.key,
+        **dict(zip(_KEPT, job.kept, strict=True)),
         "ttr": None if job.ttr is None else job.ttr / 1000,
-        "max_attempts": job.max_attempts,
-        "headers": dict(job.headers),
         "attempt": job.attempt,
         "claims": job.claims,
         "lease_until": None if job.lease_until is None else moment_out(job.lease_until),
         "last_error": job.last_error,
-        "priority": job.priority,
     }
 
 
