@@ -27,7 +27,8 @@ _TAKE: Final = f"""
 WITH c AS MATERIALIZED (
     SELECT j.id, j.lost, length(j.body) AS size FROM job j
     WHERE (SELECT t.paused = 0 AND t.lanes = :lanes FROM topic t WHERE t.id = :topic)
-        AND j.state = 0 AND j.topic = :topic AND j.priority = :priority AND j.next <= {{now}}
+        AND j.state = 0 AND j.topic = :topic AND j.priority = :priority
+        AND j.next >= :first AND j.next <= {{now}}
     ORDER BY j.next, j.id LIMIT :most {{skip j}}
 ), n AS MATERIALIZED (
     SELECT count(*) AS looked, coalesce(max(lost), 0) = 0 AND coalesce(sum(size), 0) <= :bytes AS all_of_them FROM c

@@ -15,7 +15,7 @@ from ...jobs.commands import Claim, Claimed, Reserve
 from ...jobs.job import Due, Job, State
 from ...jobs.lifecycle import LOST_BEGUN
 from ...jobs.limits import LOOKED_PAST, Gate, note_of
-from ..checks import IDS, clamped
+from ..checks import FURTHEST, IDS, clamped
 from .notes import set_note
 from .read import priorities_of
 from .rows import FOUND, KEPT, TAKEN, Found, found_of, listed, record, taken_of
@@ -32,6 +32,7 @@ _LOOKED: Final = " ".join(FOUND)
 _TAKEN: Final = " ".join(("looked", *TAKEN))
 _LEASE: Final = 1 + TAKEN.index("next")
 _LOOKS: Final = 4  # times that a claim under a limit looks for jobs that others do not lock
+_LOOK_AGAIN: Final = 1_000  # ms after which a claim looks at all due jobs
 _LATER: Final = 100  # ms after which a job is asked for again that another transaction was at
 
 
@@ -270,8 +271,9 @@ def _take(tx: Transaction, number: int, command: Claim, *, last: bool) -> Steps[
     jobs, nexts, bytes_left = list[Job](), list[int](), command.bytes
     for priority in priorities_of(lanes):
         left = most - len(jobs)
+        place, first = {"topic": number, "priority": priority}, tx.topics.heads.first(number, priority)
         more = {"priority": priority, "most": left, "begin": command.begin - len(jobs), "bytes": bytes_left}
-        place = {"topic": number, "priority": priority}
+        more["first"] = -FURTHEST if first is None else first
         batch = (state, Rows(_TAKEN, tx.dialect.take, values | more), Rows("next", _NEXT, place))
         [[_, paused, now_lanes, now]], rows, [[next_]] = yield Last(batch) if last and not lanes else batch
         looked = rows[0][0]
@@ -283,15 +285,19 @@ def _take(tx: Transaction, number: int, command: Claim, *, last: bool) -> Steps[
             some = [taken_of(row[1:], command.topic) for row in rows]
             some.sort(key=_due_order)
             jobs += some
+            tx.topics.heads.found(number, priority, first, some[0].due, len(some))
             bytes_left -= sum([len(job.body) for job in some])
             tx.changes.leases = min([tx.changes.leases, *[row[_LEASE] for row in rows]])
         elif looked:
             if not jobs:
                 return None
             looked = left  # the next claim chooses among them
+        else:
+            tx.topics.heads.found(number, priority, first, now, 0)
         if looked == left or now_lanes != lanes:
             return Claimed(jobs, min(max(command.begin, 0), len(jobs)), [], paused=False, next=now)
         nexts += [] if next_ is None else [next_]
+        nexts += [] if first is None else [now + _LOOK_AGAIN]  # others may have put some that are due before it
     begun = min(max(command.begin, 0), len(jobs))
     return Claimed(jobs, begun, [], paused=bool(paused), next=None if paused else min(nexts, default=None))
 
