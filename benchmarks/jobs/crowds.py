@@ -36,20 +36,37 @@ def stopped(process: subprocess.Popen[bytes]) -> Iterator[None]:
     process.send_signal(signal.SIGCONT)
 
 
-def drain_by_processes(url: str, folder: Path, processes: int, count: int) -> float:
-    """Return jobs a second of a backlog, by handlers that parse their body and write a line, in so many processes."""
-    go = folder / "go"
-    reports = [folder / f"drain{number}.json" for number in range(processes)]
+HANDLINGS = {"sleeps": {"concurrency": 64}, "computes": {}}
+
+
+def by_processes(
+    new: Callable[[], str], folder: Path, handler: str, count: int, server: Callable[[], float] = lambda: 0.0
+) -> dict[str, float]:
+    """Compare 4 processes with 1 that drain a backlog, by a handler that sleeps or computes.
+
+    Beside them the ms of processor time a job of all 4 workers, and of the server, which `server` counts in seconds.
+    """
+    one, *_ = _drain_by_processes(new(), folder, handler, 1, count, server)
+    four, client, servers = _drain_by_processes(new(), folder, handler, 4, count, server)
+    return {"one": one, "four": four, "ratio": four / one, "workers ms": client, "server ms": servers}
+
+
+def _drain_by_processes(
+    url: str, folder: Path, handler: str, processes: int, count: int, server: Callable[[], float]
+) -> tuple[float, float, float]:
+    go = folder / f"go{processes}"
+    reports = [folder / f"drain{processes}.{number}.json" for number in range(processes)]
+    options: dict[str, Any] = {"handler": handler, "handling": HANDLINGS[handler], "listens": False, "wait": str(go)}
     with JobQueue(url) as queue:
         for start in range(0, count, 1_000):
-            queue.put_many(
-                [queue.job("t", {"order": number, "shop": "x" * 90}) for number in range(start, start + 1_000)]
-            )
-        with workers(url, reports, handler="writes", listens=False, wait=str(go)):
-            began = time.perf_counter()
+            queue.put_many([queue.job("t", BODY) for _ in range(min(1_000, count - start))])
+        with workers(url, reports, **options) as crew:
+            began, client, served = time.perf_counter(), processor_seconds(crew), server()
             go.touch()
             until(lambda: queue.counts()["t"].done == count, 0.01)
-            return count / (time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            spent = (processor_seconds(crew) - client, server() - served)
+    return count / seconds, 1_000 * spent[0] / count, 1_000 * spent[1] / count
 
 
 def beside_a_backlog(url: str, folder: Path, backlog: int, count: int = 2_000) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How late jobs come, how fast a backlog goes, what an idle worker costs."""
+"""How late jobs come, what an idle worker costs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.jobs.floor import BODY
 from benchmarks.jobs.processes import percentiles, start, worker
 from benchmarks.jobs.put import delay, fill
-from pywheel import JobQueue, Tally, Worker
+from pywheel import JobQueue
 
 
 def lateness(url: str, folder: Path, count: int, batch: int = 1) -> dict[str, Any]:
@@ -56,25 +56,6 @@ def beside_a_producer(url: str, folder: Path, count: int = 3_000) -> dict[str, A
             busy.kill()
             busy.wait()
     return {**percentiles(report), "puts_a_second": puts / 10.5}
-
-
-def drain(url: str, count: int) -> float:
-    """Return jobs a second of a backlog: claims and acks durable, history kept, handlers in a pool of 8."""
-    tally = Tally()
-    with JobQueue(url, listeners=[tally]) as queue:
-        queue.handler("t", concurrency=8)(lambda job: None)
-        for _ in range(count // 1_000):
-            queue.put_many([queue.job("t", BODY) for _ in range(1_000)])
-        crew = Worker(queue)
-        began = time.perf_counter()
-        crew.start()
-        while tally.total("done") < count:
-            time.sleep(0.002)
-        seconds = time.perf_counter() - began
-        crew.stop()
-        crew.join()
-        assert queue.counts()["t"].done == count
-    return count / seconds
 
 
 def idle(url: str, folder: Path, stored: int, seconds: float) -> dict[str, float]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.jobs import crowds, deliver, put, tasks, views
+from benchmarks.jobs import backlogs, crowds, deliver, modes, put, steady, tasks, views
 from benchmarks.jobs.floor import RawInserts
-from benchmarks.jobs.soak import soak
 
 ROUNDS = 5
 
@@ -31,11 +31,12 @@ def measures(part: int, minutes: float) -> list[Measure]:
         *_tasks(),
         *_sizes(),
         *_deliveries(part),
+        *_modes(part),
         *_beside_each_other(part),
         *_crowds(part),
         *_among_many(part),
         *_views(part),
-        *_soak(minutes),
+        *_steady(minutes, 10 if part == 1 else 1),
     ]
 
 
@@ -65,7 +66,7 @@ def _tasks() -> list[Measure]:
 def _sizes() -> list[Measure]:
     keyed = "bytes a job with a key of 18 characters"
     return [
-        Measure("bytes", 1, "<= 195", "bytes a job", lambda f: _bytes_a_job(f, keyed=False)),
+        Measure("bytes", 1, "<= 200", "bytes a job", lambda f: _bytes_a_job(f, keyed=False)),
         Measure("keyed", 1, "<= 245", keyed, lambda f: _bytes_a_job(f, keyed=True)),
     ]
 
@@ -84,31 +85,58 @@ def _deliveries(part: int) -> list[Measure]:
             lambda f: deliver.near(_url(f), f),
         ),
         Measure("beside", ROUNDS, "p99 <= 5", beside, lambda f: deliver.beside_a_producer(_url(f), f)),
-        Measure("drain5", ROUNDS, ">= 50 000", "drain of 5 000 due, a second", lambda f: deliver.drain(_url(f), 5_000)),
+        Measure("drain5", ROUNDS, ">= 50 000", "drain of 5 000 due, a second", lambda f: modes.drain(_url(f), 5_000)),
         Measure(
-            "drain100", ROUNDS, ">= 25 000", "drain of 100 000 due, a second", lambda f: deliver.drain(_url(f), hundred)
+            "drain100", ROUNDS, ">= 25 000", "drain of 100 000 due, a second", lambda f: modes.drain(_url(f), hundred)
         ),
     ]
 
 
-def _beside_each_other(part: int) -> list[Measure]:
-    hundred, million = 100_000 // part, 1_000_000 // part
-    drain = f"drain of {hundred:,} due, the handler parses JSON and writes a line, by"
-    late = "late, 5 000 topics with handlers, 200 jobs a second, ms"
+def _modes(part: int) -> list[Measure]:
+    many = 50_000 // part
     return [
         Measure(
-            "work1",
+            mode.name,
             3,
-            ">= 22 000",
-            f"{drain} 1 process, a second",
-            lambda f: crowds.drain_by_processes(_url(f), f, 1, hundred),
+            f">= {mode.least}",
+            f"drain of {many:,} due, {mode.title}: a second, of the plain rate",
+            lambda f, mode=mode: modes.beside_plain(_urls(f), mode, many),  # type: ignore[misc]
+        )
+        for mode in modes.MODES
+    ]
+
+
+def _beside_each_other(part: int) -> list[Measure]:
+    some, million, waiting = 20_000 // part, 1_000_000 // part, 300_000 // part
+    late = "late, 5 000 topics with handlers, 200 jobs a second, ms"
+    drains = {"sleeps": "sleeps 2 ms in asyncio", "computes": "computes 0.2 ms in Python"}
+    return [
+        *(
+            Measure(
+                name,
+                3,
+                "",
+                f"drain of {some:,} due by 4 processes and by 1, the handler {title}",
+                lambda f, name=name: crowds.by_processes(_urls(f), f, name, some),  # type: ignore[misc]
+            )
+            for name, title in drains.items()
+        ),
+        *(
+            Measure(
+                f"limit{workers}",
+                1,
+                ">= 15",
+                f"limit of 1 by group, a handler of 50 ms, workers: {workers}; starts a second",
+                lambda f, workers=workers: backlogs.through_a_limit(_url(f), f, workers),  # type: ignore[misc]
+            )
+            for workers in (1, 4)
         ),
         Measure(
-            "work2",
-            3,
-            ">= 1.6 x that",
-            f"{drain} 2 processes",
-            lambda f: crowds.drain_by_processes(_url(f), f, 2, hundred),
+            "claims",
+            1,
+            "<= 2",
+            f"a claim beside {waiting:,} due jobs of another priority, a paused topic, a full limit / without them",
+            lambda f: backlogs.claims_beside(_url(f), waiting),
         ),
         Measure(
             "backlog",
@@ -124,7 +152,7 @@ def _beside_each_other(part: int) -> list[Measure]:
 def _crowds(part: int) -> list[Measure]:
     jobs = 2_000 if part == 1 else 500
     without = "of 4 workers, ttr 2 s, s: others' jobs late by / its running jobs again after"
-    goal = "unstarted <= 1, again <= 3 s"
+    again = "again <= 3 s"
     shared = [
         Measure(
             f"crowd{workers}",
@@ -133,14 +161,22 @@ def _crowds(part: int) -> list[Measure]:
             f"processor time of a job, {workers} workers, ms",
             lambda f, workers=workers: crowds.processor_time_of_a_job(_url(f), f, workers, jobs),  # type: ignore[misc]
         )
-        for workers, most in ((1, 1.4), (16, 2), (40, 2.8))
+        for workers, most in ((1, 0.85), (16, 1.2), (40, 1.6))
     ]
     return [
         Measure(
-            "killed", 1, goal, f"SIGKILL to one {without}", lambda f: crowds.without_one(_url(f), f, crowds.killed)
+            "killed",
+            1,
+            f"unstarted <= 0.5, {again}",
+            f"SIGKILL to one {without}",
+            lambda f: crowds.without_one(_url(f), f, crowds.killed),
         ),
         Measure(
-            "stopped", 1, goal, f"SIGSTOP to one {without}", lambda f: crowds.without_one(_url(f), f, crowds.stopped)
+            "stopped",
+            1,
+            f"unstarted <= 1.5, {again}",
+            f"SIGSTOP to one {without}",
+            lambda f: crowds.without_one(_url(f), f, crowds.stopped),
         ),
         *shared,
         Measure("idle40", 1, "<= 0.05", "40 idle workers, processors", lambda f: crowds.idle_workers(_url(f), f, 40)),
@@ -156,9 +192,19 @@ def _views(part: int) -> list[Measure]:
     ]
 
 
-def _soak(minutes: float) -> list[Measure]:
-    title = f"{minutes:g} min of 500 jobs a second, kept for 1 min: after a sixth of it, at the end; late, ms"
-    return [Measure("soak", 1, "nothing grows", title, lambda f: soak(f, minutes))]
+def _steady(minutes: float, held: float) -> list[Measure]:
+    soak = f"{minutes:g} min of 500 jobs a second, kept for 1 min: after a sixth of it, at the end; late, ms"
+    open_for = f"{held:g} min of 500 jobs a second beside an open transaction: late p99, first and last minute, ms"
+    return [
+        Measure("soak", 1, "nothing grows", soak, lambda f: steady.soak(f, minutes)),
+        Measure(
+            "held",
+            1,
+            "<= 1.5",
+            open_for,
+            lambda f: steady.beside_a_transaction(_url(f), f, steady.held_on_sqlite, held),
+        ),
+    ]
 
 
 def _among_many(part: int) -> list[Measure]:
@@ -177,6 +223,11 @@ def _among_many(part: int) -> list[Measure]:
 
 def _url(folder: Path) -> str:
     return f"sqlite:///{_file(folder)}"
+
+
+def _urls(folder: Path) -> Callable[[], str]:
+    numbers = count()
+    return lambda: f"sqlite:///{folder}/jobs{next(numbers)}.db"
 
 
 def _file(folder: Path) -> Path:

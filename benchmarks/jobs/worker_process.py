@@ -3,12 +3,13 @@
 usage: python -m benchmarks.jobs.worker_process URL REPORT [OPTIONS]
 
 The options are JSON: `topics`, a list, or how many; `listened`, those whose lateness counts; `handler`, a name from
-`HANDLERS`; `handling` and `working`, what the handler's registration and the worker take; `listens` and `counts`,
-whether it notes lateness and statements; `wait`, a file before which it does not begin.
+`HANDLERS`; `handling` and `working`, what the handler's registration (a limit as a list) and the worker take; `listens`
+and `counts`, whether it notes lateness and statements; `wait`, a file before which it does not begin.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -17,13 +18,13 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from struct import pack
 from typing import Any
 
 from benchmarks.resident import resident_bytes
-from pywheel import Fixed, Job, JobQueue, Worker
+from pywheel import Fixed, Job, JobQueue, Limit, Worker
 from pywheel.events import Event, JobStarted
 
 _BEGAN = time.time()
@@ -41,12 +42,22 @@ def nothing(report: str) -> Callable[[Job], None]:
     return handle
 
 
-def writes(report: str) -> Callable[[Job], None]:
-    """Return a handler that parses its body, and writes a line of it."""
-    file = os.open(f"{report}.lines", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+def sleeps(_: str) -> Callable[[Job], Awaitable[None]]:
+    """Return a coroutine function that waits for 2 ms."""
 
-    def handle(job: Job) -> None:
-        os.write(file, b"%d\n" % json.loads(job.body)["order"])
+    async def handle(_: Job) -> None:
+        await asyncio.sleep(0.002)
+
+    return handle
+
+
+def computes(_: str) -> Callable[[Job], None]:
+    """Return a handler that is at work in Python for 0.2 ms."""
+
+    def handle(_: Job) -> None:
+        end = time.thread_time_ns() + 200_000
+        while time.thread_time_ns() < end:
+            pass
 
     return handle
 
@@ -62,7 +73,12 @@ def runs_and_tells(report: str) -> Callable[[Job], None]:
     return handle
 
 
-HANDLERS = {"nothing": nothing, "writes": writes, "runs_and_tells": runs_and_tells}
+HANDLERS: dict[str, Callable[[str], Callable[[Job], Any]]] = {
+    "nothing": nothing,
+    "sleeps": sleeps,
+    "computes": computes,
+    "runs_and_tells": runs_and_tells,
+}
 
 
 class Statements:
@@ -98,8 +114,11 @@ def main(url: str, report: str, given: str = "{}") -> None:
 
     queue = JobQueue(url, listeners=[listen] if options.get("listens", True) else [])
     handle = HANDLERS[options.get("handler", "nothing")](report)
+    handling = {"concurrency": 8, "retry": Fixed(0), **options.get("handling", {})}
+    if "limit" in handling:
+        handling["limit"] = Limit(*handling["limit"])
     for topic in names:
-        queue.handler(topic, **{"concurrency": 8, "retry": Fixed(0), **options.get("handling", {})})(handle)
+        queue.handler(topic, **handling)(handle)
     worker = Worker(queue, **options.get("working", {}))
     Path(f"{report}.ready").touch()
     while "wait" in options and not Path(options["wait"]).exists():

@@ -58,7 +58,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def measured(measure: Measure, places: dict[str, type[Place]], rounds: int, part: int) -> dict[str, list[Turn]]:
     """Return what each store did, a turn a round."""
-    found: dict[str, list[Turn]] = {name: [] for name in places if not (measure.servers and name == "sqlite")}
+    found: dict[str, list[Turn]] = {
+        name: [] for name in places if not measure.stores or name.partition("-")[0] in measure.stores
+    }
     for _ in range(rounds):
         beside: dict[str, float] = {}
         for name, turns in found.items():

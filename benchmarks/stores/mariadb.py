@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from random import Random
 from typing import Any, ClassVar
 
@@ -40,6 +42,12 @@ class MariaDB(Place):
             f"--query={query}",
         )  # fmt: skip
         return count / float(re.findall(r"Average number of seconds to run all queries: ([0-9.]+)", printed)[0])
+
+    @contextmanager
+    def held(self, _: str) -> Iterator[None]:
+        with closing(self.server.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            yield
 
     def size(self) -> float:
         return sum(file.stat().st_size for file in self.server.data.glob("db*/*.ibd"))

@@ -10,12 +10,15 @@ from pathlib import Path
 from subprocess import Popen
 from typing import NamedTuple
 
-from benchmarks.jobs import crowds, deliver, put
+from benchmarks.jobs import backlogs, crowds, deliver, modes, put, steady
 from benchmarks.jobs.processes import workers
+from benchmarks.stores import scripts
 from benchmarks.stores.place import Place
 from benchmarks.stores.steps import steps
 
 ROUNDS = 3
+SERVERS = ("postgres", "mysql", "redis")
+DATABASES = ("sqlite", "postgres", "mysql")
 Values = dict[str, float]
 
 
@@ -25,7 +28,7 @@ class Measure(NamedTuple):
     name: str
     run: Callable[[Place, Path, int], Values]
     rounds: int = ROUNDS
-    servers: bool = False  # makes no sense on a file
+    stores: tuple[str, ...] = ()  # to which it makes sense, by their names up to the first "-"; all of them
     durable: bool = True  # else the server waits for no disk
 
 
@@ -34,18 +37,34 @@ MEASURES = [
     Measure("threads", lambda here, _, part: by_threads(here, max(24_000 // part, 32))),
     Measure("tasks", lambda here, _, part: {"rate": put.by_tasks(here.url(), 100, max(60_000 // part, 100))}),
     Measure("many", lambda here, _, part: by_batches(here, max(50_000 // part, 1_000))),
-    Measure("drain5", lambda here, _, part: {"rate": deliver.drain(here.url(), max(5_000 // part, 1_000))}),
-    Measure("drain100", lambda here, _, part: {"rate": deliver.drain(here.url(), max(100_000 // part, 1_000))}),
-    Measure(
-        "processes", lambda here, folder, part: by_processes(here, folder, max(100_000 // part, 1_000)), durable=False
+    Measure("drain5", lambda here, _, part: {"rate": modes.drain(here.url(), max(5_000 // part, 1_000))}),
+    Measure("drain100", lambda here, _, part: {"rate": modes.drain(here.url(), max(100_000 // part, 1_000))}),
+    *(
+        Measure(mode.name, lambda here, _, part, mode=mode: beside_plain(here, mode, part))  # type: ignore[misc]
+        for mode in modes.MODES
     ),
+    *(
+        Measure(name, lambda here, folder, part, name=name: by_processes(here, folder, name, part), rounds=1)  # type: ignore[misc]
+        for name in crowds.HANDLINGS
+    ),
+    *(
+        Measure(
+            f"limit{workers}",
+            lambda here, folder, _, workers=workers: through_a_limit(here, folder, workers),  # type: ignore[misc]
+            rounds=1,
+        )
+        for workers in (1, 4)
+    ),
+    Measure("claims", lambda here, _, part: backlogs.claims_beside(here.url(), 300_000 // part), rounds=1),
+    Measure("held", lambda here, folder, part: beside_a_transaction(here, folder, part), rounds=1, stores=DATABASES),
+    Measure("scripts", lambda here, folder, part: longest_script(here, folder, part), rounds=1, stores=("redis",)),
     Measure("late", lambda here, folder, part: lateness(here, folder, 20_000 // part)),
     Measure("near", lambda here, folder, part: deliver.near(here.url(), folder, 1_000 // part)),
-    Measure("idle", lambda here, folder, part: idle(here, folder, 1_000_000 // part), rounds=1, servers=True),
+    Measure("idle", lambda here, folder, part: idle(here, folder, 1_000_000 // part), rounds=1, stores=SERVERS),
     Measure("killed", lambda here, folder, _: crowds.without_one(here.url(), folder, crowds.killed)),
     Measure("stopped", lambda here, folder, _: crowds.without_one(here.url(), folder, crowds.stopped)),
-    Measure("cut", lambda here, folder, _: without_its_network(here, folder, "cut"), servers=True),
-    Measure("stalled", lambda here, folder, _: without_its_network(here, folder, "stall"), servers=True),
+    Measure("cut", lambda here, folder, _: without_its_network(here, folder, "cut"), stores=SERVERS),
+    Measure("stalled", lambda here, folder, _: without_its_network(here, folder, "stall"), stores=SERVERS),
     Measure("bytes", lambda here, _, part: bytes_a_job(here, max(100_000 // part, 1_000)), rounds=1),
     Measure("steps", lambda here, _, part: steps(here, 1_000_000 // part), rounds=1),
 ]
@@ -71,14 +90,29 @@ def by_batches(here: Place, count: int) -> Values:
     return {**found, "ratio": found["put_many"] / found["floor"]}
 
 
-def by_processes(here: Place, folder: Path, count: int) -> Values:
-    """Drain a backlog by 1, 2 and 4 processes of workers."""
-    rates = {}
-    for processes in (1, 2, 4):
-        own = folder / str(processes)
-        own.mkdir()
-        rates[processes] = crowds.drain_by_processes(here.url(), own, processes, count)
-    return {"one": rates[1], "two": rates[2] / rates[1], "four": rates[4] / rates[2]}
+def beside_plain(here: Place, mode: modes.Mode, part: int) -> Values:
+    """Compare a kind of work with the plain one."""
+    return modes.beside_plain(here.url, mode, max(50_000 // part, 1_000))
+
+
+def by_processes(here: Place, folder: Path, handler: str, part: int) -> Values:
+    """Compare 4 worker processes with 1."""
+    return crowds.by_processes(here.url, folder, handler, max(20_000 // part, 1_000), here.processor_seconds)
+
+
+def through_a_limit(here: Place, folder: Path, workers: int) -> Values:
+    """Return starts a second of a group that may run one job at once."""
+    return {"rate": backlogs.through_a_limit(here.url(), folder, workers)}
+
+
+def beside_a_transaction(here: Place, folder: Path, part: int) -> Values:
+    """Return how late jobs come while a transaction stays open: 10 minutes, or 1 of a part."""
+    return steady.beside_a_transaction(here.url(), folder, here.held, 10 if part == 1 else 1)
+
+
+def longest_script(here: Place, folder: Path, part: int) -> Values:
+    """Return ms of the longest command of Redis while all kinds of jobs are at hand in masses."""
+    return scripts.longest(here, folder, 300_000 // part, 50_000 // part, 10_000 // part)
 
 
 def lateness(here: Place, folder: Path, count: int) -> Values:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any, ClassVar, Self
 
@@ -52,6 +54,13 @@ class Postgres(Place):
             "-f", script, "pywheel",
         )  # fmt: skip
         return float(re.findall(r"tps = ([0-9.]+)", printed)[-1])
+
+    @contextmanager
+    def held(self, _: str) -> Iterator[None]:
+        with self.server.connect() as connection:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            connection.execute("SELECT count(*) FROM pg_class").fetchone()
+            yield
 
     def size(self) -> float:
         return float(self._connection.execute("SELECT pg_database_size('pywheel')").fetchone()[0])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from typing import Self
 
 from benchmarks.host import fsync_p50
 from benchmarks.jobs.floor import Floor, RawInserts
+from benchmarks.jobs.steady import held_on_sqlite
 from benchmarks.stores.place import Place, memory_folder
 
 
@@ -45,6 +46,12 @@ class Sqlite(Place):
 
     def floor(self) -> Floor:
         return RawInserts(self._folder)
+
+    def held(self, url: str) -> AbstractContextManager[object]:
+        return held_on_sqlite(url)
+
+    def processor_seconds(self) -> float:
+        return 0
 
     def size(self) -> float:
         return sum(file.stat().st_size for file in self._folder.glob("jobs*.db"))

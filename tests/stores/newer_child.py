@@ -9,7 +9,7 @@ import sys
 
 from pywheel import JobQueue, Worker
 from pywheel.stores.schema import Schema
-from pywheel.stores.sqlite.statements import MIGRATIONS
+from pywheel.stores.sqlite.connection import MIGRATIONS
 
 _TABLE = """-- What the next version adds.
 {least}

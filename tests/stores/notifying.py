@@ -1,4 +1,4 @@
-"""A database with the workers' page and bells, and no more of a store than commits, for the notifier's tests."""
+"""A database with the workers' page, and no more of a store than commits, for the notifier's tests."""
 
 import os
 import sqlite3
@@ -15,9 +15,8 @@ from pywheel.jobs.job import SHARDS, SLICE, slice_of
 from pywheel.stores.ownership import owners
 from pywheel.stores.sql.engine import apply
 from pywheel.stores.sql.transaction import Names, Transaction
-from pywheel.stores.sqlite.dialect import SQLITE, Carrier, Ids
+from pywheel.stores.sqlite.dialect import SCHEMA, SQLITE, Carrier, Ids
 from pywheel.stores.sqlite.presence import Presence
-from pywheel.stores.sqlite.statements import MIGRATIONS, SQL
 from pywheel.stores.sqlite.telling import Telling
 
 LIMIT = 60.0  # seconds: only ends a hang
@@ -59,9 +58,9 @@ class Turn:
 
     @property
     def telling(self):
-        """What is told, of all changes until this is asked for: hints have their addresses from then on."""
+        """What is told, of all changes until this is asked for."""
         if self._telling is None:
-            self._telling = Telling(self._host.connection, self._tx, self._host.presence)
+            self._telling = Telling(self._tx, self._host.presence, in_turn=self._host.presence.page.held)
         return self._telling
 
     def tell(self):
@@ -75,8 +74,8 @@ class Host:
         self.path = str(path)
         self.connection = self._connected()
         self.reading = self._connected()
-        if not self.rows("schema", ()):
-            self.connection.executescript(";".join(["BEGIN", *MIGRATIONS, "COMMIT"]))
+        if not self.rows("SELECT 1 FROM sqlite_schema"):
+            self.connection.executescript(f"BEGIN; {SCHEMA}; COMMIT")
         self.queries = 0
         self.topics, self.workers = Names("topic"), Names("worker")
         self.presence = Presence(self.path, clock or MonotonicClock(), self.read)
@@ -87,37 +86,47 @@ class Host:
         connection.execute("PRAGMA synchronous = OFF")
         return connection
 
-    def rows(self, name, parameters):
-        statement = "SELECT 1 FROM sqlite_schema" if name == "schema" else SQL[name]
+    def rows(self, statement, parameters=()):
         return self.connection.execute(statement, parameters).fetchall()
 
-    def read(self, name, parameters):
+    def read(self, statement, parameters):
         self.queries += 1
-        return self.reading.execute(SQL[name], parameters).fetchall()
+        return self.reading.execute(statement, parameters).fetchall()
 
     # ---- what a store does ------------------------------------------------------------------------------------------
 
     @contextmanager
     def begun(self):
-        """A transaction that is told of, but for the caller's `tell`."""
-        self.connection.execute("BEGIN IMMEDIATE")
-        turn = Turn(self)
-        try:
+        """A transaction that is told of, but for the caller's `tell`. It is out of turn by then."""
+        with self._turn() as turn:
             yield turn
-            turn.telling.finish()
+
+    @contextmanager
+    def transaction(self):
+        with self._turn(tells=True) as turn:
+            yield turn
+
+    @contextmanager
+    def _turn(self, *, tells=False):
+        page = self.presence.page
+        page.enter(time.monotonic() + LIMIT)
+        try:
+            if not tells:
+                page.leave()
+            self.connection.execute("BEGIN IMMEDIATE")
+            turn = Turn(self)
+            yield turn
+            turn.telling.begin(self.connection)
             self.connection.execute("COMMIT")
-            turn.telling.committed()
+            if tells:
+                turn.tell()
         except BaseException:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             self.topics.forget()
             raise
-
-    @contextmanager
-    def transaction(self):
-        with self.begun() as turn:
-            yield turn
-        turn.tell()
+        finally:
+            page.leave()
 
     def put(self, due, topic="t"):
         """Put a job as `put` does; return its id."""
@@ -144,11 +153,10 @@ class Host:
     def furthest(self, topic="t"):
         with self.transaction() as turn:
             number = turn.topic(topic)
-        return self.presence.furthest(number)
+        return self.presence.audience(number).furthest()
 
     def members(self):
-        [(rows,)] = self.rows("roster", ())
-        return rows
+        return [worker for [worker] in self.rows("SELECT worker FROM member")]
 
     def close(self):
         self.presence.close()
@@ -197,10 +205,6 @@ def mode_of(path):
 
 def workers_of(path):
     return Path(f"{path}-workers")
-
-
-def bell_of(path, slot=0):
-    return Path(f"{path}-bell-{slot}")
 
 
 @contextmanager

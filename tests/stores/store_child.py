@@ -15,7 +15,7 @@ from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob
 from pywheel.stores import open, sqlite
-from pywheel.stores.sqlite.write_lock import WriteLock
+from pywheel.stores.sqlite.page import Page
 
 URL = sys.argv[1]
 STORE = sqlite.store.SqliteStore  # imported while the interpreter's files may be read
@@ -25,7 +25,7 @@ class Orders:
     """One method an order."""
 
     store = None
-    lock = None
+    turn = None
 
     def become(self, user, group, umask):
         os.umask(int(umask))
@@ -58,12 +58,12 @@ class Orders:
         self.store.close()
 
     def take_turn(self):
-        """Begin a transaction and end it only when told."""
-        self.lock = WriteLock.shared(URL.removeprefix("sqlite:///"))
-        self.lock._enter(time.monotonic() + 60)
+        """Have the turn to write and give it back only when told."""
+        self.turn = Page(URL.removeprefix("sqlite:///"), 0)
+        self.turn.enter(time.monotonic() + 60)
 
     def give_turn(self):
-        self.lock.leave()
+        self.turn.leave()
 
     def fork_and_sleep(self):
         child = os.fork()

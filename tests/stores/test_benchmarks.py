@@ -19,7 +19,7 @@ def measure(monkeypatch, tmp_path, store, *names):
 
 
 def test_each_measure_of_a_file_becomes_a_line_of_the_page(monkeypatch, tmp_path):
-    names = ["one", "threads", "tasks", "many", "drain5", "bytes"]
+    names = ["one", "threads", "tasks", "many", "drain5", "keys", "aputs64", "claims", "bytes"]
     results = measure(monkeypatch, tmp_path, "sqlite", *names)
     assert list(results) == names
     assert all(turns["sqlite"] for turns in results.values())
@@ -28,7 +28,7 @@ def test_each_measure_of_a_file_becomes_a_line_of_the_page(monkeypatch, tmp_path
 
 @pytest.mark.parametrize("store", ["postgres", "mysql", "redis"])
 def test_each_measure_of_a_server_has_its_goal_on_the_page(monkeypatch, tmp_path, store):
-    names = ["one", "threads", "many", "drain5"]
+    names = ["one", "threads", "many", "drain5", "keys", "claims"]
     results = measure(monkeypatch, tmp_path, store, *names)
     if not results["one"]:
         pytest.skip(f"{store} is not there")

@@ -91,7 +91,7 @@ def test_an_interrupted_transaction_is_undone_and_the_next_one_works(store, monk
 def test_what_the_main_thread_can_not_give_back_others_take_over(store):
     put(store)
     store._group_commit._token.acquire()  # as if signals had ended every attempt to give it back
-    store._database._lock._inner.acquire()
+    store._presence.page.enter(0)
     told = []
     thread = threading.Thread(target=lambda: told.append(put(store)))
     thread.start()

@@ -17,7 +17,14 @@ from pywheel.testing import ManualClock
 from tests.interrupts import at_each_place, interrupt, traced
 from tests.isolated.child import run_well
 
-FILES = ("memory/store.py", "memory/notifier.py", "sqlite/dialect.py", "sql/transaction.py", "sql/put.py")
+FILES = (
+    "memory/store.py",
+    "sqlite/engine.py",
+    "sqlite/telling.py",
+    "sqlite/dialect.py",
+    "sql/transaction.py",
+    "sql/put.py",
+)
 TERMS = ops.Terms(1_000, 3, (1_000,), jitter=0.5)
 
 

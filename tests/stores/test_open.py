@@ -91,7 +91,7 @@ def test_what_is_no_file_is_refused_before_anything_is_made(tmp_path):
         with pytest.raises(NotAStore, match="is a device or a pipe"):
             open(f"sqlite:///{path}")
     assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
-    assert not os.path.lexists("/dev/null-lock")
+    assert not os.path.lexists("/dev/null-workers")
 
 
 @pytest.mark.parametrize("create", [True, False])
@@ -152,8 +152,8 @@ def test_a_process_without_a_descriptor_left_is_named_so(tmp_path):
 def test_a_link_in_place_of_a_file_beside_it_is_named_so(path):
     with open(f"sqlite:///{path}"):
         pass
-    lock = path.with_name("jobs.db-lock")
-    lock.unlink()
-    lock.symlink_to("/etc/passwd")
-    with pytest.raises(StoreError, match=f"{lock} is a link: remove it"):
+    side = path.with_name("jobs.db-workers")
+    side.unlink()
+    side.symlink_to("/etc/passwd")
+    with pytest.raises(StoreError, match=f"{side} is a link: remove it"):
         open(f"sqlite:///{path}")

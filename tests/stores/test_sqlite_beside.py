@@ -21,7 +21,7 @@ from tests.stores.processes import process
 
 @pytest.mark.parametrize(("mode", "writers"), [(0o600, 0o600), (0o640, 0o600), (0o660, 0o660), (0o664, 0o660)])
 def test_files_beside_it_have_the_databases_mode_whatever_the_umask(path, mode, writers):
-    """But `-lock` and `-workers` are for its writers alone: who may read a file can keep others from locking it."""
+    """But `-workers` is for its writers alone: who may read a file can keep others from locking it."""
     path.touch()
     path.chmod(mode)
     before = os.umask(0o077)
@@ -31,7 +31,7 @@ def test_files_beside_it_have_the_databases_mode_whatever_the_umask(path, mode, 
             modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     finally:
         os.umask(before)
-    ours = {"jobs.db-lock", "jobs.db-workers"}
+    ours = {"jobs.db-workers"}
     assert modes == {
         name: writers if name in ours else mode for name in [*ours, *(f"jobs.db{end}" for end in ("", "-wal", "-shm"))]
     }
@@ -214,7 +214,7 @@ def test_nothing_after_a_commit_raises(store, monkeypatch):
     notifier = store.notifier("w")
     store.apply([ops.Announce(notifier.worker, ("t",))])
     notifier.publish(2**60)
-    told, missed = Telling.tell, store._presence.missed
+    told = Telling.tell
 
     def broken(*arguments):
         raise StoreError("not now")
@@ -228,7 +228,6 @@ def test_nothing_after_a_commit_raises(store, monkeypatch):
         return telling
 
     monkeypatch.setattr(Telling, "tell", without_audience(told))
-    monkeypatch.setattr(store._presence, "missed", without_audience(missed))
     for commands in ([ops.Put((NewJob("t", b"", NOW),))], [ops.Put((NewJob("t", b"", NOW), NewJob("t", b"", NOW)))]):
         while notifier.wait(0):
             pass

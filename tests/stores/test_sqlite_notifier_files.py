@@ -1,4 +1,4 @@
-"""The files of wake-ups and presence: deleted, of several users, with long names, closed, forked."""
+"""The page of wake-ups and presence: deleted, of several users, closed, forked."""
 
 import math
 import os
@@ -11,12 +11,11 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from pywheel import StoreError
-from pywheel.stores.sqlite import bell, presence_page
+from pywheel.stores.sqlite import page
 from tests.stores.notifying import (
     FAR,
     LIMIT,
     Host,
-    bell_of,
     by_owner,
     child,
     ids,
@@ -33,7 +32,6 @@ from tests.stores.notifying import (
 def soon(host, monkeypatch):
     """Look for the files at every turn, not four times a second."""
     monkeypatch.setattr("pywheel.stores.sqlite.presence._LOOK", 0)
-    monkeypatch.setattr("pywheel.stores.sqlite.notifier._LOOK", 0)
     host.presence._look_at = 0
 
 
@@ -52,7 +50,7 @@ def test_a_deleted_page_is_made_anew_and_all_come_together_again(path, host, oth
     workers_of(path).unlink()
     a.beat(0)  # makes it anew, and marks the old one
     assert workers_of(path).exists()
-    assert host.presence.lease_unknown()
+    assert host.presence.page.words[page.LEASE] == page.UNKNOWN
     b.beat(0)  # sees the mark, though it is not yet time to look
     assert host.presence.page._identity == other.presence.page._identity
     for worker in (a, b):
@@ -123,59 +121,14 @@ def test_a_page_that_somebody_else_made_is_found(path, host, monkeypatch):
             assert ids(one.hints()) == mine
 
 
-@pytest.mark.skipif(not bell._DATAGRAMS, reason="no bells here")
-def test_a_deleted_bell_is_hung_again(path, host, monkeypatch):
-    worker = host.notifier("t")
-    settle(worker)
-    soon(host, monkeypatch)
-    bell_of(path).unlink()
-    worker.beat(0)
-    assert bell_of(path).exists()
-    host.presence.ringer.ring(0)  # the datagram alone
-    ready = threading.Event()
-    thread = threading.Thread(target=lambda: (worker._bell.wait(LIMIT), ready.set()))
-    thread.start()
-    assert ready.wait(LIMIT)
-    thread.join()
-
-
-@pytest.mark.skipif(not bell._DATAGRAMS, reason="no bells here")
-def test_what_was_rung_while_the_bell_was_gone_is_heard_with_the_next_look(path, host):
-    worker = host.notifier("t")
-    worker.publish(FAR)
-    settle(worker)
-    bell_of(path).unlink()
-    id = host.put(1)
-    assert worker.wait(LIMIT) is True
-    assert ids(worker.hints()) == {id}
-
-
 def test_the_files_are_gone_after_a_clean_close_but_for_the_page(path, host):
     host.notifier("t").close()
     left = {file.name.removeprefix("jobs.db") for file in path.parent.iterdir()}
     assert left <= {"", "-wal", "-shm", "-workers"}
 
 
-def test_very_long_paths_have_their_bells(tmp_path):
-    folder = tmp_path / ("d" * 100) / ("e" * 100)
-    folder.mkdir(parents=True)
-    host = Host(folder / "jobs.db")
-    worker = host.notifier("t")
-    settle(worker)
-    assert worker._bell.hangs()
-    thread = threading.Timer(0.05, host.presence.ring, ([0],))
-    thread.start()
-    assert worker.wait(LIMIT) is True
-    thread.join()
-    host.close()
-
-
-def test_without_sockets_a_worker_looks_from_time_to_time(path, monkeypatch):
-    def refuse(self, path):
-        raise OSError("no such address")
-
-    monkeypatch.setattr(bell.Ringer, "short", refuse)
-    host = Host(path)
+def test_without_futexes_a_worker_looks_from_time_to_time(host, monkeypatch):
+    monkeypatch.setattr(page, "_SYSCALL", None)
     worker = host.notifier("t")
     worker.publish(FAR)
     settle(worker)
@@ -184,20 +137,6 @@ def test_without_sockets_a_worker_looks_from_time_to_time(path, monkeypatch):
     until(lambda: worker.wait(LIMIT))
     thread.join()
     assert len(worker.hints().due) == 1
-    host.close()
-
-
-def test_a_ring_that_is_refused_harms_nobody(host, monkeypatch):
-    worker = host.notifier("t")
-    worker.publish(FAR)
-
-    class Refuses:
-        def sendto(self, data, address):
-            raise PermissionError
-
-    monkeypatch.setattr(host.presence.ringer, "_socket", Refuses())
-    id = host.put(1)
-    assert ids(worker.hints()) == {id}
 
 
 def test_nothing_raises_after_the_commit(host, monkeypatch):
@@ -206,7 +145,7 @@ def test_nothing_raises_after_the_commit(host, monkeypatch):
     host.put(1)
     settle(worker)
     with host.begun() as turn:
-        _, number = turn.insert("t", 1)
+        turn.insert("t", 1)
 
     def broken(*args):
         raise StoreError("not now")
@@ -215,15 +154,13 @@ def test_nothing_raises_after_the_commit(host, monkeypatch):
     turn.tell()
     assert worker.wait(0) is True
     assert worker.hints().reload
-    host.presence.missed({number: 1})
-    assert worker.hints().reload
 
 
 def test_a_page_of_another_version_is_refused(path, host):
-    host.presence.page.words[presence_page._FORMAT] = 7
+    host.presence.page.words[page._FORMAT] = 7
     with pytest.raises(StoreError, match="another version"):
         Host(path)
-    host.presence.page.words[presence_page._FORMAT] = 1
+    host.presence.page.words[page._FORMAT] = page._THIS_FORMAT
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no such modes")
@@ -236,7 +173,6 @@ def test_the_files_have_the_mode_of_the_database(path, umask):
         host = Host(path)
         host.notifier("t")
         assert mode_of(workers_of(path)) == 0o660
-        assert mode_of(bell_of(path)) == 0o660
         host.close()
     finally:
         os.umask(before)
@@ -279,9 +215,8 @@ def two_users(folder):
         for user in (5001, 5002):
             users.append(stack.enter_context(child("-c", SHARED, path, 4242, user)))
             assert users[-1].stdout.readline().startswith("w@")
-        for name in (workers_of(path), bell_of(path, 0), bell_of(path, 1)):
-            assert mode_of(name) == 0o660
-            assert name.stat().st_gid == 4242
+        assert mode_of(workers_of(path)) == 0o660
+        assert workers_of(path).stat().st_gid == 4242
         host = Host(path)
         host.put_all_over()
         heard = [one.stdout.readline() for one in users]
@@ -353,6 +288,7 @@ def test_a_forked_child_has_nothing_of_its_parents(path, host):
     process = os.fork()
     if process == 0:
         try:
+            host.presence.after_fork()  # as a store does
             assert worker.wait(LIMIT) is False
             worker.publish(77)
             worker.beat(77)

@@ -9,8 +9,8 @@ import pytest
 
 from pywheel import StoreError
 from pywheel.jobs.job import SHARDS
-from pywheel.stores.sqlite import bell, presence_page
-from pywheel.stores.sqlite.presence_page import SLOTS
+from pywheel.stores.sqlite import page
+from pywheel.stores.sqlite.page import GONE, HEARTBEAT, SLOTS
 from tests.stores.notifying import FAR, LIMIT, Host, by_owner, child, ids, names, settle, settled, until, workers_of
 
 # ---- many, and processes --------------------------------------------------------------------------------------------
@@ -67,7 +67,9 @@ def test_a_killed_worker_leaves_its_slot_and_its_row_to_the_next(path):
         killed = process.stdout.readline().strip()
         process.kill()
     assert killed in host.members()
-    host.presence.page.words[presence_page._BORN] -= 60_000  # all have come over to it long since
+    words = host.presence.page.words
+    words[page._BORN] -= 60_000  # all have come over to it long since
+    words[HEARTBEAT] -= GONE
     worker = host.notifier("t")
     assert worker.worker.startswith("w@0.")
     assert killed not in host.members()
@@ -101,16 +103,15 @@ def test_two_hundred_workers(path, clock):
     other.close()
 
 
-def test_more_workers_than_slots_are_told_so(path, host, monkeypatch):
-    monkeypatch.setattr(bell, "_DATAGRAMS", False)
+def test_more_workers_than_slots_are_told_so(host):
     words = host.presence.page.words
     for slot in range(SLOTS):
-        words[presence_page.NONCE + slot] = 1
-        words[presence_page._PROCESS + slot] = os.getpid()
-    words[presence_page.USED] = SLOTS
+        words[page.NONCE + slot] = 1
+        words[HEARTBEAT + slot] = host.presence.now()
+    words[page.USED] = SLOTS
     with pytest.raises(StoreError, match=f"{SLOTS} workers"):
         host.presence.notifier("w")
-    words[presence_page.NONCE + 300] = 0
+    words[page.NONCE + 300] = 0
     assert host.presence.notifier("w").worker.startswith("w@300.")
 
 

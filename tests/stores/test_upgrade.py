@@ -10,7 +10,7 @@ from pywheel import JobQueue, StoreTooNew
 from pywheel.jobs.queries import CountJobs
 from pywheel.stores import open
 from pywheel.stores.schema import Schema, of_migrations
-from pywheel.stores.sqlite.statements import MIGRATIONS
+from pywheel.stores.sqlite.connection import MIGRATIONS
 from tests.jobs.waiting import until, working
 
 

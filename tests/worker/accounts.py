@@ -7,7 +7,8 @@ at once. What was claimed and waits in its pool takes no room here, so that a wo
 not excused. The wait is the longest time without a gap in which a job is to be had and some worker has room for it.
 A handler notes its start some ms after its claim, and its end before its ack: rooms come out a little larger than they
 were. Gaps are the times at which the topic was paused, the machine gave the watchdog no turn, or a process that had the
-turn to write was stopped: then no call of any producer is answered until it goes on, and nobody can do anything.
+turn to write was stopped: then no call of any producer is answered until it goes on, and nobody can do anything. For
+isolated handlers nobody can tell: their processes begin, and end with what hangs, and no line says when.
 
 A job whose last claim was lost while its handler ran may have killed its process. Such jobs are tried one after the
 other, so each may wait for those that wait with it.
@@ -17,19 +18,20 @@ from collections import defaultdict
 from itertools import pairwise
 
 from pywheel.jobs import Outcome, State
-from tests.worker.intervals import NEVER, less, longest, union
-from tests.worker.ledger import BACKOFF, TTR, lines
+from tests.worker.intervals import NEVER, crowded, less, longest, union
+from tests.worker.ledger import BACKOFF, ISOLATED, LIMIT, LIMITED, TTR, lines
 from tests.worker.lives import Life
 
 __all__ = ["Accounts"]
 
-PATIENCE = 2_000  # ms that a job may wait while somebody has room, beside the longest of its leases that was lost
+PATIENCE = 1_000  # ms that a job may wait while somebody has room, beside the longest of its leases that was lost
 SILENCE = 750  # ms more for each worker but the first that dies or is stopped meanwhile: each may have been the owner
 TRIAL = 250  # ms that one who may have killed its process keeps the others of that kind waiting
 AFTER_STARVING = 500  # ms that everybody needs to get going again
 AFTER_AWAY = 1_500  # ms that everybody needs to find a server that was away
 SLOW = 100  # ms that a call took: then an ack may come too late for a handler that took nearly all of its ttr
 HELD = 300  # ms in which no call was answered: then the file was held
+FREED = 500  # ms in which a place under a limit that is free may be another's
 HITS = 2  # attempts that who is innocent may lose to one who kills its process: see worker.suspects
 
 
@@ -62,6 +64,8 @@ class Accounts:
         self._ends()
         self._times()
         self._claims()
+        self._bodies()
+        self._limits()
         self._pauses()
         self._innocents()
         self._waits()
@@ -220,6 +224,7 @@ class Accounts:
         end = self.ends.get((id, line["claims"]), NEVER)
         if row.outcome is Outcome.RELEASED and (life is None or life.told_to_go > row.ended):
             self.blame("released", f"job {id} was given back while its handler ran: {row}")
+        self._begins_in_time(id, line, row, life)
         others = [other for other in self.starts[id] if other["claims"] != line["claims"]]
         for other in others:
             if line["wall"] < other["wall"] < min(end, row.ended or NEVER):
@@ -234,6 +239,58 @@ class Accounts:
                 self.blame(
                     "lost lease", f"job {id} lost claim {row.claim} of {row.worker} though it ended {took}: {row}"
                 )
+
+    def _begins_in_time(self, id, line, row, life):
+        """A handler begins while its claim holds; that of an isolated one also while its worker is stopped."""
+        if (
+            row.ended is None
+            or line["wall"] <= row.ended + 1
+            or longest(self.excused, row.started, line["wall"])[0] > 0
+        ):
+            return
+        if line["topic"] == ISOLATED or life is None or not life.stopped(row.started, line["wall"]):
+            self.blame("too late", f"job {id} began {line['wall'] - row.ended:.0f} ms after its claim: {row}")
+
+    def _bodies(self):
+        """A claim brings the body that the last put left that had returned, or that of one under way."""
+        puts, unsure = defaultdict(list), defaultdict(set)  # by id: asked, told, number; by author and key: numbers
+        keys, answered = {}, set()
+        for line, n, _, id in self._put_jobs():
+            puts[id].append((line["at"], line["wall"], (line["by"], n)))
+            answered.add((line["by"], n))
+            keys[id] = line.get("key", ())
+        for line in self.words["ask"]:
+            if line["what"] == "put" and (line["by"], line["n"]) not in answered:
+                unsure[line["by"], *line.get("key", ())].add((line["by"], line["n"]))
+        for id, found in puts.items():
+            found.sort()
+            for line in self.starts[id]:
+                row = self.attempts.get((id, line["claims"]))
+                if row is None or row.started is None:
+                    continue
+                last = max((at for at, told, _ in found if told <= row.started), default=0)
+                may_be = {number for at, _, number in found if last <= at <= line["wall"]}
+                number = (line["author"], line["n"])
+                if number not in may_be | unsure[number[0], *keys[id]]:
+                    self.blame("old body", f"job {id} began with {number}, and was put with {found}")
+
+    def _limits(self):
+        """No more of a group run at once than its limit says, at any moment."""
+        claims, runs = defaultdict(list), defaultdict(list)
+        for id, starts in self.starts.items():
+            for line in starts:
+                row = self.attempts.get((id, line["claims"]))
+                if line["topic"] != LIMITED or row is None or ":" not in (line["key"] or ""):
+                    continue
+                life = self.lives.get(line["pid"])
+                end = min(self.ends.get((id, line["claims"]), NEVER), row.ended or NEVER, life.died if life else NEVER)
+                group = line["key"].partition(":")[0]
+                runs[group].append((line["wall"], end))
+                claims[group].append((row.started, (row.ended or NEVER) + FREED))
+        for group, found in runs.items():
+            for begin, end in crowded(found, LIMIT + 1):
+                self.blame("limit", f"more than {LIMIT} of {group} ran from {begin:.0f} for {end - begin:.1f} ms")
+        self.full = {group: crowded(found, LIMIT) for group, found in claims.items()}
 
     def _pauses(self):
         """What was paused does not start."""
@@ -274,7 +331,7 @@ class Accounts:
         """No job waits for long while somebody has room for it."""
         rooms = defaultdict(list)
         for life in self.lives.values():
-            for topic in life.topics:
+            for topic in life.topics.keys() - {ISOLATED}:
                 rooms[topic] += life.rooms(topic)
         self.rooms = {
             topic: less(less(union(found), self.paused.get(topic, [])), self.excused) for topic, found in rooms.items()
@@ -311,7 +368,10 @@ class Accounts:
             before = row
 
     def _wait(self, job, before, row, since, until, lost):
-        waited, at = longest(self.rooms.get(job.topic, []), since, until)
+        rooms = self.rooms.get(job.topic, [])
+        if job.topic == LIMITED:
+            rooms = less(rooms, self.full.get((job.key or "").partition(":")[0], []))
+        waited, at = longest(rooms, since, until)
         self.lates.append(until - since)
         self.waits.append((waited, at, job.id, row.claim, lost))
         patience = self.patience + lost + self._silent(at - waited) - self.silence

@@ -10,11 +10,45 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-__all__ = ["ATTEMPTS", "BACKOFF", "TTR", "Pen", "lines"]
+from pywheel import StoreError
+from pywheel.stores import open as open_store
+from tests.worker.plants import Planted
 
+__all__ = [
+    "ATTEMPTS",
+    "BACKOFF",
+    "ISOLATED",
+    "LIMIT",
+    "LIMITED",
+    "SECONDS",
+    "TOPICS",
+    "TTR",
+    "Pen",
+    "length",
+    "lines",
+    "opened",
+]
+
+ISOLATED = "isolated"  # its handler runs in a process of its own
+LIMITED = "limited"  # LIMIT jobs at once of those whose keys are the same up to the first colon
+LIMIT = 2
+TOPICS = ("a", "b", "c", "async", ISOLATED, LIMITED, "hand")
 TTR = 1.0  # seconds
 BACKOFF = 0.05
 ATTEMPTS = 1000
+SECONDS = {"part": 0.3 * TTR, "most": 0.9 * TTR, "hang": 1.7 * TTR}  # for which a job runs, by what it does
+
+
+def opened(url):
+    """Return the store of an address once it is there, with the fault that the test has planted, if it has."""
+    plant = os.environ.get("LEDGER_PLANT")
+    while True:
+        try:
+            store = open_store(url)
+        except StoreError:
+            time.sleep(0.05)
+        else:
+            return Planted(store, plant) if plant else store
 
 
 class Pen:
@@ -37,6 +71,24 @@ class Pen:
         }
         os.write(self._file, json.dumps(line).encode() + b"\n")
         return wall
+
+    def started(self, job, **facts):
+        """Write the line of a handler that begins."""
+        body = job.json()
+        facts |= {"n": body["n"], "author": body["by"], "key": job.key}
+        self.note("start", id=job.id, claims=job.claims, attempt=job.attempt, due=job.due, topic=job.topic, **facts)
+
+    def ended(self, job, **facts):
+        """Write the line of a handler that ends; raise if its body says so."""
+        self.note("end", id=job.id, claims=job.claims, **facts)
+        if job.json()["do"] == "raise" and job.attempt <= 2:
+            raise ValueError("as the body says")
+
+
+def length(job):
+    """Return the seconds for which a handler runs; one that hangs does so once."""
+    how = job.json()["do"]
+    return 0 if how == "hang" and job.attempt > 1 else SECONDS.get(how, 0)
 
 
 def lines(path):

@@ -13,11 +13,11 @@ import time
 from collections import deque
 
 from pywheel import JobExists, JobQueue, StoreError
-from tests.worker.ledger import Pen
+from tests.worker.ledger import LIMITED, Pen, opened
 
 url, path, name, seed, *topics = sys.argv[1:]
 pen = Pen(path, name)
-queue = JobQueue(url)
+queue = JobQueue(opened(url))
 draw = random.Random(int(seed))
 serial = 0
 own = deque(maxlen=40)  # ids put of late
@@ -45,11 +45,13 @@ def body():
     return {"by": name, "n": serial, "do": draw.choice(WAYS)}
 
 
-def new():
+def new(*, keyed=False):
     topic, job, delay = draw.choice(topics), body(), draw.choice([0, 0, 0, 0.01, 0.2, 1, draw.uniform(0, 3)])
     if topic == "hand":  # one at a time
         job["do"] = "quick"
-    return topic, job, delay
+    if topic == LIMITED and not keyed:
+        return topic, job, {"delay": delay, "key": f"group{draw.randrange(2)}:{name}-{serial}"}
+    return topic, job, {"delay": delay}
 
 
 def asked(what, call, **facts):
@@ -69,24 +71,25 @@ def asked(what, call, **facts):
 
 
 def put():
-    topic, job, delay = new()
-    id = asked("put", lambda: queue.put(topic, job, delay=delay), jobs=[[job["n"], delay]])
+    topic, job, options = new()
+    id = asked("put", lambda: queue.put(topic, job, **options), jobs=[[job["n"], options["delay"]]])
     if id is not None:
         own.append(id)
 
 
 def put_many():
     several = [new() for _ in range(draw.randint(2, 12))]
-    jobs = [queue.job(topic, job, delay=delay) for topic, job, delay in several]
-    ids = asked("put", lambda: queue.put_many(jobs), jobs=[[job["n"], delay] for _, job, delay in several])
+    jobs = [queue.job(topic, job, **options) for topic, job, options in several]
+    numbers = [[job["n"], options["delay"]] for _, job, options in several]
+    ids = asked("put", lambda: queue.put_many(jobs), jobs=numbers)
     own.extend(ids or ())
 
 
 def put_with_key():
-    topic, job, delay = new()
+    topic, job, options = new(keyed=True)
     key, replace = f"{name}-{draw.randrange(4)}", draw.random() < 0.5
-    call = lambda: queue.put(topic, job, delay=delay, key=key, replace=replace)  # noqa: E731
-    id = asked("put", call, jobs=[[job["n"], delay]], key=key, replace=replace)
+    call = lambda: queue.put(topic, job, key=key, replace=replace, **options)  # noqa: E731
+    id = asked("put", call, jobs=[[job["n"], options["delay"]]], key=[topic, key], replace=replace)
     if id is not None and id not in own:
         own.append(id)
 

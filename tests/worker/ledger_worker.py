@@ -12,19 +12,19 @@ import signal
 import sys
 import time
 
-from pywheel import Fixed, JobQueue, StoreError, Worker
-from tests.worker.ledger import ATTEMPTS, BACKOFF, TTR, Pen
+from pywheel import Fixed, JobQueue, Limit, StoreError, Worker
+from tests.worker import ledger_isolated
+from tests.worker.ledger import ATTEMPTS, BACKOFF, ISOLATED, LIMIT, LIMITED, TTR, Pen, length, opened
 
 url, path, name, grace, *topics = sys.argv[1:]
 pen = Pen(path, name)
-queue = JobQueue(url)
+queue = JobQueue(opened(url))
 policy = Fixed(BACKOFF, attempts=ATTEMPTS)
-seconds = {"part": 0.3 * TTR, "most": 0.9 * TTR, "hang": 1.7 * TTR}
 
 
 def began(job):
     """Note a start; return for how long it runs."""
-    pen.note("start", id=job.id, claims=job.claims, attempt=job.attempt, due=job.due, topic=job.topic)
+    pen.started(job)
     how = job.json()["do"]
     if how == "exit":
         pen.note("dies", id=job.id, claims=job.claims)
@@ -32,23 +32,17 @@ def began(job):
     if how == "kill":
         pen.note("dies", id=job.id, claims=job.claims)
         os.kill(os.getpid(), signal.SIGKILL)
-    return 0 if how == "hang" and job.attempt > 1 else seconds.get(how, 0)
-
-
-def ended(job):
-    pen.note("end", id=job.id, claims=job.claims)
-    if job.json()["do"] == "raise" and job.attempt <= 2:
-        raise ValueError("as the body says")
+    return length(job)
 
 
 def handle(job):
     time.sleep(began(job))
-    ended(job)
+    pen.ended(job)
 
 
 async def handle_async(job):
     await asyncio.sleep(began(job))
-    ended(job)
+    pen.ended(job)
 
 
 def reserve(topic):
@@ -62,7 +56,7 @@ def reserve(topic):
 def some(topic):
     jobs = queue.reserve(topic, random.randint(1, 3), ttr=TTR, retry=policy)
     for job in jobs:
-        pen.note("start", id=job.id, claims=job.claims, attempt=job.attempt, due=job.due, topic=topic)
+        pen.started(job)
     if jobs and random.random() < 0.01:
         pen.note("dies")
         os._exit(1)
@@ -89,7 +83,8 @@ if grace == "reserve":
 concurrency = {topic: int(number) for topic, number in (text.split("=") for text in topics)}
 pen.note("comes", topics=concurrency)
 for topic, number in concurrency.items():
-    function = handle_async if topic.startswith("async") else handle
-    queue.handler(topic, concurrency=number, ttr=TTR, retry=policy)(function)
+    function = {"async": handle_async, ISOLATED: ledger_isolated.handle}.get(topic, handle)
+    limit = Limit(LIMIT, ":") if topic == LIMITED else None
+    queue.handler(topic, concurrency=number, ttr=TTR, retry=policy, isolate=topic == ISOLATED, limit=limit)(function)
 Worker(queue, grace=float(grace), name=str(os.getpid()), pulse=pulse).run()
 pen.note("stopped")

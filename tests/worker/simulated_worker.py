@@ -29,6 +29,7 @@ class StillPool(Pool):
         return self.handler.concurrency - len(self.running)
 
     def feed(self, leases):
+        self.world.claimed([lease.job for lease in leases])
         self._queue.extend(leases)
         self.start()
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
+from benchmarks.jobs.modes import MODES
 from benchmarks.report.stores.results import Turn, middle
 
 
@@ -43,17 +44,18 @@ def _goals(postgres: float, mysql: float, redis: float) -> dict[str, float]:
 
 
 _SQLITE = _goals(0.6, 0.45, 0.85)
+_PUTS = {"postgres": 7_000, "mysql": 3_500}
 _TASKS = {"postgres": 22_700, "mysql": 20_300, "redis": 44_800, "redis-always": 23_800}
 
 GROUPS = {
     "Puts": [
         Figure("one", "put", "`put` one by one, a second"),
-        Figure("one", "ratio", "`put` one by one / raw insert by the same driver", 0.85),
+        Figure("one", "ratio", "`put` one by one / raw insert by the same driver", _goals(0.85, 0.7, 0.85)),
         Figure("threads", "rate", "`put` by 32 threads, a second"),
         Figure("threads", "ratio", "`put` by 32 threads / 32 clients of the server's own tool", 1.2),
         Figure("tasks", "rate", "`put` by 100 asyncio tasks, a second", _TASKS),
         Figure("many", "put_many", "`put_many` of 1000, jobs a second"),
-        Figure("many", "ratio", "`put_many` of 1000 / fastest bulk insert by the same driver", 0.85),
+        Figure("many", "ratio", "`put_many` of 1000 / fastest bulk insert by the same driver", _goals(0.7, 0.7, 0.85)),
     ],
     "Deliveries": [
         Figure("drain5", "rate", "drain of 5 000 due, a second"),
@@ -67,10 +69,56 @@ GROUPS = {
             "near", "p99", "late, put by another process due in 50 ms: p99, ms", _goals(5, 10, 5), least=False, fsyncs=2
         ),
     ],
+    "Real work": [
+        *(Figure(mode.name, "ratio", f"drain of 50 000, {mode.title} / plain, in turns", mode.least) for mode in MODES),
+        Figure("puts8", "rate", "drain of 50 000, every second handler puts a job, 8 threads, a second", _PUTS),
+        *(
+            Figure(
+                f"limit{workers}", "rate", f"limit of 1 by group, a handler of 50 ms, workers: {workers}; a second", 15
+            )
+            for workers in (1, 4)
+        ),
+    ],
     "Several processes": [
-        Figure("processes", "one", "drain of 100 000 by a worker process, a second"),
-        Figure("processes", "two", "drain by 2 processes / by 1", _goals(1.5, 1.2, 1.2)),
-        Figure("processes", "four", "drain by 4 processes / by 2", 1.0),
+        Figure(measure, key, f"drain of 20 000, the handler {handler}: {title}", least=not key.endswith("ms"))
+        for measure, handler in (("sleeps", "sleeps 2 ms in asyncio"), ("computes", "computes 0.2 ms in Python"))
+        for key, title in (
+            ("one", "1 process, a second"),
+            ("ratio", "4 processes / 1"),
+            ("workers ms", "4 processes, their processor time a job, ms"),
+            ("server ms", "4 processes, the server's processor time a job, ms"),
+        )
+    ],
+    "Beside others": [
+        *(
+            Figure("claims", f"{topic} {way}", f"{title} 300 000 due jobs {what} / without", 2, least=False)
+            for topic, what in (
+                ("priority", "of a lower priority"),
+                ("paused", "in a paused topic"),
+                ("limited", "of a limit that is reached"),
+            )
+            for way, title in (("reserve", "`reserve(1)` beside"), ("claim", "a worker's claim beside"))
+        ),
+        Figure(
+            "held",
+            "first",
+            "500 jobs/s for 10 min beside an open transaction: p99 late in the first minute, ms",
+            least=False,
+        ),
+        Figure(
+            "held",
+            "ratio",
+            "500 jobs/s for 10 min beside an open transaction: p99 late, last minute / first",
+            1.5,
+            least=False,
+        ),
+        Figure(
+            "scripts",
+            "longest",
+            "longest command beside 50 000 lost leases, 300 000 of a lower priority, 10 000 running, ms",
+            5,
+            least=False,
+        ),
     ],
     "Losing a worker": [
         Figure(
@@ -80,9 +128,9 @@ GROUPS = {
             0.5,
             least=False,
         ),
-        Figure("stopped", "unstarted", "one stopped by SIGSTOP, s", 5, least=False),
-        Figure("cut", "unstarted", "the connections of one cut, s", 5, least=False),
-        Figure("stalled", "unstarted", "the network of one silent, s", 5, least=False),
+        Figure("stopped", "unstarted", "one stopped by SIGSTOP, s", 1.5, least=False),
+        Figure("cut", "unstarted", "the connections of one cut, s", 1, least=False),
+        Figure("stalled", "unstarted", "the network of one silent, s", 4, least=False),
     ],
     "What it takes": [
         Figure("idle", "queries", "2 idle workers, 1 000 000 far jobs: queries a second", 2, least=False),

@@ -1,4 +1,4 @@
-"""The store in memory."""
+"""The store in the memory of one process."""
 
 from .store import MemoryStore
 

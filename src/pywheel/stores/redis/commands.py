@@ -109,12 +109,13 @@ class Request:
             self._add(topic.encode(), b"%d" % priority, b"%d" % len(same))
             start = plain_start(topic)
             for job in same:
-                when = b"%d" % job.due if job.delay is None else b"d%d" % job.delay
+                body, delay = job.body, job.delay
+                when = b"%d" % job.due if delay is None else b"d%d" % delay
                 if job.ttr is not None or job.max_attempts is not None or job.headers or priority:
                     pieces.append(encoded((when, packed_job(job))))
                 else:
-                    size = len(start) + len(job.body)
-                    pieces.append(b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(when), when, size, start, job.body))
+                    size = len(start) + len(body)
+                    pieces.append(b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(when), when, size, start, body))
             self.count += 2 * len(same)
         self._learn.append(lambda answers, found: found.extend(shared_out(next(answers), sizes)))
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..._errors import NotAStore
-from .connection import APPLICATION, connect, translated
-from .statements import MIGRATIONS
+from .connection import APPLICATION, MIGRATIONS, connect, translated
 
 __all__ = ["adopt"]
 

@@ -13,13 +13,14 @@ from typing import Final
 
 from ..._errors import BadJob, NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreReadOnly
 from ..schema import Schema, of_migrations
+from .dialect import SCHEMA
 from .side_files import NO_ROOM, said_by_system
-from .statements import MIGRATIONS
 
 __all__ = [
     "APPLICATION",
     "BUSY_SECONDS",
     "FOREIGN",
+    "MIGRATIONS",
     "check_version",
     "connect",
     "ours",
@@ -29,6 +30,8 @@ __all__ = [
     "upgrade",
 ]
 
+MIGRATIONS: Final = [SCHEMA]
+"""The scripts that lead from one version of a file to the next, from version 0 on."""
 APPLICATION: Final = 0x70797768  # "pywh": marks the file as ours
 BUSY_SECONDS: Final = 5.0
 _SETTINGS: Final = (

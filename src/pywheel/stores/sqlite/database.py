@@ -11,19 +11,15 @@ import ctypes
 import os
 import sqlite3
 import time
-import weakref
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from ..._errors import BadJob, StoreClosed, StoreError, StoreReplaced
 from .connection import BUSY_SECONDS, FOREIGN, check_version, connect, ours, refuse_unusable, translated, upgrade
-from .queries import Reader
-from .write_lock import WriteLock
+from .page import Page
 
 __all__ = ["CLOSED", "ORDINARY", "Database", "leave_alone"]
 
-_P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 ORDINARY: Final = (*FOREIGN, StoreError, BadJob, TypeError, ValueError)
@@ -38,15 +34,12 @@ _UNKNOWN: Final = (0, 0)  # the identity of a file that was never opened
 CLOSED: Final = "this store is closed: open another one"
 
 
-class _MovedError(Exception):
-    """This is the turn of a lock file that others do not see any more."""
-
-
 class Database:
     """One store's connections. `write` is for one thread at a time, all else for any."""
 
-    def __init__(self, path: str, *, create: bool, forget: Callable[[], None]) -> None:
+    def __init__(self, path: str, *, create: bool, forget: Callable[[], None], page: Callable[[], Page]) -> None:
         self.path = path
+        self._page = page  # the present one, of whose turns these are
         self.over = False
         """Whether it is to be closed, or is."""
         self._create = create
@@ -54,16 +47,10 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._clean = True  # no transaction of the connection was left in the middle
         self._hurried = False  # its time limit was shortened
-        self.highest: int | None = None
-        """The highest id that was given, as far as is known; None once somebody else has had the turn."""
-        self._lock: WriteLock | None = None
-        self._release: weakref.finalize[..., Any] | None = None
-        self._visits = -1
-        self._look_at = 0.0  # when to look again at the database
-        self._lock_look_at = 0.0  # and at the lock file: only writers do
+        self._look_at = 0.0  # when to look again at the files
         self._identity = _UNKNOWN
         self._logs: _Identities = ()  # of -wal and -shm, while a connection keeps others from removing them
-        self._idle: list[Reader] = []
+        self._idle: list[sqlite3.Connection] = []
         self._reads: dict[object, None] = {}  # under way
         self._forking = False
 
@@ -80,32 +67,28 @@ class Database:
         StoreBusy if none did, StoreClosed, StoreTooNew, and StoreReplaced if the file is not the one that was opened.
         If `work` raises, its transaction is rolled back.
         """
-        while True:
-            connection = self._writer(until)
-            assert self._lock is not None
+        connection = self._writer(until)
+        page = self._page()
+        # Twice: a signal handler that raises may end the first `leave` at any point, even before its first step.
+        try:
             try:
-                result: _R = self._lock.run(until, self._in_turn, until, connection, work, args)
-            except _MovedError:
-                self._same()  # else a lock file would be made beside nothing
-                self._take_lock()
-            else:
-                return result
+                page.enter(until)
+                return self._in_turn(page, until, connection, work, args)
+            finally:
+                page.leave()
+        finally:
+            if page.held:
+                page.leave()
 
     def _in_turn(
-        self, until: float, connection: sqlite3.Connection, work: Callable[..., _R], args: tuple[Any, ...]
+        self, page: Page, until: float, connection: sqlite3.Connection, work: Callable[..., _R], args: tuple[Any, ...]
     ) -> _R:
-        lock, now = self._lock, time.monotonic()
-        assert lock is not None
-        if now >= self._lock_look_at:
-            if not lock.in_place():
-                raise _MovedError
+        now = time.monotonic()
+        if now >= self._look_at:
             self._look(connection)
             self._look_at_logs()
-            self.highest = self.highest if self._visits == lock.visits else None
-            self._visits, self._lock_look_at = lock.visits, now + _LOOK
-        elif self._visits != lock.visits:  # somebody else had the turn, and may have upgraded the file
+        elif not page.alone:  # somebody else had the turn, and may have upgraded the file
             self._look(connection)
-            self._visits, self.highest = lock.visits, None
         if self._hurried or until - now < BUSY_SECONDS / 2:
             self._limit(connection, until - now)
         self._clean = False
@@ -138,13 +121,13 @@ class Database:
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
-    def read(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Return what a method of Reader returns, on a connection that no other thread uses meanwhile. StoreClosed."""
+    def read(self, work: Callable[..., _R], *args: Any) -> _R:
+        """Return what `work(connection, *args)` finds, on a connection that no other thread uses meanwhile."""
         if self.over:
             raise StoreClosed(CLOSED)
-        return self.read_still(method, *args, **kwargs)
+        return self.read_still(work, *args)
 
-    def read_still(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def read_still(self, work: Callable[..., _R], *args: Any) -> _R:
         """The same for what is under way while this is closed. What it opens is closed again."""
         ticket = object()
         try:
@@ -154,25 +137,25 @@ class Database:
                     break
                 del self._reads[ticket]
                 time.sleep(_NAP)
-            return self._read(method, *args, **kwargs)
+            return self._read(work, args)
         except FOREIGN as error:
             raise ours(error, self.path) from error
         finally:
             self._reads.pop(ticket, None)
 
-    def _read(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def _read(self, work: Callable[..., _R], args: tuple[Any, ...]) -> _R:
         look = time.monotonic() >= self._look_at
         try:
             reader = self._idle.pop()
         except IndexError:
             self._same()  # else SQLite would make a new file
             self._look_at_logs()
-            reader = Reader(self.path)
+            reader = connect(self.path, read_only=True)
         try:
             if look:
-                self._look(reader._connection)
+                self._look(reader)
                 self._look_at_logs()
-            found = method(reader, *args, **kwargs)
+            found = work(reader, *args)
         except BaseException:
             self._shut(reader)  # it may be in the middle of something
             raise
@@ -189,7 +172,7 @@ class Database:
                 return
             self._shut(reader)
 
-    def _shut(self, connection: Reader | sqlite3.Connection) -> None:
+    def _shut(self, connection: sqlite3.Connection) -> None:
         """Close a connection. If its log was replaced, leave it: closing the last one removes what lies there now."""
         if any(now not in (then, _UNKNOWN) for then, now in zip(self._logs, self._found(), strict=False)):
             leave_alone(connection)
@@ -218,10 +201,12 @@ class Database:
         refuse_unusable(self.path)
         connection = connect(self.path)
         try:
-            if self._lock is None:
-                self._take_lock()
-            assert self._lock is not None
-            self._lock.run(until, partial(upgrade, connection, self.path, create=self._create))
+            page = self._page()
+            try:
+                page.enter(until)
+                upgrade(connection, self.path, create=self._create)
+            finally:
+                page.leave()
             check_version(connection, self.path)  # the first look into the file opens its log
             self._identity = self._same()
         except BaseException:
@@ -230,18 +215,6 @@ class Database:
         self._connection = connection
         self._logs = self._found()
         return connection
-
-    def _take_lock(self) -> None:
-        """Take part in the turns of the lock file that is there now, or make it."""
-        lock = WriteLock.shared(self.path)
-        self._let_go()
-        self._lock, self._visits, self._lock_look_at = lock, -1, 0.0
-        self._release = weakref.finalize(self, lock.close)
-        self._release.atexit = False
-
-    def _let_go(self) -> None:
-        if self._release is not None:
-            self._release()
 
     def _look(self, connection: sqlite3.Connection) -> None:
         """Raise if this is not the file that was opened, or has a newer version."""
@@ -303,7 +276,6 @@ class Database:
         self.over = True
         self._drain()
         self._discard()
-        self._let_go()
 
     def before_fork(self) -> None:
         """Close the connections, after waiting for reads under way. For who has paused all writing."""
@@ -325,7 +297,7 @@ class Database:
         self._connection, self._clean, self._logs = None, True, ()
         self._idle, self._reads = [], {}
         self._forking = False
-        self._look_at, self._lock_look_at, self._visits = 0.0, 0.0, -1
+        self._look_at = 0.0
         self._forget()
 
 

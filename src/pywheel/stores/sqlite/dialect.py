@@ -181,13 +181,6 @@ CREATE TABLE member (
     worker TEXT PRIMARY KEY,
     topics TEXT NOT NULL              -- JSON: names
 ) WITHOUT ROWID;
--- The latest is never deleted, so that a number is never given again.
--- Slot -1 is every worker: the topic `job` was paused or resumed, or some topic if that is 0.
-CREATE TABLE hint (
-    seq INTEGER PRIMARY KEY,
-    slot INTEGER NOT NULL,            -- whose: its place in the workers' page
-    job INTEGER NOT NULL
-);
 """
 )
 

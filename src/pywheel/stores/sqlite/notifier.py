@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from contextlib import suppress
-from secrets import randbits
 from typing import TYPE_CHECKING, Final
 
 from ..._errors import StoreClosed, StoreError
 from ...jobs.job import Due
 from ..notifier import Hints, Member, Notifier, Spare
-from .bell import Bell
-from .presence_page import BEHIND, HEARTBEAT, HORIZON, NONCE, QUIET, RELOAD, RUNG, SILENT
+from . import page as at
+from .page import draw
 
 if TYPE_CHECKING:
     from .presence import Presence
 
 __all__ = ["SqliteNotifier"]
 
-_LOOK: Final = 0.25  # seconds between looks whether its bell can be found, and whether anybody has written and not rung
-_TICK: Final = 100_000_000  # ns: what is written that soon after a file's last change may not change its time again
+_LOOK: Final = 0.25  # seconds between looks whether anybody has written and not rung
+_HINTED: Final = (
+    "SELECT j.next, j.id, t.name, j.priority FROM json_each(?) h CROSS JOIN job j ON j.id = h.value "
+    "CROSS JOIN topic t ON t.id = j.topic WHERE j.state = 0 ORDER BY h.key"
+)
 
 
 class SqliteNotifier(Notifier):
@@ -29,87 +29,71 @@ class SqliteNotifier(Notifier):
 
     def __init__(self, presence: Presence, name: str) -> None:
         self._presence = presence
-        self._nonce = randbits(48) | 1 << 47
+        self._nonce = draw(47) | 1 << 47
         self._closed = False
         self._horizon = -1
         self._reload = False
         self._look_at = 0.0
-        self._log = f"{presence.database}-wal"
-        self._written = (0, 0)  # when the log was written to, and its size, as it was looked at last
-        self._bell = Bell(presence.ringer, presence.database)
-        self._after: int = presence.rows("hints_end", ())[0][0]
-        self._looked = self._after  # up to which hint it has seen whether any is for this worker
-        self._seen = self._after  # nothing was claimed yet, so nothing of what was paused until now can start
+        self._untold = (0, 0)  # marks of commits that nobody had told of at the last look
+        self._looks = 0  # how often those were seen again
         self._page, self._slot = presence.take(self._nonce, -1)
+        self._after = self._seen = self._page.words[
+            at.TOLD
+        ]  # nothing is claimed yet that could start in spite of a pause
         self._settle()
         self.worker = f"{name}@{self._slot}.{self._nonce:x}"
 
     def _settle(self) -> None:
         """Begin with a slot."""
         words, slot = self._page.words, self._slot
-        words[HORIZON + slot] = self._horizon
-        words[QUIET + slot] = self._seen
-        self._token = words[RELOAD + slot]
-        self._bell.bind(slot)
+        words[at.HORIZON + slot] = self._horizon
+        words[at.QUIET + slot] = self._seen
+        self._token, self._heard = words[at.RELOAD + slot], words[at.BELL + slot]
         self._presence.moved()  # the slot may have been another's
 
     def _over(self) -> bool:
         return self._closed or self._presence.closed
+
+    def _lost(self) -> bool:
+        """Whether its slot is another's."""
+        return bool(self._page.words[at.NONCE + self._slot] != self._nonce)
 
     # ---- what it says -----------------------------------------------------------------------------------------------
 
     def publish(self, horizon: int) -> None:
         """Set the horizon."""
         self._horizon = horizon
-        if not self._over() and self._page.words[NONCE + self._slot] == self._nonce:
-            self._page.words[HORIZON + self._slot] = horizon
+        if not self._over() and not self._lost():
+            self._page.words[at.HORIZON + self._slot] = horizon
 
     def beat(self, behind: int, spare: Spare = tuple) -> None:  # noqa: ARG002
-        """Note the time; a few times a second look whether the others can still find this worker."""
+        """Note the time; a few times a second look whether somebody has died who was to ring."""
         if self._over():
             return
         presence = self._presence
         presence.look()
-        lost = presence.page is not self._page or self._page.words[NONCE + self._slot] != self._nonce
-        if lost and not self._move():
+        if (presence.page is not self._page or self._lost()) and not self._move():
             return  # not now: it tries again with the next beat
         words, slot = self._page.words, self._slot
-        before = words[HEARTBEAT + slot]
-        words[HEARTBEAT + slot] = presence.now()
-        words[BEHIND + slot] = behind
+        before = words[at.HEARTBEAT + slot]
+        words[at.HEARTBEAT + slot] = presence.now()
+        words[at.BEHIND + slot] = behind
         # By a time read after the beat was written: whoever took this worker for silent until then did so earlier.
-        if presence.now() - before > SILENT and not self._alone():
+        if presence.now() - before > at.SILENT and not self._alone():
             self._read_all()  # what it owns may have been another's meanwhile, hints included
         if (moment := time.monotonic()) >= self._look_at:
             self._look_at = moment + _LOOK
-            if not self._bell.hangs():
-                self._bell.bind(slot)
-            if self._told():
-                words[RUNG + slot] = 1
-
-    def _told(self) -> bool:
-        """Whether there are hints for this worker for which nobody has rung: who wrote them died after the commit.
-
-        One system call, unless somebody has written since the last look.
-        """
-        with suppress(OSError, StoreError):
-            log = os.stat(self._log)  # noqa: PTH116
-            written = (log.st_mtime_ns, log.st_size)
-            if written != self._written:
-                after = max(self._after, self._looked)
-                [(end, told)] = self._presence.rows("hints_since", {"after": after, "slot": self._slot})
-                self._looked = max(after, end)
-                self._written = written if time.time_ns() - log.st_mtime_ns > _TICK else (0, 0)
-                return bool(told)
-        return False
+            untold = words[at.UNTOLD], words[at.WITHIN]
+            self._looks = self._looks + 1 if untold == self._untold else 0
+            self._untold = untold
+            if any(untold) and self._looks & self._looks - 1 == 0 < self._looks:
+                self._read_all()  # at the second look, the third, the fifth: it may be a transaction that was undone
 
     def _alone(self) -> bool:
         """Whether no other worker was there that could have been taken for the owner."""
         roster = self._presence._roster
         return (
-            roster is not None
-            and roster.holds(self._page)
-            and all(one.nonce == self._nonce or one.slot < 0 for one in roster.members)
+            roster is not None and roster.holds(self._page) and all(one.nonce == self._nonce for one in roster.present)
         )
 
     def _move(self) -> bool:
@@ -125,7 +109,7 @@ class SqliteNotifier(Notifier):
 
     def _read_all(self) -> None:
         self._reload = True
-        self._page.words[RUNG + self._slot] = 1
+        self._page.words[at.RUNG + self._slot] = 1
 
     def ring(self, worker: str) -> None:
         """Wake another worker."""
@@ -135,7 +119,7 @@ class SqliteNotifier(Notifier):
     def quiet(self) -> None:
         """Say that nothing starts here any more of what was paused when `hints` said so."""
         if not self._over():
-            self._page.words[QUIET + self._slot] = self._seen
+            self._page.words[at.QUIET + self._slot] = self._seen
 
     # ---- what it hears ----------------------------------------------------------------------------------------------
 
@@ -145,39 +129,40 @@ class SqliteNotifier(Notifier):
         return tuple(self._presence.members())
 
     def hints(self) -> Hints:
-        """Return what changed since the last call. One query of one row."""
+        """Return what changed since the last call. One query, if anything did."""
         self._open()
-        token, reload = self._page.words[RELOAD + self._slot], self._reload
-        self._reload = False
-        try:
-            [(first, last, pauses, due)] = self._presence.rows("hints_for", {"after": self._after, "slot": self._slot})
-        except BaseException:
-            self._reload = reload
-            raise
-        gap = first is not None and first > self._after + 1
-        reload |= gap or pauses > 0 or token != self._token
-        self._token = token
-        self._after = last or self._after
+        token = self._page.words[at.RELOAD + self._slot]
+        after, jobs, lost = self._page.hints(self._slot, self._after)
+        found = self._presence.rows(_HINTED, (json.dumps(list(dict.fromkeys(jobs))),)) if jobs else []
+        reload = self._reload or lost or token != self._token
+        self._reload, self._token, self._after = False, token, after
         if reload:
-            self._seen = self._after
-        return Hints([Due(*found) for found in json.loads(due)], reload)
+            self._seen = after
+        return Hints([Due(*row) for row in found], reload)
 
     def wait(self, seconds: float) -> bool:
         """Return when rung or woken, or after so many seconds."""
         if self._over():
             return False
-        rung = self._page.words[RUNG + self._slot]
-        self._bell.wait(0 if rung else seconds)
-        words, at = self._page.words, RUNG + self._slot
-        if words[NONCE + self._slot] != self._nonce:
+        page, slot = self._page, self._slot
+        words, rung_at = page.words, at.RUNG + slot
+        until = time.monotonic() + seconds
+        while not words[rung_at] and words[at.BELL + slot] == self._heard and not self._over():
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            page.wait(slot, self._heard, left)
+        if page is not self._page or self._lost():
             return True  # the slot is another's, until the next beat
-        rung = words[at]
-        words[at] = 0  # before hints are read: what rings from here on is a ring of its own
-        return rung != 0
+        self._heard = words[at.BELL + slot]
+        rung = words[rung_at]
+        words[rung_at] = 0  # before hints are read: what rings from here on is a ring of its own
+        return bool(rung)
 
     def wake(self) -> None:
         """End a wait."""
-        self._bell.wake()
+        if not self._over():
+            self._page.wake(self._slot)
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -186,20 +171,18 @@ class SqliteNotifier(Notifier):
             raise StoreClosed("the store was closed, or its worker has stopped: open another one")
 
     def close(self) -> None:
-        """Free the slot, and take the bell down."""
+        """Free the slot, and let a wait return."""
         if self._closed:
             return
         self._closed = True
         if self._presence.closed:  # in a forked child: the slot is the parent's
             return
-        words = self._page.words
-        self._bell.close()
-        if words[NONCE + self._slot] == self._nonce:
-            words[NONCE + self._slot] = 0
+        if not self._lost():
+            self._page.wake(self._slot)
+            self._page.words[at.NONCE + self._slot] = 0
             self._presence.stir()
 
     def after_fork(self) -> None:
-        """Let go of the bell in a forked child: it is the parent's."""
+        """Leave the slot to the parent, in a forked child."""
         self._closed = True
         self._page = self._presence.page  # not the parent's, nor its descriptor
-        self._bell.let_go()

@@ -10,30 +10,29 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from ..._errors import BadJob, StoreClosed, StoreError
-from ...clock import Clock, MonotonicClock
-from ...jobs import commands as o
+from ...clock import Clock
+from ...jobs import commands as c
 from ...jobs.checks import whole
 from ..checks import sound
 from ..contract import Durability
 from ..group_commit import Commit, GroupCommit
-from ..notifier import Member, Notifier, workers
 from ..sql.engine import apply
 from ..sql.statement import Steps
-from ..sql.store import SqlStore
-from ..sql.transaction import Names, Transaction
+from ..sql.transaction import Names
 from ..verify import Finding
 from ..within import CommitWatch
-from . import maintenance, process, verify
+from . import maintenance, verify
 from .borrowed import borrowed, in_savepoint
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
 from .database import CLOSED, ORDINARY, Database
 from .dialect import SQLITE, Carrier, Ids, WrongGuess
+from .engine import SqliteEngine
+from .page import Page
 from .presence import Presence
-from .queries import Reader
 from .side_files import side_errors
 from .telling import Telling
 
@@ -43,43 +42,36 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class SqliteStore(SqlStore):
+class SqliteStore(SqliteEngine):
     """Jobs in a file: WAL, synchronous=FULL, so what was applied survives the loss of power.
 
-    Beside the file lie ``-wal`` and ``-shm`` of SQLite, ``-lock`` (who writes next), ``-workers`` and ``-bell-*`` (who
-    is there and wants to be woken). All but ``-wal`` hold nothing that lasts. They lie where the file is, not where
-    links to it are.
+    Beside the file lie ``-wal`` and ``-shm`` of SQLite, and ``-workers``: who is there, and who writes next. All but
+    ``-wal`` hold nothing that lasts. They lie where the file is, not where links to it are.
     """
 
     durability: Durability = "fsync"
-    dialect = SQLITE
+    _shared = True
 
     def __init__(self, path: str | Path, *, clock: Clock | None = None, create: bool = True) -> None:
         self.path = os.path.realpath(path)
-        self.url = f"sqlite:///{quote(os.fsencode(self.path))}"
-        self.clock = clock or MonotonicClock()
+        super().__init__(f"sqlite:///{quote(os.fsencode(self.path))}", clock)
         self._forked = False
         """Whether this is a child that has not used the store yet."""
         self._closed = False
         self._paused = False  # while a fork is under way
         self._renewing = threading.RLock()
-        self._topics, self._workers = Names("topic"), Names("worker")
-        self._known, self._known_workers = Names("topic"), Names("worker")
-        """The names that readers know: what they read is committed."""
         self._group_commit = GroupCommit(self._transact, _separate, BUSY_SECONDS)
         self._watch = CommitWatch(self._present)
-        self._database = Database(self.path, create=create, forget=self._forget)
+        self._database = Database(self.path, create=create, forget=self._forget, page=self._page)
         try:
             self._database.open(time.monotonic() + BUSY_SECONDS)
-            self._presence = self._new_presence()
         except BaseException:
             self._database.close()
             raise
-        process.STORES.add(self)
 
     # ---- writing --------------------------------------------------------------------------------------------------
 
-    def apply(self, commands: Sequence[o.Command[Any]]) -> list[Any]:
+    def apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
         """Apply commands in order; see the contract. Threads that come meanwhile share one commit."""
         if not commands:
             return []
@@ -91,55 +83,25 @@ class SqliteStore(SqlStore):
             if self._database.over:
                 self.close()  # what a signal handler closed in the middle of this
 
-    def _transact(self, commands: Sequence[o.Command[Any]], until: float, commit: Commit | None) -> list[Any]:
-        """Apply the commands of one or more callers; wake whom it concerns."""
-        if self._forked:
-            self._renew()
-        outcomes, telling = self._database.write(until, self._work, commands, commit)
-        # The bells after the commit: then a horizon that moved meanwhile is seen here, or the one who moved it sees it.
-        telling.tell()
-        return outcomes
+    def _transact(self, commands: Sequence[c.Command[Any]], until: float, commit: Commit | None) -> list[Any]:
+        """Apply the commands of one or more callers."""
+        return self._database.write(until, self._work, commands, commit)
 
     def _work(
-        self, connection: sqlite3.Connection, commands: Sequence[o.Command[Any]], commit: Commit | None
-    ) -> tuple[list[Any], Telling]:
-        """Apply the commands in a transaction; return the outcomes, and what is to be told of them."""
+        self, connection: sqlite3.Connection, commands: Sequence[c.Command[Any]], commit: Commit | None
+    ) -> list[Any]:
+        page = self._presence.page
+        if not page.alone:
+            self._highest = None  # others have given ids
         try:
-            return self._commit(connection, commands, commit, Ids(self._database.highest))
+            return self._commit(connection, commands, commit, in_turn=page.held)
         except WrongGuess:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             self._forget()
-            return self._commit(connection, commands, commit, Ids())
+            return self._commit(connection, commands, commit, in_turn=page.held)
 
-    def _commit(
-        self, connection: sqlite3.Connection, commands: Sequence[o.Command[Any]], commit: Commit | None, ids: Ids
-    ) -> tuple[list[Any], Telling]:
-        tx = self._transaction(self._topics, self._workers, ids)
-        carrier = Carrier(connection, tx.now, begin=True, guess=ids.guess)
-        outcomes = carrier.drive(apply(tx, commands))
-        carrier.drive(SQLITE.count(tx))
-        telling = Telling(connection, tx, self._presence)
-        # Where a signal handler may raise right after the statement, the outcomes of the other callers would be lost.
-        alone = commit is None or threading.get_ident() != threading.main_thread().ident
-        if alone and carrier.waiting is not None and telling.nothing:
-            carrier.flush()
-        else:
-            carrier.begin()
-            telling.finish()
-            if commit is None:
-                connection.execute("COMMIT")
-            else:
-                _note(connection, commit, outcomes)
-            telling.committed()
-        self._database.highest = ids.highest
-        tx.committed()
-        return outcomes, telling
-
-    def _transaction(self, topics: Names, workers: Names, ids: Ids) -> Transaction:
-        return Transaction(SQLITE, self.clock.wall(), topics, workers, ids, gone=self._presence.gone)
-
-    def put_within(self, connection: object, put: o.Put) -> list[int]:
+    def put_within(self, connection: object, put: c.Put) -> list[int]:
         """Apply a put in the caller's own transaction. The application's tables are in the store's file then.
 
         Nobody else can write to the file until that has ended.
@@ -152,29 +114,24 @@ class SqliteStore(SqlStore):
             raise outcome
         return outcome  # type: ignore[no-any-return]
 
-    def _put_within(self, connection: sqlite3.Connection, commands: Sequence[o.Command[Any]]) -> list[Any]:
+    def _put_within(self, connection: sqlite3.Connection, commands: Sequence[c.Command[Any]]) -> list[Any]:
         tx = self._transaction(Names("topic"), Names("worker"), Ids())
         with in_savepoint(connection):
             carrier = Carrier(connection, tx.now)
             outcomes: list[Any] = carrier.drive(apply(tx, commands))
             carrier.drive(SQLITE.count(tx))
-            telling = Telling(connection, tx, self._presence)
-            telling.finish()
+            telling = Telling(tx, self._presence, in_turn=False)
+            telling.begin(connection)
         for ids in outcomes:
             if isinstance(ids, list) and ids:
                 self._watch.add(ids[0], telling.tell)
         return outcomes
 
-    def _forget(self) -> None:
-        """Know no numbers of names any more: some may have been rolled back. Nor the highest id."""
-        self._database.highest = None
-        self._topics.forget()
-        self._workers.forget()
-
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return self._read(Reader.ask, begin(*args, **kwargs), self.clock.wall())
+        found: _R = self._database.read(_in_one_moment, begin(*args, **kwargs), self.clock.wall())
+        return found
 
     def _first_lease_end(self) -> int | None:
         """Return when some lease may be over at the earliest. No query.
@@ -211,7 +168,7 @@ class SqliteStore(SqlStore):
 
     def check(self) -> list[str]:
         """Return what is wrong with the file, [] if nothing is. O(file); others may read and write meanwhile."""
-        return self._read(lambda reader: maintenance.check(reader._connection))
+        return self._database.read(maintenance.check)
 
     def verify(self, *, repair: bool = False) -> list[Finding]:
         """Return what is wrong with the file and with what is in it. O(file); a repair keeps others from writing."""
@@ -219,11 +176,11 @@ class SqliteStore(SqlStore):
             return self._alone(
                 verify.mended, self.clock.wall(), self._transaction(Names("topic"), Names("worker"), Ids())
             )
-        return self._read(lambda reader: verify.find(reader._connection, self.clock.wall()))
+        return self._database.read(verify.find, self.clock.wall())
 
     def about(self) -> dict[str, Any]:
         """Return where the file is, its schema, its size, and which SQLite reads it."""
-        return self._read(lambda reader: maintenance.about(reader._connection, self.path))
+        return self._database.read(maintenance.about, self.path)
 
     def _alone(self, work: Callable[..., _R], *args: Any) -> _R:
         """Return what `work(connection, ...)` does between the commits of this process, in a turn to write."""
@@ -233,22 +190,6 @@ class SqliteStore(SqlStore):
             return result
 
     # ---- life -----------------------------------------------------------------------------------------------------
-
-    def notifier(self, name: str) -> Notifier:
-        """Return a new notifier."""
-        self._open()
-        return self._presence.notifier(name)
-
-    def _list_workers(self) -> list[Member]:
-        """Return all workers that have announced topics."""
-        self._open()
-        self._presence.look(at_once=True)
-        return workers(self._presence.members())
-
-    def quiet(self, topic: str, seconds: float) -> bool:
-        """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
-        self._open()
-        return self._presence.quiet(topic, seconds)
 
     def close(self) -> None:
         """Close the file, after the transaction under way, if any. Idempotent; all else raises StoreClosed then."""
@@ -270,9 +211,6 @@ class SqliteStore(SqlStore):
         """The connection that writes, for tests and measurements."""
         return self._database.connection
 
-    def _read(self, method: Callable[Concatenate[Reader, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return self._database.read(method, *args, **kwargs)
-
     def _open(self) -> None:
         """Raise StoreClosed if it is; in a forked child, open what was the parent's anew."""
         if self._database.over:
@@ -290,10 +228,19 @@ class SqliteStore(SqlStore):
         with side_errors(self.path):
             return Presence(self.path, self.clock, self._rows)
 
-    def _rows(self, name: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
+    def _page(self) -> Page:
+        """Return the page whose turns this takes part in; made with the first connection."""
+        if self._forked:
+            self._renew()
+        if not hasattr(self, "_presence"):
+            self._presence = self._new_presence()
+        self._presence.look()
+        return self._presence.page
+
+    def _rows(self, text: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
         """Return what a statement finds. A commit that is under way ends, whoever closes the store meanwhile."""
         read = self._database.read_still if self._group_commit.leads() else self._database.read
-        return read(Reader.rows, name, values)
+        return read(_all, text, values)
 
     def before_exit(self) -> None:
         """Tell the workers of what others have committed: the program ends without closing the store."""
@@ -314,27 +261,24 @@ class SqliteStore(SqlStore):
     def after_fork_in_child(self) -> None:
         """Leave what is the parent's; the rest is opened anew when it is needed."""
         self._watch = CommitWatch(self._present)
-        self._forked = True  # the presence leaves its parent's files and sockets alone by itself
+        self._forked = True
         self._renewing = threading.RLock()
         self._group_commit.renew()
         self._database.after_fork_in_child()
+        self._presence.after_fork()
 
 
-def _note(connection: sqlite3.Connection, commit: Commit, outcomes: list[Any]) -> None:
-    """Commit for several callers, and note for them whether it happened.
-
-    Between the end of COMMIT and what is noted nothing is called: there no signal handler can come in.
-    """
-    commit.outcomes, commit.stored = outcomes, None
+def _in_one_moment(connection: sqlite3.Connection, steps: Steps[_R], now: int) -> _R:
+    """Return what a query comes to."""
+    connection.execute("BEGIN")
     try:
+        return Carrier(connection, now).drive(steps)
+    finally:
         connection.execute("COMMIT")
-    except sqlite3.Error:
-        commit.stored = False
-        raise
-    except BaseException:
-        commit.stored = not connection.in_transaction
-        raise
-    commit.stored = True
+
+
+def _all(connection: sqlite3.Connection, text: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
+    return connection.execute(text, values).fetchall()
 
 
 def _separate(error: BaseException) -> bool:

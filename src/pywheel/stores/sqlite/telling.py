@@ -1,160 +1,117 @@
-"""What is told to workers of a transaction: hints in it, bells after it."""
+"""What workers are told of a transaction, after its commit: hints in the page, and rings."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from ...jobs.job import slice_of
 from ..sql.transaction import Transaction
-from .audience import Audience
-from .presence import Presence
-from .presence_page import HORIZON
-from .statements import SQL
+from . import page as at
+from .page import Page, draw
+from .presence import LEASE_FIRST, Presence
 
 __all__ = ["Telling"]
 
-_HINTS_KEPT: Final = 10_000
-_ALL: Final = -1  # the slot of hints for everybody
 _NEVER: Final = 2**63 - 1
 
 
-class _Said:
-    """What was noted of one topic."""
-
-    __slots__ = ("audience", "beyond", "earliest", "words")
-
-    def __init__(self, audience: Audience) -> None:
-        self.audience = audience
-        self.words = audience.page.words
-        self.earliest = _NEVER  # of all that changed
-        self.beyond: dict[int, int] = {}  # by slot, the earliest beyond its horizon, so without a hint
-
-
 class Telling:
-    """The changes of a transaction, on their way to those whom they concern."""
+    """The changes of a transaction, on their way to those whom they concern.
 
-    __slots__ = ("_changes", "_connection", "_hints", "_leases", "_next_lease", "_presence", "_said", "_unknown")
+    Whoever dies between the commit and the ring leaves a mark in the page: then the next writer, or a worker's next
+    look, has everybody read again.
+    """
 
-    def __init__(self, connection: sqlite3.Connection, tx: Transaction, presence: Presence) -> None:
-        self._connection = connection
-        self._changes = changes = tx.changes
+    __slots__ = ("_at", "_changes", "_first", "_leases", "_mark", "_page", "_presence")
+
+    def __init__(self, tx: Transaction, presence: Presence, *, in_turn: bool) -> None:
+        """Take a transaction that has changed all that it will. `in_turn`: nobody else writes hints until `tell`."""
+        self._changes = tx.changes
         self._presence = presence
-        self._said: dict[int, _Said] = {}
-        self._hints: list[tuple[int, int]] = []  # slot, job
-        self._leases = 0  # given, as it was before the commit
-        self._next_lease: int | None = None
-        self._unknown = False
-        for topic, dues in changes.dues.items():
-            self._changed(_Said(presence.audience(topic, tx.name(topic))), topic, dues)
-
-    def _changed(self, said: _Said, topic: int, dues: Sequence[tuple[int, int]]) -> None:
-        """Give each job's owner a hint if it looks so far; else note the earliest that it was not told of."""
-        self._said[topic] = said
-        said.earliest = earliest = min([due for _, due in dues])
-        if earliest > said.audience.furthest():
-            for slot in said.audience.some:
-                _beyond(said, slot, earliest)
-            return
-        owners, words, hints = said.audience.owners, said.words, self._hints
-        if owners:
-            for id, due in dues:
-                slot = owners[slice_of(due)]
-                if due <= words[HORIZON + slot]:
-                    hints.append((slot, id))
-                else:
-                    _beyond(said, slot, due)
+        self._page: Page = presence.page
+        self._at = at.UNTOLD if in_turn else at.WITHIN
+        self._mark = 0
+        self._first: int | None = None  # the end of the next lease, if it is known now
+        self._leases = 0
 
     @property
     def nothing(self) -> bool:
-        """Whether there is nothing to write in the transaction, or to look up."""
-        changes = self._changes
-        said = self._hints or changes.paused or changes.leases < _NEVER or changes.expired is not None
-        return not said and not self._presence.lease_unknown()
+        """Whether `begin` needs nothing of the transaction."""
+        changes, words = self._changes, self._page.words
+        return changes.leases == _NEVER and changes.expired is None and words[at.LEASE] != at.UNKNOWN
 
-    # ---- in the transaction -----------------------------------------------------------------------------------------
-
-    def finish(self) -> None:
-        """Write hints, and say that leases were given. The commit comes next."""
-        changes = self._changes
-        if changes.leases < _NEVER:
-            self._presence.leased(changes.leases)
-        hints = self._hints + [(_ALL, topic) for topic in changes.paused]
-        if hints:
-            self._store_hints(hints)
+    def begin(self, connection: sqlite3.Connection) -> None:
+        """Say what must be known before the commit, which comes next."""
+        words, changes = self._page.words, self._changes
+        if words[at.USED] and (changes.dues or changes.paused or changes.announced):
+            me, mark = self._presence.me, words[self._at]
+            if mark and (self._at == at.UNTOLD or mark >> 31 != me):
+                self._presence.alarm()  # somebody died, or has not told yet
+            words[self._at] = self._mark = me << 31 | draw(31)
+        if self.nothing:
+            return
+        first = None
         if changes.expired is not None:
             [first] = changes.expired
-            self._next_lease = min((one for one in (first, changes.leases) if one not in (None, _NEVER)), default=None)
-            self._unknown = True
-        elif self._presence.lease_unknown():
-            [self._next_lease] = self._connection.execute(SQL["lease_first"]).fetchone()
-            self._unknown = True
-        if self._unknown:
-            self._leases = self._presence.leases()
+        elif words[at.LEASE] == at.UNKNOWN:
+            [first] = connection.execute(LEASE_FIRST).fetchone()
+        if changes.expired is not None or words[at.LEASE] == at.UNKNOWN:
+            self._first = min(_NEVER if first is None else first, changes.leases)
+        if changes.leases < _NEVER:  # if the commit fails, it is just too early
+            words[at.LEASED] += 1
+            words[at.LEASE] = min(words[at.LEASE], changes.leases)
+        self._leases = words[at.LEASED]
 
-    def committed(self) -> None:
-        """Say when the next lease ends, now that it is sure. Still in the turn.
-
-        After the commit, as that may fail; in a turn, as others may lease just now.
-        """
-        if not self._unknown:
-            return
-        with suppress(sqlite3.Error):  # then it stays too early
-            self._connection.execute("BEGIN IMMEDIATE")
-            self._presence.expired(self._next_lease, self._leases)
-        if self._connection.in_transaction:
-            with suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
-
-    def _store_hints(self, hints: list[tuple[int, int]]) -> None:
-        """Write hints, and now and then drop those that all have read, or will not miss."""
-        execute: Any = self._connection.execute
-        if len(hints) == 1:
-            execute(SQL["hint_one"], hints[0])
-        else:
-            execute(SQL["hint_many"], (json.dumps(hints),))
-        [last] = execute(SQL["hint_last"]).fetchone()
-        if last // _HINTS_KEPT != (last - len(hints)) // _HINTS_KEPT:
-            execute(SQL["hints_trim"], (last - _HINTS_KEPT,))
-
-    # ---- after it ---------------------------------------------------------------------------------------------------
+    def failed(self) -> None:
+        """Say that nothing was stored."""
+        if self._mark and self._page.words[self._at] == self._mark:
+            self._page.words[self._at] = 0
 
     def tell(self) -> None:
         """After the commit: ring whom it concerns. Raises nothing."""
-        presence, changes = self._presence, self._changes
+        presence, changes, words = self._presence, self._changes, self._page.words
         try:
+            if self._first is not None and words[at.LEASED] == self._leases:
+                words[at.LEASE] = at.NO_LEASE if self._first == _NEVER else self._first
+                if words[at.LEASED] != self._leases:
+                    words[at.LEASE] = at.UNKNOWN  # another lease was given at this moment
             if changes.leases < _NEVER:
                 presence.look(at_once=True)  # in a page that nobody uses any more, nobody would find the lease
             if changes.announced:
                 presence.stir([presence.slot(worker) for worker in changes.announced])
-            rung = {slot for slot, _ in self._hints}
-            for topic, said in self._said.items():
-                rung |= self._missed(said, presence.audience(topic))
-            for topic in changes.paused:
-                rung.update(presence.handling(topic))
-            if rung:
-                presence.ring(rung)
+            if presence.page.words[at.USED] and (changes.dues or changes.paused):
+                self._hint(presence)
         except Exception:  # noqa: BLE001  (it is stored, whatever it is)
             presence.alarm()
+        self.failed()
 
-    def _missed(self, said: _Said, audience: Audience) -> set[int]:
-        """Have workers look again whose horizon is by now beyond what was stored without a hint; return their slots.
+    def _hint(self, presence: Presence) -> None:
+        """Give each job's owner a hint if it looks so far, and all a hint of pauses."""
+        hints: list[tuple[int, int]] = []
+        rung: set[int] = set()
+        for topic, dues in self._changes.dues.items():
+            audience = presence.audience(topic)
+            if min([due for _, due in dues]) <= audience.furthest():
+                hints += _hints(audience.owners, audience.page.words, dues)
+        for slot, _ in hints:
+            rung.add(slot)
+        page = presence.page
+        if self._changes.paused:
+            hints.append((at.ALL, 0))
+            names = {presence.name(topic) for topic in self._changes.paused}
+            rung.update(one.slot for one in presence.roster().present if not names.isdisjoint(one.topics))
+        if hints and (self._at == at.WITHIN or page is not self._page or not page.hint(hints)):
+            page.words[at.TOLD] += 1  # a pause has a number of its own
+            presence.reload(page.taken() if self._changes.paused else rung)
+        elif rung:
+            presence.ring(rung)
+        if self._changes.paused:
+            page.words[at.PAUSED] = page.words[at.TOLD]
 
-        Why that is all of them, see `audience`.
-        """
-        words = audience.page.words
-        if audience.same(said.audience):
-            missed = {slot for slot, due in said.beyond.items() if due <= words[HORIZON + slot]}
-        else:
-            missed = {slot for slot in audience.some if said.earliest <= words[HORIZON + slot]}
-        for slot in missed:
-            self._presence.reload(slot)
-        return missed
 
-
-def _beyond(said: _Said, slot: int, due: int) -> None:
-    if due < said.beyond.get(slot, _NEVER):
-        said.beyond[slot] = due
+def _hints(owners: Sequence[int], words: memoryview[int], dues: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return slot and job of those that are due within the horizon of their owner."""
+    slots = [owners[slice_of(due)] for _, due in dues]
+    return [(slot, id) for slot, (id, due) in zip(slots, dues, strict=True) if due <= words[at.HORIZON + slot]]

@@ -1,0 +1,396 @@
+"""The page that all processes on one file share: who works here, what is told to whom, and whose turn it is to write.
+
+A file of 64-bit words beside the database, mapped by everybody. A word is written at once: a reader sees the old value
+or the new one. Between a write here and a read of the database, or the other way round, lie system calls and locks, and
+they keep that order on every processor.
+
+Nothing here outlasts its workers. If the file is deleted, whoever finds that its name leads to another file, or to
+none, maps the file of that name, made anew if need be, and *retires* the page it has before it uses the new one. All
+who still share the old page see the mark with their next look at it, without a system call, and follow. Whoever follows
+has everybody read again: what was put with the old page was told to its workers only.
+
+The *turn* is a lock of the file. SQLite's own wait for writers is a poll: beside a busy writer another one may starve
+for seconds. The turn makes writers follow each other in the order of their coming. It is advice: SQLite's lock decides.
+So nobody waits for long for one who has the turn and does not go on, as a stopped process. The system frees the turn of
+a process that dies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import platform
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final
+
+from ..._errors import StoreBusy, StoreTooNew
+from .. import notifier
+from .side_files import open_beside
+
+try:
+    import fcntl
+
+    LOCKS = True
+except ImportError:  # no locks of files on this system: two workers that start at one moment may take one slot
+    LOCKS = False
+
+__all__ = ["LOCKS", "Page", "draw"]
+
+SLOTS: Final = 512
+SILENT: Final = round(notifier.SILENT * 1_000)  # ms without a heartbeat
+GONE: Final = 10_000  # ms without a heartbeat after which a slot may be given to another worker
+NO_LEASE: Final = 2**63 - 1
+UNKNOWN: Final = 0  # as a new page has it
+ALL: Final = -1  # the slot of hints for everybody
+
+# Single words.
+_FORMAT: Final = 0
+RETIRED: Final = 1  # this is no longer the file of its name
+_BORN: Final = 2  # when the file was made, in ms of the monotonic clock
+VERSION: Final = 3  # another number after each change of who is there
+LEASE: Final = 4  # no lease is over before; or NO_LEASE, or UNKNOWN
+LEASED: Final = 5  # counts what lowered it, or would have
+USED: Final = 6  # slots from here on were never used
+TOLD: Final = 7  # the number of the next hint; the first is the time of birth, so that no number comes twice
+PAUSED: Final = 8  # TOLD as it was when a topic was paused or resumed last
+UNTOLD: Final = 9  # not 0 from before a commit in the turn until it was told of
+WITHIN: Final = 10  # the same of a commit out of turn, such as of a caller's own transaction
+_OWNER: Final = 11  # who had the turn last
+_TURNS: Final = 12  # counts releases of the turn
+_WAITED_FOR: Final = 13  # whether somebody waits for it
+
+# Columns: the word of slot n is at the column's name + n.
+NONCE: Final = 16  # whose slot it is; 0 is free
+HEARTBEAT: Final = NONCE + SLOTS  # ms of the monotonic clock, which all processes of a host share
+HORIZON: Final = HEARTBEAT + SLOTS  # it wants to hear of due times up to there
+BEHIND: Final = HORIZON + SLOTS
+QUIET: Final = BEHIND + SLOTS  # nothing that was paused before this hint starts there any more
+RELOAD: Final = QUIET + SLOTS  # another number when hints do not tell it all
+RUNG: Final = RELOAD + SLOTS  # 1 from a ring to the next wait
+BELL: Final = RUNG + SLOTS  # another number wakes its worker
+_HINT_SLOT: Final = BELL + SLOTS  # hints, each at its number modulo _HINTS: whose it is
+_HINTS: Final = 2_048
+_HINT_JOB: Final = _HINT_SLOT + _HINTS  # and the job
+_HINTS_AT_ONCE: Final = 256
+_SIZE: Final = 8 * (_HINT_JOB + _HINTS)
+
+_OPEN_FILE_LOCKS: Final = (
+    sys.platform == "linux" and struct.calcsize("P") == 8 and LOCKS and hasattr(fcntl, "F_OFD_SETLK")
+)
+_FLOCK: Final = "hhqqi4x"  # of 64-bit Linux: type, whence, start, length, process
+_TURN, _TAKING = range(2)  # the bytes that are locked
+
+_THIS_FORMAT: Final = 2
+_SETTLED: Final = 5_000  # ms: by then all have come over to a new page
+_PATIENCE: Final = 5.0  # seconds to wait for others who take a slot; they take microseconds
+_LOOK: Final = 0.02  # seconds between looks at a turn that somebody else has, and at a bell without a futex
+_YIELD: Final = 0.02  # seconds to let the one come first who was woken to have the turn
+_STALLED: Final = 0.1  # seconds after which nobody waits any more for one who has the turn and does not go on
+
+_random: Final = Random()
+draw: Final = _random.getrandbits
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
+
+
+class Page:
+    """The words, and the file that they are in. `words` may be used as long as somebody refers to them."""
+
+    def __init__(self, database: str | None, now: int) -> None:
+        """Open the page of a database. None: one of this process alone, without a file."""
+        self._path = f"{database}-workers"
+        self._file = -1
+        if database is None:
+            self._map(bytearray(_SIZE))
+            self._begin(now)
+            self.words[_BORN] = now - GONE
+        else:
+            self._file = open_beside(database, "workers", 0)
+            self._open(now)
+        self._me = draw(31) + 1
+        self._yields = False  # somebody waits who is to have the turn next
+        self._stalled: tuple[int, int] | None = None  # the turn of one who does not go on
+        self.held = False
+        """Whether this page's user has the turn."""
+        self.alone = False
+        """Whether nobody else had the turn since this page's user had it last."""
+
+    def _open(self, now: int) -> None:
+        self._take_lock(_TAKING)
+        try:
+            # Measured and written under the lock: nobody has written there yet. Not skipped: there is room for it.
+            missing = _SIZE - os.fstat(self._file).st_size
+            if missing > 0:
+                os.pwrite(self._file, bytes(missing), _SIZE - missing)
+            self._map(mmap.mmap(self._file, _SIZE))
+            if self.words[_FORMAT] == 0:
+                self._begin(now)
+        finally:
+            self._unlock(_TAKING)
+        if self.words[_FORMAT] != _THIS_FORMAT:
+            raise StoreTooNew(f"{self._path} is of another version of pywheel: stop its workers, then delete it")
+        found = os.fstat(self._file)
+        self._identity = found.st_dev, found.st_ino
+
+    def _map(self, memory: Any) -> None:
+        self.words = memoryview(memory).cast("q")
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+    def _begin(self, now: int) -> None:
+        self.words[_BORN] = now
+        self.words[TOLD] = self.words[PAUSED] = now * 1_000
+        self.words[_FORMAT] = _THIS_FORMAT
+
+    def __del__(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+
+    def current(self) -> bool:
+        """Whether this is the file of its name. One system call."""
+        if self._file < 0:
+            return True
+        try:
+            found = os.stat(self._path)  # noqa: PTH116  (no Path: it is made four times a second)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._identity
+
+    # ---- slots ------------------------------------------------------------------------------------------------------
+
+    def take(self, nonce: int, wanted: int, now: int) -> int | None:
+        """Give a worker a slot, `wanted` if that is free; None if all are taken. Its horizon is -1.
+
+        A slot is free if it was never taken, was freed, or if its worker is gone.
+        """
+        words = self.words
+        self._take_lock(_TAKING)
+        try:
+            used: int = min(words[USED], SLOTS)
+            for slot in (wanted, *range(used + 1)):
+                if 0 <= slot < SLOTS and (words[NONCE + slot] == 0 or self.gone(slot, now)):
+                    break
+            else:
+                return None
+            words[NONCE + slot] = 0
+            words[HORIZON + slot] = -1
+            words[BEHIND + slot] = words[QUIET + slot] = words[RUNG + slot] = 0
+            words[HEARTBEAT + slot] = now
+            words[USED] = max(used, slot + 1)
+            words[NONCE + slot] = nonce
+            return int(slot)
+        finally:
+            self._unlock(_TAKING)
+
+    def gone(self, slot: int, now: int) -> bool:
+        """Whether the worker of a slot has been silent for very long.
+
+        A heartbeat that is to come was left by a worker from before the host's last start.
+        """
+        return abs(now - self.words[HEARTBEAT + slot]) > GONE
+
+    def absent(self, now: int) -> bool:
+        """Whether a worker without a slot is gone: in a new page it may not have taken one again yet."""
+        return not 0 <= now - self.words[_BORN] < _SETTLED
+
+    def find(self, nonce: int, likely: int) -> int:
+        """Return the slot of a worker, -1 if it has none. O(1) if it is the likely one."""
+        words = self.words
+        if 0 <= likely < SLOTS and words[NONCE + likely] == nonce:
+            return likely
+        try:
+            return words[NONCE : NONCE + words[USED]].tolist().index(nonce)
+        except ValueError:
+            return -1
+
+    def taken(self) -> list[int]:
+        """Return the slots that have a worker."""
+        nonces = self.words[NONCE : NONCE + self.words[USED]].tolist()
+        return [slot for slot, nonce in enumerate(nonces) if nonce]
+
+    # ---- bells and hints --------------------------------------------------------------------------------------------
+
+    def wake(self, slot: int) -> None:
+        """End the wait of a worker, the present one or the next one."""
+        self.words[BELL + slot] = draw(31)  # not + 1: two at once would make one change of two
+        _wake(self._base + 8 * (BELL + slot))
+
+    def wait(self, slot: int, heard: int, seconds: float) -> None:
+        """Return when the bell of a slot is no longer what was heard of it, after so many seconds, or earlier."""
+        if self.words[BELL + slot] == heard:
+            _sleep(self._base + 8 * (BELL + slot), heard, min(seconds, 3_600), _LOOK)
+
+    def hint(self, hints: Sequence[tuple[int, int]]) -> bool:
+        """Write hints, each a slot and a job. In the turn. False if they are too many: then workers must be told so."""
+        if len(hints) > _HINTS_AT_ONCE:
+            return False
+        words = self.words
+        number = words[TOLD]
+        for slot, job in hints:
+            words[_HINT_SLOT + number % _HINTS] = slot
+            words[_HINT_JOB + number % _HINTS] = job
+            number += 1
+        words[TOLD] = number
+        return True
+
+    def hints(self, slot: int, after: int) -> tuple[int, list[int], bool]:
+        """Return the number of the next hint, the jobs that those from `after` on name to a slot, and if some are lost.
+
+        A hint for everybody counts as a lost one.
+        """
+        words = self.words
+        end = words[TOLD]
+        if not 0 <= end - after <= _HINTS - _HINTS_AT_ONCE:
+            return end, [], True
+        places = [number % _HINTS for number in range(after, end)]
+        found = [(words[_HINT_SLOT + place], words[_HINT_JOB + place]) for place in places]
+        lost = words[TOLD] - after > _HINTS - _HINTS_AT_ONCE  # overwritten meanwhile
+        return end, [job for whose, job in found if whose == slot], lost or any(whose == ALL for whose, _ in found)
+
+    # ---- the turn ---------------------------------------------------------------------------------------------------
+
+    def enter(self, until: float) -> None:
+        """Wait for the turn to write, at most until a monotonic time: then StoreBusy. For one thread at a time.
+
+        It may return without the turn, if one has it who does not go on. `leave` is to be called in any case.
+        """
+        words = self.words
+        if self._yields:
+            self._yields = False
+            if words[_OWNER] == self._me:
+                _sleep(self._base + 8 * _OWNER, self._me, _YIELD)
+        if self._lock(_TURN):
+            self.held = True
+        else:
+            self._queue(until)
+            if not self.held:
+                return
+        self.alone = words[_OWNER] == self._me
+        words[_OWNER] = self._me
+        if words[_WAITED_FOR]:
+            _wake(self._base + 8 * _OWNER)
+
+    def _queue(self, until: float) -> None:
+        words = self.words
+        seen: tuple[int, int] | None = None
+        since = 0.0
+        self.alone = False
+        while True:
+            words[_WAITED_FOR] = 1
+            turn = words[_OWNER], words[_TURNS]
+            if self._lock(_TURN):
+                self.held = True
+                return
+            now = time.monotonic()
+            if turn != seen:
+                seen, since = turn, now
+            if turn == self._stalled or now >= since + _STALLED:
+                self._stalled = turn
+                return
+            if now >= until:
+                raise StoreBusy(f"{self._path}: others kept the turn to write for too long: try again")
+            _sleep(self._base + 8 * _TURNS, turn[1] & 0xFFFF_FFFF, min(_LOOK, until - now))
+
+    def leave(self) -> None:
+        """Let the next one have its turn. Does nothing without it; may be interrupted, and called again."""
+        words = self.words
+        self._unlock(_TURN)
+        if self.held:
+            self.held = False
+            words[_TURNS] += 1
+            if words[_WAITED_FOR]:
+                self._yields = True
+                words[_WAITED_FOR] = int(_wake(self._base + 8 * _TURNS, 1) > 0)
+
+    # ---- locks of the file ------------------------------------------------------------------------------------------
+
+    def _take_lock(self, byte: int) -> None:
+        """Take a lock that others have for a moment. StoreBusy if it takes long."""
+        until = time.monotonic() + _PATIENCE
+        while not self._lock(byte):
+            if time.monotonic() > until:
+                raise StoreBusy(f"{self._path}: another process keeps it locked: try again")
+            time.sleep(0.001)
+
+    def _lock(self, byte: int) -> bool:
+        """Lock a byte of the file, unless another one has it locked.
+
+        With a record lock of the open file, where the system has them: who may only read the file cannot take that, and
+        it excludes the other stores of this process as well.
+        """
+        if self._file < 0 or not LOCKS:
+            return True
+        try:
+            if _OPEN_FILE_LOCKS:
+                fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _WANTED[byte])
+            else:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):  # POSIX allows both
+                return False
+            raise
+        return True
+
+    def _unlock(self, byte: int) -> None:
+        if self._file < 0 or not LOCKS:
+            return
+        if _OPEN_FILE_LOCKS:
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _FREED[byte])
+        else:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+
+_WANTED: Final = [struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0) for byte in range(2)] if LOCKS else []
+_FREED: Final = [struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, byte, 1, 0) for byte in range(2)] if LOCKS else []
+
+
+# ---- waiting for a word --------------------------------------------------------------------------------------------
+# A hint: whoever waits looks again after a short while. Linux has a system call for it (futex).
+
+_CALLS: Final = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
+_WAIT: Final = 0
+_WAKE: Final = 1
+_EVERYBODY: Final = 0x7FFF_FFFF
+
+
+class _TimeSpec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+def _find() -> Callable[..., Any] | None:
+    """Return `syscall`, where we know the number of futex and the words are as long as that says."""
+    if sys.platform != "linux" or platform.machine() not in _CALLS or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return None
+    try:
+        syscall = ctypes.CDLL(None).syscall
+    except (OSError, AttributeError):
+        return None
+    syscall.argtypes = [ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p]
+    syscall.restype = ctypes.c_long
+    return syscall
+
+
+_SYSCALL: Final = _find()
+_FUTEX: Final = _CALLS.get(platform.machine(), 0)
+
+
+def _sleep(address: int, seen: int, seconds: float, nap: float = 0.0005) -> None:
+    """Return when the 32 bits at `address` are not `seen`, when woken, after so many seconds, or earlier.
+
+    Without the system call it returns after a nap.
+    """
+    if _SYSCALL is None:
+        time.sleep(min(nap, seconds))
+        return
+    span = _TimeSpec(int(seconds), int(seconds % 1 * 1e9))
+    _SYSCALL(_FUTEX, address, _WAIT, seen, ctypes.addressof(span))
+
+
+def _wake(address: int, most: int = _EVERYBODY) -> int:
+    """Wake those that wait at `address`, in any process, the first to wait first; return how many were woken."""
+    return 0 if _SYSCALL is None else int(_SYSCALL(_FUTEX, address, _WAKE, most, None))

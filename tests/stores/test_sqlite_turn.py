@@ -1,0 +1,253 @@
+"""The fair turn to write, between stores and between processes: advice, for which nobody waits long."""
+
+import fcntl
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from pywheel import StoreBusy
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from pywheel.stores import open
+from pywheel.stores.sqlite import page as module
+from pywheel.stores.sqlite.page import LOCKS, Page
+from tests.jobs.waiting import until
+from tests.stores.processes import process
+
+pytestmark = pytest.mark.skipif(not LOCKS, reason="no record locks here")
+
+
+@pytest.fixture
+def page(path):
+    path.touch()
+    return Page(str(path), 0)
+
+
+@pytest.fixture
+def other(path, page):
+    with process(path) as other:
+        yield other
+
+
+def run(page, action=lambda: None, seconds=60):
+    """Do something in a turn; return whether it was one."""
+    page.enter(time.monotonic() + seconds)
+    try:
+        action()
+        return page.held
+    finally:
+        page.leave()
+
+
+def is_waited_for(page):
+    return page.words[module._WAITED_FOR] == 1
+
+
+def put(store):
+    return store.apply([ops.Put((NewJob("t", b"", 0),))])
+
+
+# ---- stores of one process ------------------------------------------------------------------------------------------
+
+
+def test_many_threads_never_meet(path, monkeypatch):
+    monkeypatch.setattr(module, "_STALLED", 60)
+    path.touch()
+    inside, met = [], []
+
+    def visit():
+        inside.append(1)
+        met.append(len(inside))
+        inside.pop()
+
+    def work():
+        mine = Page(str(path), 0)
+        for _ in range(300):
+            assert run(mine, visit)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert met == [1] * 1200
+
+
+def test_one_that_waits_comes_before_the_one_that_had_the_turn(path, page):
+    order, threads = [], []
+
+    def wait():
+        mine = Page(str(path), 0)
+        thread = threading.Thread(target=run, args=(mine, lambda: order.append("waiter")))
+        thread.start()
+        threads.append(thread)
+        until(lambda: is_waited_for(page))
+
+    for _ in range(20):
+        run(page, wait)
+        run(page, lambda: order.append("again"))
+        threads.pop().join(60)
+    assert order == ["waiter", "again"] * 20
+
+
+def test_a_turn_that_others_keep_between_them_is_given_up_in_time(page, other, monkeypatch):
+    monkeypatch.setattr(module, "_STALLED", 60)
+    other.take_turn()
+    with pytest.raises(StoreBusy, match="others kept the turn"):
+        run(page, seconds=0.2)
+    other.give_turn()
+    assert run(page)
+
+
+def test_it_is_known_whether_another_one_had_the_turn(page, other):
+    run(page)
+    run(page)
+    assert page.alone
+    other.take_turn()
+    other.give_turn()
+    run(page)
+    assert not page.alone
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_interrupt_at_any_call_leaves_the_turn_to_others(page, other, monkeypatch, at, waits):
+    real, calls = module.fcntl.fcntl, []
+
+    def interrupted(*arguments):
+        real(*arguments)
+        calls.append(arguments)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+
+    page.words[module._WAITED_FOR] = waits
+    with monkeypatch.context() as patch:
+        patch.setattr(module.fcntl, "fcntl", interrupted)
+        for _ in range(2):
+            try:
+                try:
+                    run(page)
+                finally:
+                    page.leave()
+            except KeyboardInterrupt:
+                break
+    assert other.take_turn() is None
+    assert not run(page)
+    other.give_turn()
+    assert run(page)
+
+
+# ---- processes ------------------------------------------------------------------------------------------------------
+
+
+def test_a_stopped_process_in_its_turn_holds_nobody_up(page, other):
+    other.take_turn()
+    other.stop()
+    began = time.monotonic()
+    assert [run(page) for _ in range(50)] == [False] * 50
+    assert time.monotonic() - began < 5
+    other.go_on()
+    other.give_turn()
+    assert run(page)
+
+
+def test_a_stopped_process_that_waits_holds_nobody_up(page, other):
+    def wait():
+        other.tell("take_turn")
+        until(lambda: is_waited_for(page))
+        other.stop()
+
+    run(page, wait)
+    assert [run(page) for _ in range(50)] == [True] * 50
+    other.go_on()
+    assert other.answer() is None
+    other.give_turn()
+
+
+def test_a_killed_process_holds_nobody_up_though_its_child_lives(path, page, other):
+    other.open()
+    child = other.fork_and_sleep()
+    other.take_turn()
+    other.kill()
+    try:
+        assert run(page)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_one_who_died_while_waiting_holds_nobody_up(page):
+    page.words[module._WAITED_FOR] = 1  # what it leaves behind
+    assert run(page)
+    assert not is_waited_for(page)
+
+
+def test_who_may_only_read_the_side_files_blocks_no_writer(path, store):
+    """A descriptor that only reads can lock with flock, and not with a record lock for writing.
+
+    With one for reading it could keep writers off: so nobody else gets such a descriptor, see the modes of these files.
+    """
+    file = os.open(f"{path}-workers", os.O_RDONLY)
+    if module._OPEN_FILE_LOCKS:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with process(path) as other:
+        assert other.open() is None
+        assert other.put() == 1
+        assert other.work() is None
+    store.notifier("w").close()
+    os.close(file)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
+def test_who_may_only_read_the_database_cannot_open_the_side_files(path):
+    for folder in path.parents[:-2]:
+        folder.chmod(folder.stat().st_mode | 0o055)
+    path.touch()
+    path.chmod(0o644)
+    with open(f"sqlite:///{path}") as store, process(path) as reader:
+        put(store)
+        reader.become(12_345, 12_346, 0o022)
+        assert reader.may_read(path) is True
+        assert reader.may_read(f"{path}-workers") is False
+
+
+def test_a_store_writes_beside_a_process_that_was_stopped_in_its_turn(path):
+    """Its turn is no transaction: only that would have to be waited for."""
+    with open(f"sqlite:///{path}") as store, open(f"sqlite:///{path}") as second, process(path) as other:
+        put(store)
+        other.take_turn()
+        other.stop()
+        worker = second.notifier("w")
+        second.apply([ops.Announce(worker.worker, ("t",))])
+        worker.publish(2**62)
+        worker.hints()
+        began = time.monotonic()
+        for _ in range(20):
+            put(store)
+            assert worker.wait(5)
+            assert worker.hints().reload
+            put(second)
+        assert time.monotonic() - began < 5
+        other.kill()
+        put(store)
+
+
+def test_after_the_page_was_deleted_writers_share_one_turn_again(path, monkeypatch):
+    monkeypatch.setattr("pywheel.stores.sqlite.presence._LOOK", 0)
+    monkeypatch.setattr(module, "_STALLED", 60)
+    side = path.with_name("jobs.db-workers")
+    with open(f"sqlite:///{path}") as store, process(path) as other:
+        put(store)
+        store._presence._look_at = 0
+        side.unlink()
+        put(store)
+        assert side.exists()
+        other.take_turn()
+        with pytest.raises(StoreBusy):
+            store._database.write(time.monotonic() + 0.2, lambda connection: None)
+        other.give_turn()
+        put(store)

@@ -1,0 +1,60 @@
+"""The accounting of the ledger notices each fault that is planted in the stores of its processes."""
+
+import os
+
+import pytest
+
+from tests.seeds import SEED
+from tests.worker.accounts import Accounts
+from tests.worker.ledger import TOPICS, lines
+from tests.worker.storm import Storm
+
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")]
+CALLS = 250  # of producers, after which each fault has had its chance
+
+
+def kinds(folder, plant):
+    """Return of what kinds the faults are that the accounting finds."""
+    storm = Storm(folder, SEED, f"sqlite:///{folder}/jobs.db", workers=0, producers=4, plant=plant)
+    try:
+        storm.workers.append(storm.worker(list(TOPICS[:-1])))
+        while len(lines(storm.path)["told"]) < CALLS:
+            storm.let_pass(0.2)
+        storm.calm_down()
+        accounts = Accounts(storm.path, storm.queue)
+    finally:
+        storm.end()
+    print(accounts.wrong[:5])
+    return {text.partition(":")[0] for text in accounts.wrong}
+
+
+def test_a_calm_ledger_without_a_fault_is_right(tmp_path):
+    assert kinds(tmp_path, "") == set()
+
+
+def test_the_ledger_notices_a_claim_given_twice(tmp_path):
+    assert "twice" in kinds(tmp_path, "claim given twice")
+
+
+def test_the_ledger_notices_an_ack_dropped(tmp_path):
+    assert "lost lease" in kinds(tmp_path, "ack dropped")
+
+
+def test_the_ledger_notices_an_old_body_after_a_replacement(tmp_path):
+    assert "old body" in kinds(tmp_path, "old body")
+
+
+def test_the_ledger_notices_a_limit_passed(tmp_path):
+    assert "limit" in kinds(tmp_path, "limit passed")
+
+
+def test_the_ledger_notices_a_job_that_is_early(tmp_path):
+    assert "early" in kinds(tmp_path, "early")
+
+
+def test_the_ledger_notices_a_job_after_its_cancel_returned_true(tmp_path):
+    assert "cancelled" in kinds(tmp_path, "cancel dropped")
+
+
+def test_the_ledger_notices_a_put_lost(tmp_path):
+    assert "lost" in kinds(tmp_path, "put lost")
