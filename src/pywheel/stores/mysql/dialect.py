@@ -151,6 +151,16 @@ class MysqlDialect(ServerDialect):
         """Return a number from -1 to 1."""
         return "(2 * rand() - 1)"
 
+    @property
+    def last_id(self) -> str:
+        """Return an expression for the last id that was given out."""
+        return f"(SELECT value FROM {self.tables}number WHERE name = 'id')"
+
+    def raise_ids(self, table: str) -> str:
+        """Return what has no id given out that a row of a table has."""
+        highest = f"greatest(value, (SELECT coalesce(max(id), 0) FROM {table}))"
+        return f"UPDATE {self.tables}number SET value = {highest} WHERE name = 'id'"
+
     # ---- forms ------------------------------------------------------------------------------------------------------
 
     def texts(self, batch: Batch, now: int | None) -> tuple[list[str], list[int | None]]:

@@ -102,6 +102,16 @@ class PostgresDialect(ServerDialect):
         """Return what pauses or resumes a topic, and numbers that."""
         return f"UPDATE topic SET paused = :paused, stirred = nextval('{self.tables}stir') WHERE id = :topic"
 
+    @property
+    def last_id(self) -> str:
+        """Return an expression for the last id that was given out."""
+        return f"(SELECT last_value FROM {self.tables}id)"
+
+    def raise_ids(self, table: str) -> str:
+        """Return what has no id given out that a row of a table has."""
+        highest = f"greatest({self.last_id}, (SELECT max(id) FROM {table}))"
+        return f"SELECT setval('{self.tables}id', {highest}) WHERE EXISTS (SELECT FROM {table})"
+
     # ---- forms ------------------------------------------------------------------------------------------------------
 
     def statement(self, one: Statement) -> tuple[str, Any] | None:

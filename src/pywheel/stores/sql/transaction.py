@@ -50,9 +50,9 @@ class Heads:
 
     def changed(self, topic: int, due: int) -> None:
         """Note that a job is due then."""
-        for place, (head, *more) in list(self._known.items()):
+        for place, (head, looked, claimed) in list(self._known.items()):
             if place[0] == topic and due < head:
-                self._known[place] = (due, *more)
+                self._known[place] = (due, looked, claimed)
 
     def forget(self) -> None:
         """Look at all again."""
