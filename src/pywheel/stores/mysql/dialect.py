@@ -67,7 +67,7 @@ SET j.backoff = round(
     j.state = 1, j.claims = j.claims + 1, j.started = {{now}}, j.worker = :worker, j.begun = w.place <= :begin,
     j.next = {{now}} + IF(w.place <= :begin, :slack + coalesce(nullif(j.ttr, 0), :ttr), :hold),
     j.tries = coalesce(nullif(j.max_attempts, 0), :tries);
-SELECT @pywheel_looked, {listed(TAKEN, "j")}
+SELECT {listed(TAKEN, "j", attempt="j.claims - j.unspent")}, @pywheel_looked
 FROM (SELECT 1) n LEFT JOIN ({_TAKEN_IDS} STRAIGHT_JOIN job j ON j.id = w.id) ON true
 """
 _LIST: Final = re.compile(r"\{([a-z]+): ")

@@ -41,9 +41,9 @@ WITH c AS MATERIALIZED (
         tries = coalesce(nullif(j.max_attempts, 0), :tries),
         backoff = round((:delays::bigint[])[greatest(least(j.claims + 1 - j.unspent, :last), 1)]
             * (1 + :jitter * {{draw}}))
-    FROM w WHERE j.id = w.id RETURNING {listed(TAKEN, "j")}
+    FROM w WHERE j.id = w.id RETURNING {listed(TAKEN, "j", attempt="j.claims - j.unspent")}
 )
-SELECT n.looked, {listed(TAKEN, "u")} FROM n LEFT JOIN u ON true
+SELECT {listed(TAKEN, "u")}, n.looked FROM n LEFT JOIN u ON true
 """
 
 

@@ -29,8 +29,7 @@ _RUNNING: Final = State.RUNNING
 _ALL: Final = 65_536  # bytes a job for which bodies are read at once
 _SMALL: Final = 256  # bytes of a body that are read before it is known whether its job is claimed
 _LOOKED: Final = " ".join(FOUND)
-_TAKEN: Final = " ".join(("looked", *TAKEN))
-_LEASE: Final = 1 + TAKEN.index("next")
+_TAKEN: Final = " ".join((*TAKEN, "looked"))
 _LOOKS: Final = 4  # times that a claim under a limit looks for jobs that others do not lock
 _LOOK_AGAIN: Final = 1_000  # ms after which a claim looks at all due jobs
 _LATER: Final = 100  # ms after which a job is asked for again that another transaction was at
@@ -276,18 +275,18 @@ def _take(tx: Transaction, number: int, command: Claim, *, last: bool) -> Steps[
         more["first"] = -FURTHEST if first is None else first
         batch = (state, Rows(_TAKEN, tx.dialect.take, values | more), Rows("next", _NEXT, place))
         [[_, paused, now_lanes, now]], rows, [[next_]] = yield Last(batch) if last and not lanes else batch
-        looked = rows[0][0]
+        looked = rows[0][-1]
         if now_lanes != lanes and not jobs:
             return None  # which reads what priorities there are
         if paused:
             break
-        if rows[0][1] is not None:
-            some = [taken_of(row[1:], command.topic) for row in rows]
+        if rows[0][0] is not None:
+            some = [taken_of(row, command.topic) for row in rows]
             some.sort(key=_due_order)
             jobs += some
             tx.topics.heads.found(number, priority, first, some[0].due, len(some))
             bytes_left -= sum([len(job.body) for job in some])
-            tx.changes.leases = min([tx.changes.leases, *[row[_LEASE] for row in rows]])
+            tx.changes.leases = min([tx.changes.leases, *[job.lease_until or 0 for job in some]])
         elif looked:
             if not jobs:
                 return None
