@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from .._errors import BadJob, JobExists, PywheelError
 from ..jobs import commands as c
-from ..jobs.job import FIELDS, Attempt, Job, Outcome, State
+from ..jobs.job import FIELDS, OF_NEW_JOB, Attempt, Job, NewJob, Outcome, State
 from ..jobs.lifecycle import ENDINGS
 from ..jobs.limits import Limits
 from ..jobs.values import FURTHEST, integer, number, text
@@ -21,6 +21,7 @@ __all__ = ["FURTHEST", "IDS", "a_prefix", "clamped", "in_range", "lately", "note
 IDS: Final = range(1, 2**63)
 """The ids that jobs may have, and the numbers of their claims."""
 _NONCE: Final = 200  # characters
+_NOTHING: Final = object()
 _DEFAULTS: Final = tuple(field.default for field in FIELDS)
 _CLAIMS: Final = 2**31 - 1
 _NOTE_NAME: Final = 200  # characters
@@ -132,23 +133,29 @@ def _put(put: c.Put) -> None:
     if put.nonce is not None:
         _nonce(put.nonce)
         _mark(put.mark)
+    checked: object = _NOTHING
     for job in put.jobs:
-        topic, body, due, *_, delay, parent, dedupe_for = job
-        integer(due, "due")
-        if delay is not None:
-            integer(delay, "delay")
-        if type(body) is not bytes:
-            raise BadJob(f"body must be bytes, not {type(body).__name__}")
-        text(topic, "topic")
-        fields = job.kept
-        if fields != _DEFAULTS:
-            for value, field in zip(fields, FIELDS, strict=True):
-                if value != field.default:
-                    field.check(value, field.name)
-        if parent is not None:
-            _receipt(*parent)
-        if dedupe_for is not None:
-            _dedupe(job.key, dedupe_for)
+        integer(job.due, "due")
+        if job.delay is not None:
+            integer(job.delay, "delay")
+        if type(job.body) is not bytes:
+            raise BadJob(f"body must be bytes, not {type(job.body).__name__}")
+        if job.topic is not checked:
+            text(job.topic, "topic")
+            checked = job.topic
+        if job[OF_NEW_JOB] != _DEFAULTS:
+            _fields(job)
+        if job.parent is not None:
+            _receipt(*job.parent)
+        if job.dedupe_for is not None:
+            _dedupe(job.key, job.dedupe_for)
+
+
+def _fields(job: NewJob) -> None:
+    """Check what a job may have, and mostly does not."""
+    for value, field in zip(job.kept, FIELDS, strict=True):
+        if value != field.default:
+            field.check(value, field.name)
 
 
 def _dedupe(key: Any, dedupe_for: Any) -> None:

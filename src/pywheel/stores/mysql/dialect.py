@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import Any, ClassVar, Final
 
 from ..relational.dialect import Later, ServerDialect
+from ..sql.rows import TAKEN, listed
 from ..sql.schema import TABLES, TYPES
 from ..sql.statement import Batch, Change, Drop, Each, Insert, NewNames, NewPriorities, Rows, Select, Statement
 
@@ -46,6 +47,29 @@ _PLANS: Final = (
     (re.compile(r"\b(STRAIGHT_JOIN \w+) (\w) ON ([^()]*\bhash = )"), r"\1 \2 FORCE INDEX (hash) ON \3"),
     (re.compile(r"\b(FROM \w+) j (WHERE j\.state = \d AND j\.(?:topic|next)\b)"), r"\1 j FORCE INDEX (job_next) \2"),
 )
+_TAKEN_IDS: Final = "JSON_TABLE(@pywheel_ids, '$[*]' COLUMNS (place FOR ORDINALITY, id bigint PATH '$')) w"
+# The backoff comes first: what an UPDATE sets may count for what it sets next.
+_TAKE: Final = f"""
+SELECT count(*), json_arrayagg(c.id ORDER BY c.next, c.id),
+    coalesce(max(c.lost), 0) = 0 AND coalesce(sum(c.size), 0) <= :bytes
+INTO @pywheel_looked, @pywheel_ids, @pywheel_whole FROM (
+    SELECT j.id, j.next, j.lost, length(j.body) AS size FROM job j WHERE j.state = 0 AND j.topic = :topic
+        AND j.priority = :priority AND j.next >= :first AND j.next <= {{now}}
+        AND (SELECT t.paused = 0 AND t.lanes = :lanes FROM topic t WHERE t.id = :topic)
+    ORDER BY j.next, j.id LIMIT :most FOR UPDATE SKIP LOCKED
+) c;
+SET @pywheel_ids = IF(@pywheel_whole, @pywheel_ids, NULL);
+UPDATE {_TAKEN_IDS} STRAIGHT_JOIN job j ON j.id = w.id
+SET j.backoff = round(
+        json_value('[:delays]', concat('$[', greatest(least(j.claims + 1 - j.unspent, :last), 1) - 1, ']'))
+        * (1 + :jitter * {{draw}})
+    ),
+    j.state = 1, j.claims = j.claims + 1, j.started = {{now}}, j.worker = :worker, j.begun = w.place <= :begin,
+    j.next = {{now}} + IF(w.place <= :begin, :slack + coalesce(nullif(j.ttr, 0), :ttr), :hold),
+    j.tries = coalesce(nullif(j.max_attempts, 0), :tries);
+SELECT {listed(TAKEN, "j", attempt="j.claims - j.unspent")}, @pywheel_looked
+FROM (SELECT 1) n LEFT JOIN ({_TAKEN_IDS} STRAIGHT_JOIN job j ON j.id = w.id) ON true
+"""
 _LIST: Final = re.compile(r"\{([a-z]+): ")
 _FILLED: Final = re.compile(r"\b(started bigint|worker int)")
 """Columns that a claim writes: with values from the beginning, a row does not grow, and pages are not split."""
@@ -77,6 +101,11 @@ class MysqlDialect(ServerDialect):
         """What their names begin with."""
         self.returning = False
         """Whether an INSERT can return what it wrote, as MariaDB's does."""
+
+    @property
+    def take(self) -> str:  # type: ignore[override]
+        """Return what claims due jobs, on MariaDB."""
+        return _TAKE if self.returning else ""
 
     def named(self, text: str) -> str:
         """Return SQL with names of tables, as a format for literals."""
@@ -122,6 +151,16 @@ class MysqlDialect(ServerDialect):
         """Return a number from -1 to 1."""
         return "(2 * rand() - 1)"
 
+    @property
+    def last_id(self) -> str:
+        """Return an expression for the last id that was given out."""
+        return f"(SELECT value FROM {self.tables}number WHERE name = 'id')"
+
+    def raise_ids(self, table: str) -> str:
+        """Return what has no id given out that a row of a table has."""
+        highest = f"greatest(value, (SELECT coalesce(max(id), 0) FROM {table}))"
+        return f"UPDATE {self.tables}number SET value = {highest} WHERE name = 'id'"
+
     # ---- forms ------------------------------------------------------------------------------------------------------
 
     def texts(self, batch: Batch, now: int | None) -> tuple[list[str], list[int | None]]:
@@ -159,7 +198,10 @@ class MysqlDialect(ServerDialect):
             text = self.text(one.text)
             return [text % self._bound(one.text, values, moment) for values in one.values], None
         text = self.text(one.text) % self._bound(one.text, one.values, moment)
-        return ([text], 0) if isinstance(one, Select | Rows) else (text.split(";"), None)
+        if not isinstance(one, Select | Rows):
+            return text.split(";"), None
+        texts = text.split(";\n")
+        return texts, len(texts) - 1
 
     def _bound(self, text: str, values: Mapping[str, Any], moment: str) -> dict[str, str]:
         """Return the values of a statement as they stand in it."""
@@ -301,17 +343,29 @@ def literal(value: Any, moment: str = "") -> str:
 
 def in_parts(rows: Iterable[Sequence[Any]], moment: str = "") -> Iterator[str]:
     """Yield rows as they stand after VALUES, in parts that are not too long for one statement."""
+    columns = [_column(column, moment) for column in zip(*rows, strict=True)]
     some: list[str] = []
     size = 0
-    for row in rows:
-        text = f"({','.join([str(value) if type(value) is int else literal(value, moment) for value in row])})"
+    for text in map(",".join, zip(*columns, strict=True)):
         if some and size + len(text) > _LONG:
-            yield ",".join(some)
+            yield f"({'),('.join(some)})"
             some, size = [], 0
         some.append(text)
-        size += len(text)
+        size += len(text) + 3
     if some:
-        yield ",".join(some)
+        yield f"({'),('.join(some)})"
+
+
+def _column(values: Sequence[Any], moment: str) -> list[str]:
+    """Return the values of a column as literals; what most columns are of goes without a call for each."""
+    kinds = set(map(type, values))
+    if kinds == {int}:
+        return list(map(str, values))
+    if kinds == {bytes}:
+        return [f"x'{value.hex()}'" if value else "''" for value in values]
+    if kinds == {Later} and not any(values):
+        return [moment] * len(values)
+    return [literal(value, moment) for value in values]
 
 
 _HASH: Final = f"hash binary(16) GENERATED ALWAYS AS ({_hash_of('{}')}) STORED"

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import pymysql
 
-from ..sql import verify as tables
-from ..sql.statement import Steps
-from ..sql.transaction import Names, Tally
-from ..verify import IDS, Finding, verified
+from ..relational import verify
+from ..sql.statement import Batch
+from ..verify import Finding
 from .connection import Timed
 from .dialect import MysqlDialect
 
@@ -25,24 +24,18 @@ def find(connection: Timed, dialect: MysqlDialect) -> list[Finding]:
     connection.ask(
         ["SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"]
     )
-    found = _find(connection, dialect)
+    found = verify.find(_sender(connection, dialect, None), dialect)
     connection.ask(["COMMIT"])
     return found
 
 
 def mended(connection: Timed, dialect: MysqlDialect, now: int | None) -> list[Finding]:
     """Return what is wrong with the tables, and what of it was mended. What is read is locked."""
-
-    def mend() -> None:
-        tally = Tally()
-        tally.rows = _driven(connection, dialect, now, tables.mend(dialect.tallies(), _more(dialect)))
-        connection.ask(dialect.texts(dialect.counted(tally), now)[0])
-
-    found: list[Finding] = find(connection, dialect)
+    found = find(connection, dialect)
     for attempt in range(_TRIES if found else 0):
         try:
             connection.ask(["SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", "START TRANSACTION"])
-            found = verified(lambda: _find(connection, dialect), mend)
+            found = verify.mended(_sender(connection, dialect, now), dialect)
             connection.ask(["COMMIT"])
             break
         except pymysql.OperationalError as error:
@@ -53,24 +46,10 @@ def mended(connection: Timed, dialect: MysqlDialect, now: int | None) -> list[Fi
     return found
 
 
-def _find(connection: Timed, dialect: MysqlDialect) -> list[Finding]:
-    return _driven(connection, dialect, None, tables.find(Names("topic"), dialect.tallies(), _more(dialect)))  # type: ignore[no-any-return]
+def _sender(connection: Timed, dialect: MysqlDialect, now: int | None) -> verify.Send:
+    def send(batch: Batch) -> list[Any]:
+        texts, places = dialect.texts(batch, now)
+        results = connection.ask(texts) if texts else ()
+        return [() if place is None else results[place].rows for place in places]
 
-
-def _driven(connection: Timed, dialect: MysqlDialect, now: int | None, steps: Steps[Any]) -> Any:
-    try:
-        batch = next(steps)
-        while True:
-            texts, places = dialect.texts(batch, now)
-            results = connection.ask(texts)
-            batch = steps.send([() if place is None else results[place].rows for place in places])
-    except StopIteration as end:
-        return end.value
-
-
-def _more(dialect: MysqlDialect) -> list[tables.Check]:
-    """Return a look for ids that would be given out once more."""
-    last = f"(SELECT value FROM {dialect.tables}number WHERE name = 'id')"
-    raised = "UPDATE {}number SET value = greatest(value, (SELECT coalesce(max(id), 0) FROM {})) WHERE name = 'id'"
-    find = " UNION ALL ".join(f"SELECT id FROM {table} WHERE id > {last}" for table in ("job", "finished"))
-    return [tables.Check(IDS, find, tuple(raised.format(dialect.tables, table) for table in ("job", "finished")))]
+    return send

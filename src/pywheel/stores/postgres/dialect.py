@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from ..relational.dialect import Later, ServerDialect
+from ..sql.rows import TAKEN, listed
 from ..sql.schema import TABLES, TYPES
 from ..sql.statement import Change, Drop, Each, Insert, NewNames, NewPriorities, Statement
 
@@ -22,8 +23,34 @@ _BYTES: Final = re.compile(r":([a-z_]+)::bytea\b")  # they go as they are
 _VALUE: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
 
 
+_TAKE: Final = f"""
+WITH c AS MATERIALIZED (
+    SELECT j.id, j.lost, length(j.body) AS size FROM job j
+    WHERE (SELECT t.paused = 0 AND t.lanes = :lanes FROM topic t WHERE t.id = :topic)
+        AND j.state = 0 AND j.topic = :topic AND j.priority = :priority
+        AND j.next >= :first AND j.next <= {{now}}
+    ORDER BY j.next, j.id LIMIT :most {{skip j}}
+), n AS MATERIALIZED (
+    SELECT count(*) AS looked, coalesce(max(lost), 0) = 0 AND coalesce(sum(size), 0) <= :bytes AS all_of_them FROM c
+), w AS MATERIALIZED (
+    SELECT c.id, row_number() OVER () AS place FROM c WHERE (SELECT all_of_them FROM n)
+), u AS (
+    UPDATE job j SET state = 1, claims = j.claims + 1, started = {{now}}, worker = :worker,
+        begun = CASE WHEN w.place <= :begin THEN 1 ELSE 0 END,
+        next = {{now}} + CASE WHEN w.place <= :begin THEN :slack + coalesce(nullif(j.ttr, 0), :ttr) ELSE :hold END,
+        tries = coalesce(nullif(j.max_attempts, 0), :tries),
+        backoff = round((:delays::bigint[])[greatest(least(j.claims + 1 - j.unspent, :last), 1)]
+            * (1 + :jitter * {{draw}}))
+    FROM w WHERE j.id = w.id RETURNING {listed(TAKEN, "j", attempt="j.claims - j.unspent")}
+)
+SELECT {listed(TAKEN, "u")}, n.looked FROM n LEFT JOIN u ON true
+"""
+
+
 class PostgresDialect(ServerDialect):
     """The tables of one store."""
+
+    take = _TAKE
 
     kinds: ClassVar[Mapping[str, str]] = {
         "big": "bigint",
@@ -74,6 +101,16 @@ class PostgresDialect(ServerDialect):
     def pausing(self) -> str:
         """Return what pauses or resumes a topic, and numbers that."""
         return f"UPDATE topic SET paused = :paused, stirred = nextval('{self.tables}stir') WHERE id = :topic"
+
+    @property
+    def last_id(self) -> str:
+        """Return an expression for the last id that was given out."""
+        return f"(SELECT last_value FROM {self.tables}id)"
+
+    def raise_ids(self, table: str) -> str:
+        """Return what has no id given out that a row of a table has."""
+        highest = f"greatest({self.last_id}, (SELECT max(id) FROM {table}))"
+        return f"SELECT setval('{self.tables}id', {highest}) WHERE EXISTS (SELECT FROM {table})"
 
     # ---- forms ------------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def started(execute: Callable[..., Any], dialect: PostgresDialect, batch: Batch,
             cursors.append(None)
             continue
         said = dialect.statement(one)
-        cursors.append(None if said is None else execute(said[0], {**said[1], "now": now}))
+        cursors.append(None if said is None else execute(said[0], {**said[1], "now": now}, binary=True))
     return cursors
 
 

@@ -107,11 +107,11 @@ class _Borrowed:
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
-    def execute(self, statement: str, values: Any = None) -> Any:
+    def execute(self, statement: str, values: Any = None, *, binary: bool = False) -> Any:
         """Run a statement."""
         if isinstance(self.connection, psycopg.Connection):
             ours = psycopg.Cursor(self.connection, row_factory=tuple_row)
-            return ours.execute(statement, values)
+            return ours.execute(statement, values, binary=binary)
         cursor = self.connection.cursor()
         try:
             cursor.execute(statement.replace(")b::bytea", ")s::bytea"), values)  # it knows no binary values

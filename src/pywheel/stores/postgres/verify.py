@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from ..sql import verify as tables
-from ..sql.statement import Steps
-from ..sql.transaction import Names, Tally
-from ..verify import IDS, Finding, verified
+from ..relational import verify
+from ..verify import Finding
 from .connection import Timed
 from .dialect import PostgresDialect
 from .session import rows_of, started
@@ -31,44 +29,17 @@ def find(connection: Timed, dialect: PostgresDialect) -> list[Finding]:
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         connection.execute(_PLANS)
-        return _found(connection, dialect, None)
+        return verify.find(_sender(connection, dialect, None), dialect)
 
 
 def mended(connection: Timed, dialect: PostgresDialect, now: int | None) -> list[Finding]:
     """Return what is wrong with the tables, and what of it was mended. Nobody else writes meanwhile."""
-
-    def mend() -> None:
-        tally = Tally()
-        tally.rows = _driven(connection, dialect, now, tables.mend(dialect.tallies(), _more(dialect)))
-        started(connection.execute, dialect, dialect.counted(tally), now)
-
     with connection.transaction():
         locked = ", ".join(f"{dialect.tables}{name}" for name in ("topic", "job", "finished", "attempt", "tally"))
         connection.execute(f"LOCK TABLE {locked} IN SHARE ROW EXCLUSIVE MODE".encode())
         connection.execute(_PLANS)
-        return verified(lambda: _found(connection, dialect, now), mend)
+        return verify.mended(_sender(connection, dialect, now), dialect)
 
 
-def _found(connection: Timed, dialect: PostgresDialect, now: int | None) -> list[Finding]:
-    found: list[Finding] = _driven(
-        connection, dialect, now, tables.find(Names("topic"), dialect.tallies(), _more(dialect))
-    )
-    return found
-
-
-def _driven(connection: Timed, dialect: PostgresDialect, now: int | None, steps: Steps[Any]) -> Any:
-    try:
-        batch = next(steps)
-        while True:
-            batch = steps.send(rows_of(started(connection.execute, dialect, batch, now)))
-    except StopIteration as end:
-        return end.value
-
-
-def _more(dialect: PostgresDialect) -> list[tables.Check]:
-    """Return a look for ids that would be given out once more."""
-    last = f"(SELECT last_value FROM {dialect.tables}id)"
-    raised = "SELECT setval('{0}id', greatest({1}, (SELECT max(id) FROM {2}))) WHERE EXISTS (SELECT FROM {2})"
-    find = " UNION ALL ".join(f"SELECT id FROM {table} WHERE id > {last}" for table in ("job", "finished"))
-    mends = tuple(raised.format(dialect.tables, last, table) for table in ("job", "finished"))
-    return [tables.Check(IDS, find, mends)]
+def _sender(connection: Timed, dialect: PostgresDialect, now: int | None) -> verify.Send:
+    return lambda batch: rows_of(started(connection.execute, dialect, batch, now))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from ..sql.dialect import Dialect
@@ -19,6 +20,15 @@ class Later(int):
 
 class ServerDialect(Dialect):
     """The tables of a store on a server."""
+
+    @property
+    @abstractmethod
+    def last_id(self) -> str:
+        """An expression for the last id that was given out."""
+
+    @abstractmethod
+    def raise_ids(self, table: str) -> str:
+        """Return what has no id given out that a row of a table has."""
 
     def moment(self, now: int, delay: int = 0) -> Later:  # noqa: ARG002
         """Return a time that the server reckons."""

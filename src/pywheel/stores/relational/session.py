@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from ..._errors import StoreAway, StoreBusy
@@ -54,11 +54,11 @@ class Session(ABC):
         """End it without a change."""
 
 
-def drive(session: Session, steps: Steps[T], batch: Batch | None = None) -> T:
+def drive(send: Callable[[Batch], Sequence[Any]], steps: Steps[T], batch: Batch | None = None) -> T:
     """Return what a generator returns, each of its batches a trip; the first one may have been taken from it."""
     try:
         batch = next(steps) if batch is None else batch
         while True:
-            batch = steps.send(session.send(batch) if batch else ())
+            batch = steps.send(send(batch) if batch else ())
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]

@@ -285,7 +285,7 @@ class RelationalStore(SqlStore):
         outcomes = self._put(session, commands, commit, tx, steps, batch)
         if outcomes is not None:
             return outcomes
-        outcomes = drive(session, steps, batch)
+        outcomes = drive(session.send, steps, batch)
         count = [one for part in self.dialect.count(tx) for one in part]
         if commit is not None:
             commit.outcomes, commit.stored = outcomes, None
@@ -422,7 +422,7 @@ class RelationalStore(SqlStore):
             ids[:] = before
             tx = self._transaction(given)
             try:
-                [outcome] = drive(session, apply(tx, [put]))
+                [outcome] = drive(session.send, apply(tx, [put]))
                 session.commit([one for part in self.dialect.count(tx) for one in part], None, None)
             except (Conflict, Taken) as conflict:
                 session.abandon()

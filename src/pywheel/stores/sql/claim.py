@@ -15,12 +15,12 @@ from ...jobs.commands import Claim, Claimed, Reserve
 from ...jobs.job import Due, Job, State
 from ...jobs.lifecycle import LOST_BEGUN
 from ...jobs.limits import LOOKED_PAST, Gate, note_of
-from ..checks import IDS, clamped
+from ..checks import FURTHEST, IDS, clamped
 from .notes import set_note
 from .read import priorities_of
-from .rows import FOUND, KEPT, Found, found_of, listed, record
+from .rows import FOUND, KEPT, TAKEN, Found, found_of, listed, record, taken_of
 from .settle import expire_all, expire_among
-from .statement import Change, Insert, Last, Rows, Select, Statement, Steps
+from .statement import Change, Insert, Last, Rows, Select, Statement, Steps, drive_all
 from .transaction import Transaction
 
 __all__ = ["claim", "reserve"]
@@ -29,7 +29,9 @@ _RUNNING: Final = State.RUNNING
 _ALL: Final = 65_536  # bytes a job for which bodies are read at once
 _SMALL: Final = 256  # bytes of a body that are read before it is known whether its job is claimed
 _LOOKED: Final = " ".join(FOUND)
+_TAKEN: Final = " ".join((*TAKEN, "looked"))
 _LOOKS: Final = 4  # times that a claim under a limit looks for jobs that others do not lock
+_LOOK_AGAIN: Final = 1_000  # ms after which a claim looks at all due jobs
 _LATER: Final = 100  # ms after which a job is asked for again that another transaction was at
 
 
@@ -203,11 +205,10 @@ def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Top
 
 
 def claim(tx: Transaction, commands: Sequence[Claim]) -> Steps[list[Claimed]]:
-    """Claim known jobs, as far as they may be."""
-    outcomes = []
-    for number, command in enumerate(commands, 1):
-        outcomes.append((yield from _claim(tx, command, last=number == len(commands))))
-    return outcomes
+    """Claim jobs, as far as they may be."""
+    if len(commands) == 1:
+        return [(yield from _claim(tx, commands[0], last=True))]
+    return (yield from drive_all([_claim(tx, command, last=True) for command in commands]))
 
 
 def _claim(tx: Transaction, command: Claim, *, last: bool) -> Steps[Claimed]:
@@ -215,6 +216,10 @@ def _claim(tx: Transaction, command: Claim, *, last: bool) -> Steps[Claimed]:
     number = numbers.get(command.topic)
     if number is None:
         return Claimed([], 0, [], paused=False)
+    if tx.dialect.take and number in tx.topics.lanes and _is_plain(command):
+        claimed = yield from _take(tx, number, command, last=last)
+        if claimed is not None:
+            return claimed
     others: Sequence[Any] = ()
     first = None
     if command.limit > 0:
@@ -245,6 +250,59 @@ def _claim(tx: Transaction, command: Claim, *, last: bool) -> Steps[Claimed]:
     dues += [Due(max(due, topic.now + _LATER), id, command.topic, priority) for id, priority, due in others]
     again, full = (None, ()) if gate is None else (gate.again, gate.full)
     return Claimed(jobs, begun, dues, paused=False, again=again, full=full, next=first)
+
+
+def _is_plain(command: Claim) -> bool:
+    """Whether a claim is for the first due jobs of a topic, whichever they are."""
+    return command.limit > 0 and command.after is None and not command.without and command.terms.limits is None
+
+
+def _take(tx: Transaction, number: int, command: Claim, *, last: bool) -> Steps[Claimed | None]:
+    """Claim due jobs in one statement for each priority. None if somebody has to choose among them."""
+    workers = yield from tx.numbers((command.worker,), add=True, of=tx.workers)
+    terms, lanes, most = command.terms, tx.topics.lanes[number], clamped(command.limit)
+    delays = list(terms.backoff) or [0]
+    state = Select("SELECT id, paused, lanes, {now} FROM topic WHERE id = :topic", {"topic": number})
+    values = {
+        "topic": number, "lanes": lanes, "worker": workers[command.worker], "slack": terms.slack, "hold": terms.hold,
+        "ttr": terms.ttr, "tries": terms.max_attempts, "delays": delays, "last": len(delays), "jitter": terms.jitter,
+    }  # fmt: skip
+    jobs, nexts, bytes_left = list[Job](), list[int](), command.bytes
+    for priority in priorities_of(lanes):
+        left = most - len(jobs)
+        place, first = {"topic": number, "priority": priority}, tx.topics.heads.first(number, priority)
+        more = {"priority": priority, "most": left, "begin": command.begin - len(jobs), "bytes": bytes_left}
+        more["first"] = -FURTHEST if first is None else first
+        batch = (state, Rows(_TAKEN, tx.dialect.take, values | more), Rows("next", _NEXT, place))
+        [[_, paused, now_lanes, now]], rows, [[next_]] = yield Last(batch) if last and not lanes else batch
+        looked = rows[0][-1]
+        if now_lanes != lanes and not jobs:
+            return None  # which reads what priorities there are
+        if paused:
+            break
+        if rows[0][0] is not None:
+            some = [taken_of(row, command.topic) for row in rows]
+            some.sort(key=_due_order)
+            jobs += some
+            tx.topics.heads.found(number, priority, first, some[0].due, len(some))
+            bytes_left -= sum([len(job.body) for job in some])
+            tx.changes.leases = min([tx.changes.leases, *[job.lease_until or 0 for job in some]])
+        elif looked:
+            if not jobs:
+                return None
+            looked = left  # the next claim chooses among them
+        else:
+            tx.topics.heads.found(number, priority, first, now, 0)
+        if looked == left or now_lanes != lanes:
+            return Claimed(jobs, min(max(command.begin, 0), len(jobs)), [], paused=False, next=now)
+        nexts += [] if next_ is None else [next_]
+        nexts += [] if first is None else [now + _LOOK_AGAIN]  # others may have put some that are due before it
+    begun = min(max(command.begin, 0), len(jobs))
+    return Claimed(jobs, begun, [], paused=bool(paused), next=None if paused else min(nexts, default=None))
+
+
+def _due_order(job: Job) -> tuple[int, int]:
+    return job.due, job.id
 
 
 def _admitted(command: Claim, ready: Sequence[Found], gate: Gate) -> list[Found]:

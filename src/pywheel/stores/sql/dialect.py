@@ -26,6 +26,14 @@ class Dialect(ABC):
     lock: ClassVar[str] = "FOR UPDATE OF {}"
     skip: ClassVar[str] = "FOR UPDATE OF {} SKIP LOCKED"
     then: ClassVar[str] = "JOIN"
+    take = ""
+    """A statement that claims the first due jobs of a topic and priority, if the database has one for that.
+
+    It returns the columns of `rows.TAKEN` of each, and how many it has looked at: one row, of nothing else, if it has
+    claimed none. It claims all that it looks at, and none if some were lost before, or if their bodies are more
+    than `bytes`. It looks at those due from `first` on, and at nothing if the topic is paused, or has other priorities
+    than `lanes`.
+    """
 
     def __init__(self) -> None:
         self._rendered: dict[Any, Any] = {}

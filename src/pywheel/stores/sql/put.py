@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from ..._errors import JobExists, NonceTaken
 from ...jobs import lifecycle
 from ...jobs.commands import NONCES_FORGOTTEN, Import, Put
-from ...jobs.job import Imported, NewJob, State
+from ...jobs.job import OF_NEW_JOB, Imported, NewJob, State
 from ..checks import lately, storable
 from ..marks import marked, unmarked
 from .rows import ATTEMPT, DEFAULTS, ENDING, KEPT, MOVED, REPLACED, columns_of
@@ -109,17 +109,15 @@ def _insert(
     plain = True
     rows: list[tuple[Any, ...]] = []
     for id, job in zip(ids, jobs, strict=True):
-        name, body, due, *_, delay, _, _ = job
-        topic = topics[name]
+        topic, due, delay = topics[job.topic], job.due, job.delay
         when = due if delay is None else now + delay
         changed(topic, id, when)
         if delay is not None:
             when = later(now, delay)
-        row: tuple[Any, ...] = (id, topic, when, when, moment, body)
-        fields = job.kept
-        if fields != DEFAULTS:
+        row: tuple[Any, ...] = (id, topic, when, when, moment, job.body)
+        if job[OF_NEW_JOB] != DEFAULTS:
             plain = False
-            row = (*row, *columns_of(fields))
+            row = (*row, *columns_of(job.kept))
         rows.append(row)
     batch: list[Statement] = []
     if not plain:

@@ -25,12 +25,14 @@ __all__ = [
     "MOVED",
     "REPLACED",
     "STAYS",
+    "TAKEN",
     "Found",
     "columns_of",
     "found_of",
     "job_of",
     "listed",
     "record",
+    "taken_of",
 ]
 
 KEPT: Final = tuple(field.name for field in FIELDS)
@@ -57,6 +59,9 @@ if TYPE_CHECKING:
 else:
     Found = namedtuple("Found", FOUND)  # noqa: PYI024
     """A row of those."""
+TAKEN: Final = ("id", "body", "due", "created", *KEPT, "claims", "attempt", "next", "error", "lost")
+"""What is read of a job that one statement has claimed, in the order of `Job`."""
+_FIRST, _END, _LAST = TAKEN.index(KEPT[0]), TAKEN.index(KEPT[-1]) + 1, len(TAKEN)
 _FIELDS_OF_HEAD: Final = slice(HEAD.index(KEPT[0]), HEAD.index(KEPT[-1]) + 1)
 _RUN: Final = HEAD.index("error")
 
@@ -76,6 +81,15 @@ def columns_of(fields: Any) -> list[Any]:
     return values
 
 
+def fields_of(columns: Sequence[Any]) -> list[Any]:
+    """Return the values of FIELDS in a record, from those in its columns."""
+    values = list(columns)
+    for place in _JSON:
+        value = values[place]
+        values[place] = json.loads(value) if value else {}
+    return values
+
+
 def found_of(rows: Sequence[Sequence[Any]]) -> list[Any]:
     """Return rows with the columns of FOUND as such."""
     new = tuple.__new__  # with the fewest steps
@@ -87,11 +101,14 @@ def record(
     attempt: int, lease: int | None, error: str | None, lost: int,
 ) -> Job:  # fmt: skip
     """Return the record of a job; its fields are as they are stored."""
-    values = list(fields)
-    for place in _JSON:
-        value = values[place]
-        values[place] = json.loads(value) if value else {}
+    values = fields_of(fields)
     return tuple.__new__(Job, (id, topic, body, due, created, state, *values, claims, attempt, lease, error, lost))
+
+
+def taken_of(row: Sequence[Any], topic: str) -> Job:
+    """Return the record of a row that begins with the columns of TAKEN."""
+    fields = fields_of(row[_FIRST:_END])
+    return tuple.__new__(Job, (row[0], topic, *row[1:_FIRST], State.RUNNING, *fields, *row[_END:_LAST]))
 
 
 def job_of(row: Sequence[Any], names: Mapping[int, str], body: bytes = b"") -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -16,10 +17,46 @@ __all__ = ["LIVE", "Changes", "Lookup", "Names", "Taken", "Tally", "Transaction"
 LIVE: Final = 0
 """The first column of a tally; those of finished states follow, in the order of their numbers."""
 _NEVER: Final = 2**63 - 1
+_ALL_AGAIN: Final = 1.0  # seconds
+_BEHIND: Final = 1_000  # ms
+_MANY: Final = 2_000  # entries that are read in less than a millisecond
 
 
 class Taken(Exception):
     """Somebody else has taken a key, or a name, since it was looked at: the transaction is to begin anew."""
+
+
+class Heads:
+    """From where on the waiting jobs of a topic and priority are looked at.
+
+    The entry of a claimed job stays in the index while any transaction may see it. So once many were claimed, a claim
+    begins where the last one found its first job, less a second, and looks at all of them once a second.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[int, float, int]] = {}
+        """A due time, when all were looked at, and how many were claimed, by topic and priority."""
+
+    def first(self, topic: int, priority: int) -> int | None:
+        """Return from which due time on to look; None: at all."""
+        head, looked, claimed = self._known.get((topic, priority), (0, 0.0, 0))
+        return head if claimed >= _MANY and time.monotonic() - looked < _ALL_AGAIN else None
+
+    def found(self, topic: int, priority: int, first: int | None, due: int, jobs: int) -> None:
+        """Note how many jobs were claimed, looking from `first` on, and when the first one was due."""
+        _, looked, claimed = self._known.get((topic, priority), (0, 0.0, 0))
+        looked = time.monotonic() if first is None else looked
+        self._known[topic, priority] = (due - _BEHIND, looked, claimed + jobs)
+
+    def changed(self, topic: int, due: int) -> None:
+        """Note that a job is due then."""
+        for place, (head, looked, claimed) in list(self._known.items()):
+            if place[0] == topic and due < head:
+                self._known[place] = (due, looked, claimed)
+
+    def forget(self) -> None:
+        """Look at all again."""
+        self._known.clear()
 
 
 class Names:
@@ -30,6 +67,7 @@ class Names:
         self.numbers: dict[str, int] = {}
         self.names: dict[int, str] = {}
         self.lanes: dict[int, int] = {}  # priorities that a topic is known to have
+        self.heads = Heads()
 
     def learn(self, numbers: Mapping[str, int]) -> None:
         """Take in what is committed, or will be with the transaction under way."""
@@ -41,6 +79,7 @@ class Names:
         self.numbers.clear()
         self.names.clear()
         self.lanes.clear()
+        self.heads.forget()
 
 
 class Lookup(NamedTuple):
@@ -195,6 +234,8 @@ class Transaction:
             (self.topics if table == self.topics.table else self.workers).learn(new)
         for topic, bits in self._lanes.items():
             self.topics.lanes[topic] = self.topics.lanes.get(topic, 0) | bits
+        for topic, dues in self.changes.dues.items():
+            self.topics.heads.changed(topic, min([due for _, due in dues]))
 
     # ---- what is kept for a time ------------------------------------------------------------------------------------
 

@@ -1,0 +1,107 @@
+"""Claims of due jobs in one statement, and beside a transaction that keeps what they leave behind."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetJob
+from pywheel.stores import open
+
+TERMS = ops.Terms(60_000, 3)
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def store(request):
+    with open(request.getfixturevalue(f"{request.param}_server").url()) as store:
+        yield store
+
+
+def put(store, count=1, topic="t", due=0, **more):
+    [ids] = store.apply([ops.Put(tuple(NewJob(topic, b"b", due, **more) for _ in range(count)))])
+    return ids
+
+
+def claim(store, limit=100, begin=100, topic="t"):
+    return store.apply([ops.Claim(topic, (), TERMS, "w", begin, limit=limit)])[0]
+
+
+def ack(store, claimed):
+    return store.apply([ops.Ack(job.id, job.claims) for job in claimed.jobs])
+
+
+def now_ms():
+    return time.time_ns() // 1_000_000
+
+
+def test_a_claim_looks_and_starts_in_one_statement(store, monkeypatch):
+    put(store, 30)
+    claim(store, 1)  # it learns what priorities the topic has
+    texts = []
+    rendered = type(store.dialect).text
+    monkeypatch.setattr(
+        type(store.dialect), "text", lambda dialect, text: [texts.append(text), rendered(dialect, text)][1]
+    )
+    claimed = claim(store, 20, begin=5)
+    assert (len(claimed.jobs), claimed.begun, claimed.left) == (20, 5, [])
+    assert store.dialect.take in texts
+    assert not [text for text in texts if text.startswith("UPDATE job")]
+    assert [job.id for job in claimed.jobs] == sorted(job.id for job in claimed.jobs)
+    assert ack(store, claimed) == [True] * 20
+
+
+def test_a_claim_gives_each_attempt_its_backoff(store):
+    terms = ops.Terms(1, 5, (50, 4_000_000), hold=200)
+    [id] = put(store)
+    for attempt, backoff in enumerate((50, 4_000_000), 1):
+        while not (claimed := store.apply([ops.Claim("t", (), terms, "w", 1, limit=1)])[0]).jobs:
+            time.sleep(0.02)
+        [job] = claimed.jobs
+        assert (job.id, job.attempt) == (id, attempt)
+        while not store.apply([ops.Expire(10)])[0].ended:
+            time.sleep(0.02)
+        assert store.ask(GetJob(id)).due == job.lease_until + backoff
+
+
+def test_a_claim_of_more_bytes_than_it_may_have_takes_what_it_may(store):
+    put(store, 3)
+    claim(store, 1)
+    [claimed] = store.apply([ops.Claim("t", (), TERMS, "w", 2, bytes=1, limit=2)])
+    assert (len(claimed.jobs), len(claimed.left)) == (1, 1)
+
+
+def test_another_priority_is_claimed_first_as_soon_as_it_is_there(store):
+    put(store, 3)
+    claim(store, 1)
+    with open(store.url) as other:
+        [high] = put(other, priority=5)
+    assert claim(store, 2).jobs[0].id == high
+
+
+def test_a_job_that_another_store_puts_before_the_first_is_claimed_within_a_second(store):
+    put(store, 2_100, due=now_ms())
+    for _ in range(22):
+        ack(store, claim(store))
+    put(store, 1, due=now_ms())
+    ack(store, claim(store))
+    with open(store.url) as other:
+        [early] = put(other, due=now_ms() - 60_000)
+    claimed, until = claim(store), time.monotonic() + 5
+    while not claimed.jobs:
+        assert claimed.next is not None
+        assert claimed.next <= now_ms() + 1_100
+        assert time.monotonic() < until
+        time.sleep(0.05)
+        claimed = claim(store)
+    assert [job.id for job in claimed.jobs] == [early]
+
+
+def test_a_job_of_ones_own_that_is_due_before_the_first_is_claimed_at_once(store):
+    put(store, 2_100, due=now_ms())
+    for _ in range(23):
+        ack(store, claim(store))
+    [early] = put(store, due=now_ms() - 60_000)
+    assert [job.id for job in claim(store).jobs] == [early]
