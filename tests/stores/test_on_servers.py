@@ -287,7 +287,7 @@ def test_hosts_whose_clocks_differ_by_hours_take_each_other_for_alive(url):
                 run_well(
                     "-c",
                     SKEWED.replace("[me] = ", "me = min(")
-                    .replace(".workers()", ".workers(), key=lambda m: m.silent)")
+                    .replace("ListWorkers())", "ListWorkers()), key=lambda m: m.silent)")
                     .replace(
                         "assert sorted(id for id, _ in starts) == ids, (starts, ids)",
                         "assert {id for id, _ in starts} <= {*ids}",

@@ -170,9 +170,9 @@ class Counted:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def counts(self):
-        self.reads += 1
-        return self._store.ask(CountJobs())
+    def ask(self, query):
+        self.reads += isinstance(query, CountJobs)
+        return self._store.ask(query)
 
 
 def events(site, view="view=overview", token=None, **headers):

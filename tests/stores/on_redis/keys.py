@@ -1,5 +1,6 @@
 """What lies in the server's keys, read without the store: each job is in exactly one place."""
 
+import json
 import struct
 from collections import Counter, defaultdict
 
@@ -47,9 +48,8 @@ class Keys:
         for key, topic in self.kinds[b"l"]:
             [(_, lease)] = self.client.zrange(key, 0, 0, withscores=True)
             wrong += [f"a lease of {topic} is over sooner"] if first.get(topic, lease + 1) > lease else []
-            if b"k" in (self.client.hget(self.prefix + ":p", topic) or b"").split():
-                running = [id for id in self.client.zrange(key, 0, -1) if id in self.jobs]
-                groups.update(id for id in running if self.topic_and_key(self.jobs[id])[1] is not None)
+            running = [id for id in self.client.zrange(key, 0, -1) if id in self.jobs]
+            groups.update(id for id in running if self.topic_and_key(self.jobs[id])[1] is not None)
         there = [member[-6:] for key, _ in self.kinds[b"g"] for member in self.client.zrange(key, 0, -1)]
         return wrong + ([f"groups: {there}"] if groups != Counter(there) else [])
 
@@ -58,12 +58,10 @@ class Keys:
         return int(number).to_bytes(6, "big")
 
     def topic_and_key(self, job):
-        flags, size = job[6], int.from_bytes(job[7:10], "big")
-        at = 10 + size + 8 * bool(flags & 2) + 8 * bool(flags & 4)
-        if not flags & 1:
-            return job[10 : 10 + size], None
-        long = int.from_bytes(job[at : at + 3], "big")
-        return job[10 : 10 + size], job[at + 3 : at + 3 + long]
+        at = 9 + int.from_bytes(job[6:9], "big")
+        size = int.from_bytes(job[at : at + 3], "big")
+        key = json.loads(job[at + 3 : at + 3 + size] or "{}").get("key")
+        return job[9:at], None if key is None else key.encode()
 
     def topics(self):
         known = set(self.client.hkeys(self.prefix + ":t"))

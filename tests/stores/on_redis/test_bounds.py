@@ -273,7 +273,6 @@ def test_a_limit_by_key_counts_its_group_alone(store, clock, monitor):
     store.apply([Put(tuple(jobs))])
     store.apply([Claim("t", (), TERMS, "w", 2_000, limit=2_000)])
     limited = TERMS._replace(limits=Limits(1_001, ":"))
-    store.apply([Claim("t", (), limited, "w", 0, limit=1)])
     monitor.calls()
     [claimed] = store.apply([Claim("t", (), limited, "w", 9, limit=9)])
     assert sorted(job.key for job in claimed.jobs) == ["a", "b", "bc"]

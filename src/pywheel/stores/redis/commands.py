@@ -1,50 +1,44 @@
-"""Commands as arguments of a function."""
+"""Commands as arguments of a function, and their outcomes from what it answers: by one table, `_ONE`, and two groups.
+
+Most commands go one by one, as their name and their fields in JSON. Plain puts that follow each other go together, and
+so do those that end or extend claims.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, Final
 
+from ..._errors import JobExists, NonceTaken
 from ...jobs import commands as c
-from ...jobs.job import NewJob
-from ...jobs.limits import Limits, note_of
-from ..checks import clamped, note_name, storable
-from .answers import (
-    Learn,
-    as_it_is,
-    changed,
-    claim_of,
-    expired,
-    ids_of,
-    kept,
-    nacked,
-    nothing,
-    reserved,
-    shared_out,
-)
-from .connection import encoded, one
+from ...jobs.job import Due, Imported, NewJob
+from ...jobs.limits import note_of
+from ..checks import clamped, lately, storable
+from ..marks import unmarked
+from .connection import as_json, encoded, one
 from .records import (
     LAST,
+    PLAIN,
     STATES,
+    from_id,
+    jobs_of,
     known,
-    number,
-    packed_created,
     packed_job,
     packed_past,
     plain_start,
     receipt,
-    reference,
+    score,
     to_id,
 )
 
 __all__ = ["Request"]
 
-_MOST: Final = 2**31 - 1
-_LANE: Final = attrgetter("topic", "priority")
+_MANY: Final = 2**31 - 1
+_LANE: Final = itemgetter(NewJob._fields.index("topic"), NewJob._fields.index("priority"))
 """Topic and priority of a new job."""
+_EXISTS, _TWICE, _LATELY = -1, -2, -3  # no ids, which several stores note as less than these
 
 
 class Request:
@@ -57,15 +51,23 @@ class Request:
         """As they are sent, for `function`."""
         self.count = 0
         """How many they are."""
-        self._learn: list[Learn] = []
+        self._learn: list[Callable[[Iterator[Any]], list[Any]]] = []
+        """Each takes from the answer what belongs to some commands, and returns their outcomes."""
         self.function = "settle"
         self.announces = False
         """Whether the list of workers changes."""
-        if len(commands) == 1:
-            _ADD[type(commands[0])](self, commands)
+        if len(commands) == 1 and _is_plain(commands[0]) and len(commands[0].jobs) == 1:  # type: ignore[attr-defined]
+            self._put_alone(commands[0].jobs[0])  # type: ignore[attr-defined]
             return
-        for kind, same in groupby(commands, type):
-            _ADD[kind](self, list(same))
+        for kind, some in groupby(commands, type):
+            same: list[Any] = list(some)
+            if kind is c.Put:
+                for plain, puts in groupby(same, _is_plain):
+                    (self._put if plain else self._one_by_one)(list(puts))
+            elif kind in _SETTLES:
+                self._settle(kind, same)
+            else:
+                self._one_by_one(same)
 
     def _add(self, *values: bytes) -> None:
         self.arguments.append(encoded(values))
@@ -73,257 +75,246 @@ class Request:
 
     def outcomes(self, answer: Any) -> list[Any]:
         """Return the outcomes of the commands, in order."""
-        found: list[Any] = []
+        if self.function == "put":
+            return [[answer]]
         answers = iter(answer)
-        for learn in self._learn:
-            learn(answers, found)
-        return found
+        return [outcome for learn in self._learn for outcome in learn(answers)]
 
-    # ---- puts -------------------------------------------------------------------------------------------------------
+    def _one_by_one(self, commands: list[Any]) -> None:
+        name, encode, decode = _ONE[type(commands[0])]
+        if any(_grows(command) for command in commands):
+            self.function = "apply"
+        self.announces |= name == b"announce"
+        for command in commands:
+            self._add(name, *encode(command))
+        self._learn.append(lambda answers: [decode(command, next(answers)) for command in commands])
 
-    def _puts(self, commands: list[c.Command[Any]]) -> None:
-        """Plain ones that follow each other together, others one by one: each of them may be refused."""
-        self.function = "apply"
-        if len(commands) == 1 and _is_plain(commands[0]):
-            self._put(commands)
+    def _put_alone(self, job: NewJob) -> None:
+        if job.priority:
+            self._put([c.Put((job,))])
             return
-        for plain, same in groupby(commands, _is_plain):
-            if plain:
-                self._put(list(same))
-            else:
-                for command in same:
-                    self._put_keyed(command)
+        self.function = "put"
+        self._add(job.topic.encode(), _when(job), packed_job(job))
 
     def _put(self, commands: Sequence[Any]) -> None:
         """Add plain jobs. On the way of every put, so it is written to be quick."""
         jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
         sizes = [len(command.jobs) for command in commands]
         if not jobs:
-            self._known(*([] for _ in sizes))
+            self._learn.append(lambda _: [[] for _ in sizes])
             return
+        self.function = "apply"
         pieces = self.arguments
         pieces.append(b"$3\r\nput\r\n" + one(b"%d" % len(jobs)))
         self.count += 2
-        for (topic, priority), some in [(_LANE(jobs[0]), jobs)] if len(jobs) == 1 else groupby(jobs, _LANE):
+        for (topic, priority), some in groupby(jobs, _LANE):
             same = list(some)
             self._add(topic.encode(), b"%d" % priority, b"%d" % len(same))
             start = plain_start(topic)
             for job in same:
-                body, delay = job.body, job.delay
-                when = b"%d" % job.due if delay is None else b"d%d" % delay
-                if job.ttr is not None or job.max_attempts is not None or job.headers or priority:
+                when, body = _when(job), job.body
+                if job.kept != PLAIN:
                     pieces.append(encoded((when, packed_job(job))))
                 else:
                     size = len(start) + len(body)
                     pieces.append(b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(when), when, size, start, body))
             self.count += 2 * len(same)
-        self._learn.append(lambda answers, found: found.extend(shared_out(next(answers), sizes)))
+        self._learn.append(lambda answers: _shared_out(next(answers), sizes))
 
-    def _put_keyed(self, command: Any) -> None:
-        jobs: Sequence[NewJob] = command.jobs
-        mark = None if command.mark is None else f"m{command.mark}"  # never a number
-        self._add(b"put_keyed", _nonce(command), (mark or "").encode(), b"%d" % len(jobs))
-        for job in jobs:
-            how = (b"r" if job.replace else b"n") + ((receipt(*job.parent) if job.parent else None) or b"")
-            self._add(job.topic.encode(), _when(job.due, job.delay), packed_job(job), _key(job), how)
-            self._add(b"" if job.dedupe_for is None else number(job.dedupe_for), number(job.priority))
-        self._learn.append(ids_of(jobs, mark))
-
-    def _import(self, commands: list[c.Import]) -> None:
-        """Jobs with their past, one command by one: each of them may be refused."""
-        self.function = "apply"
-        for command in commands:
-            jobs = [job.new for job in command.jobs]
-            self._add(b"import", _nonce(command), b"%d" % len(jobs))
-            for job, new in zip(command.jobs, jobs, strict=True):
-                stored, how = packed_created(job.job.created) + packed_job(new), b"l" if job.holds_key else b""
-                self._add(new.topic.encode(), b"%d" % new.due, stored, _key(new), how)
-                self._add(packed_past(job), _result(job.result))
-            self._learn.append(ids_of(jobs))
-
-    # ---- by hand ----------------------------------------------------------------------------------------------------
-
-    def _by_hand(self, commands: list[Any]) -> None:
-        for command in commands:
-            ref = reference(command.ref)
-            if ref is None:
-                self._known(False)
-                continue
-            self._add(type(command).__name__.lower().encode(), ref)
-            if isinstance(command, c.Cancel | c.Reschedule):
-                self._add(b"" if command.expect is None else b"%d %d" % command.expect)
-            if isinstance(command, c.Reschedule | c.Retry):
-                self._add(_when(command.due, command.delay))
-            self._learn.append(changed)
-
-    def _rewrite(self, commands: list[c.Rewrite]) -> None:
-        for command in commands:
-            if not known(command.id):
-                self._known(False)
-                continue
-            claim = b"" if command.claim is None else number(command.claim)
-            self._add(b"rewrite", to_id(command.id), claim, command.old, command.new)
-            self._learn.append(changed)
-
-    def _pause(self, commands: list[c.Pause]) -> None:
-        for command in commands:
-            self._add(b"pause", command.topic.encode(), b"1" if command.paused else b"0")
-            self._learn.append(changed)
-
-    def _purge(self, commands: list[c.Purge]) -> None:
-        for command in commands:
-            state = STATES.index(command.state)
-            topic = b"" if command.topic is None else b"t" + command.topic.encode()
-            limit = min(max(command.limit, 0), _MOST)
-            self._add(b"purge", number(state), number(command.age), number(limit), topic)
-            self._learn.append(as_it_is)
-
-    # ---- notes ------------------------------------------------------------------------------------------------------
-
-    def _keep(self, commands: list[c.Keep]) -> None:
-        for command in commands:
-            value = b"" if command.value is None else b"v" + command.value
-            ttl = b"" if command.ttl is None else number(command.ttl)
-            if value:
-                self.function = "apply"
-            self._add(b"keep", note_name(command.name), b"1" if command.absent else b"0", ttl, value)
-            self._learn.append(kept)
-
-    # ---- claims -----------------------------------------------------------------------------------------------------
-
-    def _terms(self, command: c.Reserve | c.Claim) -> None:
-        ttr, most, backoff, jitter, slack, hold, limits = command.terms
-        self._add(
-            command.topic.encode(),
-            command.worker.encode(),
-            number(ttr),
-            number(most),
-            repr(float(jitter)).encode(),
-            number(slack),
-            number(hold),
-            b"" if limits is None else _limits(command.topic, limits),
-            number(len(backoff)),
-            *map(number, backoff),
-        )
-
-    def _reserve(self, commands: list[c.Reserve]) -> None:
-        for command in commands:
-            self._add(b"reserve")
-            self._terms(command)
-            self._add(number(min(max(command.limit, 0), _MOST)))
-            self._add(b"" if command.bytes is None else number(command.bytes), number(command.least))
-            self._learn.append(reserved)
-
-    def _claim(self, commands: list[c.Claim]) -> None:
-        for command in commands:
-            self._add(b"claim")
-            self._terms(command)
-            ids = b"".join(map(to_id, dict.fromkeys(filter(known, command.ids))))
-            self._add(number(command.begin), number(command.suspects), number(command.bytes), ids)
-            without = b"".join(map(to_id, filter(known, command.without)))
-            self._add(number(min(max(command.limit, 0), _MOST)), _place(command.after), without)
-            self._learn.append(claim_of(command.topic))
-
-    def _settle(self, commands: list[Any]) -> None:
-        """Ends of claims, and new leases: those of a kind together, those with a receipt that cannot be left out."""
-        kind = type(commands[0])
-        receipts = [receipt(command.id, command.claims) for command in commands]
-        some = [(packed, command) for packed, command in zip(receipts, commands, strict=True) if packed is not None]
-        if some:
-            packed = b"".join(packed for packed, _ in some)
-            results = [command.result for _, command in some] if kind is c.Ack else []
-            kept = results.count(None) < len(results)
-            self._add(b"ack_kept" if kept else kind.__name__.lower().encode(), number(len(some)), packed)
-            if kept:
-                self.function = "apply"
-                self._add(*map(_result, results))
-            if kind is c.Nack:
-                for _, command in some:
-                    error = storable(command.error)
-                    self._add(b"" if command.delay is None else number(command.delay))
-                    self._add(b"" if error is None else b"e" + error.encode())
-            elif kind in (c.Begin, c.Touch):
-                self._add(*(number(command.ttr) for _, command in some))
-        read = nacked if kind is c.Nack else bool
-        never = None if kind is c.Nack else False
-
-        def learn(answers: Iterator[Any], found: list[Any]) -> None:
-            each = iter(next(answers) if some else ())
-            found += [never if packed is None else read(next(each)) for packed in receipts]
-
-        self._learn.append(learn)
-
-    def _expire(self, commands: list[c.Expire]) -> None:
-        for command in commands:
-            self._add(b"expire", number(min(max(command.limit, 0), _MOST)))
-            self._learn.append(expired)
-
-    # ---- workers ----------------------------------------------------------------------------------------------------
-
-    def _announce(self, commands: list[c.Announce]) -> None:
-        self.announces = True
-        for command in commands:
-            self._add(b"announce", command.worker.encode(), json.dumps(command.topics).encode())
-            self._learn.append(nothing)
-
-    def _known(self, *outcomes: Any) -> None:
-        """Note outcomes that nobody need be asked for."""
-        self._learn.append(lambda _, found: found.extend(outcomes))
+    def _settle(self, kind: type, commands: list[Any]) -> None:
+        """Ends of claims, and new leases: those of a kind together."""
+        receipts = b"".join([receipt(command.id, command.claims) for command in commands])
+        if kind is c.Nack:
+            ends = [_given(delay=command.delay, error=storable(command.error)) for command in commands]
+            self._add(b"nack", as_json(ends), receipts)
+        elif kind is not c.Ack:
+            ttrs = (as_json([command.ttr for command in commands]),) if kind is not c.Release else ()
+            self._add(kind.__name__.lower().encode(), *ttrs, receipts)
+        elif any(command.result is not None for command in commands):
+            self.function = "apply"
+            self._add(b"ack_with_results", receipts, *(_maybe(b"r", command.result) for command in commands))
+        else:
+            self._add(b"ack", receipts)
+        read = _STATES_AFTER.__getitem__ if kind is c.Nack else bool
+        self._learn.append(lambda answers: list(map(read, next(answers))))
 
 
-def _limits(topic: str, limits: Limits) -> bytes:
-    most, per, every, burst = limits
-    return json.dumps([most or False, per or False, every, burst, note_of(topic)]).encode()
+def _shared_out(first: int, sizes: Sequence[int]) -> list[list[int]]:
+    """Return the ids of each command's jobs, which follow each other."""
+    found = []
+    for size in sizes:
+        found.append(list(range(first, first + size)))
+        first += size
+    return found
 
 
 def _is_plain(command: Any) -> bool:
-    """Whether a put has no nonce, and its jobs no keys."""
-    return command.nonce is None and not [job for job in command.jobs if job.key is not None]
+    """Whether it is a put that has no nonce, and its jobs no keys."""
+    return type(command) is c.Put and command.nonce is None and not [job for job in command.jobs if job.key is not None]
 
 
-def _when(due: int, delay: int | None) -> bytes:
-    return b"%d" % due if delay is None else b"d%d" % delay
+def _grows(command: Any) -> bool:
+    """Whether it stores something new: that is refused where no memory is left."""
+    return isinstance(command, c.Put | c.Import) or (type(command) is c.Keep and command.value is not None)
 
 
-def _nonce(command: c.Put | c.Import) -> bytes:
-    return (command.nonce or "").encode()
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _key(job: NewJob) -> bytes:
-    return b"" if job.key is None else b"k" + job.key.encode()
+def _maybe(mark: bytes, value: bytes | None) -> bytes:
+    return b"" if value is None else mark + value
 
 
-def _place(after: tuple[int | None, int, int] | None) -> bytes:
-    """Return the place behind which a claim looks."""
-    if after is None:
-        return b""
-    priority, due, id = after
-    behind = to_id(min(max(id, 0), LAST)) + number(clamped(due))
-    return behind if priority is None else behind + b" %d" % priority
+def _when(job: NewJob) -> bytes:
+    return b"%d" % job.due if job.delay is None else b"d%d" % job.delay
 
 
-def _result(result: bytes | None) -> bytes:
-    return b"" if result is None else b"r" + result
+# ---- what is sent ---------------------------------------------------------------------------------------------------
 
 
-_ADD: Final[dict[type, Callable[[Request, Any], None]]] = {
-    c.Put: Request._puts,
-    c.Import: Request._import,
-    c.Cancel: Request._by_hand,
-    c.Reschedule: Request._by_hand,
-    c.Retry: Request._by_hand,
-    c.Delete: Request._by_hand,
-    c.Rewrite: Request._rewrite,
-    c.Pause: Request._pause,
-    c.Purge: Request._purge,
-    c.Keep: Request._keep,
-    c.Reserve: Request._reserve,
-    c.Claim: Request._claim,
-    c.Begin: Request._settle,
-    c.Ack: Request._settle,
-    c.Nack: Request._settle,
-    c.Release: Request._settle,
-    c.Touch: Request._settle,
-    c.Expire: Request._expire,
-    c.Announce: Request._announce,
+def _fields(command: Any) -> tuple[bytes, ...]:
+    """Return all fields of a command, as JSON."""
+    return (as_json({name: getattr(command, name) for name in command.__slots__}),)
+
+
+def _put_fields(command: c.Put) -> Iterator[bytes]:
+    yield as_json(_given(nonce=command.nonce, mark=_mark(command), jobs=len(command.jobs)))
+    for job in command.jobs:
+        how = _given(replace=job.replace or None, parent=job.parent, dedupe=job.dedupe_for)
+        yield from (_when(job), packed_job(job), as_json(how) if how else b"", b"")
+
+
+def _mark(command: c.Put) -> str | None:
+    return None if command.mark is None else f"m{command.mark}"  # never a number
+
+
+def _import_fields(command: c.Import) -> Iterator[bytes]:
+    yield as_json(_given(nonce=command.nonce, jobs=len(command.jobs)))
+    for imported in command.jobs:
+        passed = None if imported.holds_key else True
+        how = _given(created=imported.job.created, passed=passed, past=packed_past(imported))
+        yield from (b"%d" % imported.job.due, packed_job(imported.new), as_json(how), _maybe(b"r", imported.result))
+
+
+def _rewrite_fields(command: c.Rewrite) -> tuple[bytes, ...]:
+    return as_json(_given(id=command.id, claim=command.claim)), command.old, command.new
+
+
+def _keep_fields(command: c.Keep) -> tuple[bytes, ...]:
+    fields = _given(name=command.name, ttl=command.ttl, absent=command.absent, value=command.value is not None)
+    return as_json(fields), command.value or b""
+
+
+def _claim_fields(command: c.Claim) -> tuple[bytes, ...]:
+    after = None
+    if command.after is not None:
+        priority, due, id = command.after
+        after = _given(priority=priority, due=str(clamped(due)), id=min(max(id, 0), LAST))
+    ids = [to_id(id) for id in dict.fromkeys(command.ids) if known(id)]
+    fields = _terms(command) | _given(
+        begin=command.begin,
+        suspects=command.suspects,
+        bytes=command.bytes,
+        least=1,
+        limit=command.limit,
+        after=after,
+        by_ids=command.limit <= 0,
+        reserves=0,
+    )
+    return as_json(fields), b"".join(ids), b"".join([to_id(id) for id in command.without if known(id)])
+
+
+def _reserve_fields(command: c.Reserve) -> tuple[bytes, ...]:
+    """Return a claim of the first jobs that begins them all."""
+    fields = _terms(command) | _given(
+        begin=command.limit,
+        suspects=_MANY,
+        bytes=command.bytes,
+        least=max(command.least, 0),
+        limit=command.limit,
+        by_ids=False,
+        reserves=1,
+    )
+    return as_json(fields), b"", b""
+
+
+def _terms(command: c.Claim | c.Reserve) -> dict[str, Any]:
+    terms = command.terms
+    limits = None if terms.limits is None else _given(**terms.limits._asdict(), note=note_of(command.topic))
+    return {"topic": command.topic, "worker": command.worker, **_given(**terms._asdict() | {"limits": limits})}
+
+
+# ---- what is answered -----------------------------------------------------------------------------------------------
+
+
+def _ids(command: c.Put | c.Import, answer: Any) -> Any:
+    """Return the ids of jobs, or why there are none."""
+    if not answer or answer[0] not in (_EXISTS, _TWICE, _LATELY):
+        try:
+            return unmarked(answer, _mark(command) if isinstance(command, c.Put) else None)
+        except NonceTaken as taken:
+            return taken
+    code, holder, place, *ago = answer
+    job: Imported | NewJob = command.jobs[place]
+    new = job.new if isinstance(job, Imported) else job
+    key = new.key or ""
+    if code == _LATELY:
+        return lately(holder, key, ago[0], new.dedupe_for)
+    if code == _TWICE:
+        return JobExists(f"two of the jobs put have the key {key[:80]!r}", 0)
+    return JobExists(f"job {holder} has the key {key[:80]!r} already and is live", holder)
+
+
+def _changed(_: Any, answer: Any) -> bool | JobExists:
+    """Return whether something changed, or who has the key."""
+    if isinstance(answer, list):
+        return JobExists(f"job {answer[1]} has this key now and is live", answer[1])
+    return bool(answer)
+
+
+def _claimed(command: c.Claim, answer: Any) -> c.Claimed:
+    paused, begun, again, coming, left, taken = answer
+    each = iter(left)
+    others, full = [], []
+    for packed, due, priority, group in zip(each, each, each, each, strict=True):
+        others.append(Due(due, from_id(packed), command.topic, priority))
+        if group is not None:
+            full.append((from_id(packed), group.decode()))
+    first = None if coming is None else score(coming)
+    return c.Claimed(
+        jobs_of(taken),
+        begun,
+        others,
+        paused=bool(paused),
+        again=int(again) if again else None,
+        full=tuple(full),
+        next=first,
+    )
+
+
+def _expired(_: Any, answer: Any) -> c.Expired:
+    ended, first, dead = answer
+    return c.Expired(ended, score(first) if first else None, tuple(sorted(map(from_id, dead))))
+
+
+_STATES_AFTER: Final = dict(enumerate(STATES)) | {-1: None}
+"""By what is answered to a nack; None if its receipt was void."""
+_SETTLES: Final = frozenset((c.Ack, c.Nack, c.Release, c.Touch, c.Begin))
+_ONE: Final[dict[type, tuple[bytes, Callable[[Any], Any], Callable[[Any, Any], Any]]]] = {
+    c.Put: (b"put_keyed", _put_fields, _ids),
+    c.Import: (b"put_keyed", _import_fields, _ids),
+    c.Cancel: (b"cancel", _fields, _changed),
+    c.Reschedule: (b"reschedule", _fields, _changed),
+    c.Retry: (b"retry", _fields, _changed),
+    c.Delete: (b"delete", _fields, _changed),
+    c.Rewrite: (b"rewrite", _rewrite_fields, _changed),
+    c.Pause: (b"pause", _fields, _changed),
+    c.Purge: (b"purge", _fields, lambda _, answer: answer),
+    c.Keep: (b"keep", _keep_fields, lambda _, answer: answer[0] if answer else None),
+    c.Reserve: (b"claim", _reserve_fields, lambda _, answer: jobs_of(answer[5])),
+    c.Claim: (b"claim", _claim_fields, _claimed),
+    c.Expire: (b"expire", _fields, _expired),
+    c.Announce: (b"announce", _fields, lambda _, __: None),
 }
+"""The function in Lua, what it is given, and the outcome by the command and the answer."""

@@ -6,6 +6,7 @@ client, and nothing is repeated by itself.
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,9 +21,10 @@ from .errors import CROWDED, translated, wrong
 from .library import LIBRARY, name_of
 from .place import Place
 
-__all__ = ["Connection", "encoded", "one"]
+__all__ = ["Connection", "as_json", "encoded", "one"]
 
 _WORDS: Final = 256  # bytes
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}  # s, s, times
 
 
@@ -36,6 +38,13 @@ def encoded(values: Sequence[bytes]) -> bytes:
     return b"".join([b"$%d\r\n%b\r\n" % (len(value), value) for value in values])
 
 
+def as_json(asked: Any) -> bytes:
+    """Return what is asked for, without what is None: in Lua that is nil, and null is something."""
+    if isinstance(asked, dict):
+        asked = {name: value for name, value in asked.items() if value is not None}
+    return _ENCODER.encode(asked).encode()
+
+
 class _Names(dict[str, bytes]):
     """The functions of the library, as they are sent."""
 
@@ -46,7 +55,8 @@ class _Names(dict[str, bytes]):
 
 _names: Final = _Names()
 _LOAD: Final = b"*4\r\n%b" % encoded((b"FUNCTION", b"LOAD", b"REPLACE", LIBRARY))
-_LOADS: Final = 20
+_MULTI: Final = b"*1\r\n$5\r\nMULTI\r\n"
+_EXEC: Final = b"*1\r\n$4\r\nEXEC\r\n"
 
 
 class _Hearing:
@@ -138,15 +148,15 @@ class Connection:
             arguments,
         )
         with translated(self._place):
-            sent: tuple[bytes, ...] = (command,)
-            for _ in range(_LOADS):
-                try:
-                    return self._call(*sent)
-                except wrong.ResponseError as error:  # not loaded yet, or somebody's FUNCTION FLUSH came in between
-                    if not str(error).startswith("Function not found"):
-                        raise
-                sent = _LOAD, command
-            return self._call(*sent)
+            try:
+                return self._call(command)
+            except wrong.ResponseError as error:
+                if not str(error).startswith("Function not found"):
+                    raise
+            answer = self._call(_MULTI, _LOAD, command, _EXEC)[-1]  # together: somebody may FUNCTION FLUSH in between
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
 
     # ---- listening --------------------------------------------------------------------------------------------------
 
@@ -158,16 +168,16 @@ class Connection:
             for _ in channels:
                 self._redis.read_response()
 
-    def heard(self) -> list[bytes]:
-        """Return the messages that came since, without waiting. StoreAway if the connection broke."""
-        messages = []
+    def heard(self, seconds: float = 0) -> list[tuple[bytes, bytes]]:
+        """Return what was published since, with its channel; wait for the first so long. StoreAway if it broke."""
+        messages: list[tuple[bytes, bytes]] = []
         with translated(self._place):
             if self.over:
                 raise wrong.ConnectionError("the connection was closed")
-            while self._redis.can_read(timeout=0):
+            while self._redis.can_read(timeout=0 if messages else seconds):
                 answer = self._redis.read_response()
                 if isinstance(answer, list) and answer[0] == b"message":
-                    messages.append(answer[2])
+                    messages.append((answer[1], answer[2]))
         return messages
 
     def fileno(self) -> int:

@@ -13,28 +13,27 @@ __all__ = ["LIBRARY", "name_of"]
 
 _FOLDER: Final = files(__package__) / "lua"
 _FUNCTIONS: Final = {
-    "'no-writes'": "get page topics forecast recent note seen history counts lapsed claimed_by next_dues quiet verify "
-    "first_due",
+    "'no-writes'": "job page topics forecast ended notes states histories counts lapsed claims next_dues quiet verify "
+    "first_due dues",
     # Where no memory is left, what was claimed can be settled, and what has finished be purged.
-    "'allow-oom'": "beat hear listen leave roster lease settle mend",
-    "": "apply open nonce",
+    "'allow-oom'": "beat hear leave roster lease settle mend",
+    "": "apply put open nonce",
 }
 """By the flags that the server is to know of them."""
 _LIBRARY: Final = """#!lua name=pywheel_{version}
-local api
+local run
 -- The server has neither `string` nor `pairs` while it loads a library: all of it is made by the first call.
 local function make()
 {parts}
-return api
-end
-local function run(name, keys, args)
-    api = api or make()
-    return api.run(name, keys, args)
+return run
 end
 """
 _FUNCTION: Final = """redis.register_function{{
     function_name = '{name}', flags = {{{flags}}},
-    callback = function(keys, args) return run('{function}', keys, args) end
+    callback = function(keys, args)
+        run = run or make()
+        return run('{function}', keys, args)
+    end
 }}
 """
 
@@ -45,9 +44,8 @@ def _read(parts: str) -> str:
 
 _PARTS: Final = "\n".join(
     (
-        _read("base states places hints notes settle gate claim put members manage"),
-        f"do\n{_read('read page')}\nend",  # Lua has room for 200 local names at once
-        f"do\n{_read('verify')}\nend",
+        _read("base jobs places notes workers settle put steps"),
+        *(f"do\n{_read(parts)}\nend" for parts in ("claim", "manage", "read", "verify")),  # 200 local names at once
     )
 )
 _VERSION: Final = sha1(_PARTS.encode(), usedforsecurity=False).hexdigest()[:12]

@@ -1,21 +1,29 @@
 """The ear of one worker: a connection that listens to its bell, and what it tells the others, once a second.
 
-The functions find in the store whom a change concerns: there each worker keeps which slices it owns, as far as it knows
+The functions find in the store whom a change concerns: each worker keeps there which slices it owns, as far as it knows
 who is there, and up to which due time it wants hints. It says so before it reads, so what it does not read it is told.
 It may be told more than it wants, as it is slow to say that it wants less: what is too much is left out here.
 
+Hints are published. Before `hints` returns, the worker publishes a token to itself and reads up to that: what was told
+before has come then. A connection that broke may have lost some, and then the worker reads all again.
+
 Of several stores the first alone knows who is there and what is paused. Hints come from each, by one ear: what is
-published on a node of a cluster is heard on all. Who was found gone in the first is taken from the others by whoever
-sees it.
+published on a node of a cluster is heard on all. A worker that is gone from the first is taken from the others by
+whoever sees it.
 """
 
 from __future__ import annotations
 
 import selectors
-from collections.abc import Collection, Sequence
+import socket
+import struct
+import time
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from itertools import groupby, islice
+from operator import itemgetter
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import StoreAway, StoreClosed, StoreError
 from ...jobs.commands import Announce
@@ -24,8 +32,7 @@ from ...jobs.queries import GetNextDues, ListTopics
 from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
 from ..several.ids import Ids
 from .presence import SILENT, Roster, topics_of
-from .records import from_id, number, score
-from .waker import Waker
+from .records import from_id, score
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -41,7 +48,41 @@ _WASTED: Final = 100  # hints that nobody wanted, after which the horizon is tol
 _TRIES: Final = 5
 _QUIET: Final = 0.5  # seconds without a beat after which a worker's jobs may be overlooked
 _NEVER: Final = float("inf")
-_LISTENS: Final = 5  # beats after which the other stores are asked too: a bell may have been lost between nodes
+_LOOKS: Final = 5  # beats after which the other stores are looked at too: a hint may have been lost between nodes
+_SOME: Final = 500  # jobs whose due times are asked for at once
+_HINT: Final = struct.Struct(">6sd")
+"""Of a job: its id, and when it was due until then, if that was sooner."""
+
+
+class _Waker:
+    """Two ends of a connection to itself: a byte in it is readable beside other sockets."""
+
+    def __init__(self) -> None:
+        self._in, self._out = socket.socketpair()
+        self._in.setblocking(False)
+        self._out.setblocking(False)
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable after `wake`."""
+        return self._out.fileno()
+
+    def wake(self) -> None:
+        """Make it readable. From any thread, and from signal handlers."""
+        with suppress(OSError):  # full, so readable; or closed
+            self._in.send(b"\0")
+
+    def drain(self) -> None:
+        """Forget that somebody woke it."""
+        with suppress(OSError):
+            while len(self._out.recv(64)) == 64:
+                pass
+
+    def close(self) -> None:
+        """Close both ends. Idempotent."""
+        self._in.close()
+        self._out.close()
+
+    __del__ = close
 
 
 class RedisNotifier(Notifier):
@@ -65,16 +106,20 @@ class RedisNotifier(Notifier):
         self._told: tuple[int, dict[str, int], bytes] | None = None  # horizon, masks, version of the roster
         self._reload = False
         self._rung = False
+        self._hints: list[tuple[int, bytes]] = []  # as they were heard: the place of the store, and the message
+        self._awaited: list[bytes] = []
+        self._pauses = 0  # the number of the last pause that was heard of
         self._wasted = 0
         self._beat_at = -_BEAT
         self._behind = 0
         self._overlooked_at: float = _NEVER  # wall clock at which to see whether the first job is there yet, in ms
-        self._waker = Waker()
+        self._waker = _Waker()
         self._ear: Connection | None = None
         self._moved = False
         try:
             self._listen()
-            self._read = self._stopped = self._take_hints()[0]
+            self._read, self._reload, self._rung = self._pauses, False, False
+            self._stopped = self._pauses
         except BaseException:
             self.close()
             raise
@@ -107,12 +152,8 @@ class RedisNotifier(Notifier):
                     return
             far = self._horizon if self._wasted >= _WASTED or self._horizon < 0 else self._horizon + _AHEAD
             self._wasted = 0
-            arguments = [self._name, number(far)]
-            for topic, mask in masks.items():
-                arguments += (topic.encode(), number(mask))
-            for store in self._stores[1:]:
-                store.run("hear", arguments)
-            version = self._store.run("hear", arguments)[1]
+            for store in reversed(self._stores):
+                version = store.run("hear", worker=self.worker, horizon=far, masks=masks)[1]
             self._told = (far, masks, roster.version)
             if version == roster.version:
                 return
@@ -129,7 +170,7 @@ class RedisNotifier(Notifier):
         roster = self._store.roster()
         for store, workers in zip(self._stores[1:], there, strict=True):
             for worker in workers - roster.topics.keys():
-                store.run("leave", [worker.encode()])
+                store.run("leave", worker=worker)
             if self.worker in roster.topics.keys() - workers:
                 store.apply([Announce(self.worker, tuple(sorted(roster.topics[self.worker])))])
         self._swept = roster.version
@@ -154,19 +195,21 @@ class RedisNotifier(Notifier):
 
     def _say(self, behind: int, now: float, spare: Collection[str] = ()) -> int | None:
         roster = self._presence.roster
-        version = roster.version if roster is not None else b"-"
-        topics = [topic.encode() for topic in spare]
-        answer = self._store.run("beat", [self._name, number(behind), number(self._stopped), version, *topics])
-        _, _, version, at, beats, members, before, hints, first = answer
+        known = roster.version.decode() if roster is not None else None
+        answer = self._store.run(
+            "beat", worker=self.worker, behind=behind, obeyed=self._stopped, known=known, topics=list(spare)
+        )
+        _, before, first, _, version, self._pauses, wall, beats, members = answer
         self._beat_at, self._behind = now, behind
-        roster = self._presence.learn(version, at, beats, members)
-        if before is not None and abs(at - before) > SILENT * 1000:
+        roster = self._presence.learn(version, wall, beats, members)
+        if before is not None and abs(wall - before) > SILENT * 1000:
             self._read_all()  # others have owned its shards
         dues = [] if first is None else [score(first)]
-        if len(self._stores) > 1 and any(silent > _QUIET for silent in map(roster.silent, roster.topics)):
-            dues += self._first_of_others(spare)
         self._beats += 1
-        if hints or (len(self._stores) > 1 and self._beats % _LISTENS == 0):
+        silence = any(silent > _QUIET for silent in map(roster.silent, roster.topics))
+        if len(self._stores) > 1 and (silence or self._beats % _LOOKS == 0):
+            dues += self._first_of_others(spare)
+        if self._pauses != self._read:
             self._rung = True  # the bell may have been lost
         self._tell(roster)
         return min(dues, default=None)
@@ -181,7 +224,7 @@ class RedisNotifier(Notifier):
         """Wake another worker."""
         if not self._over():
             with suppress(StoreError):
-                self._store.call(b"PUBLISH", self._store.server.prefix + b":bell:" + worker.encode(), b"ring")
+                self._store.call(b"PUBLISH", self._store.server.prefix + b":bell:" + worker.encode(), b"r")
 
     def quiet(self) -> None:
         """Say that nothing starts here any more of what was paused when `hints` said so."""
@@ -203,51 +246,71 @@ class RedisNotifier(Notifier):
     def hints(self) -> Hints:
         """Return what changed since the last call."""
         self._open()
-        reload, self._reload = self._reload, False
+        self._catch_up()
+        roster = self._roster()
+        told, self._hints = self._hints, []
+        reload, self._reload = self._reload or self._pauses != self._read, True  # if the store is away now
+        due = self._mine(told, roster)
+        self._read, self._reload = self._pauses, False
+        return Hints(due, reload)
+
+    def _catch_up(self) -> None:
+        """Read all that was told until now: a token that is published after it comes behind it, on each node's way."""
+        ear, token = self._ear, b"t" + token_hex(4).encode()
+        if ear is None:
+            return
+        place = self._store.server.place
+        ways = len(self._stores) if place.nodes else 1  # what is published on one server comes in its order
+        until, self._awaited = time.monotonic() + place.timeout, [token] * ways
+        for store, bell in zip(self._stores[:ways], self._bells[1:], strict=False):
+            store.call(b"PUBLISH", bell, token)
         try:
-            stirred, missed, found = self._take_hints()
-            roster = self._roster()
-        except BaseException:
-            self._reload = True  # what was taken may be lost
-            raise
-        reload |= missed or stirred != self._read
-        self._read = stirred
-        return Hints(self._mine(found, roster), reload)
+            while self._awaited and (left := until - time.monotonic()) > 0:
+                self._take_in(ear.heard(left))
+        except StoreAway:
+            self._deaf()
+        if self._awaited:
+            self._deaf()
 
-    def _take_hints(self) -> tuple[int, bool, list[Sequence[bytes]]]:
-        """Take what each store has for this worker."""
-        answers = [self._taken(store) for store in self._stores]
-        version, stirred, _, _ = answers[0]
-        self._presence.seen(version)
-        return stirred, any(missed for _, _, missed, _ in answers), [told for *_, told in answers]
+    def _take_in(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
+        for bell, message in messages:
+            kind = message[:1]
+            if kind == b"m":
+                self._presence.stale = True
+            elif kind == b"p":
+                self._pauses = int(message[1:])
+            elif kind == b"h":
+                self._hints.append((self._bells.index(bell) - 1, message))
+            elif message in self._awaited:
+                self._awaited.remove(message)
 
-    def _taken(self, store: RedisStore) -> tuple[bytes, int, bool, list[bytes]]:
-        """Take what a store has for this worker, some hundreds by each call; what it says of itself comes first."""
-        version, stirred, missed, more, told = store.run("listen", [self._name])[2:]
-        while more:
-            _, _, others, more, some = store.run("listen", [self._name])[2:]
-            missed |= others
-            told += some
-        return version, stirred, bool(missed), told
-
-    def _mine(self, found: Sequence[Sequence[bytes]], roster: Roster) -> list[Due]:
-        """Return the jobs that are told, each once, as far as they are this worker's and it looks so far."""
-        names: dict[bytes, tuple[str, tuple[str, ...]]] = {}
-        mine: dict[int, Due] = {}
-        for store, hints in enumerate(found):
-            told = iter(hints)
-            for topic, packed, was, due, priority in zip(told, told, told, told, told, strict=True):
-                if topic not in names:
-                    name = topic.decode()
-                    names[topic] = name, roster.owners(name)
-                id = self._ids.outer(store, from_id(packed))
-                name, table = names[topic]
-                when = score(due)
-                if score(was) <= self._horizon and table and table[slice_of(when)] == self.worker:
-                    mine[id] = Due(when, id, name, score(priority))
+    def _mine(self, told: Sequence[tuple[int, bytes]], roster: Roster) -> list[Due]:
+        """Return the jobs that were told, as they are now, as far as they are this worker's and it looks so far."""
+        mine: list[Due] = []
+        wanted: dict[int, dict[bytes, str]] = {}  # by store, the topics of ids
+        for place, message in told:
+            behind = 5 + int.from_bytes(message[1:5], "big")
+            topic = message[5:behind].decode()
+            near = {packed: topic for packed, was in _HINT.iter_unpack(message[behind:]) if was <= self._horizon}
+            self._wasted += (len(message) - behind) // _HINT.size - len(near)
+            wanted.setdefault(place, {}).update(near)
+        for place, topics in wanted.items():
+            for packed, when, priority in self._dues(self._stores[place], topics):
+                topic, due = topics[packed], score(when)
+                table = roster.owners(topic)
+                if table and table[slice_of(due)] == self.worker:
+                    mine.append(Due(due, self._ids.outer(place, from_id(packed)), topic, priority))
                 else:
                     self._wasted += 1
-        return list(mine.values())
+        return mine
+
+    @staticmethod
+    def _dues(store: RedisStore, topics: dict[bytes, str]) -> Iterator[Any]:
+        """Yield the ids, due times and priorities of those jobs that wait, some hundreds by each call."""
+        jobs = iter(sorted(topics.items(), key=itemgetter(1)))
+        while some := list(islice(jobs, _SOME)):
+            asked = {topic: [from_id(id) for id, _ in same] for topic, same in groupby(some, itemgetter(1))}
+            yield from store.run("dues", topics=asked)[1]
 
     def wait(self, seconds: float) -> bool:
         """Return when rung or woken, or after so many seconds."""
@@ -272,8 +335,7 @@ class RedisNotifier(Notifier):
         except (StoreAway, ValueError, OSError):
             self._deaf()
             return True
-        if b"members" in messages:
-            self._presence.stale = True
+        self._take_in(messages)
         return bool(messages)
 
     def _deaf(self) -> None:
@@ -288,14 +350,16 @@ class RedisNotifier(Notifier):
         ear = self._store.server.fresh()
         try:
             ear.subscribe(*self._bells)
-            self._rung |= bool(ear.heard())  # what came along with the answer a selector does not see
+            messages = ear.heard()  # what came along with the answer a selector does not see
         except BaseException:
             ear.close()
             raise
         if self._ear is not None:
             self._ear.close()
-            self._read_all()
         self._ear, self._moved = ear, False
+        self._read_all()  # what was told meanwhile was not heard
+        self._take_in(messages)
+        self._pauses = self._store.run("roster")[3]
         self._presence.stale = True
 
     def renew(self) -> None:
@@ -331,7 +395,7 @@ class RedisNotifier(Notifier):
         if not self._presence.closed:
             with suppress(StoreError):  # the first that is away ends it: nobody waits for each
                 for store in self._stores:
-                    store.run("leave", [self._name])
+                    store.run("leave", worker=self.worker)
             self._presence.stale = True
         self._waker.close()
 

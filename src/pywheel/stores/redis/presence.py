@@ -102,11 +102,6 @@ class Presence:
         self.stale = False
         return self.roster
 
-    def seen(self, version: bytes) -> None:
-        """Note at which version the list is."""
-        if self.roster is None or self.roster.version != version:
-            self.stale = True
-
     def renewed(self) -> None:
         """Have everybody read all again: the server is another one, or has lost something."""
         self.roster = None

@@ -1,39 +1,29 @@
-"""How jobs lie in the store, and how they are read: what the functions know as well stands in ``lua/states.lua``.
-
-A job: created (6 bytes), flags, size of the topic (3) and topic, then as the flags say ttr (8), max_attempts (8),
-priority (1, more by 128), size of the key (3) and key, size of the headers (4) and these as JSON; the rest is the body.
-An id is 6 bytes.
-"""
+"""How jobs lie in the store, and how they are read: what the functions know as well stands in ``lua/jobs.lua``."""
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from ...jobs import lifecycle
-from ...jobs.commands import Ref
-from ...jobs.job import Attempt, Imported, Job, NewJob, Outcome, State
-from ...jobs.lifecycle import Run
+from ...jobs.job import FIELDS, Attempt, Imported, Job, NewJob, Outcome, State
 from ..checks import storable
+from .connection import as_json
 
 __all__ = [
     "LAST",
+    "PLAIN",
     "STATES",
     "attempts",
-    "claimed",
     "from_id",
-    "job_of",
+    "jobs_of",
     "known",
-    "number",
-    "packed_created",
     "packed_job",
     "packed_past",
     "plain_start",
     "receipt",
-    "reference",
     "score",
     "to_id",
 ]
@@ -43,10 +33,14 @@ LAST: Final = 2**48 - 1
 STATES: Final = (State.DELAYED, State.RUNNING, State.DONE, State.DEAD, State.CANCELLED)
 """The states, as the functions number them."""
 _OUTCOMES: Final = (None, Outcome.DONE, Outcome.FAILED, Outcome.LOST, Outcome.RELEASED, Outcome.CANCELLED)
+_NAMES: Final = tuple(field.name for field in FIELDS)
+PLAIN: Final = tuple(field.default for field in FIELDS)
+"""What a plain job has of FIELDS. Others have what differs from it as JSON."""
+_DEFAULTS: Final = tuple(Job._field_defaults[name] for name in _NAMES)
+_DECODER: Final = json.JSONDecoder()
 _BIAS: Final = 2**46
-_KEY, _TTR, _MOST, _HEADERS, _PRIORITY = 1, 2, 4, 8, 16
-_LONGEST: Final = 2**24 - 1  # bytes of a topic or key
 _RECEIPT: Final = struct.Struct(">HII")
+_VOID: Final = bytes(_RECEIPT.size)
 _CLAIMS: Final = 2**32
 
 
@@ -65,24 +59,11 @@ def known(id: int) -> bool:
     return 0 < id <= LAST
 
 
-def number(value: int) -> bytes:
-    """Return a number as an argument."""
-    return b"%d" % value
-
-
-def receipt(id: int, claims: int) -> bytes | None:
-    """Return the receipt of a claim; None if there can be none like it."""
+def receipt(id: int, claims: int) -> bytes:
+    """Return the receipt of a claim, or of none where there can be none like it."""
     if 0 < id <= LAST and 0 <= claims < _CLAIMS:
         return _RECEIPT.pack(id >> 32, id & 0xFFFFFFFF, claims)
-    return None
-
-
-def reference(ref: Ref) -> bytes | None:
-    """Return what stands for a job; None if there can be none."""
-    if isinstance(ref, int):
-        return b"i" + ref.to_bytes(6, "big") if known(ref) else None
-    topic, key = (part.encode() for part in ref)
-    return b"k%b%b%b" % (len(topic).to_bytes(3, "big"), topic, key)
+    return _VOID
 
 
 # ---- jobs -----------------------------------------------------------------------------------------------------------
@@ -91,145 +72,75 @@ def reference(ref: Ref) -> bytes | None:
 @lru_cache(maxsize=1024)
 def plain_start(topic: str) -> bytes:
     """Return what a plain job of a topic begins with."""
-    name = topic.encode()
-    return b"\0%b%b" % (len(name).to_bytes(3, "big"), name)
+    return _sized(topic.encode()) + _sized(b"")
+
+
+def _sized(text: bytes) -> bytes:
+    return len(text).to_bytes(3, "big") + text
 
 
 def packed_job(job: NewJob) -> bytes:
     """Return a job as it lies in the store, but for when it was created."""
-    topic, body = job.topic, job.body
-    key, ttr, most, headers, priority = job.kept
-    start = plain_start(topic)
-    if key is None and ttr is None and most is None and not headers and not priority:
-        return start + body
-    flags, parts = 0, [start[1:]]
-    if ttr is not None:
-        flags |= _TTR
-        parts.append(struct.pack(">q", ttr))
-    if most is not None:
-        flags |= _MOST
-        parts.append(struct.pack(">q", most))
-    if priority:
-        flags |= _PRIORITY
-        parts.append(bytes((priority + 128,)))
-    if key is not None:
-        flags |= _KEY
-        name = key.encode()
-        parts += (len(name).to_bytes(3, "big"), name)
-    if headers:
-        flags |= _HEADERS
-        text = json.dumps(dict(headers), separators=(",", ":")).encode()
-        parts += (len(text).to_bytes(4, "big"), text)
-    return b"".join((bytes((flags,)), *parts, body))
+    if job.kept == PLAIN:
+        return plain_start(job.topic) + job.body
+    options = {
+        name: dict(value) if isinstance(value, Mapping) else value
+        for name, value, default in zip(_NAMES, job.kept, PLAIN, strict=True)
+        if value != default
+    }
+    return _sized(job.topic.encode()) + _sized(as_json(options)) + job.body
 
 
-def packed_created(created: int) -> bytes:
-    """Return what comes before a job in the store."""
-    return (created + _BIAS).to_bytes(6, "big")
-
-
-def packed_past(one: Imported) -> bytes:
-    """Return what was tried with a job, as JSON; nothing for one that was only put."""
+def packed_past(one: Imported) -> dict[str, Any] | None:
+    """Return what was tried with a job; None for one that was only put. In Lua false stands for None."""
     job = one.job
     if not job.claims and job.state is State.DELAYED:
-        return b""
+        return None
     rows = [
-        (claim, attempt, started, ended, _OUTCOMES.index(outcome), worker, storable(error))
-        for claim, attempt, started, ended, outcome, worker, error, _ in one.history
+        (row.claim, row.attempt, _or_false(row.started), row.ended, _OUTCOMES.index(row.outcome), *_texts(row))
+        for row in one.history
     ]
-    state = STATES.index(job.state)
-    past = (state, job.claims, job.claims - job.attempt, job.lost, storable(one.last_error), rows)
-    return json.dumps(past).encode()
+    return {
+        "state": STATES.index(job.state),
+        "claims": job.claims,
+        "forgiven": job.claims - job.attempt,
+        "lost": job.lost,
+        "error": _or_false(storable(one.last_error)),
+        "rows": rows,
+    }
 
 
-_Read = tuple[str, bytes, int, str | None, int | None, int | None, dict[str, str], int]
+def _or_false(value: Any) -> Any:
+    return False if value is None else value
 
 
-def _read(job: bytes) -> _Read:
-    """Return its topic, body, created, key, ttr, max_attempts, headers and priority. On the way of each job claimed."""
+def _texts(row: Attempt) -> tuple[Any, Any]:
+    return _or_false(row.worker), _or_false(storable(row.error))
+
+
+def _read(job: bytes) -> tuple[str, bytes, int, tuple[Any, ...]]:
+    """Return its topic, body, when it was created, and the values of FIELDS. On the way of each job claimed."""
     created = int.from_bytes(job[:6], "big") - _BIAS
-    flags, at = job[6], 10 + int.from_bytes(job[7:10], "big")
-    topic = job[10:at].decode()
-    if not flags:
-        return topic, job[at:], created, None, None, None, {}, 0
-    key = ttr = most = None
-    priority = 0
-    headers: dict[str, str] = {}
-    if flags & _TTR:
-        [ttr] = struct.unpack_from(">q", job, at)
-        at += 8
-    if flags & _MOST:
-        [most] = struct.unpack_from(">q", job, at)
-        at += 8
-    if flags & _PRIORITY:
-        priority = job[at] - 128
-        at += 1
-    if flags & _KEY:
-        end = at + 3 + int.from_bytes(job[at : at + 3], "big")
-        key = job[at + 3 : end].decode()
-        at = end
-    if flags & _HEADERS:
-        end = at + 4 + int.from_bytes(job[at : at + 4], "big")
-        headers = json.loads(job[at + 4 : end])
-        at = end
-    return topic, job[at:], created, key, ttr, most, headers, priority
+    at = 9 + int.from_bytes(job[6:9], "big")
+    topic, body = job[9:at].decode(), at + 3
+    size = int.from_bytes(job[at:body], "big")
+    if not size:
+        return topic, job[body:], created, _DEFAULTS
+    options = _DECODER.decode(job[body : body + size].decode())
+    return topic, job[body + size :], created, tuple(map(options.get, _NAMES, _DEFAULTS))
 
 
-def claimed(values: Sequence[Any]) -> list[Job]:
-    """Return the jobs of a claim: of each its id, due time, claims, attempt, lease, what was lost, error, job."""
+def jobs_of(values: Sequence[Any]) -> list[Job]:
+    """Return jobs, from nine values of each, as `deliver` in ``lua/settle.lua`` has them. On the way of each claim."""
     jobs = []
     new = tuple.__new__  # without the function that a named tuple's own is
-    each = [iter(values)] * 8
-    for id, due, claims, attempt, lease, lost, error, job in zip(*each, strict=True):
-        topic, body, created, key, ttr, most, headers, priority = _read(job)
-        jobs.append(
-            new(
-                Job,
-                (
-                    int.from_bytes(id, "big"),
-                    topic,
-                    body,
-                    due,
-                    created,
-                    State.RUNNING,
-                    key,
-                    ttr,
-                    most,
-                    headers,
-                    priority,
-                    claims,
-                    attempt,
-                    lease,
-                    None if error is None else error.decode(),
-                    lost,
-                ),
-            )
-        )
+    each = [iter(values)] * 9
+    for id, due, state, claims, attempt, lease, lost, error, job in zip(*each, strict=True):
+        topic, body, created, kept = _read(job)
+        who = (int.from_bytes(id, "big"), topic, body, due, created, STATES[state])
+        last = None if error is None else error.decode()
+        jobs.append(new(Job, (*who, *kept, claims, attempt, lease, last, lost)))
     return jobs
-
-
-def job_of(values: Sequence[Any], now: int) -> Job:
-    """Return a job as readers see it, with a lease that is over taken as expired: of its id, itself, due, state."""
-    id, job, due, state = values
-    topic, body, created, key, ttr, most, headers, priority = _read(job)
-    number, when = from_id(id), score(due)
-    if state is None:
-        plain = (key, ttr, most, headers)
-        return Job(number, topic, body, when, created, State.DELAYED, *plain, priority=priority)
-    kind, claims, forgiven, lost, error, attempt, begun, lease, limit, backoff = state
-    seen, tried, until = STATES[kind], lifecycle.attempts(claims, forgiven), None
-    if seen is State.RUNNING:
-        run = Run(claims, attempt, bool(begun), lease, limit, backoff)
-        if now < lease:
-            until = lease
-        else:
-            ending = lifecycle.lost(run)
-            seen, lost = ending.state, ending.lost
-            when = when if ending.due is None else ending.due
-            tried -= not ending.spent
-    last = None if error is None else error.decode()
-    fields = (key, ttr, most, headers, priority)
-    return Job(number, topic, body, when, created, seen, *fields, claims, tried, until, last, lost)
 
 
 def score(value: Any) -> int:

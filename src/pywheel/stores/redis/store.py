@@ -25,12 +25,12 @@ from ..schema import Schema
 from ..server_clock import ServerClock
 from ..verify import Finding
 from .commands import Request
-from .connection import Connection, encoded
+from .connection import Connection, as_json, encoded
 from .notifier import RedisNotifier
 from .pieces import PIECE, by_pieces
 from .place import Place
 from .presence import SILENT, Presence, Roster
-from .readers import Readers
+from .queries import Queries
 from .server import CLOSED, Server
 from .verify import verify
 
@@ -39,8 +39,8 @@ __all__ = ["FORMAT", "SEVERAL", "RedisStore"]
 FORMAT: Final = re.compile(rb"pywheel ([0-9]+) ?([0-9]*)")
 SEVERAL: Final = b"pywheel 1 in "
 _SCHEMA: Final = Schema(1, 1)
-_LEASES: Final = frozenset(("beat", "listen", "roster", "lease"))
-"""The functions whose answers say when the first lease is over, second."""
+_LEASES: Final = {"roster": 1, "lease": 1, "beat": 3}
+"""Where the answers of functions say when the first lease is over."""
 _PIECES: Final = 40  # of leases, ended before a reserve
 _KNOWN: Final = 1.5  # seconds for which the first lease is known, after an answer that said so
 _AGAIN: Final = 0.05  # seconds between tries to learn what became of a request
@@ -48,7 +48,7 @@ _LOOK: Final = (0.005, 0.05)  # seconds between looks at who is quiet: the first
 _REMEMBERED: Final = 300.0  # seconds for which the server surely knows what this client asked last
 
 
-class RedisStore(Readers):
+class RedisStore(Queries):
     """Jobs on a server. Each step is one function: all of it happens, or nothing, and others see it so.
 
     What is durable when `apply` returns says the server's configuration: `durability`.
@@ -92,9 +92,8 @@ class RedisStore(Readers):
     def _met(self, connection: Connection, run_id: str) -> None:
         """Open the store on a server that was not met before, or that was started anew."""
         self.durability = self.server.durability(connection)
-        may = b"1" if self._create else b"0"
-        given = (b"", b"%d" % _SCHEMA.version, b"%d" % _SCHEMA.least, may, run_id.encode())
-        found = connection.run("open", self.server.prefix, 5, encoded(given))[1]
+        asked = {"version": _SCHEMA.version, "least": _SCHEMA.least, "create": self._create, "run_id": run_id}
+        found = connection.run("open", self.server.prefix, 2, encoded((b"", as_json(asked))))[1]
         server = self.server.place.server
         if not found:
             raise NotAStore(f"there is no store at {server}: put a job first, or give the right address")
@@ -116,14 +115,14 @@ class RedisStore(Readers):
         """Return the time that functions go by; empty for the server's."""
         return b"" if self._given is None else b"%d" % self._given.wall()
 
-    def run(self, function: str, arguments: Sequence[bytes] = ()) -> Any:
+    def run(self, function: str, *binary: bytes, **asked: Any) -> Any:
         """Return what a function answers: one that may be called twice."""
         self._open()
         sent = time.monotonic()
-        answer = self.server.run(function, (self._now(), *arguments))
+        answer = self.server.run(function, (self._now(), as_json(asked), *binary))
         self._heard.heard(answer[0] / 1e6, sent, time.monotonic())
         if function in _LEASES:
-            self._learn_lease(sent, answer[1])
+            self._learn_lease(sent, answer[_LEASES[function]])
         return answer
 
     def call(self, *parts: bytes) -> Any:
@@ -222,7 +221,7 @@ class RedisStore(Readers):
             finally:
                 self.server.give(connection)
             self._take_in(answer, sent, number)
-            return answer[-1]
+            return answer[2]
 
     def _wait_in_doubt(self, error: StoreAway | StoreBusy, limit: float) -> None:
         if time.monotonic() + _AGAIN >= limit:
@@ -235,8 +234,8 @@ class RedisStore(Readers):
         """Take in what an answer says beside the outcomes: the time, the first lease, and what the server remembers."""
         now = time.monotonic()
         self._heard.heard(answer[0] / 1e6, sent, now)
-        if answer[2] != b"":
-            self._learn_lease(sent, answer[2] if answer[2] >= 0 else None)
+        if len(answer) > 3:
+            self._learn_lease(sent, answer[3] if answer[3] >= 0 else None)
         when, last = self._asked
         if answer[1] < last and now - when < _REMEMBERED:
             self.presence.renewed()  # it has forgotten what it answered: it lost the end of what was written
@@ -244,14 +243,10 @@ class RedisStore(Readers):
 
     def nonce(self, nonce: str, kept: Sequence[int | str] | None = None) -> list[Any] | None:
         """Return what is kept of the put that had a nonce, or None; then note this, if it is given."""
-        texts = () if kept is None else (b"+", *(str(one).encode() for one in kept))
-        found: list[Any] | None = self.run("nonce", (nonce.encode(), *texts))[1]
-        return found
+        answer: list[Any] = self.run("nonce", nonce=nonce, kept=kept)
+        return answer[1] if len(answer) > 1 else None
 
     # ---- reading ----------------------------------------------------------------------------------------------------
-
-    def _answered(self, answer: Sequence[int]) -> int:
-        return answer[0] // 1000 if self._given is None else self._given.wall()
 
     def _next_lease(self, _: GetNextLease) -> int | None:
         """Return when some lease may be over. No query within a second and a half of an answer that said so."""
@@ -269,8 +264,8 @@ class RedisStore(Readers):
 
     def roster(self) -> Roster:
         """Return who is there, as of now."""
-        _, _, version, at, beats, members = self.run("roster")
-        return self.presence.learn(version, at, beats, members)
+        _, _, version, _, now, beats, members = self.run("roster")
+        return self.presence.learn(version, now, beats, members)
 
     def _workers(self, _: ListWorkers) -> list[Member]:
         """Return all workers that have announced topics, by name."""
@@ -281,7 +276,7 @@ class RedisStore(Readers):
         limit = time.monotonic() + seconds
         pause, longest = _LOOK
         while True:
-            quiet = self.run("quiet", (topic.encode(), b"%d" % (SILENT * 1000)))[1]
+            quiet = self.run("quiet", topic=topic, silence=int(SILENT * 1000))[1]
             left = limit - time.monotonic()
             if quiet or left <= 0:
                 return bool(quiet > 0)

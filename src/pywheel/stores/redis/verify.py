@@ -38,8 +38,7 @@ def verify(store: RedisStore, *, repair: bool) -> list[Finding]:
 def _walk(store: RedisStore, *, mend: bool) -> list[Finding]:
     found: dict[int, set[Any]] = {}  # ids, or names of notes
     for kind, name, members in _parts(store):
-        arguments = (b"1" if mend else b"", kind, name, *members)
-        answer = iter(store.run("mend" if mend else "verify", arguments)[1])
+        answer = iter(store.run("mend" if mend else "verify", name, *members, mend=mend, kind=kind.decode())[1])
         for number, id in zip(answer, answer, strict=True):
             found.setdefault(number, set()).add(id.decode() if isinstance(id, bytes) else id)
     return [finding for number in sorted(found) for finding in _FAULTS[number - 1].found(sorted(found[number]))]
@@ -57,7 +56,7 @@ def _parts(store: RedisStore) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
             name = key[len(prefix) + 2 :]
             for some in _some(_members(store, scan, key)):
                 yield kind, name, some
-    for scan, key in ((b"HSCAN", b"e"), (b"ZSCAN", b"c"), (b"ZSCAN", b"g")):
+    for scan, key in ((b"HSCAN", b"e"), (b"ZSCAN", b"c"), (b"ZSCAN", b"c:ends")):
         for some in _some(_members(store, scan, prefix + key)):
             yield b"e", b"", some
     for key in chain(_keys(store, prefix + b"s:"), _keys(store, prefix + b"r:")):

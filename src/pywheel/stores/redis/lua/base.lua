@@ -1,28 +1,45 @@
--- What every call begins with. KEYS[1] is the prefix of all keys: they lie in one slot, and which of them a call is to touch it finds in
--- others. ARGV[1] is the time in ms, or '' for the server's. A function has 60 upvalues at most, a file of Lua 200 local names.
--- An id is 6 bytes, big end first: so ids sort as numbers among jobs that are due in the same millisecond.
-local sub, byte, floor, min, max, band, bit_of = string.sub, string.byte, math.floor, math.min, math.max, bit.band, bit.lshift
+-- What every call begins with. KEYS[1] is the prefix of all keys, which lie in one slot; a call finds in the store which keys it touches.
+-- ARGV[1] is the time in ms, or '' for the server's; behind it stands what a function is asked for, as JSON, unless it is a
+-- step. A function has 60 upvalues at most, a file of Lua 200 local names.
+-- An id is 6 bytes, the highest first, so that jobs of one millisecond sort by id.
+local sub, byte, floor, min, max, band = string.sub, string.byte, math.floor, math.min, math.max, bit.band
 local call = redis.call
-local P, ARGV, now, micros
-local api = {} -- by name: what the client calls; library.py lists it
-local forgets = {} -- what makes the tables of the call before empty
+local P, ARGV, at, now, micros, texts -- `at` is the place of the argument that is read next
+local states, changed, topics, added, removed, bounds, furthest, audiences, hints -- what one call has read, and is to write
+local steps, commands, api = {}, {}, {} -- by name: steps, what they consist of, and what else a client calls
 local SOME = 2000 -- arguments of one call; from 8 001 on `unpack` fails
-local KEPT = 600000 -- ms for which the answer to a request is kept
+local MOST = 2147483647
+local LAST_ID = 281474976710655
 local PIECE = 250 -- leases that one call ends: pieces.py
 
-function api.run(name, keys, args)
-    P, ARGV = keys[1], args
+local function begin_call()
+    states, changed, topics, added, removed, bounds, audiences, hints = {}, {}, {}, {}, {}, {}, {}, {}
+end
+
+-- Returns the next argument.
+local function take()
+    at = at + 1
+    return ARGV[at - 1]
+end
+
+local function take_json()
+    return cjson.decode(take())
+end
+
+local function run(name, keys, args)
+    P, ARGV, at, furthest, texts = keys[1], args, 2, nil, {}
     local clock = call('TIME')
     micros = clock[1] * 1000000 + clock[2]
     now = tonumber(args[1]) or floor(micros / 1000)
-    local alone = name == 'apply' and ARGV[4] == 'put' and #ARGV == 10 and api.put_alone()
-    if alone then
-        return alone
+    if steps[name] then
+        return steps[name]()
     end
-    for _, forget in ipairs(forgets) do
-        forget()
-    end
-    return api[name]()
+    begin_call()
+    return {micros, api[name](args[2] and take_json())}
+end
+
+local function bounded(limit)
+    return min(max(limit, 0), MOST)
 end
 
 local function bid(id)
@@ -33,9 +50,24 @@ local function number(b)
     return (struct.unpack('>I6', b))
 end
 
--- Returns a score as an argument: exactly, and open.
+-- Returns a number as text, with all its digits.
+local function digits(value)
+    return string.format('%.0f', value)
+end
+
+-- Returns a score as it is sent. Each is made into text once: that costs as much as reading a member of a set.
+local function sent(score)
+    local text = texts[score]
+    if not text then
+        text = string.format('%.17g', score)
+        texts[score] = text
+    end
+    return text
+end
+
+-- Returns the same as an open end.
 local function beyond(score)
-    return '(' .. string.format('%.17g', score)
+    return '(' .. sent(score)
 end
 
 -- Returns the ids in a text.
@@ -47,8 +79,8 @@ local function ids_of(packed)
     return ids
 end
 
--- 256 jobs lie in one hash, so that none grows without bound and all can be walked through by id: ':j:' as they were put, ':s:' their
--- states, ':r:' their results.
+-- 256 jobs lie in one hash, so that none grows without bound and all can be walked through by id: ':j:' has the jobs as they were put,
+-- ':s:' their states, ':r:' their results.
 local function chunk(kind, b)
     return P .. kind .. sub(b, 1, 5)
 end
@@ -64,11 +96,7 @@ end
 local function scores(key, members)
     local found = {}
     for first = 1, #members, SOME do
-        local part = call('ZMSCORE', key, unpack(members, first, min(first + SOME - 1, #members)))
-        if #members <= SOME then
-            return part
-        end
-        for place, score in ipairs(part) do
+        for place, score in ipairs(call('ZMSCORE', key, unpack(members, first, min(first + SOME - 1, #members)))) do
             found[first + place - 1] = score
         end
     end

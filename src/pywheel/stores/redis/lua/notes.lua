@@ -1,79 +1,89 @@
--- Notes. In :e, by name, lies until when one is kept (8 bytes, infinity without an end) and its value; in :c all names, in order; in
--- :g the names of those with an end, by it.
-local notes = {FORGOTTEN = 10} -- jobs/commands.py
+-- Notes, and the nonces of puts: values by name, some with an end. A value has its end before it, in 8 bytes; the names of those with an
+-- end stand by it in a set of their own, those of notes in another one in their order.
+local NOTES = {values = ':e', ends = ':c:ends', names = ':c', forgotten = 10} -- NOTES_FORGOTTEN in jobs/commands.py
+local NONCES = {values = ':w', ends = ':u', forgotten = 10, kept = 31 * 86400000} -- NONCES_FORGOTTEN, NONCES_KEPT there
 
--- Returns the value of a note, or nil or false.
-function notes.value(packed)
-    return packed and now < struct.unpack('>d', packed) and sub(packed, 9)
+-- Returns what is kept under a name, or nil.
+local function kept(kind, name, packed)
+    packed = packed or call('HGET', P .. kind.values, name)
+    return packed and now < struct.unpack('>d', packed) and sub(packed, 9) or nil
 end
 
-function notes.set(name, value, over)
-    call('HSET', P .. ':e', name, struct.pack('>d', over or math.huge) .. value)
-    call('ZADD', P .. ':c', 0, name)
+local function forget(kind, names)
+    each_part('HDEL', P .. kind.values, names)
+    each_part('ZREM', P .. kind.ends, names)
+    if kind.names then
+        each_part('ZREM', P .. kind.names, names)
+    end
+end
+
+-- Forgets up to so many that are over.
+local function forget_over(kind, limit)
+    forget(kind, call('ZRANGE', P .. kind.ends, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit))
+end
+
+-- Keeps a value under a name, until a time if it is given; then forgets some that are over.
+local function keep_value(kind, name, value, over)
+    call('HSET', P .. kind.values, name, struct.pack('>d', over or math.huge) .. value)
+    if kind.names then
+        call('ZADD', P .. kind.names, 0, name)
+    end
     if over then
-        call('ZADD', P .. ':g', over, name)
+        call('ZADD', P .. kind.ends, over, name)
+        forget_over(kind, kind.forgotten)
     else
-        call('ZREM', P .. ':g', name)
+        call('ZREM', P .. kind.ends, name)
     end
 end
 
-function notes.forget(limit)
-    local over = call('ZRANGE', P .. ':g', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
-    each_part('ZREM', P .. ':g', over)
-    each_part('ZREM', P .. ':c', over)
-    each_part('HDEL', P .. ':e', over)
+-- Returns what a put came to that had a nonce, or nil. A nonce is known until it is forgotten.
+local function put_with(nonce)
+    local known = nonce and call('HGET', P .. NONCES.values, nonce)
+    return known and cmsgpack.unpack(sub(known, 9)) or nil
 end
 
--- ARGV: now, the least name, with a [ or ( before it, the name before which they end, with a (, and how many to look at; or one name
--- alone. Returns how many were looked at, the last of them, and names and values.
-function api.note()
-    if not ARGV[3] then
-        local value = notes.value(call('HGET', P .. ':e', ARGV[2]))
-        return {micros, value and {value} or {}}
+local function keep_nonce(nonce, ids)
+    if nonce then
+        keep_value(NONCES, nonce, cmsgpack.pack(ids), now + NONCES.kept)
     end
-    local names = call('ZRANGE', P .. ':c', ARGV[2], ARGV[3], 'BYLEX', 'LIMIT', 0, tonumber(ARGV[4]))
-    local reply = {}
-    for place, packed in ipairs(#names > 0 and call('HMGET', P .. ':e', unpack(names)) or {}) do
-        local value = notes.value(packed)
+end
+
+-- Outcome: a list of what was there before, as '' is a value too.
+function commands.keep()
+    local asked, value = take_json(), take()
+    local before = kept(NOTES, asked.name)
+    if not (before and asked.absent) then
+        if asked.value then
+            keep_value(NOTES, asked.name, value, asked.ttl and now + asked.ttl)
+        else
+            forget(NOTES, {asked.name})
+        end
+    end
+    return before and {before} or {}
+end
+
+-- Returns the note with a name, in a list; or of up to `limit` notes by name from the least one on, which has a [ or ( before it: how many
+-- were looked at, the last of them, and names and values.
+function api.notes(asked)
+    if asked.name then
+        return {kept(NOTES, asked.name)}
+    end
+    local names = call('ZRANGE', P .. NOTES.names, asked.least, '(' .. asked.prefix .. '\255', 'BYLEX', 'LIMIT', 0, asked.limit)
+    local found = {}
+    for place, packed in ipairs(#names > 0 and call('HMGET', P .. NOTES.values, unpack(names)) or {}) do
+        local value = packed and kept(NOTES, names[place], packed)
         if value then
-            reply[#reply + 1], reply[#reply + 2] = names[place], value
+            found[#found + 1], found[#found + 2] = names[place], value
         end
     end
-    return {micros, #names, names[#names] or '', reply}
+    return #names, names[#names] or '', found
 end
 
--- Nonces, and what the puts that had them came to: in :w, and by when they came in :u.
-local nonces = {KEPT = 31 * 86400000, FORGOTTEN = 10} -- jobs/commands.py
-
-function nonces.get(nonce)
-    local known = nonce ~= '' and call('HGET', P .. ':w', nonce)
-    return known and cmsgpack.unpack(known)
-end
-
--- Forgets up to so many that are old enough.
-function nonces.forget(limit)
-    local old = call('ZRANGE', P .. ':u', '-inf', now - nonces.KEPT, 'BYSCORE', 'LIMIT', 0, limit)
-    each_part('ZREM', P .. ':u', old)
-    each_part('HDEL', P .. ':w', old)
-end
-
-function nonces.set(nonce, ids)
-    if nonce ~= '' then
-        call('HSET', P .. ':w', nonce, cmsgpack.pack(ids))
-        call('ZADD', P .. ':u', now, nonce)
-        nonces.forget(nonces.FORGOTTEN)
+-- Returns the ids of the put that had a nonce; where it is not known, these are noted, if any are given.
+function api.nonce(asked)
+    local known = put_with(asked.nonce)
+    if not known and asked.kept then
+        keep_nonce(asked.nonce, asked.kept)
     end
-end
-
--- The ids of the put that had a nonce. ARGV: now, nonce, and if it is to be noted where it is not known, '+' and its ids.
-function api.nonce()
-    local known = nonces.get(ARGV[2])
-    if not known and ARGV[3] then
-        local ids = {}
-        for place = 4, #ARGV do
-            ids[place - 3] = tonumber(ARGV[place]) or ARGV[place]
-        end
-        nonces.set(ARGV[2], ids)
-    end
-    return {micros, known}
+    return known
 end

@@ -1,37 +1,41 @@
 -- Where jobs stand. What waits is in :d:<lane>:<topic> by due time: a lane is a priority, with an s behind it for suspects, whose handler
--- ran as their last lease was lost. So no claim looks at other priorities, nor at more suspects than it may take. :p has the lanes of
--- each topic but 0, and a k if what runs is kept by keys. What runs is in :l:<topic> by the end of its lease, and in :l stands for each topic a time before which none of its
--- leases is over; finished jobs are in :f:<state><topic> by when they ended.
+-- ran as their last lease was lost. So no claim looks at other priorities, nor at more suspects than it may take. :t has for each topic the
+-- number of the pause that it is in, if any, and behind a space each its lanes but 0. What runs is in :l:<topic> by the end of its lease,
+-- and what of it has a key in :g:<topic> by that; in :l stands for each topic a time before which none of its leases is over. Finished jobs
+-- are in :f:<state><topic> by when they ended.
 local SUSPECT = 's'
-local lanes, added, removed, bounds
-forgets[#forgets + 1] = function()
-    lanes, added, removed, bounds = {}, {}, {}, {}
-end
 
--- Returns the lanes of a topic, those of the highest priority first: {name, priority, key, whether of suspects}.
-local function lanes_of(topic)
-    local found = lanes[topic]
+-- Returns what is known of a topic: {value = ..., pause = ..., lanes}, those of the highest priority first: {priority, key, suspects}.
+local function topic_named(topic)
+    local found = topics[topic]
     if found then
         return found
     end
-    local known = call('HGET', P .. ':p', topic)
-    found = {known = known or ''}
+    local value = call('HGET', P .. ':t', topic)
+    found = {value = value, pause = value and tonumber(string.match(value, '^%d+')) or nil, by_name = {}}
     local there = {['0'] = true}
-    for name in string.gmatch(found.known, '%S+') do
+    for name in string.gmatch(value or '', ' (%S+)') do
         there[name] = true
     end
-    found.by_keys = there.k
-    for priority = known and 9 or 0, known and -9 or 0, -1 do
+    local others = value and string.find(value, ' ', 1, true)
+    for priority = others and 9 or 0, others and -9 or 0, -1 do
         for _, kind in ipairs({'', SUSPECT}) do
             local name = priority .. kind
             if there[name] then
-                found[#found + 1] = {name, priority, P .. ':d:' .. name .. ':' .. topic, kind == SUSPECT}
-                found[name] = found[#found][3]
+                local key = P .. ':d:' .. name .. ':' .. topic
+                found[#found + 1] = {priority, key, kind == SUSPECT}
+                found.by_name[name] = key
             end
         end
     end
-    lanes[topic] = found
+    topics[topic] = found
     return found
+end
+
+-- Whether jobs of a topic may be claimed: it is known, and not paused.
+local function is_open(topic)
+    local found = topic_named(topic)
+    return found.value and not found.pause
 end
 
 local function lane_name(priority, lost)
@@ -44,12 +48,12 @@ local function lane(topic, priority, lost)
     if name == '0' then
         return P .. ':d:0:' .. topic
     end
-    local there = lanes_of(topic)
-    if not there[name] then
-        call('HSET', P .. ':p', topic, there.known .. ' ' .. name)
-        lanes[topic] = nil
+    local there = topic_named(topic)
+    if not there.by_name[name] then
+        call('HSET', P .. ':t', topic, (there.value or '') .. ' ' .. name)
+        topics[topic] = nil
     end
-    return there[name] or lanes_of(topic)[name]
+    return topic_named(topic).by_name[name]
 end
 
 local function lane_of(state)
@@ -58,10 +62,10 @@ end
 
 -- Returns when a job is due that waits, and its lane.
 local function due_of(topic, b)
-    for _, one in ipairs(lanes_of(topic)) do
-        local due = call('ZSCORE', one[3], b)
+    for _, one in ipairs(topic_named(topic)) do
+        local due = call('ZSCORE', one[2], b)
         if due then
-            return tonumber(due), one[3]
+            return tonumber(due), one[2]
         end
     end
 end
@@ -69,8 +73,8 @@ end
 -- Returns when the first job of a topic is due, of those due after a time.
 local function first_due(topic, after)
     local first = nil
-    for _, one in ipairs(lanes_of(topic)) do
-        local due = tonumber(call('ZRANGE', one[3], after, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2])
+    for _, one in ipairs(topic_named(topic)) do
+        local due = tonumber(call('ZRANGE', one[2], after, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2])
         first = due and min(due, first or due) or first
     end
     return first
@@ -101,7 +105,7 @@ local function former_of(topic, key)
     return P .. ':o:' .. #topic .. ':' .. topic .. key
 end
 
--- What runs and has a key, by it, of topics that ever had a limit for each group of keys: so that counts no others.
+-- What runs and has a key, by it: so that a limit by key counts no others.
 local function groups_of(topic)
     return P .. ':g:' .. topic
 end
@@ -114,7 +118,7 @@ local function add(key, score, b)
         added[key] = list
     end
     local size = #list
-    list[size + 1], list[size + 2] = score, b
+    list[size + 1], list[size + 2] = sent(score), b
 end
 
 local function remove(key, b)
@@ -162,4 +166,41 @@ local function first_lease()
         end
     end
     return tonumber(call('ZRANGE', P .. ':l', 0, 0, 'WITHSCORES')[2])
+end
+
+-- ---- finding a job --------------------------------------------------------------------------------------------------------
+
+local function is_live(b)
+    return seen(state_of(b)) <= RUNNING
+end
+
+-- Returns the live job with a key, or else the latest finished one.
+local function find_by_key(topic, key)
+    local holder, from = call('HGET', holders_of(topic), key), 0
+    if holder and is_live(holder) then
+        return holder
+    end
+    while true do
+        local former = call('ZRANGE', former_of(topic, key), from, from + 9, 'REV')
+        for _, b in ipairs(former) do
+            if holder and holder > b then
+                return holder
+            elseif not is_live(b) then
+                return b
+            end
+        end
+        if #former < 10 then
+            return holder or nil
+        end
+        from = from + 10
+    end
+end
+
+-- Finds a job by its id, or by {topic, key}.
+local function find(ref)
+    if type(ref) == 'table' then
+        return find_by_key(ref[1], ref[2])
+    end
+    local b = ref > 0 and ref <= LAST_ID and bid(ref)
+    return b and call('HEXISTS', chunk(':j:', b), b) == 1 and b or nil
 end

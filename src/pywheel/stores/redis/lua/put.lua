@@ -1,16 +1,19 @@
--- Storing new jobs. A job is created (6 bytes), then what its client packed; when it is due says its place alone.
+-- Storing new jobs. A job in the store is when it was created (6 bytes), then what its client packed; its lane alone says when it is due.
 local BIAS = 70368744177664 -- 2^46: `created` may lie before 1970
 local BUMP = 16777216 -- 2^24: so many ids are left out after a restart that may have lost some
+local EXISTS, KEY_TAKEN_TWICE, ENDED_LATELY = -1, -2, -3
 
-local function created()
-    return struct.pack('>I6', now + BIAS)
+local function created(when)
+    return struct.pack('>I6', when + BIAS)
 end
 
+-- Returns when a job is due, as a number and as it is sent.
 local function due_at(when)
     if byte(when) == 100 then -- d: a delay
-        return now + sub(when, 2)
+        local due = now + sub(when, 2)
+        return due, sent(due)
     end
-    return tonumber(when)
+    return tonumber(when), when
 end
 
 -- A hash of jobs is noted in :x when its first job comes: the first of 256, or the first after a bump. The one before it may be empty.
@@ -25,16 +28,25 @@ local function note_chunk(id, b)
     end
 end
 
--- Stores jobs without keys: ARGV[at] is their number, then for each topic and priority: its name, the priority, how many, and when and
--- what for each. Returns the first id; the others follow it.
-function commands.put(at)
-    local count, start_with, far, char = tonumber(ARGV[at]), created(), furthest_horizon(), string.char
+-- Stores one job; returns its id.
+local function store(topic, job)
+    local id = call('INCR', P .. ':n')
+    local b = bid(id)
+    note_chunk(id, b)
+    call('HSET', chunk(':j:', b), b, job)
+    call('HSETNX', P .. ':t', topic, '')
+    return id, b
+end
+
+-- Many jobs without keys. Arguments: their number, then for each topic and priority: its name, the priority, how many, and when and what
+-- for each. Outcome: the first id; the others follow it.
+function commands.put()
+    local count, start_with, far, char = tonumber(take()), created(now), furthest_horizon(), string.char
     local first = call('INCRBY', P .. ':n', count) - count + 1
-    local id, place, jobs, key, size = first, at + 1, {}, nil, 0
+    local id, jobs, key, size = first, {}, nil, 0
     while count > 0 do
-        local topic, some = ARGV[place], tonumber(ARGV[place + 2])
-        local dues, to = {}, lane(topic, tonumber(ARGV[place + 1]))
-        place = place + 3
+        local topic, priority, some = take(), tonumber(take()), tonumber(take())
+        local dues, to, place = {}, lane(topic, priority), at
         for number = 1, 2 * some, 2 do
             local low = id % 256
             if low == 0 or not key then
@@ -46,9 +58,9 @@ function commands.put(at)
                 key = sub(b, 1, 5)
                 note_chunk(id, b)
             end
-            local b, due = key .. char(low), due_at(ARGV[place])
+            local b, due, text = key .. char(low), due_at(ARGV[place])
             jobs[size + 1], jobs[size + 2] = b, start_with .. ARGV[place + 1]
-            dues[number], dues[number + 1] = due, b
+            dues[number], dues[number + 1] = text, b
             if due <= far then
                 tell(topic, b, due)
             end
@@ -56,38 +68,10 @@ function commands.put(at)
         end
         call('HSETNX', P .. ':t', topic, '')
         each_part('ZADD', to, dues)
-        count = count - some
+        count, at = count - some, place
     end
     call('HSET', P .. ':j:' .. key, unpack(jobs))
-    return first, place
-end
-
--- The commonest step of all, in short: one job without priority, due beyond what anybody wants to be told. Nil if it is none.
-function api.put_alone()
-    local asked, due, key = P .. ':q:' .. ARGV[2], due_at(ARGV[9])
-    local known = call('MGET', asked, P .. ':hmax')
-    local latest = known[1] and tonumber(string.match(known[1], '^%d+')) or 0
-    if ARGV[7] ~= '0' or latest >= tonumber(ARGV[3]) or (known[2] and due <= tonumber(known[2])) then
-        return nil
-    end
-    local id = call('INCR', P .. ':n')
-    local b = bid(id)
-    note_chunk(id, b)
-    call('HSET', P .. ':j:' .. sub(b, 1, 5), b, created() .. ARGV[10])
-    call('HSETNX', P .. ':t', ARGV[6], '')
-    call('ZADD', P .. ':d:0:' .. ARGV[6], due, b)
-    call('SET', asked, ARGV[3] .. ' ' .. cmsgpack.pack({id}), 'PX', KEPT)
-    return {micros, latest, '', {id}}
-end
-
--- Stores one job; returns its id.
-local function store(topic, job)
-    local id = call('INCR', P .. ':n')
-    local b = bid(id)
-    note_chunk(id, b)
-    call('HSET', chunk(':j:', b), b, job)
-    call('HSETNX', P .. ':t', topic, '')
-    return id, b
+    return first
 end
 
 local function wait_until(b, topic, due, priority, lost)
@@ -95,9 +79,7 @@ local function wait_until(b, topic, due, priority, lost)
     tell(topic, b, due)
 end
 
--- ---- jobs with keys, or with a nonce --------------------------------------------------------------------------------
-
-local EXISTS, KEY_TAKEN_TWICE, ENDED_LATELY = -1, -2, -3
+-- ---- jobs with keys, a nonce or a past ------------------------------------------------------------------------------
 
 -- Returns the live job that has a key.
 local function holder_of(topic, key)
@@ -109,13 +91,13 @@ local function holder_of(topic, key)
     return b or nil
 end
 
--- Whether a job lets another one have its key: r to replace or n, then the receipt of its parent, if any, in 10 bytes.
+-- Whether a job lets another one have its key: to replace it, or to take over from its parent.
 local function yields(holder, how)
-    local state = state_of(holder)
+    local state, parent = state_of(holder), how.parent
     if not state or state[STATE] ~= RUNNING then
-        return sub(how, 1, 1) == 'r'
+        return how.replace
     end
-    return #how == 11 and sub(how, 2, 7) == holder and struct.unpack('>I4', how, 8) == state[CLAIMS]
+    return parent and bid(parent[1]) == holder and parent[2] == state[CLAIMS]
 end
 
 -- Returns one of the last jobs that had a key, and when it ended, if that was after a time.
@@ -130,177 +112,108 @@ local function ended_lately(topic, key, since)
     end
 end
 
--- Returns the refusal of a job with a key, or nil: what is wrong, the job that has the key, and how long ago that ended. `seen` has the
--- keys of the jobs before it.
-local function refusal(seen, topic, key, how, dedupe)
-    local name = #topic .. ':' .. topic .. key
-    if seen[name] then
-        return sub(how, 1, 1) ~= 'r' and {KEY_TAKEN_TWICE, 0} or nil
-    end
-    seen[name] = true
-    local holder = holder_of(topic, key)
-    if holder and not yields(holder, how) then
-        return {EXISTS, number(holder)}
-    end
-    local last, ended = nil, nil
-    if dedupe and not holder then
-        last, ended = ended_lately(topic, key, now - dedupe)
-    end
-    return last and {ENDED_LATELY, number(last), now - ended} or nil
-end
-
--- ARGV[at]: the nonce or '', its mark or '', how many; then for each: topic, when, what, its key with a k before it or '', how, for how
--- long a key stays taken whose job has ended, or '', and the priority. All are stored, or none.
-function commands.put_keyed(at)
-    local nonce, mark, count = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
-    local first, after, seen, ids = at + 3, at + 3 + 7 * count, {}, {}
-    local known = nonces.get(nonce)
-    if known then
-        return known, after
-    end
-    for place = 0, count - 1 do
-        local one = first + 7 * place
-        local refused = ARGV[one + 3] ~= ''
-            and refusal(seen, ARGV[one], sub(ARGV[one + 3], 2), ARGV[one + 4], tonumber(ARGV[one + 5]))
-        if refused then
-            table.insert(refused, 3, place)
-            return refused, after
+-- Returns why jobs cannot have their keys, or nil: what is wrong, the job that has the key, the place of the refused one, and how long ago
+-- the other ended.
+local function refusal(jobs)
+    local seen = {}
+    for place, job in ipairs(jobs) do
+        local name, how = job.key and #job.topic .. ':' .. job.topic .. job.key, job.how
+        if name and not how.passed then
+            local holder = not seen[name] and holder_of(job.topic, job.key)
+            if seen[name] and not how.replace then
+                return {KEY_TAKEN_TWICE, 0, place - 1}
+            elseif holder and not yields(holder, how) then
+                return {EXISTS, number(holder), place - 1}
+            elseif how.dedupe and not holder and not seen[name] then
+                local last, ended = ended_lately(job.topic, job.key, now - how.dedupe)
+                if last then
+                    return {ENDED_LATELY, number(last), place - 1, now - ended}
+                end
+            end
+            seen[name] = true
         end
     end
-    for one = first, after - 1, 7 do
-        local topic, due, job, key = ARGV[one], due_at(ARGV[one + 1]), ARGV[one + 2], sub(ARGV[one + 3], 2)
-        local priority = tonumber(ARGV[one + 6])
-        local holder = ARGV[one + 3] ~= '' and call('HGET', holders_of(topic), key)
-        local state = holder and state_of(holder)
-        if holder and not (state and state[STATE] == RUNNING) then -- it is replaced
-            local was, from = due_of(topic, holder)
-            call('ZREM', from, holder)
-            call('HSET', chunk(':j:', holder), holder, sub(call('HGET', chunk(':j:', holder), holder), 1, 6) .. job)
-            if state then
-                state[PRIORITY] = priority
-                keep(holder, state)
-            end
-            call('ZADD', lane(topic, priority, state and state[LOST]), due, holder)
-            tell(topic, holder, due, min(due, was))
-            ids[#ids + 1] = number(holder)
-        else
-            if holder then
-                call('ZADD', former_of(topic, key), number(holder), holder) -- it hands its key on
-            end
-            local id, b = store(topic, created() .. job)
-            wait_until(b, topic, due, priority)
-            if ARGV[one + 3] ~= '' then
-                call('HSET', holders_of(topic), key, b)
-            end
-            ids[#ids + 1] = id
-        end
-    end
-    local kept = {}
-    for place, id in ipairs(ids) do
-        kept[place] = id
-    end
-    kept[#ids + 1] = mark ~= '' and mark or nil
-    nonces.set(nonce, kept)
-    return ids, after
 end
 
--- ---- jobs as another store has them ---------------------------------------------------------------------------------
-
--- Returns what cjson has read, with false for null.
-local function value(read)
-    return read ~= cjson.null and read
-end
-
--- Keeps what was tried: the last row with the state, as claims leave it.
-local function keep_past(b, topic, key, due, priority, past)
-    local to, claims, forgiven, lost, err, rows = unpack(past)
-    local state = state_of_new(topic, key, due, priority)
-    for place, row in ipairs(rows) do
-        for field = 1, 7 do
-            row[field] = value(row[field])
-        end
-        if place < #rows then
+-- Gives a new job the past that it has in another store, with the last row of its history in its state, as claims leave it.
+local function enter_past(b, job, past, result)
+    local state = state_of_new(job.topic, job.options, job.due)
+    for place, row in ipairs(past.rows) do
+        if place < #past.rows then
             call('RPUSH', history_of(b), cmsgpack.pack(row))
         else
             state[CLAIM], state[ATTEMPT], state[STARTED], state[ENDED], state[OUTCOME], state[WORKER], state[WHY] = unpack(row)
         end
     end
-    state[STATE], state[CLAIMS], state[FORGIVEN], state[LOST], state[ERROR] = to, claims, forgiven, lost, value(err)
+    state[STATE], state[CLAIMS], state[FORGIVEN], state[LOST], state[ERROR] = past.state, past.claims, past.forgiven, past.lost, past.error
+    if result ~= '' then
+        state[RESULT] = true
+        call('HSET', results_of(b), b, sub(result, 2))
+    end
     keep(b, state)
     return state
 end
 
--- ARGV[at]: the nonce or '', how many; for each: topic, when it is due, what lies in the store, its key with a k before it or '', l if it
--- is the live job with its key, its past as JSON or '', and the result of its last attempt with an r before it or ''.
-commands['import'] = function(at)
-    local nonce, count = ARGV[at], tonumber(ARGV[at + 1])
-    local first, after, seen, ids = at + 2, at + 2 + 7 * count, {}, {}
-    local known = nonces.get(nonce)
-    if known then
-        return known, after
+-- Replaces a job that waits.
+local function replace(holder, state, job)
+    local was, from = due_of(job.topic, holder)
+    call('ZREM', from, holder)
+    call('HSET', chunk(':j:', holder), holder, sub(call('HGET', chunk(':j:', holder), holder), 1, 6) .. sub(job.job, 7))
+    if state then
+        state[PRIORITY] = job.priority
+        keep(holder, state)
     end
-    for place = 0, count - 1 do
-        local one = first + 7 * place
-        local refused = ARGV[one + 3] ~= '' and ARGV[one + 4] == 'l' and refusal(seen, ARGV[one], sub(ARGV[one + 3], 2), 'n')
-        if refused then
-            table.insert(refused, 3, place)
-            return refused, after
-        end
-    end
-    for one = first, after - 1, 7 do
-        local topic, due, job, result = ARGV[one], tonumber(ARGV[one + 1]), ARGV[one + 2], ARGV[one + 6]
-        local id, b = store(topic, job)
-        local key, _, _, _, priority = read_job(job)
-        lane(topic, priority) -- whatever its state, the topic has this priority
-        local state = ARGV[one + 5] ~= '' and keep_past(b, topic, key, due, priority, cjson.decode(ARGV[one + 5]))
-        if state and result ~= '' then
-            state[RESULT] = true
-            call('HSET', results_of(b), b, sub(result, 2))
-        end
-        if key and ARGV[one + 4] == 'l' then
-            call('HSET', holders_of(topic), key, b)
-        elseif key then
-            call('ZADD', former_of(topic, key), id, b)
-        end
-        if state and state[STATE] >= DONE then
-            add(finished_of(state[STATE], topic), state[ENDED], b)
-        else
-            wait_until(b, topic, due, priority, state and state[LOST])
-        end
-        ids[#ids + 1] = id
-    end
-    nonces.set(nonce, ids)
-    return ids, after
+    call('ZADD', lane(job.topic, job.priority, state and state[LOST]), job.due, holder)
+    tell(job.topic, holder, job.due, min(job.due, was))
+    return number(holder)
 end
 
--- Opening a store. ARGV: now, the version that this client knows, the least that goes with it, whether it may be made, the run id of the
--- server. The format says version and least: an older store becomes one of this version, a newer one stays what it is. After a restart, or
--- on another server, some of what was promised last may be gone: ids and claims that were given out then are not given out again. Returns
--- '' if there is no store, or else its format.
-function api.open()
-    local format, mine, run_id = call('GET', P .. ':store'), ARGV[2], ARGV[5]
-    mine = 'pywheel ' .. mine .. (ARGV[3] ~= mine and ' ' .. ARGV[3] or '')
-    if not format then
-        if ARGV[4] ~= '1' then
-            return {micros, ''}
-        end
-        format = mine
-        call('SET', P .. ':store', format)
-        call('ZADD', P .. ':x', 0, sub(bid(0), 1, 5))
-        call('HSET', P .. ':run', 'id', run_id, 'base', 0)
+local function enter(job)
+    local topic, key, how = job.topic, job.key, job.how
+    local holder = key and not how.passed and call('HGET', holders_of(topic), key)
+    local state = holder and state_of(holder)
+    if holder and not (state and state[STATE] == RUNNING) then
+        return replace(holder, state, job)
+    elseif holder then
+        call('ZADD', former_of(topic, key), number(holder), holder) -- it hands its key on
     end
-    local version, least = string.match(format, '^pywheel (%d+) ?(%d*)$')
-    if version and tonumber(version) < tonumber(ARGV[2]) then
-        format = mine
-        call('SET', P .. ':store', format)
-    elseif not version or tonumber(least ~= '' and least or version) > tonumber(ARGV[2]) then
-        return {micros, format}
+    local id, b = store(topic, job.job)
+    local past = how.past and enter_past(b, job, how.past, job.result)
+    if key and how.passed then
+        call('ZADD', former_of(topic, key), id, b)
+    elseif key then
+        call('HSET', holders_of(topic), key, b)
     end
-    if call('HGET', P .. ':run', 'id') ~= run_id then
-        local last = tonumber(call('GET', P .. ':n') or 0)
-        call('SET', P .. ':n', string.format('%.0f', (floor(last / BUMP) + 1) * BUMP))
-        call('HSET', P .. ':run', 'id', run_id)
-        call('HINCRBY', P .. ':run', 'base', 1000)
+    if past and past[STATE] >= DONE then
+        lane(topic, job.priority) -- whatever its state, the topic has this priority
+        add(finished_of(past[STATE], topic), past[ENDED], b)
+    else
+        wait_until(b, topic, job.due, job.priority, past and past[LOST])
     end
-    return {micros, format}
+    return id
+end
+
+-- Arguments: nonce, mark, and how many, as JSON; for each when and what, '' or as JSON how it is put, and what result it has. All are stored,
+-- or none. Outcome: the ids, and a refusal where the first would be less than 0.
+function commands.put_keyed()
+    local asked, jobs, ids, noted = take_json(), {}, {}, {}
+    for place = 1, asked.jobs do
+        local when, what, how, result = take(), take(), take(), take()
+        how = how ~= '' and cjson.decode(how) or {}
+        local job = created(how.created or now) .. what
+        local options, _, topic = read_job(job)
+        jobs[place] = {topic = topic, key = options.key, priority = options.priority or 0, options = options, due = (due_at(when)),
+            job = job, how = how, result = result}
+    end
+    local outcome = put_with(asked.nonce) or refusal(jobs)
+    if outcome then
+        return outcome
+    end
+    for place, job in ipairs(jobs) do
+        ids[place] = enter(job)
+        noted[place] = ids[place]
+    end
+    noted[#noted + 1] = asked.mark
+    keep_nonce(asked.nonce, noted)
+    return ids
 end

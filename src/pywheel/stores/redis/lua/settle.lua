@@ -1,5 +1,39 @@
--- How claims end. Commands are by name: each takes the place of its arguments, and returns its outcome and the place of the next.
-local commands = {}
+-- What claims are, and how they end.
+
+-- Returns the claims behind which receipts are given out: after a restart that lost some, those of before are never given out again.
+local function receipts_base()
+    return tonumber(call('HGET', P .. ':run', 'base') or 0)
+end
+
+local function new_claim(state, base)
+    if state[CLAIMS] < base then
+        state[FORGIVEN], state[CLAIMS] = state[FORGIVEN] + base - state[CLAIMS], base
+    end
+    state[CLAIMS] = state[CLAIMS] + 1
+end
+
+-- Appends what a worker gets of a claimed job, or readers of any: id, due time, state, claims, attempt, end of the lease, what was lost, last
+-- error, and what was put.
+local function deliver(reply, b, state, job)
+    local size = #reply
+    reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = b, state[DUE], state[STATE], state[CLAIMS]
+    reply[size + 5], reply[size + 6], reply[size + 7], reply[size + 8] = state[ATTEMPT], state[LEASE], state[LOST], state[ERROR]
+    reply[size + 9] = job
+end
+
+-- Returns the outcome of a claim that is asked for again: the same claims, as far as they still hold.
+local function claim_again(outcome)
+    local taken = {}
+    for place = 1, #outcome.claimed, 2 do
+        local b, claims = outcome.claimed[place], outcome.claimed[place + 1]
+        local state = state_of(b)
+        if state and state[STATE] == RUNNING and state[CLAIMS] == claims then
+            deliver(taken, b, state, call('HGET', chunk(':j:', b), b))
+        end
+    end
+    outcome[6] = taken
+    return outcome
+end
 
 -- Moves the row of the last attempt into the history, to make place for the next one.
 local function make_history(b, state)
@@ -25,7 +59,7 @@ local function end_claim(b, state, to, due, spent, lost, outcome, why, ended)
     state[FORGIVEN] = state[FORGIVEN] + (spent and 0 or 1)
     state[ERROR] = why or state[ERROR]
     remove(leases_of(state[TOPIC]), b)
-    if state[KEY] and lanes_of(state[TOPIC]).by_keys then
+    if state[KEY] then
         remove(groups_of(state[TOPIC]), state[KEY] .. '\0' .. b)
     end
     if to == DELAYED then
@@ -38,8 +72,8 @@ local function end_claim(b, state, to, due, spent, lost, outcome, why, ended)
     keep(b, state)
 end
 
--- Ends a claim if its lease is over; returns whether it was. `flush` is to follow. Of a job that is dead by that word is left, and who
--- is to take it is woken: stores/deaths.py.
+-- Ends a claim if its lease is over; returns whether it was. `flush` is to follow. A job that is dead by it leaves a note for the workers of
+-- its topic, and wakes them: stores/deaths.py.
 local function settle_lost(b, state)
     if not state or state[STATE] ~= RUNNING or now < state[LEASE] then
         return false
@@ -47,8 +81,7 @@ local function settle_lost(b, state)
     local to, due, spent, lost = when_lost(state)
     end_claim(b, state, to, due, spent, lost, WAS_LOST, nil, state[LEASE])
     if to == DEAD then
-        notes.set(string.format('dead:%.0f:%.0f', number(b), state[CLAIMS]), state[TOPIC], now + 86400000)
-        notes.forget(notes.FORGOTTEN)
+        keep_value(NOTES, 'dead:' .. digits(number(b)) .. ':' .. digits(state[CLAIMS]), state[TOPIC], now + 86400000)
         tell(state[TOPIC], b, state[LEASE])
     end
     return true
@@ -59,8 +92,7 @@ local function settle_over(topic, limit, dead)
     local over = call('ZRANGE', leases_of(topic), '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
     states_of(over)
     for _, b in ipairs(over) do
-        local state = state_of(b)
-        if settle_lost(b, state) and state[STATE] == DEAD then
+        if settle_lost(b, states[b]) and states[b][STATE] == DEAD then
             dead[#dead + 1] = b
         end
     end
@@ -81,29 +113,28 @@ local function settle_all_over(limit, dead)
     return ended
 end
 
-function commands.expire(at)
-    local limit, dead, first = tonumber(ARGV[at]), {}, nil
+function commands.expire()
+    local limit, dead, first = bounded(take_json().limit), {}, nil
     local ended = limit > 0 and settle_all_over(limit, dead) or 0
     if limit > 0 and ended < limit then
         first = first_lease()
     end
-    local topics = first and {} or call('ZRANGE', P .. ':l', 0, SOME, 'WITHSCORES')
-    for place = 1, #topics, 2 do
-        if first and tonumber(topics[place + 1]) >= first then
+    local there = first and {} or call('ZRANGE', P .. ':l', 0, SOME, 'WITHSCORES')
+    for place = 1, #there, 2 do
+        if first and tonumber(there[place + 1]) >= first then
             break
         end
-        local lease = call('ZRANGE', leases_of(topics[place]), beyond(now), '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+        local lease = call('ZRANGE', leases_of(there[place]), beyond(now), '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
         first = lease and min(tonumber(lease), first or math.huge) or first
     end
-    return {ended, first or '', dead}, at + 1
+    return {ended, first or '', dead}
 end
 
--- What follows takes from ARGV[at] how many, and their receipts: 6 bytes of id and 4 of claim each. `each` ends or changes the claim at a
--- place that is held; the outcome of the others is `void`.
-local function with_receipts(at, each, void)
-    local count, packed = tonumber(ARGV[at]), ARGV[at + 1]
-    local ids, claims, outcomes = {}, {}, {}
-    for place = 1, count do
+-- Takes receipts, 6 bytes of id and 4 of claim each. `each` ends or changes the claim at a place that is held, and returns its outcome or
+-- nil for 1; the outcome of the others is `void`.
+local function with_receipts(each, void)
+    local packed, ids, claims, outcomes = take(), {}, {}, {}
+    for place = 1, #packed / 10 do
         ids[place], claims[place] = struct.unpack('>c6I4', packed, place * 10 - 9)
     end
     states_of(ids)
@@ -112,61 +143,61 @@ local function with_receipts(at, each, void)
         local held = state and state[STATE] == RUNNING and state[CLAIMS] == claims[place] and now < state[LEASE]
         outcomes[place] = held and (each(b, state, place) or 1) or void
     end
-    return outcomes, at + 2
+    return outcomes
 end
 
-function commands.ack(at)
-    return with_receipts(at, function(b, state)
+function commands.ack()
+    return with_receipts(function(b, state)
         end_claim(b, state, DONE, nil, true, NEVER_LOST, WAS_DONE, nil, now)
     end, 0)
 end
 
--- Then for each its result with an r before it, or ''.
-function commands.ack_kept(at)
-    local outcomes, from = with_receipts(at, function(b, state, place)
-        local result = ARGV[at + 1 + place]
+-- Behind the receipts stand the results, each with an r before it, or ''.
+function commands.ack_with_results()
+    local results = at
+    local outcomes = with_receipts(function(b, state, place)
+        local result = ARGV[results + place]
         if result ~= '' then
             state[RESULT] = true
             call('HSET', results_of(b), b, sub(result, 2))
         end
         end_claim(b, state, DONE, nil, true, NEVER_LOST, WAS_DONE, nil, now)
     end, 0)
-    return outcomes, from + #outcomes
+    at = at + #outcomes
+    return outcomes
 end
 
-function commands.release(at)
-    return with_receipts(at, function(b, state)
+function commands.release()
+    return with_receipts(function(b, state)
         end_claim(b, state, DELAYED, nil, false, NEVER_LOST, WAS_RELEASED, nil, now)
     end, 0)
 end
 
--- Then for each: its delay, or '', and its error with an e before it, or ''. The outcome is the new state, or -1.
-function commands.nack(at)
-    local outcomes, from = with_receipts(at, function(b, state, place)
-        local delay, why = tonumber(ARGV[at + 2 * place]), ARGV[at + 2 * place + 1]
-        local dead = not delay or state[ATTEMPT] >= state[MOST]
-        end_claim(b, state, dead and DEAD or DELAYED, delay and now + delay, true, NEVER_LOST, WAS_FAILED,
-            why ~= '' and sub(why, 2) or nil, now)
+-- Outcomes: the new states, or -1.
+function commands.nack()
+    local ends = take_json()
+    return with_receipts(function(b, state, place)
+        local delay = ends[place].delay
+        local dead = not delay or state[ATTEMPT] >= state[MOST_ATTEMPTS]
+        end_claim(b, state, dead and DEAD or DELAYED, delay and now + delay, true, NEVER_LOST, WAS_FAILED, ends[place].error, now)
         return state[STATE]
     end, -1)
-    return outcomes, from + 2 * #outcomes
 end
 
--- Then for each how long the lease shall last.
-local function lease(at, begin_it)
-    local outcomes, from = with_receipts(at, function(b, state, place)
-        state[LEASE] = now + tonumber(ARGV[at + 1 + place])
-        state[BEGUN] = begin_it and 1 or state[BEGUN]
+local function extend(begins)
+    local ttrs = take_json()
+    return with_receipts(function(b, state, place)
+        state[LEASE] = now + ttrs[place]
+        state[BEGUN] = begins and 1 or state[BEGUN]
         lease_until(b, state)
         keep(b, state)
     end, 0)
-    return outcomes, from + #outcomes
 end
 
-function commands.touch(at)
-    return lease(at, false)
+function commands.touch()
+    return extend(false)
 end
 
-function commands.begin(at)
-    return lease(at, true)
+function commands.begin()
+    return extend(true)
 end

@@ -1,111 +1,89 @@
--- Checking jobs and the places where they stand: job hashes and states are the truth. ARGV: now, '1' to mend, the kind of key, its name,
--- and what of it is looked at. Returns numbers of faults, and ids, or names of notes: stores/redis/verify.py names them.
+-- Checking jobs and the places where they stand: jobs and their states are the truth.
 local NOWHERE, TWICE, NO_JOB, INDEXES, KEYS_OF_NONE, KEYLESS, HISTORY, IDS_GIVEN, TOPICS, NOTES_LISTED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-local wrongs
-local look = {}
+local wrongs, mends
+local check = {} -- by kind of key
 
 -- Notes a fault; returns whether it is to be mended.
 local function wrong(fault, b)
     wrongs[#wrongs + 1] = fault
-    wrongs[#wrongs + 1] = #b == 6 and fault ~= NOTES_LISTED and number(b) or b
-    return ARGV[2] == '1'
+    wrongs[#wrongs + 1] = fault ~= NOTES_LISTED and number(b) or b
+    return mends
 end
 
--- Returns a job's state, one that is not kept if it has none, and whether it has one; nil if there is no job.
+-- Returns a job's state; nil if there is no job.
 local function read(b)
-    local job = call('HGET', chunk(':j:', b), b)
-    if not job then
-        return nil
-    end
-    local key, _, _, _, priority = read_job(job)
-    return state_of(b) or state_of_new(topic_of(job), key, now, priority), state_of(b) and true
+    return call('HEXISTS', chunk(':j:', b), b) == 1 and state_or_new(b, now) or nil
 end
 
--- Looks at the members of a set of places: `fits` says of a job whether it should be there.
-local function places(set, fits, id_of)
-    for at = 5, #ARGV do
-        local b = id_of and id_of(ARGV[at]) or ARGV[at]
-        if call('ZSCORE', set, ARGV[at]) then
+-- Returns where a job should stand, by key: {member, score or nil for any, the fault if it does not}.
+local function places_of(b, state)
+    local topic, key, found = state[TOPIC], state[KEY], {}
+    if state[STATE] == DELAYED then
+        found[P .. ':d:' .. lane_name(state[PRIORITY], state[LOST]) .. ':' .. topic] = {b, nil, NOWHERE}
+    elseif state[STATE] == RUNNING then
+        found[leases_of(topic)] = {b, state[LEASE], INDEXES}
+        if key then
+            found[groups_of(topic)] = {key .. '\0' .. b, 0, INDEXES}
+        end
+    else
+        found[finished_of(state[STATE], topic)] = {b, state[ENDED], INDEXES}
+    end
+    if key and call('HGET', holders_of(topic), key) ~= b then
+        found[former_of(topic, key)] = {b, number(b), state[STATE] > RUNNING and INDEXES or KEYLESS}
+    end
+    return found
+end
+
+-- Members of a set of places.
+local function check_members(kind, name)
+    local set = P .. ':' .. kind .. ':' .. name
+    for place = at, #ARGV do
+        local member, b = ARGV[place], sub(ARGV[place], -6)
+        if call('ZSCORE', set, member) then
             local state = read(b)
-            if (not state or not fits(state, b, ARGV[at])) and wrong(state and TWICE or NO_JOB, b) then
-                call('ZREM', set, ARGV[at])
+            local there = state and places_of(b, state)[set]
+            if not (there and there[1] == member) and wrong(state and TWICE or NO_JOB, b) then
+                call('ZREM', set, member)
             end
         end
     end
 end
-
--- The place of a job that is not delayed, and its time there.
-local function place_of(state)
-    if state[STATE] == RUNNING then
-        return leases_of(state[TOPIC]), state[LEASE]
-    end
-    return finished_of(state[STATE], state[TOPIC]), state[ENDED]
-end
-
-function look.d(name)
-    places(P .. ':d:' .. name, function(state)
-        return state[STATE] == DELAYED and name == lane_name(state[PRIORITY], state[LOST]) .. ':' .. state[TOPIC]
-    end)
-end
-
-function look.l(name)
-    places(leases_of(name), function(state)
-        return state[STATE] == RUNNING and state[TOPIC] == name
-    end)
-end
-
-function look.f(name)
-    places(P .. ':f:' .. name, function(state)
-        return state[STATE] >= DONE and place_of(state) == P .. ':f:' .. name
-    end)
-end
-
--- What runs and has a key.
-function look.g(name)
-    places(groups_of(name), function(state, b, member)
-        return lanes_of(name).by_keys and state[STATE] == RUNNING and state[TOPIC] == name and state[KEY] and member == state[KEY] .. '\0' .. b
-    end, function(member)
-        return sub(member, -6)
-    end)
-end
-
--- Those that had a key.
-function look.o(name)
-    places(P .. ':o:' .. name, function(state, b)
-        return state[KEY] and former_of(state[TOPIC], state[KEY]) == P .. ':o:' .. name
-            and call('HGET', holders_of(state[TOPIC]), state[KEY]) ~= b
-    end)
+for _, kind in ipairs({'d', 'l', 'f', 'g', 'o'}) do
+    check[kind] = check_members
 end
 
 -- Those that have a key, by keys.
-function look.k(name)
-    for at = 5, #ARGV do
-        local b = call('HGET', holders_of(name), ARGV[at])
+function check.k(_, name)
+    for place = at, #ARGV do
+        local b = call('HGET', holders_of(name), ARGV[place])
         local state = b and read(b)
-        if b and not (state and state[TOPIC] == name and state[KEY] == ARGV[at] and state[STATE] <= RUNNING)
+        if b and not (state and state[TOPIC] == name and state[KEY] == ARGV[place] and state[STATE] <= RUNNING)
             and wrong(KEYS_OF_NONE, b) then
-            call('HDEL', holders_of(name), ARGV[at])
+            call('HDEL', holders_of(name), ARGV[place])
         end
     end
 end
 
 -- Notes by name, wherever they stand.
-function look.e()
-    for at = 5, #ARGV do
-        local note, packed = ARGV[at], call('HGET', P .. ':e', ARGV[at])
+function check.e()
+    for place = at, #ARGV do
+        local note, packed = ARGV[place], call('HGET', P .. NOTES.values, ARGV[place])
         local over = packed and struct.unpack('>d', packed) or math.huge
-        local listed, ends = call('ZSCORE', P .. ':c', note), tonumber(call('ZSCORE', P .. ':g', note)) or math.huge
+        local listed, ends = call('ZSCORE', P .. NOTES.names, note), tonumber(call('ZSCORE', P .. NOTES.ends, note)) or math.huge
         if (not packed ~= not listed or ends ~= over) and wrong(NOTES_LISTED, note) then
-            call(packed and 'ZADD' or 'ZREM', P .. ':c', unpack(packed and {0, note} or {note}))
-            call(over < math.huge and 'ZADD' or 'ZREM', P .. ':g', unpack(over < math.huge and {over, note} or {note}))
+            call('ZREM', P .. NOTES.names, note)
+            call('ZREM', P .. NOTES.ends, note)
+            if packed then
+                keep_value(NOTES, note, sub(packed, 9), over < math.huge and over or nil)
+            end
         end
     end
 end
 
 -- States without a job.
-function look.s()
-    for at = 5, #ARGV do
-        local b = ARGV[at]
+function check.s()
+    for place = at, #ARGV do
+        local b = ARGV[place]
         if call('HEXISTS', chunk(':s:', b), b) == 1 and call('HEXISTS', chunk(':j:', b), b) == 0 and wrong(HISTORY, b) then
             call('HDEL', chunk(':s:', b), b)
         end
@@ -113,9 +91,9 @@ function look.s()
 end
 
 -- Results of jobs whose states know of none.
-function look.r()
-    for at = 5, #ARGV do
-        local b, state = ARGV[at], state_of(ARGV[at])
+function check.r()
+    for place = at, #ARGV do
+        local b, state = ARGV[place], state_of(ARGV[place])
         if call('HEXISTS', results_of(b), b) == 1 and not (state and state[RESULT]) and wrong(HISTORY, b) then
             call('HDEL', results_of(b), b)
         end
@@ -123,55 +101,32 @@ function look.r()
 end
 
 -- Histories, by the numbers of their jobs.
-function look.h()
-    for at = 5, #ARGV do
-        local b = bid(tonumber(ARGV[at]))
+function check.h()
+    for place = at, #ARGV do
+        local b = bid(tonumber(ARGV[place]))
         if call('EXISTS', history_of(b)) == 1 and call('HEXISTS', chunk(':s:', b), b) == 0 and wrong(HISTORY, b) then
             call('DEL', history_of(b))
         end
     end
 end
 
-local function look_at_key(b, state)
-    local topic, key = state[TOPIC], state[KEY]
-    local holder, former = call('HGET', holders_of(topic), key), call('ZSCORE', former_of(topic, key), b)
-    local missing = not former and (state[STATE] > RUNNING and INDEXES or holder ~= b and KEYLESS)
-    if missing and wrong(missing, b) then
-        if missing == INDEXES or holder then
-            call('ZADD', former_of(topic, key), number(b), b)
-        else
-            call('HSET', holders_of(topic), key, b)
-        end
-    end
-end
-
-local function look_at_place(b, state)
-    local topic = state[TOPIC]
-    if state[STATE] == DELAYED then
-        local known = lanes_of(topic)[lane_name(state[PRIORITY], state[LOST])]
-        if not (known and call('ZSCORE', known, b)) and wrong(NOWHERE, b) then
-            call('ZADD', lane_of(state), state[DUE], b)
-        end
+-- Puts a job where it is missing.
+local function check_place(b, state, set, member, score, fault)
+    local there, topic = tonumber(call('ZSCORE', set, member)), state[TOPIC]
+    local known = state[STATE] ~= DELAYED or topic_named(topic).by_name[lane_name(state[PRIORITY], state[LOST])]
+    if there and (not score or there == score) and (fault ~= NOWHERE or known) or not wrong(fault, b) then
         return
-    end
-    local set, at = place_of(state)
-    local running, by_keys = state[STATE] == RUNNING, state[KEY] and lanes_of(topic).by_keys
-    local there = tonumber(call('ZSCORE', set, b)) == at
-    there = there and not (running and tonumber(call('ZSCORE', P .. ':l', topic) or math.huge) > at)
-        and not (running and by_keys and not call('ZSCORE', groups_of(topic), state[KEY] .. '\0' .. b))
-    if not there and wrong(INDEXES, b) then
-        call('ZADD', set, at, b)
-        if running then
-            call('ZADD', P .. ':l', 'LT', at, topic)
-        end
-        if running and by_keys then
-            call('ZADD', groups_of(topic), 0, state[KEY] .. '\0' .. b)
-        end
+    elseif fault == NOWHERE then
+        call('ZADD', lane_of(state), 'NX', state[DUE], b)
+    elseif fault == KEYLESS and not call('HGET', holders_of(topic), state[KEY]) then
+        call('HSET', holders_of(topic), state[KEY], b)
+    else
+        call('ZADD', set, score, member)
     end
 end
 
 -- A hash of jobs.
-function look.j(name)
+function check.j(_, name)
     local ids = call('HKEYS', P .. ':j:' .. name)
     if #ids > 0 and not call('ZSCORE', P .. ':x', name) and wrong(INDEXES, ids[1]) then
         call('ZADD', P .. ':x', floor(number(name .. '\0') / 256), name)
@@ -179,22 +134,29 @@ function look.j(name)
     states_of(ids)
     for _, b in ipairs(ids) do
         local state = read(b)
+        local topic = state[TOPIC]
         if number(b) > tonumber(call('GET', P .. ':n') or 0) and wrong(IDS_GIVEN, b) then
-            call('SET', P .. ':n', string.format('%.0f', number(b)))
+            call('SET', P .. ':n', digits(number(b)))
         end
-        if call('HEXISTS', P .. ':t', state[TOPIC]) == 0 and wrong(TOPICS, b) then
-            call('HSET', P .. ':t', state[TOPIC], '')
+        if not topic_named(topic).value and wrong(TOPICS, b) then
+            call('HSET', P .. ':t', topic, '')
+            topics[topic] = nil
         end
-        look_at_place(b, state)
-        if state[KEY] then
-            look_at_key(b, state)
+        for set, place in pairs(places_of(b, state)) do
+            check_place(b, state, set, unpack(place, 1, 3))
+        end
+        local first = state[STATE] == RUNNING and tonumber(call('ZSCORE', P .. ':l', topic) or math.huge)
+        if first and first > state[LEASE] and wrong(INDEXES, b) then
+            call('ZADD', P .. ':l', 'LT', state[LEASE], topic)
         end
     end
 end
 
-function api.verify()
-    wrongs = {}
-    look[ARGV[3]](ARGV[4])
-    return {micros, wrongs}
+-- Looks at members of a key of some kind, or at all of it, and mends what is wrong if it is told to. Returns numbers of faults, and ids, or
+-- names of notes: stores/redis/verify.py names them.
+function api.verify(asked)
+    wrongs, mends = {}, asked.mend
+    check[asked.kind](asked.kind, take())
+    return wrongs
 end
 api.mend = api.verify

@@ -1,4 +1,4 @@
-"""Reading the store: one call each, or several where much is to be looked at, so that none takes long."""
+"""Queries: one call each, or several where much is to be looked at, so that none takes long."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 
 from ...jobs import queries as q
-from ...jobs.checks import an_id
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import a_prefix, clamped, note_name
 from ..forecast import Forecast
 from ..pages import Asked, Position, asked
 from ..several.inner import Inner
 from . import records
-from .records import LAST, STATES, from_id, known, number, reference, score, to_id
+from .records import LAST, STATES, from_id, score
 from .server import Server
 
-__all__ = ["Readers"]
+__all__ = ["Queries"]
 
 R = TypeVar("R")
 
@@ -29,43 +28,32 @@ _TOPICS: Final = 200  # counted by one call: the server answers others in betwee
 _COUNTED: Final = 10_000  # numbers of one call: topics by spans
 
 
-def _text(mark: bytes, text: str | None) -> bytes:
-    return b"" if text is None else mark + text.encode()
+def _parts(values: Sequence[Any]) -> Iterator[list[Any]]:
+    return (list(values[first : first + _PAGE]) for first in range(0, len(values), _PAGE))
 
 
-def _number(value: int | None) -> bytes:
-    return b"" if value is None else number(value)
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
 
 
-def _ids(ids: Sequence[int]) -> bytes:
-    return b"".join([to_id(id if known(an_id(id)) else 0) for id in ids])
-
-
-class Readers(Inner):
+class Queries(Inner):
     """The reading half of the contract."""
 
     server: Server
 
     @abstractmethod
-    def run(self, function: str, arguments: Sequence[bytes] = ()) -> Any:
+    def run(self, function: str, *binary: bytes, **asked: Any) -> Any:
         """Return what a function answers: one that may be called twice."""
-
-    @abstractmethod
-    def call(self, *parts: bytes) -> Any:
-        """Return what the server answers to a plain command."""
 
     @abstractmethod
     def _open(self) -> None:
         """Raise StoreClosed if the store is closed."""
 
-    @abstractmethod
-    def _answered(self, answer: Sequence[int]) -> int:
-        """Return the time by which an answer was given."""
-
     def ask(self, query: q.Query[R]) -> R:
         """Return the answer to a query; see the contract."""
         if type(query) not in _ANSWERS:
             raise TypeError(f"a store answers queries, not {type(query).__name__}")
+        self._open()
         return _ANSWERS[type(query)](self, query)  # type: ignore[no-any-return]  # what the class of the query says
 
     @abstractmethod
@@ -79,42 +67,31 @@ class Readers(Inner):
     # ---- jobs -------------------------------------------------------------------------------------------------------
 
     def _job(self, query: q.GetJob) -> Job | None:
-        answer = self.run("get", (reference(query.ref) or b"i" + to_id(0),))
-        return records.job_of(answer[1], self._answered(answer)) if answer[1] else None
+        found = records.jobs_of(self.run("job", ref=query.ref)[1])
+        return found[0] if found else None
 
     def _looked_at(self, wanted: Asked) -> tuple[list[Job], list[int], Position | None]:
         """Return jobs, the sizes of their bodies, and the place behind which there may be more."""
         filter, after = wanted.filter, wanted.after
         answer = self.run(
             "page",
-            (
-                number(wanted.limit),
-                number(wanted.newest),
-                number(after.due) if wanted.by_due else b"",
-                to_id(min(max(after.id, 0), LAST)),
-                number(wanted.until),
-                _text(b"t", filter.topic),
-                b"" if filter.state is None else number(STATES.index(filter.state)),
-                _text(b"k", filter.key),
-                _text(b"e", filter.error),
-                _number(filter.due_from),
-                _number(filter.due_until),
-                _number(wanted.preview),
-            ),
+            limit=wanted.limit,
+            down=wanted.newest,
+            due=str(after.due) if wanted.by_due else None,
+            after=min(max(after.id, 0), LAST),
+            stop=wanted.until,
+            preview=wanted.preview,
+            **filter._asdict() | {"state": None if filter.state is None else STATES.index(filter.state)},
         )
-        _, more, due, id, values = answer
-        now = self._answered(answer)
-        jobs = [records.job_of(values[at : at + 4], now) for at in range(0, len(values), 5)]
+        _, more, due, id, found, sizes = answer
         last = Position(score(due) if wanted.by_due else 0, from_id(id))
-        return jobs, values[4::5], last if more else None
+        return records.jobs_of(found), sizes, last if more else None
 
     def _jobs(self, query: q.ListJobs) -> list[Job]:
         found: list[Job] = []
-        limit = query.limit
         place: Position | None = Position(0, min(max(clamped(query.after), 0), LAST))
-        self._open()
-        while place is not None and len(found) < limit:
-            some = min(limit - len(found), _PAGE)
+        while place is not None and len(found) < query.limit:
+            some = min(query.limit - len(found), _PAGE)
             wanted = asked(q.GetPage(query.filter, limit=some))._replace(after=place, by_due=False)
             jobs, _, place = self._looked_at(wanted)
             found += jobs
@@ -131,112 +108,100 @@ class Readers(Inner):
         return q.Page(jobs, None if last is None else wanted.cursor(last), sizes)
 
     def _histories(self, query: q.GetHistories) -> list[list[Attempt]]:
-        """Return what was tried with jobs, with some hundreds by one call."""
-        parts = (query.ids[first : first + _PAGE] for first in range(0, len(query.ids), _PAGE))
-        return [records.attempts(rows) for some in parts for rows in self.run("history", (_ids(some),))[1]]
+        return [records.attempts(rows) for some in _parts(query.ids) for rows in self.run("histories", ids=some)[1]]
 
     def _states(self, query: q.GetStates) -> list[State | None]:
-        """Return the states of jobs, of some hundreds by one call."""
-        parts = (query.ids[first : first + _PAGE] for first in range(0, len(query.ids), _PAGE))
-        found = (state for some in parts for state in self.run("seen", (_ids(some),))[1])
+        found = (state for some in _parts(query.ids) for state in self.run("states", ids=some)[1])
         return [None if state < 0 else STATES[state] for state in found]
 
     # ---- topics -----------------------------------------------------------------------------------------------------
 
+    def _names(self) -> list[str]:
+        names: list[bytes] = self.run("topics")[1][::2]
+        return [name.decode() for name in names]
+
     def _topics(self, _: q.ListTopics) -> list[Topic]:
-        _, found, lanes = self.run("topics")
-        ranks = {
-            topic: sorted({int(lane) for lane in names.split() if lane[-1:].isdigit()} - {0}, reverse=True)
-            for topic, names in zip(lanes[::2], lanes[1::2], strict=True)
-        }
-        return sorted(
-            Topic(topic.decode(), paused != b"", tuple(ranks.get(topic, ())))
-            for topic, paused in zip(found[::2], found[1::2], strict=True)
-        )
+        each, found = iter(self.run("topics")[1]), []
+        for name, known in zip(each, each, strict=True):
+            paused, *lanes = known.split(b" ")
+            ranks = {int(lane) for lane in lanes if lane[-1:].isdigit()} - {0}
+            found.append(Topic(name.decode(), paused != b"", tuple(sorted(ranks, reverse=True))))
+        return sorted(found)
 
     def _counts(self, _: q.CountJobs) -> dict[str, Counts]:
         """Return the counts of each topic. O(topics + jobs whose lease is over)."""
         found = {}
-        for topic, delayed, running, done, dead, cancelled, over in sorted(self.run("counts")[1]):
-            lost = 0
+        for name, delayed, running, done, dead, cancelled, over in sorted(self.run("counts")[1]):
+            topic, lost = name.decode(), 0
             for first in range(0, over, _PAGE):
-                lost += self.run("lapsed", (topic, number(first), number(min(first + _PAGE, over) - 1)))[1]
-            found[topic.decode()] = Counts(delayed + over - lost, running, done, dead + lost, cancelled)
+                lost += self.run("lapsed", topic=topic, first=first, last=min(first + _PAGE, over) - 1)[1]
+            found[topic] = Counts(delayed + over - lost, running, done, dead + lost, cancelled)
         return found
 
     def _forecast(self, query: q.GetForecast) -> list[int]:
-        self._open()
         if len(query.edges) < 2:
             return []
-        names = self.run("topics")[1][::2] if query.topic is None else [query.topic.encode()]
+        names = self._names() if query.topic is None else [query.topic]
         return _Forecast(self, names, query)(None if query.topic is None else 0)
 
     def _ended(self, query: q.ListEnded) -> list[q.Ended]:
-        _, rows = self.run("recent", (_text(b"t", query.topic), number(clamped(query.since)), number(query.most)))
         return [
             q.Ended(
                 from_id(id),
-                name.decode(),
-                None if key is None else key.decode(),
+                topic.decode(),
+                _text(key),
                 STATES[state],
                 due,
                 started,
                 ended,
                 attempt,
-                None if worker is None else worker.decode(),
-                None if why is None else why.decode(),
+                _text(worker),
+                _text(error),
             )
-            for id, name, key, state, due, started, ended, attempt, worker, why in rows
+            for id, topic, key, state, due, started, ended, attempt, worker, error in self.run(
+                "ended", topic=query.topic, since=clamped(query.since), limit=query.most
+            )[1]
         ]
 
     # ---- notes ------------------------------------------------------------------------------------------------------
 
     def _note(self, query: q.GetNote) -> bytes | None:
-        found: list[bytes] = self.run("note", (note_name(query.name),))[1]
+        found: list[bytes] = self.run("notes", name=note_name(query.name).decode())[1]
         return found[0] if found else None
 
     def _notes(self, query: q.ListNotes) -> list[tuple[str, bytes]]:
-        first, behind, limit = a_prefix(query.prefix), a_prefix(query.after), query.limit
-        least, end = b"(" + behind if behind >= first else b"[" + first, b"(" + first + b"\xff"
         found: list[tuple[str, bytes]] = []
-        self._open()
-        while len(found) < limit:
-            some = min(limit - len(found), _NOTES)
-            _, looked, last, reply = self.run("note", (least, end, number(some)))
+        prefix, after = a_prefix(query.prefix), a_prefix(query.after)  # compared as bytes
+        least = f"({query.after}" if after >= prefix else f"[{query.prefix}"
+        while len(found) < query.limit:
+            some = min(query.limit - len(found), _NOTES)
+            _, looked, last, reply = self.run("notes", least=least, prefix=query.prefix, limit=some)
             found += [(name.decode(), value) for name, value in zip(reply[::2], reply[1::2], strict=True)]
             if looked < some:
                 break
-            least = b"(" + last
+            least = f"({last.decode()}"
         return found
 
     # ---- for workers ------------------------------------------------------------------------------------------------
 
     def _next_dues(self, query: q.GetNextDues) -> dict[str, int]:
         found: dict[str, int] = {}
-        topics = query.topics
-        self._open()
-        paused = b"" if topics is not None else b"1"
-        topics = [topic.decode() for topic in self.run("topics")[1][::2]] if topics is None else topics
-        for first in range(0, len(topics), _PAGE):
-            some = topics[first : first + _PAGE]
-            dues = self.run("next_dues", [paused, *(topic.encode() for topic in some)])[1]
+        for some in _parts(self._names() if query.topics is None else query.topics):
+            dues = self.run("next_dues", topics=some, paused=query.topics is None)[1]
             found |= {topic: score(due) for topic, due in zip(some, dues, strict=True) if due is not None}
         return found
 
     def _first_due(self, query: q.ListFirstDue) -> list[Due]:
-        found = iter(self.run("first_due", (query.topic.encode(), number(min(max(query.limit, 0), _FIRST))))[1])
-        return [
-            Due(score(due), from_id(id), query.topic, rank) for due, id, rank in zip(found, found, found, strict=True)
-        ]
+        found = self.run("first_due", topic=query.topic, limit=min(max(query.limit, 0), _FIRST))[1]
+        return [Due(score(due), from_id(id), query.topic, priority) for id, due, priority in found]
 
     def _claims(self, query: q.ListClaims) -> list[tuple[int, int]]:
         found: dict[int, int] = {}
-        topics = self.call(b"ZRANGE", self.server.prefix + b":l", b"0", b"-1")
-        cursor = b"0"
+        topics, cursor = self._names(), "0"
         while topics:
-            some = topics[:_TOPICS]
-            _, done, cursor, receipts = self.run("claimed_by", (query.worker.encode(), cursor, *some))
-            found |= {from_id(id): claims for id, claims in zip(receipts[::2], receipts[1::2], strict=True)}
+            answer = self.run("claims", worker=query.worker, cursor=cursor, topics=topics[:_TOPICS])
+            done, cursor, receipts = answer[1], answer[2].decode(), iter(answer[3])
+            found |= {from_id(id): claims for id, claims in zip(receipts, receipts, strict=True)}
             topics = topics[done:]
         return list(found.items())
 
@@ -256,50 +221,49 @@ class Readers(Inner):
 class _Forecast(Forecast):
     """Counts what is due. A topic's number is its place; some hundreds are asked for at once, and others in between."""
 
-    def __init__(self, store: Readers, names: Sequence[bytes], query: q.GetForecast) -> None:
+    def __init__(self, store: Queries, names: Sequence[str], query: q.GetForecast) -> None:
         super().__init__(query.edges, query.cap)
         self._store = store
         self._names = names
 
-    def _ask(self, what: bytes, numbers: Sequence[int], topics: Sequence[int]) -> Iterator[list[Any]]:
-        some = max(min(_TOPICS, _COUNTED // max(len(numbers) // 2, 1)), 1)
+    def _ask(self, topics: Sequence[int], numbers: int = 1, **asked: Any) -> Iterator[list[Any]]:
+        some = max(min(_TOPICS, _COUNTED // numbers), 1)
         for first in range(0, len(topics), some):
             names = [self._names[topic] for topic in topics[first : first + some]]
-            yield self._store.run("forecast", (what, number(len(numbers)), *map(number, numbers), *names))[1]
+            yield self._store.run("forecast", topics=names, **asked)[1]
 
     def topics(self) -> list[int]:
         """Return all topics."""
         numbers = range(len(self._names))
-        sizes = list(chain.from_iterable(self._ask(b"sizes", (), numbers)))
+        sizes = list(chain.from_iterable(self._ask(numbers)))
         return sorted(numbers, key=sizes.__getitem__, reverse=True)
 
     def count(self, topics: Sequence[int], spans: Sequence[tuple[int, int]], most: int) -> list[int]:  # noqa: ARG002
         """Return how many jobs are due in each span: all of them, as counting costs no more."""
-        parts = self._ask(b"spans", list(chain.from_iterable(spans)), topics)
-        return [sum(jobs) for jobs in zip(*parts, strict=True)]
+        return [sum(jobs) for jobs in zip(*self._ask(topics, len(spans), spans=spans), strict=True)]
 
     def few(self, topics: Sequence[int], span: tuple[int, int], share: int) -> tuple[list[list[int]], list[int]]:
         """Return the due times of jobs, and the topics with many."""
-        found = list(chain.from_iterable(self._ask(b"few", (*span, share), topics)))
+        found = list(chain.from_iterable(self._ask(topics, span=span, share=share)))
         dues = [list(map(score, some)) for some in found if isinstance(some, list)]
         return dues, [topic for topic, some in zip(topics, found, strict=True) if not isinstance(some, list)]
 
 
 _ANSWERS: Final[dict[type, Callable[[Any, Any], Any]]] = {
-    q.GetJob: Readers._job,
-    q.ListJobs: Readers._jobs,
-    q.GetPage: Readers._page,
-    q.GetHistories: Readers._histories,
-    q.GetStates: Readers._states,
-    q.CountJobs: Readers._counts,
-    q.ListTopics: Readers._topics,
-    q.GetForecast: Readers._forecast,
-    q.ListEnded: Readers._ended,
-    q.GetNote: Readers._note,
-    q.ListNotes: Readers._notes,
+    q.GetJob: Queries._job,
+    q.ListJobs: Queries._jobs,
+    q.GetPage: Queries._page,
+    q.GetHistories: Queries._histories,
+    q.GetStates: Queries._states,
+    q.CountJobs: Queries._counts,
+    q.ListTopics: Queries._topics,
+    q.GetForecast: Queries._forecast,
+    q.ListEnded: Queries._ended,
+    q.GetNote: Queries._note,
+    q.ListNotes: Queries._notes,
     q.GetNextLease: lambda store, query: store._next_lease(query),
-    q.GetNextDues: Readers._next_dues,
-    q.ListFirstDue: Readers._first_due,
-    q.ListClaims: Readers._claims,
+    q.GetNextDues: Queries._next_dues,
+    q.ListFirstDue: Queries._first_due,
+    q.ListClaims: Queries._claims,
     q.ListWorkers: lambda store, query: store._workers(query),
 }

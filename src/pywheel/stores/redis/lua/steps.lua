@@ -1,0 +1,91 @@
+-- Steps: what a client asks for happens once, all of it or nothing. A request that comes twice, because a connection broke, is known by its
+-- number: what the last one of each client came to is kept for a while, of claims without the bodies. ARGV: now, the client, the number.
+local KEPT = '600000' -- ms, as it is sent
+
+-- Returns the number of the request that is known, and what it came to, if it is this one.
+local function begin_request()
+    local request, known = tonumber(ARGV[3]), call('MGET', P .. ':q:' .. ARGV[2], P .. ':hmax')
+    local latest = known[1] and tonumber(string.match(known[1], '^%d+')) or 0
+    furthest, at = tonumber(known[2] or -1e300), 4
+    if latest > request then
+        error({err = 'STALE this request was given up'})
+    end
+    return latest, latest == request and cmsgpack.unpack(sub(known[1], string.find(known[1], ' ', 1, true) + 1))
+end
+
+local function end_request(outcomes)
+    call('SET', P .. ':q:' .. ARGV[2], ARGV[3] .. ' ' .. cmsgpack.pack(outcomes), 'PX', KEPT)
+end
+
+-- Then: commands in order, the name of each and its arguments. Each returns its outcome, and what is to be kept instead of it, if that is
+-- something else. Returns the request that was known, the outcomes, and when the first lease is over, -1 if there is none.
+function steps.apply()
+    local latest, outcomes = begin_request()
+    begin_call()
+    if outcomes then
+        for place, outcome in ipairs(outcomes) do
+            outcomes[place] = type(outcome) == 'table' and outcome.claimed and claim_again(outcome) or outcome
+        end
+        return {micros, latest, outcomes, first_lease() or -1}
+    end
+    local kept = {}
+    outcomes = {}
+    while at <= #ARGV do
+        local outcome, instead = commands[take()]()
+        outcomes[#outcomes + 1], kept[#kept + 1] = outcome, instead or outcome
+        flush()
+    end
+    write_states()
+    publish_hints()
+    end_request(kept)
+    return {micros, latest, outcomes, first_lease() or -1}
+end
+steps.settle = steps.apply
+
+-- The commonest step: one job without key. Then: topic, when, and what. No lease can have changed by it.
+function steps.put()
+    local latest, id, b = begin_request()
+    if not id then
+        local topic, due, text = ARGV[4], due_at(ARGV[5])
+        id, b = store(topic, created(now) .. ARGV[6])
+        call('ZADD', P .. ':d:0:' .. topic, text, b)
+        if due <= furthest then
+            begin_call()
+            tell(topic, b, due)
+            publish_hints()
+        end
+        end_request(id)
+    end
+    return {micros, latest, id}
+end
+
+-- Opens a store: for a client that knows a version, and the least that goes with it, on a server of this run id. The format says version and least: an older store becomes one of this version, a newer one stays what it is. After a restart, or
+-- on another server, some of what was promised last may be gone: ids and claims that were given out then are not given out again. Returns
+-- '' if there is no store, or else its format.
+function api.open(asked)
+    local format, mine = call('GET', P .. ':store'), 'pywheel ' .. asked.version
+    mine = asked.least ~= asked.version and mine .. ' ' .. asked.least or mine
+    if not format then
+        if not asked.create then
+            return ''
+        end
+        format = mine
+        call('SET', P .. ':store', format)
+        call('ZADD', P .. ':x', 0, sub(bid(0), 1, 5))
+        call('HSET', P .. ':run', 'id', asked.run_id, 'base', 0)
+    end
+    local version, least = string.match(format, '^pywheel (%d+) ?(%d*)$')
+    if version and tonumber(version) < asked.version then
+        format = mine
+        call('SET', P .. ':store', format)
+    elseif not version or tonumber(least ~= '' and least or version) > asked.version then
+        return format
+    end
+    if call('HGET', P .. ':run', 'id') ~= asked.run_id then
+        local last = tonumber(call('GET', P .. ':n') or 0)
+        call('SET', P .. ':n', digits((floor(last / BUMP) + 1) * BUMP))
+        call('HSET', P .. ':run', 'id', asked.run_id)
+        call('HINCRBY', P .. ':run', 'base', 1000)
+    end
+    return format
+end

@@ -1,0 +1,195 @@
+-- Who is there, and whom a change concerns. Workers are in :m with their topics, their beats in :b (when, whether behind, and which pause
+-- they have obeyed), up to when they want hints in :h, and which slices of each topic's time they own in :a:<topic>. What concerns a worker
+-- is published on its bell, and what concerns all on that for all: m, somebody came or went; p, a topic was paused or resumed; h, hints.
+local SLICE, SLICES = 50, 32 -- jobs/job.py
+local GONE = 60000 -- ms of silence after which a worker is taken from the list
+
+local function bell_of(worker)
+    return P .. ':bell:' .. worker
+end
+
+-- ---- hints ------------------------------------------------------------------------------------------------------------
+
+-- Returns who handles a topic: {worker, mask of the slices, horizon}.
+local function audience(topic)
+    local there = audiences[topic]
+    if there then
+        return there
+    end
+    local found, workers = call('HGETALL', P .. ':a:' .. topic), {}
+    there = {}
+    for place = 1, #found, 2 do
+        workers[#workers + 1] = found[place]
+    end
+    for place, horizon in ipairs(#workers > 0 and call('HMGET', P .. ':h', unpack(workers)) or {}) do
+        if horizon then
+            there[#there + 1] = {worker = workers[place], mask = tonumber(found[2 * place]), horizon = tonumber(horizon)}
+        end
+    end
+    audiences[topic] = there
+    return there
+end
+
+-- Returns the due time up to which anybody wants hints.
+local function furthest_horizon()
+    furthest = furthest or tonumber(call('GET', P .. ':hmax') or -1e300)
+    return furthest
+end
+
+-- Notes for the owner of its slice that a job is due then; `was` is when it was due until now, if that is earlier.
+local function tell(topic, b, due, was)
+    was = was or due
+    if was > furthest_horizon() then
+        return
+    end
+    local slice = bit.lshift(1, floor(due / SLICE) % SLICES)
+    for _, one in ipairs(audience(topic)) do
+        if was <= one.horizon and band(one.mask, slice) ~= 0 then
+            if not one.hints then
+                one.hints = {'h', struct.pack('>I4', #topic), topic}
+                hints[#hints + 1] = one
+            end
+            one.hints[#one.hints + 1] = b .. struct.pack('>d', was)
+        end
+    end
+end
+
+local function publish_hints()
+    for _, one in ipairs(hints) do
+        call('PUBLISH', bell_of(one.worker), table.concat(one.hints))
+    end
+end
+
+-- ---- who is there -----------------------------------------------------------------------------------------------------
+
+local function set_furthest()
+    local furthest = false
+    for _, horizon in ipairs(call('HVALS', P .. ':h')) do
+        furthest = max(furthest or tonumber(horizon), tonumber(horizon))
+    end
+    if furthest then
+        call('SET', P .. ':hmax', furthest)
+    else
+        call('DEL', P .. ':hmax')
+    end
+end
+
+-- Takes a worker from the audiences of its topics.
+local function unhear(worker)
+    local handled = call('HGET', P .. ':m', worker)
+    for _, topic in ipairs(handled and cjson.decode(handled) or {}) do
+        call('HDEL', P .. ':a:' .. topic, worker)
+    end
+end
+
+local function others_look()
+    call('INCR', P .. ':v')
+    call('PUBLISH', P .. ':bell', 'm')
+end
+
+local function gone(worker)
+    unhear(worker)
+    call('HDEL', P .. ':b', worker)
+    if call('HDEL', P .. ':h', worker) == 1 then
+        set_furthest()
+    end
+    if call('HDEL', P .. ':m', worker) == 1 then
+        others_look()
+    end
+end
+
+function commands.announce()
+    local asked = take_json()
+    unhear(asked.worker)
+    if #asked.topics == 0 then
+        gone(asked.worker)
+    else
+        call('HSET', P .. ':m', asked.worker, cjson.encode(asked.topics))
+        call('HSET', P .. ':b', asked.worker, digits(now) .. ' 0 -1')
+        others_look()
+    end
+    return 0
+end
+
+-- Takes away those who are certainly gone: nobody listens to their bell, as their process died, or they are silent for long.
+local function sweep(me)
+    local workers, bells = {}, {}
+    for _, worker in ipairs(call('HKEYS', P .. ':m')) do
+        if worker ~= me then
+            workers[#workers + 1], bells[#bells + 1] = worker, bell_of(worker)
+        end
+    end
+    local listening = #bells > 0 and call('PUBSUB', 'NUMSUB', unpack(bells))
+    for place, worker in ipairs(workers) do
+        local beat = call('HGET', P .. ':b', worker)
+        local when = beat and tonumber(string.match(beat, '^-?%d+')) or 0
+        if listening[2 * place] == 0 or math.abs(now - when) > GONE then
+            gone(worker)
+        end
+    end
+end
+
+-- Returns when the first lease may be over, and who is there: the version of the list, the number of the last pause, the time, the beats,
+-- and unless this version is known, the topics of each worker.
+local function roster(known)
+    local version, pauses = unpack(call('MGET', P .. ':v', P .. ':y'))
+    return first_lease(), version or '', tonumber(pauses or 0), now, call('HGETALL', P .. ':b'), version ~= known and call('HGETALL', P .. ':m')
+end
+
+function api.roster()
+    return roster()
+end
+
+-- A worker goes.
+function api.leave(asked)
+    gone(asked.worker)
+end
+
+-- A worker says up to when it wants hints, and of which slices of each topic. Returns the version of the list.
+function api.hear(asked)
+    if call('HEXISTS', P .. ':m', asked.worker) == 1 then
+        for topic, mask in pairs(asked.masks) do
+            if mask == 0 then
+                call('HDEL', P .. ':a:' .. topic, asked.worker)
+            else
+                call('HSET', P .. ':a:' .. topic, asked.worker, mask)
+            end
+        end
+        call('HSET', P .. ':h', asked.worker, asked.horizon)
+        set_furthest()
+    end
+    return call('GET', P .. ':v') or ''
+end
+
+-- A worker shows that it works, since when it is `behind`, and which pause it has `obeyed`, and learns who else does. Returns when it has
+-- shown so before, when the first job of the topics is due that it has room for, and the roster.
+function api.beat(asked)
+    local worker, first = asked.worker, false
+    local before = call('HGET', P .. ':b', worker)
+    sweep(worker)
+    if call('HEXISTS', P .. ':m', worker) == 1 then
+        call('HSET', P .. ':b', worker, digits(now) .. ' ' .. digits(asked.behind) .. ' ' .. digits(asked.obeyed))
+    end
+    for _, topic in ipairs(asked.topics) do
+        local due = is_open(topic) and first_due(topic, '-inf')
+        first = due and min(due, first or due) or first
+    end
+    return before and tonumber(string.match(before, '^-?%d+')), first and digits(first), roster(asked.known)
+end
+
+-- Returns whether a paused topic is quiet: 1 if it is, 0 if not, -1 if it is not paused. After a `silence`, in ms, a worker begins with
+-- nothing it held.
+function api.quiet(asked)
+    local since, quiet = topic_named(asked.topic).pause, 1
+    local members = since and call('HGETALL', P .. ':m') or {}
+    for place = 1, #members, 2 do
+        for _, topic in ipairs(cjson.decode(members[place + 1])) do
+            local beat = topic == asked.topic and (call('HGET', P .. ':b', members[place]) or '0 0 -1')
+            local when, obeyed = string.match(beat or '', '^(-?%d+) %S+ (-?%d+)$')
+            if when and tonumber(obeyed) < since and math.abs(now - tonumber(when)) <= asked.silence then
+                quiet = 0
+            end
+        end
+    end
+    return since and quiet or -1
+end
