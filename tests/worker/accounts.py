@@ -41,6 +41,7 @@ class Accounts:
     def __init__(self, path, queue, *, patience=PATIENCE, silence=SILENCE):
         self.words = lines(path)
         self.patience, self.silence = patience, silence
+        self.keeps_limits = queue.store.keeps_limits  # several stores do not
         self.wrong = []
         self.jobs = {job.id: job for job in queue.list(limit=10**6)}
         self.history = {id: queue.history(id) for id in self.jobs}
@@ -287,7 +288,7 @@ class Accounts:
                 group = line["key"].partition(":")[0]
                 runs[group].append((line["wall"], end))
                 claims[group].append((row.started, (row.ended or NEVER) + FREED))
-        for group, found in runs.items():
+        for group, found in runs.items() if self.keeps_limits else ():
             for begin, end in crowded(found, LIMIT + 1):
                 self.blame("limit", f"more than {LIMIT} of {group} ran from {begin:.0f} for {end - begin:.1f} ms")
         self.full = {group: crowded(found, LIMIT) for group, found in claims.items()}

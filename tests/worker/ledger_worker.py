@@ -84,7 +84,7 @@ concurrency = {topic: int(number) for topic, number in (text.split("=") for text
 pen.note("comes", topics=concurrency)
 for topic, number in concurrency.items():
     function = {"async": handle_async, ISOLATED: ledger_isolated.handle}.get(topic, handle)
-    limit = Limit(LIMIT, ":") if topic == LIMITED else None
+    limit = Limit(LIMIT, ":") if topic == LIMITED and queue.store.keeps_limits else None
     queue.handler(topic, concurrency=number, ttr=TTR, retry=policy, isolate=topic == ISOLATED, limit=limit)(function)
 Worker(queue, grace=float(grace), name=str(os.getpid()), pulse=pulse).run()
 pen.note("stopped")

@@ -35,11 +35,12 @@ class Storm:
     With a `plant` of `tests.worker.plants` the store of each of them has that fault.
     """
 
-    def __init__(self, folder, seed, url, *, workers=WORKERS, producers=3, plant=""):
+    def __init__(self, folder, seed, url, *, workers=WORKERS, producers=3, plant="", topics=TOPICS):
         self.draw = random.Random(seed)
         self.url = url
         self.folder = folder
         self.path = folder / "ledger.txt"
+        self.topics = topics  # that producers put to
         self.variables = {"LEDGER": str(self.path), "LEDGER_PLANT": plant}
         self.pen = Pen(self.path, "storm")
         self.queue = JobQueue(self.url)
@@ -72,7 +73,7 @@ class Storm:
         return f"p{self.serial}"
 
     def producer(self):
-        return self.start("ledger_producer.py", self.name(), self.draw.randrange(10**6), *TOPICS)
+        return self.start("ledger_producer.py", self.name(), self.draw.randrange(10**6), *self.topics)
 
     def tell(self, producer, number):
         """Send a producer a signal, once it would not die of it."""
