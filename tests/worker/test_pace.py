@@ -1,11 +1,16 @@
 """A store that is slow is asked for fewer jobs at once: what is held must begin before it is due for others."""
 
+import threading
+import time
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
 from pywheel import JobQueue, ManualClock, Worker
+from pywheel.events import StoreFailed
 from pywheel.jobs.commands import Ack, Claim
+from pywheel.stores import open as open_store
 from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until
 from tests.worker.simulated_worker import SimulatedWorker
@@ -79,3 +84,34 @@ def test_what_has_ended_is_acknowledged_all_at_once_however_slow_the_store_is(wo
     step(worker, 1)
     assert max(acked - claimed for acked, claimed in zip(world.acked, world.asked, strict=True)) > 0
     assert all(acked >= claimed for acked, claimed in zip(world.acked[1:], world.asked, strict=False))
+
+
+def test_a_worker_that_drains_does_not_press_a_store_that_is_away():
+    """It tries as seldom as one that works."""
+    tries, going_on = [], threading.Event()
+    store = FaultyStore(open_store("memory:"))
+
+    def noted(event):
+        if isinstance(event, StoreFailed):
+            tries.append(time.monotonic())
+
+    with JobQueue(store, listeners=[noted]) as queue:
+        began = threading.Event()
+
+        @queue.handler("t")
+        def handle(job):
+            began.set()
+            going_on.wait(60)
+
+        queue.put("t")
+        worker = Worker(queue, grace=60)
+        worker.start()
+        began.wait(60)
+        store.away = True
+        worker.stop()
+        until(lambda: len(tries) >= 5)
+        store.away = False
+        going_on.set()
+        assert worker.join(60)
+    for number, (earlier, later) in enumerate(pairwise(tries[:5])):
+        assert later - earlier >= 0.5 * 0.05 * 2**number

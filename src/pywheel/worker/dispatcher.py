@@ -87,6 +87,7 @@ class Dispatcher:
         self.forgotten = False
         """Whether the store did not know this worker any more, and it has announced itself again."""
         self._failures = 0
+        self._retry_at = 0.0  # when to try the store again after a failure
         self._blocked: set[Runner] = set()  # and perhaps some that are not any more
         self._planner_at = self._clock.time() + _PLANNER
         self.draining = False
@@ -105,6 +106,9 @@ class Dispatcher:
             raise
         except Exception as error:  # noqa: BLE001  (whatever it is, the claims of this worker must be ended)
             self._failures += 1
+            first, longest = _BACKOFF
+            pause = min(first * 2 ** min(self._failures - 1, 20), longest)
+            self._retry_at = self._clock.time() + pause * random.uniform(0.5, 1)
             self._rung = True
             self._events.tell(StoreFailed(error, self._failures, len(self._completer)))
             return False
@@ -112,6 +116,11 @@ class Dispatcher:
             self._events.tell(StoreBack(self._failures))
             self._failures = 0
         return True
+
+    @property
+    def backs_off(self) -> bool:
+        """Whether the store failed, and it is too early to try again."""
+        return bool(self._failures) and self._clock.time() < self._retry_at
 
     def announce(self) -> None:
         """Say which topics are handled here; none while draining. StoreError.
@@ -241,11 +250,9 @@ class Dispatcher:
 
     def timeout(self) -> float:
         """Return for how many seconds there is nothing to do, unless somebody wakes it."""
-        if self._failures:
-            first, longest = _BACKOFF
-            pause = min(first * 2 ** min(self._failures - 1, 20), longest)
-            return float(pause * random.uniform(0.5, 1))
         now = self._clock.time()
+        if self._failures:
+            return max(self._retry_at - now, 0.0)
         times = [self._membership.look_at - now]
         look_at = self._leases.look_at(now)
         if look_at is not None:

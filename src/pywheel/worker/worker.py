@@ -274,14 +274,15 @@ class Worker:
 
     def _finish(self, only: type[Pool] | tuple[type[Pool], ...], seconds: Callable[[], float], *, gone: bool) -> None:
         """Wait, and settle what ends, until nothing runs in pools of a kind, or no time is left."""
-        if not gone:
+        if not gone and not self.dispatcher.backs_off:
             self.dispatcher.step()
         while self.dispatcher.busy(only) and seconds() > 0:
             if gone:
                 time.sleep(max(min(seconds(), _LOOK), 0))
             else:
                 self.dispatcher.sleep(min(seconds(), _LOOK))
-                self.dispatcher.step()
+                if not self.dispatcher.backs_off:
+                    self.dispatcher.step()
             self._pulse(ready=True)
 
     def _end(self) -> None:
