@@ -99,15 +99,16 @@ def _notes(store: SeveralStore, query: q.ListNotes) -> list[tuple[str, bytes]]:
     return sorted(chain.from_iterable(store.ask_each(query)))[: max(clamped(query.limit), 0)]
 
 
+# A worker goes on with the stores that are there: it asks again within a second.
+
+
 def _next_lease(store: SeveralStore, query: q.GetNextLease) -> int | None:
-    """Return the first end. One after the other: mostly none of them asks its server."""
-    ends = (inner.ask(query) for inner in store.stores)
-    return min((end for end in ends if end is not None), default=None)
+    return min((end for end in store.ask_present(query) if end is not None), default=None)
 
 
 def _next_dues(store: SeveralStore, query: q.GetNextDues) -> dict[str, int]:
     found: dict[str, int] = {}
-    for topic, due in chain.from_iterable(dues.items() for dues in store.ask_each(query)):
+    for topic, due in chain.from_iterable(dues.items() for dues in store.ask_present(query)):
         found[topic] = min(due, found.get(topic, due))
     return found
 

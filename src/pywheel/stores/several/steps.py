@@ -162,12 +162,20 @@ def _limited(store: SeveralStore, command: c.Reserve | c.Claim) -> NoReturn:  # 
 
 
 def _purge(store: SeveralStore, command: c.Purge) -> int:
-    """Store by store, as it says how many may be forgotten; a different one comes first each time."""
-    gone = 0
+    """Store by store, as it says how many may be forgotten; a different one comes first each time.
+
+    One that is away is left out, unless all are.
+    """
+    gone, failed = 0, list[StoreError]()
     for place in store.in_turn():
         if gone >= command.limit:
             break
-        gone += store.one(place, c.Purge(command.state, command.age, command.topic, command.limit - gone))
+        try:
+            gone += store.one(place, replace(command, limit=command.limit - gone))
+        except StoreError as error:
+            failed.append(error)
+    if len(failed) == len(store.stores):
+        raise failed[0]
     return gone
 
 

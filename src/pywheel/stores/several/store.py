@@ -181,6 +181,11 @@ class SeveralStore(Store):
         """Return what each store answers, in order. Raises the first one's error, once all have ended."""
         return self.ask_some(dict.fromkeys(range(len(self.stores)), query))
 
+    def ask_present(self, query: Query[R]) -> list[R]:
+        """Return what those stores answer that do. Raises the first one's error where none does."""
+        answers = self.try_each(lambda store: store.ask(query))
+        return [answer for answer in answers if not isinstance(answer, StoreError)]
+
     def ask_some(self, queries: Mapping[int, Query[R]]) -> list[R]:
         """Return what some stores answer, each to a query of its own. Raises the first one's error."""
         return self._all([partial(self.stores[place].ask, query) for place, query in queries.items()])
