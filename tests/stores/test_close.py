@@ -24,6 +24,7 @@ def put(store):
 CLOSE = """
 import sys, threading, time
 from pywheel import JobQueue, StoreClosed
+from pywheel.jobs.queries import GetJob
 
 told, wrong = [], []
 
@@ -39,7 +40,8 @@ def work(queue, use):
 def put(queue):
     told.append(queue.put("t", b"x"))
 
-uses = [put, put, lambda queue: queue.get(1), lambda queue: queue.counts(), lambda queue: queue.list(limit=50)]
+get = GetJob(1)
+uses = [put, put, lambda queue: queue.store.ask(get), lambda queue: queue.counts(), lambda queue: queue.list(limit=50)]
 for _ in range(30):
     queue = JobQueue(sys.argv[1])
     before = len(told)

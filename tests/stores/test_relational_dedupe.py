@@ -5,6 +5,7 @@ import pytest
 from pywheel import JobExists
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import CountJobs
 from pywheel.stores import open
 from pywheel.stores.relational import store as relational
 
@@ -31,9 +32,7 @@ def test_a_job_that_came_and_went_since_the_transaction_looked_is_seen(stores, m
 
     drive = relational.drive
 
-    def interrupted(session, steps, batch):
-        send = session.send
-
+    def interrupted(send, steps, batch):
         def then_another(batch):
             rows = send(batch)
             if not went and any("AS lapsed" in getattr(one, "text", "") for one in batch):
@@ -43,12 +42,11 @@ def test_a_job_that_came_and_went_since_the_transaction_looked_is_seen(stores, m
                 went[0] = id
             return rows
 
-        session.send = then_another
-        return drive(session, steps, batch)
+        return drive(then_another, steps, batch)
 
     monkeypatch.setattr(relational, "drive", interrupted)
     refused = put(one)
     assert isinstance(refused, JobExists)
     assert refused.id == went[0]
-    assert one.counts()["t"].cancelled == 1
-    assert one.counts()["t"].delayed == 0
+    assert one.ask(CountJobs())["t"].cancelled == 1
+    assert one.ask(CountJobs())["t"].delayed == 0

@@ -145,7 +145,7 @@ def test_counts_stay_right_when_they_are_summed_up(mariadb_server):
         before = store.ask(CountJobs())
         store._fold()
         assert store.ask(CountJobs()) == before
-        assert len(store.ask(["SELECT seq FROM pywheel_tally"])[0].rows) == 3
+        assert len(store.run(["SELECT seq FROM pywheel_tally"])[0].rows) == 3
 
 
 def test_a_put_that_may_have_happened_is_not_said_not_to_have(mariadb_server):
@@ -230,7 +230,7 @@ def test_many_that_are_acknowledged_wait_for_no_other_row(mariadb_server):
         put(store, *(NewJob("t", b"", 0, key=f"k{n}") for n in range(300)))
         [jobs] = store.apply([ops.Reserve("t", 300, TERMS, "w")])
         *mine, other = jobs
-        store.ask(["ANALYZE TABLE pywheel_job, pywheel_finished"])
+        store.run(["ANALYZE TABLE pywheel_job, pywheel_finished"])
         database = store.address.database
         with contextlib.closing(mariadb_server.connect(database=database)) as holder, holder.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
