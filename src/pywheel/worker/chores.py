@@ -5,6 +5,7 @@ Pruning is a transaction of its own. No ack waits for it, and it rests for longe
 
 from __future__ import annotations
 
+import random
 from typing import Final
 
 from .._errors import StoreError
@@ -75,7 +76,7 @@ class Pruning:
         self._store = store
         self._kept = kept
         self._rounds = {state: min(max(keep // 10, _ROUND[0]), _ROUND[1]) for state, keep in kept.items()}
-        self._at = dict.fromkeys(kept, 0)
+        self.again()
         self._busy_since: int | None = None
 
     @property
@@ -104,8 +105,9 @@ class Pruning:
             self._at[state] = now + max(_PAUSE, round(_SHARE * took * 1000))
 
     def again(self) -> None:
-        """Look anew: the clock was stepped."""
-        self._at = dict.fromkeys(self._at, 0)
+        """Look anew within a round, as the clock was stepped, or at first: many workers may have begun together."""
+        now = self._store.clock.wall()
+        self._at = {state: now + round(random.random() * between) for state, between in self._rounds.items()}
 
 
 class ClockSteps:

@@ -16,7 +16,7 @@ from pywheel.jobs.commands import Ack, Announce, Claim, Keep, Nack, Put, Reserve
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListWorkers
 from pywheel.stores import open
-from tests.isolated.child import environment
+from tests.isolated.child import environment, run_well
 from tests.jobs.waiting import until, working
 from tests.stores.network import Proxy
 from tests.stores.servers import Redis
@@ -358,3 +358,25 @@ def test_a_worker_that_is_told_to_stop_while_the_server_is_away_stops(redis_serv
         worker.stop()
         assert worker.join(30)
         proxy.heal()
+
+
+CLOSED_IN_A_CHILD = """
+import os, sys
+from pywheel.stores import open
+
+with open(sys.argv[1]) as store:
+    ear = store.server.fresh()
+    ear.subscribe(b"bell")
+    store.call(b"PUBLISH", b"bell", b"rung")
+    child = os.fork()
+    if child == 0:
+        ear.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(ear.heard(60))
+"""
+
+
+def test_a_forked_child_that_lets_go_of_a_connection_reads_nothing_of_it(redis_server):
+    """What comes there is the parent's: a bell, or the answer to a command."""
+    assert run_well("-c", CLOSED_IN_A_CHILD, redis_server.url()) == "[(b'bell', b'rung')]\n"

@@ -7,6 +7,7 @@ client, and nothing is repeated by itself.
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -63,13 +64,14 @@ class _Hearing:
     """Keeps what the server said last. One that takes no more clients says so and closes at once.
 
     Where that is before the first command is sent, redis-py finds the connection broken, and reads nothing.
+    In a forked child what comes is the parent's.
     """
 
     last_words = b""
 
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
         sock: socket.socket | None = getattr(self, "_sock", None)
-        if sock is not None and not self.last_words:
+        if sock is not None and not self.last_words and getattr(self, "pid", None) == os.getpid():
             with suppress(OSError, ValueError):
                 sock.settimeout(0)
                 self.last_words = sock.recv(_WORDS)
