@@ -14,6 +14,7 @@ import pytest
 
 from pywheel import BadJob, GiveUp, JobExists, JobQueue, RetryLater, Worker
 from pywheel.jobs import State
+from pywheel.worker.executors.processes import Isolated, _LeaseOver
 from tests.isolated.child import environment, run
 from tests.jobs.waiting import alive, finished, until
 from tests.worker.noted import Noted
@@ -391,3 +392,18 @@ def test_a_program_that_a_child_cannot_import_fails_the_attempt_and_says_why(que
 def test_errors_travel_between_processes(error):
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), copy.__dict__) == (type(error), str(error), error.__dict__)
+
+
+def test_a_handler_does_not_begin_once_its_claim_is_over():
+    """A worker may be stopped as it hands a job over, for longer than its claim lasts."""
+    with JobQueue("memory:") as queue:
+        queue.handler("t", isolate=True)(print)
+        queue.put("t", "once")
+        [job] = queue.reserve("t")
+        isolated = Isolated(queue.handlers["t"])
+        try:
+            with pytest.raises(_LeaseOver):
+                isolated(job, begin_by=time.monotonic)
+            assert isolated(job) is None  # the same process is there for what is in time
+        finally:
+            isolated.close()

@@ -68,9 +68,12 @@ def _serve(worker: socket.socket, watch: _Watch) -> None:
             return runner.run(to_the_end(rest), context=contextvars.copy_context())
 
         while True:
-            job, seconds, carried = pickle.loads(receive(worker))
+            job, seconds, carried, begin_by = pickle.loads(receive(worker))
             watch.until = None if seconds is None else time.monotonic() + seconds + _LATE
             send(worker, b"begins")
+            if time.monotonic() >= begin_by:  # the worker was stopped, and the job may be another one's by now
+                send(worker, json.dumps({"late": True}).encode())
+                continue
             tracer = None if events is None else events.tracer
             spans = None if tracer is None else partial(_going_on, tracer, carried)
             ended = execution.run(job, finish, spans)

@@ -18,6 +18,7 @@ import time
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,12 +52,17 @@ class HandlerDied(PywheelError):
     """The process of a handler ended while it ran, or before it could."""
 
 
+class _LeaseOver(Exception):
+    """The claim was over before the handler could begin, as where the worker was stopped meanwhile."""
+
+
 class IsolatedPool(ThreadPool):
     """Threads that wait for children. What runs past the grace is killed and given back: nothing of it goes on."""
 
     def __init__(self, handler: Handler, outside: Outside, threads: Threads, program: object) -> None:
         super().__init__(handler, outside, threads, _as_it_is)
         self._isolated = Isolated(handler, program)
+        self._lease = threading.local()  # what each thread handles
         self._execution = Execution(self._call_elsewhere, outside.events, keep=_as_it_is, admit=outside.admit)
 
     def stop(self) -> None:
@@ -66,11 +72,14 @@ class IsolatedPool(ThreadPool):
 
     def _call_elsewhere(self, job: Job) -> bytes | None:
         tracer = self._events.tracer
-        return self._isolated(job, {} if tracer is None else tracer.carried())
+        lease: Lease = self._lease.handled
+        return self._isolated(job, {} if tracer is None else tracer.carried(), lambda: lease.until)
 
     def _handle(self, lease: Lease) -> None:
+        self._lease.handled = lease
         lease.error, lease.result = self._execution.run(lease.job, _as_it_is)
-        lease.handled = not (self._stopped and isinstance(lease.error, HandlerDied))
+        killed = self._stopped and isinstance(lease.error, HandlerDied)
+        lease.handled = not (killed or isinstance(lease.error, _LeaseOver))
         self._ended(lease)
 
 
@@ -103,9 +112,12 @@ class Isolated:
         self._all: set[_Child] = set()
         self._closed = threading.Event()
 
-    def __call__(self, job: Job, carried: Mapping[str, str] = {}) -> bytes | None:
+    def __call__(
+        self, job: Job, carried: Mapping[str, str] = {}, begin_by: Callable[[], float] = lambda: inf
+    ) -> bytes | None:
         """Handle a job, in the context that its tracer carried there; return what is kept of what it returned.
 
+        It begins before a time of the monotonic clock, asked for as its process is ready, or not at all: _LeaseOver.
         HandlerTimeout, HandlerDied, or RaisedElsewhere for what the handler raised.
         """
         seconds = None if self._ttr is None else (job.ttr or self._ttr) / 1000
@@ -113,7 +125,7 @@ class Isolated:
         while answer is None:  # a child may have ended while it was idle
             child, tries = self._child(), tries + 1
             try:
-                answer = child.handle(job, seconds, carried)
+                answer = child.handle(job, seconds, carried, begin_by())
             except BaseException:
                 self._end(child)
                 raise
@@ -127,6 +139,8 @@ class Isolated:
                 self._idle.append(child)
         if closed:
             self._end(child)
+        if "late" in answer:
+            raise _LeaseOver
         if "text" in answer:
             raise RaisedElsewhere(answer["text"], *answer["verdict"])
         return b64decode(answer["result"]) if "result" in answer else None
@@ -215,12 +229,14 @@ class _Child:
         if failed:
             raise HandlerDied(f"the handler's process cannot import it: {failed}")
 
-    def handle(self, job: Job, seconds: float | None, carried: Mapping[str, str]) -> dict[str, Any] | None:
+    def handle(
+        self, job: Job, seconds: float | None, carried: Mapping[str, str], begin_by: float
+    ) -> dict[str, Any] | None:
         """Return what the handler raised, or what is kept of what it returned; None if the process had gone before."""
         self._limit = time.monotonic() + (float("inf") if seconds is None else seconds)
         began = False
         try:
-            self._send(pickle.dumps((job._replace(headers=dict(job.headers)), seconds, dict(carried))))
+            self._send(pickle.dumps((job._replace(headers=dict(job.headers)), seconds, dict(carried), begin_by)))
             self._receive()
             began = True
             answer: dict[str, Any] = json.loads(self._receive())
