@@ -18,7 +18,7 @@ from benchmarks.stores.steps import steps
 
 ROUNDS = 3
 SERVERS = ("postgres", "mysql", "redis")
-DATABASES = ("sqlite", "postgres", "mysql")
+DATABASES = ("sqlite", "postgres", "mysql")  # whose places can hold a transaction open: `held(url)`
 Values = dict[str, float]
 
 

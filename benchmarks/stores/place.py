@@ -9,7 +9,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar, Self
@@ -88,10 +88,6 @@ class Place(ABC):
     def tool(self, clients: int, count: int) -> float:
         """Return inserts a second of the server's own tool, by so many clients; 0 if it has none."""
         return 0
-
-    def held(self, url: str) -> AbstractContextManager[object]:
-        """Hold a transaction open that has read in the database of an address."""
-        raise NotImplementedError(f"{type(self).__name__} has no transactions")
 
     # ---- what it takes -----------------------------------------------------------------------------------------------
 
