@@ -50,13 +50,13 @@ class _Asked:
 
     def claim(self, topic: str) -> Claim:
         """Return the claim of one job by a worker."""
-        return Claim(topic, (), self._queue.handlers[topic].terms, WORKER, begin=1, limit=1)
+        return Claim(topic, (), self._queue.handlers[topic].policy, WORKER, begin=1, limit=1)
 
     def milliseconds(self, topic: str) -> dict[str, float]:
         """Return the median of each way to claim a job."""
-        terms = self._queue.handlers[topic].terms
+        policy = self._queue.handlers[topic].policy
         ways: dict[str, Callable[[], Command[Any]]] = {
-            "reserve": lambda: Reserve(topic, 1, terms, WORKER),
+            "reserve": lambda: Reserve(topic, 1, policy, WORKER),
             "claim": lambda: self.claim(topic),
         }
         if topic == "priority":  # the others give nothing

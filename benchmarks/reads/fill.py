@@ -37,9 +37,9 @@ def fill(store: Store, jobs: int, topics: int) -> None:
         if done % 500 == 499:
             rate = (done + 1) * _BATCH / (time.perf_counter() - began)
             print(f"  {(done + 1) * _BATCH} jobs, {rate:.0f}/s", file=sys.stderr, flush=True)
-    terms = c.Terms(ttr=24 * HOUR, max_attempts=3)
+    policy = c.ClaimPolicy(ttr=24 * HOUR, max_attempts=3)
     store.apply([c.Put(tuple(NewJob(name, _BODY, now - 1) for name in names[:20] for _ in range(10)))])
-    store.apply([c.Reserve(name, _RUNNING // 20, terms, "reader") for name in names[:20]])
+    store.apply([c.Reserve(name, _RUNNING // 20, policy, "reader") for name in names[:20]])
 
 
 def _batches(names: list[str], draw: random.Random, now: int, count: int) -> Iterator[list[c.Command[list[int]]]]:

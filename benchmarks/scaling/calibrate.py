@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.host import about, fsync_p50
 from benchmarks.jobs.processes import percentiles, processor_seconds, until, workers
 from pywheel import JobQueue
-from pywheel.jobs.commands import Claim, Terms
+from pywheel.jobs.commands import Claim, ClaimPolicy
 from pywheel.jobs.queries import GetNextDues
 from tests.stores.servers import Missing, Postgres, Redis, Server
 
@@ -30,7 +30,7 @@ BODY = b"x" * 128
 FAR = 3_600  # seconds
 MANY = 1_000
 TOPICS = 20
-TERMS = Terms(ttr=60_000, max_attempts=3)
+TERMS = ClaimPolicy(ttr=60_000, max_attempts=3)
 Figures = dict[str, float]
 
 

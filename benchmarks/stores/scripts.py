@@ -51,10 +51,10 @@ def longest(here: Place, folder: Path, waiting: int, lost: int, running: int) ->
 
 
 def _claim(queue: JobQueue, topic: str, jobs: int, ttr: int) -> None:
-    terms = queue.handlers["t"].terms._replace(ttr=ttr)
+    policy = queue.handlers["t"].policy._replace(ttr=ttr)
     for _ in range(0, jobs, 1_000):
         queue.put_many([queue.job(topic, BODY) for _ in range(1_000)])
-        queue.store.apply([Reserve(topic, 1_000, terms, "gone", _MOST, 1_000)])
+        queue.store.apply([Reserve(topic, 1_000, policy, "gone", _MOST, 1_000)])
 
 
 def _name(entry: dict[str, Any]) -> str:

@@ -75,7 +75,7 @@ class JobExists(PywheelError):
 
 
 class NonceTaken(PywheelError):
-    """A put with another mark had the nonce before; nothing was stored."""
+    """A put with another fingerprint had this nonce before; nothing was stored."""
 
 
 class NoSuchJob(PywheelError, LookupError):

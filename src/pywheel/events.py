@@ -298,7 +298,7 @@ class Events:
         """Return what stands around a handler's call."""
         return _NOTHING if self.tracer is None else self.tracer.handling(job)
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Call every listener. Never raises an Exception."""
         for listener in self.listeners if type(event) in _COMMON else self._log + self.listeners:
             try:
@@ -306,7 +306,7 @@ class Events:
             except Exception:  # whatever a listener does wrong, the jobs go on
                 _LOGGER.exception("a listener failed at %s: %r", type(event).__name__, listener)
 
-    def tell_many(self, events: Sequence[JobEnded]) -> None:
+    def emit_many(self, events: Sequence[JobEnded]) -> None:
         """Call every listener with ends without an error, in order, each as seldom as it allows. Never raises."""
         for listener in self.listeners:
             try:

@@ -7,7 +7,7 @@ import pytest
 from pywheel import BadJob, JobExists, StoreAway
 from pywheel.events import JobsPut
 from pywheel.jobs import NewJob
-from pywheel.jobs.commands import Cancel, Keep, Put
+from pywheel.jobs.commands import Cancel, Put, SetNote
 from pywheel.jobs.queries import GetNote
 from pywheel.stores import open
 from pywheel.testing import FaultyStore
@@ -32,7 +32,7 @@ def test_a_command_has_the_outcome_that_its_class_says(applied, queue):
     apply, _ = applied
     [id] = apply(Put((JOB,)))
     assert apply(Cancel(id)) is True
-    assert apply(Keep("n", b"v")) is None
+    assert apply(SetNote("n", b"v")) is None
     assert queue.store.ask(GetNote("n")) == b"v"
 
 
@@ -42,7 +42,7 @@ def test_a_refusal_is_raised(applied):
     with pytest.raises(JobExists):
         apply(Put((KEYED,)))
     with pytest.raises(BadJob):
-        apply(Keep("", b"v"))
+        apply(SetNote("", b"v"))
 
 
 def test_commands_together_are_one_transaction(applied, queue):
@@ -50,8 +50,8 @@ def test_commands_together_are_one_transaction(applied, queue):
     calls = []
     apply = queue.store.apply
     queue.store.apply = lambda commands: calls.append(len(commands)) or apply(commands)
-    ids, before = apply_all([Put((JOB, KEYED), "n"), Keep("idem:n", b"print", 1_000, absent=True)])
-    again, print_ = apply_all([Put((JOB, KEYED), "n"), Keep("idem:n", b"print", 1_000, absent=True)])
+    ids, before = apply_all([Put((JOB, KEYED), "n"), SetNote("idem:n", b"print", 1_000, absent=True)])
+    again, print_ = apply_all([Put((JOB, KEYED), "n"), SetNote("idem:n", b"print", 1_000, absent=True)])
     refused, other = apply_all([Put((KEYED,)), Put((JOB,))])
     assert (again, before, print_) == (ids, None, b"print")
     assert isinstance(refused, JobExists)

@@ -103,12 +103,12 @@ def tried(store, number):
         for ending in (ops.Ack, ops.Nack, ops.Release, None):
             [id] = put(store, NewJob("tried", body, 1, f"{ending}" if ending else None))
             for _ in range(2):
-                [[job]] = store.apply([ops.Reserve("tried", 1, ops.Terms(60_000, 3), "w")])
+                [[job]] = store.apply([ops.Reserve("tried", 1, ops.ClaimPolicy(60_000, 3), "w")])
                 store.apply([ops.Nack(id, job.claims, 0, "first")])
             if ending is None:
                 store.apply([ops.Reschedule(id, FAR)])
                 continue
-            [[job]] = store.apply([ops.Reserve("tried", 1, ops.Terms(60_000, 3), "w")])
+            [[job]] = store.apply([ops.Reserve("tried", 1, ops.ClaimPolicy(60_000, 3), "w")])
             store.apply([ops.Nack(id, job.claims, 0, "last") if ending is ops.Nack else ending(id, job.claims)])
             if ending is ops.Release:
                 store.apply([ops.Cancel(id)])
@@ -221,7 +221,7 @@ def test_what_a_repair_has_left_odd_is_carried_as_it_can_be():
     with open("memory:") as old, open("memory:") as new:
         old.url, new.url = "memory:old", "memory:new"
         ids = put(old, *(NewJob("t", b"%d" % n, 1) for n in range(3)))
-        [jobs] = old.apply([ops.Reserve("t", 3, ops.Terms(60_000, 3), "w")])
+        [jobs] = old.apply([ops.Reserve("t", 3, ops.ClaimPolicy(60_000, 3), "w")])
         old.apply([ops.Ack(job.id, job.claims) for job in jobs])
         past = {id: old.ask(GetHistories([id]))[0] for id in ids}
         past[ids[0]] = [past[ids[0]][0]._replace(outcome=Outcome.LOST)]
@@ -241,7 +241,7 @@ def test_what_finishes_while_a_copy_goes_over_is_carried_too(stores):
     old, new = stores
     put(old, *some(3))
     [id] = put(old, NewJob("t", b"runs", 1))
-    [[job]] = old.apply([ops.Reserve("t", 1, ops.Terms(60_000, 3), "w")])
+    [[job]] = old.apply([ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")])
 
     def ends(when, commands):  # what is running in the source when it is paused
         if when == "after" and isinstance(commands[0], ops.Pause):
@@ -263,7 +263,7 @@ def test_what_finishes_while_a_copy_goes_over_is_carried_too(stores):
 def test_a_key_that_was_handed_on_is_its_successors(stores):
     old, new = stores
     [id] = put(old, NewJob("t", b"first", 1, "k"))
-    [[job]] = old.apply([ops.Reserve("t", 1, ops.Terms(60_000, 3), "w")])
+    [[job]] = old.apply([ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")])
     put(old, NewJob("t", b"second", FAR, "k", parent=(id, job.claims)))
     old.apply([ops.Nack(id, job.claims, 10**9)])
     assert Copier(old, new).switch(10).refused == 0
@@ -277,7 +277,7 @@ def test_what_still_runs_is_waited_for_and_then_the_source_works_on(stores):
     [id] = put(old, NewJob("t", b"", 1))
     put(old, *some(3))
     old.apply([ops.Pause("t1", True)])
-    [[job]] = old.apply([ops.Reserve("t", 1, ops.Terms(60_000, 3), "w")])
+    [[job]] = old.apply([ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")])
     copy = Copier(old, new)
     assert copy.carry().waiting == 1
     with pytest.raises(StoreBusy, match="still runs 1 of 't' after"):
@@ -381,17 +381,17 @@ def test_notes_of_the_service_are_those_of_the_source_until_it_is_gone_over_to(s
     old, new = stores
     put(old, *some(3))
     names = ("token:a", "token:b", "outlet:o", "schedule:s", "idem:x", "other")
-    old.apply([ops.Keep(name, name.encode()) for name in names])
-    new.apply([ops.Keep("token:z", b"z"), ops.Keep("other:z", b"z")])
+    old.apply([ops.SetNote(name, name.encode()) for name in names])
+    new.apply([ops.SetNote("token:z", b"z"), ops.SetNote("other:z", b"z")])
     copy = Copier(old, new)
     copy.carry()
     carried = [(name, name.encode()) for name in ("outlet:o", "schedule:s", "token:a", "token:b")]
     assert new.ask(ListNotes("")) == [("other:z", b"z"), *carried]
-    old.apply([ops.Keep("token:a", None), ops.Keep("token:b", b"new"), ops.Keep("token:c", b"c")])
+    old.apply([ops.SetNote("token:a", None), ops.SetNote("token:b", b"new"), ops.SetNote("token:c", b"c")])
     copy.switch(10)
     tokens = [("token:b", b"new"), ("token:c", b"c")]
     assert new.ask(ListNotes("token:")) == tokens
-    new.apply([ops.Keep("token:d", b"d")])
+    new.apply([ops.SetNote("token:d", b"d")])
     copy.switch(10)
     assert new.ask(ListNotes("token:")) == [*tokens, ("token:d", b"d")]
 

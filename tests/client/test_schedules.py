@@ -10,7 +10,7 @@ import pytest
 
 from pywheel import BadJob, Fixed, JobExists, JobQueue, Keyring, ManualClock, NoSuchSchedule, State
 from pywheel.jobs import cron
-from pywheel.jobs.commands import Ack, Keep, Put
+from pywheel.jobs.commands import Ack, Put, SetNote
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.queries import GetNote, ListNotes
 from pywheel.jobs.schedule import Schedule, written
@@ -569,7 +569,7 @@ def test_what_a_worker_cannot_plan_is_said_and_left_to_one_that_can(queue, ran, 
 
 def changed_beside(queue):
     """Have a schedule paused in between what another one reads and writes, who stood still: his lock is over."""
-    queue.apply(Keep(_LOCK, None))
+    queue.apply(SetNote(_LOCK, None))
     queue.pause_schedule("s")
 
 
@@ -645,7 +645,7 @@ def test_a_zone_that_a_worker_does_not_know_is_left_to_one_that_does(queue, ran,
 
 
 def test_a_note_that_makes_no_sense_hinders_no_other_schedule(queue, ran, clock):
-    queue.store.apply([Keep("schedule:a", b'{"topic": "work", "every": "P1D"}')])
+    queue.store.apply([SetNote("schedule:a", b'{"topic": "work", "every": "P1D"}')])
     queue.schedule("s", "work", every="10s")
     pass_time(queue, clock, 10)
     assert len(ran) == 1
@@ -742,7 +742,7 @@ def test_a_planner_reads_only_what_has_changed(queue, planned):
 
 
 def test_a_planner_reads_all_if_it_cannot_know_what_has_changed(queue, planned):
-    queue.apply(Keep("schedules:changed", b"a token of an older pywheel"))
+    queue.apply(SetNote("schedules:changed", b"a token of an older pywheel"))
     queue.reschedule(PLAN, 0)
     assert planned() == 1
     notes = ScheduleNotes(queue.store)
@@ -754,7 +754,7 @@ def test_a_planner_reads_all_if_it_cannot_know_what_has_changed(queue, planned):
 def test_who_writes_over_a_change_that_he_did_not_see_has_all_read(queue, planned, monkeypatch):
     def change(before):
         if not before.paused:  # in between what he reads and writes
-            queue.apply(Keep(_LOCK, None))
+            queue.apply(SetNote(_LOCK, None))
             queue.schedule("c", "work", every="10s")
         return replace(before, paused=True)
 

@@ -165,8 +165,8 @@ class Policy(RetryPolicy):
 def test_a_policy_of_ones_own_is_asked():
     own = handler(retry=Policy(1_234))
     assert ending(own, JOB, ValueError("no")).delay == 1_234
-    assert own.terms.max_attempts == 5
-    assert own.terms.backoff == (10, 20)
+    assert own.policy.max_attempts == 5
+    assert own.policy.backoff == (10, 20)
 
 
 @pytest.mark.parametrize(
@@ -195,9 +195,9 @@ def test_a_policy_of_ones_own_needs_no_constructor():
             return 86_400_000
 
     own = handler(retry=Nightly())
-    assert (own.terms.max_attempts, own.terms.backoff) == (30, (86_400_000,))
+    assert (own.policy.max_attempts, own.policy.backoff) == (30, (86_400_000,))
     assert ending(own, JOB, ValueError("no")).delay == 86_400_000
-    assert handler(retry=Ladder()).terms.backoff == ()
+    assert handler(retry=Ladder()).policy.backoff == ()
 
 
 @pytest.mark.parametrize("delays", [None, (), 5, "5s", (1.5,), (-1,), ("5s",), (2**63,)], ids=repr)
@@ -211,9 +211,9 @@ def test_a_policy_that_does_not_say_what_counts_after_a_lost_lease_is_refused(de
 def test_one_attempt_needs_no_delays():
     policy = Policy(0)
     policy.max_attempts, policy.delays = 1, ()
-    assert handler(retry=policy).terms.backoff == ()
+    assert handler(retry=policy).policy.backoff == ()
 
 
 def test_terms_are_those_of_the_policy():
-    terms = handler(retry=Fixed("2s", attempts=3, jitter=0.5)).terms
-    assert (terms.ttr, terms.max_attempts, terms.backoff, terms.jitter) == (1_000, 3, (2_000,), 0.5)
+    policy = handler(retry=Fixed("2s", attempts=3, jitter=0.5)).policy
+    assert (policy.ttr, policy.max_attempts, policy.backoff, policy.jitter) == (1_000, 3, (2_000,), 0.5)

@@ -37,7 +37,7 @@ def ask(endpoint, path, method="GET", **headers):
 
 
 def test_metrics_are_those_of_the_queue(events, endpoint):
-    events.tell(JobsPut("t", 3))
+    events.emit(JobsPut("t", 3))
     status, content_type, text = ask(endpoint, "/metrics")
     assert (status, content_type.partition(";")[0]) == (200, "text/plain")
     assert b'pywheel_jobs_put_total{topic="t"} 3.0' in text
@@ -57,10 +57,10 @@ def test_it_is_alive_until_its_dispatcher_stands_still(endpoint, monkeypatch):
 
 def test_it_is_ready_once_it_takes_jobs_and_until_it_drains(events, endpoint):
     assert ask(endpoint, "/readyz")[0] == 503
-    events.tell(WorkerStarted("w", "memory:"))
+    events.emit(WorkerStarted("w", "memory:"))
     endpoint.pulse(ready=True)
     assert ask(endpoint, "/readyz") == (200, "text/plain", b"ready\n")
-    events.tell(WorkerDrains("w", 30.0))
+    events.emit(WorkerDrains("w", 30.0))
     assert ask(endpoint, "/readyz")[0] == 503
 
 

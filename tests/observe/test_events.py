@@ -21,7 +21,7 @@ class Many:
 def test_who_takes_many_events_at_once_gets_them_so_and_the_others_one_by_one():
     one, many = [], Many()
     events = Events([one.append, many])
-    events.tell_many(ENDS)
+    events.emit_many(ENDS)
     assert one == ENDS
     assert many.heard == [ENDS]
 
@@ -29,9 +29,9 @@ def test_who_takes_many_events_at_once_gets_them_so_and_the_others_one_by_one():
 def test_the_log_hears_of_what_is_rare_alone():
     log, listener = [], []
     events = Events([listener.append], log.append)
-    events.tell_many(ENDS)
+    events.emit_many(ENDS)
     for event in (JobStarted(JOB, 0.0), StoreBack(1)):
-        events.tell(event)
+        events.emit(event)
     assert listener == [*ENDS, JobStarted(JOB, 0.0), StoreBack(1)]
     assert log == [StoreBack(1)]
 
@@ -49,7 +49,7 @@ def test_a_listener_that_raises_at_one_event_hears_of_the_next_and_so_do_the_oth
             raise ValueError(events)
 
     many = FailsAtMany()
-    Events([fails, many, other.append]).tell_many(ENDS)
+    Events([fails, many, other.append]).emit_many(ENDS)
     assert heard == other == ENDS
     assert many.heard == [ENDS]
     assert [record.levelname for record in caplog.records] == ["ERROR"] * 3

@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from pywheel import BadJob, Fixed, JobExists, JobQueue, NoSuchJob, NotNow, RetryLater
 from pywheel.events import LeaseLost
-from pywheel.jobs.commands import Keep, Put
+from pywheel.jobs.commands import Put, SetNote
 from pywheel.observe.opentelemetry import OpenTelemetry
 from pywheel.testing import run_due
 from tests.jobs.waiting import finished, until, working
@@ -152,7 +152,7 @@ def test_puts_of_tasks_are_traced_each_in_its_own_context(queue, traces):
 
 
 def test_a_put_among_other_commands_is_traced_and_a_refused_one_is_an_error(queue, traces):
-    commands = [Keep("note", b"x"), Put((queue.job("t", key="k", delay=60),)), Put((queue.job("u", key="k"),))]
+    commands = [SetNote("note", b"x"), Put((queue.job("t", key="k", delay=60),)), Put((queue.job("u", key="k"),))]
     _, [id], _ = queue.apply_all(commands)
     assert traces.span("send t").attributes["messaging.message.id"] == str(id)
     assert queue.get(id).trace_id == f"{traces.span('send t').context.trace_id:032x}"
@@ -261,7 +261,7 @@ def test_a_lost_lease_is_a_settlement_that_failed(queue, traces):
     [job] = queue.reserve("t")
     with traces.listener.handling(job):
         pass
-    queue.events.tell(LeaseLost(job))
+    queue.events.emit(LeaseLost(job))
     settle = traces.span("ack t")
     assert (settle.status.status_code, settle.attributes["error.type"]) == (StatusCode.ERROR, "lease_lost")
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pywheel import BadJob, JobQueue, StoreAway
-from pywheel.jobs.commands import Keep
+from pywheel.jobs.commands import SetNote
 from pywheel.outlets import answers as module
 from pywheel.outlets.answers import PREFIX, Answer, Answers, enable, known, shown
 from pywheel.outlets.contract import delivery_id
@@ -123,7 +123,7 @@ def test_a_look_that_began_before_a_target_was_disabled_does_not_enable_it(queue
 
 @pytest.mark.parametrize("value", [b"", b"\xff", b"[]", b"5", b"null", b'"x"'])
 def test_a_note_of_somebody_else_is_left_out(queue, value):
-    queue.store.apply([Keep(f"{PREFIX}x", value), Keep(f"{PREFIX}y", Answer("y", "k", "t").encoded())])
+    queue.store.apply([SetNote(f"{PREFIX}x", value), SetNote(f"{PREFIX}y", Answer("y", "k", "t").encoded())])
     assert list(notes(queue)) == [f"{PREFIX}y"]
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pywheel import BadJob, StoreAway
-from pywheel.jobs.commands import Keep, Purge
+from pywheel.jobs.commands import Purge, SetNote
 from pywheel.jobs.job import State
 from pywheel.server import tokens as module
 from pywheel.server.tokens import SCOPES, Grant, Tokens, id_of
@@ -176,7 +176,7 @@ def test_digests_are_compared_in_constant_time(tokens, monkeypatch):
 )
 def test_what_is_no_token_grants_nothing_and_can_be_removed(tokens, store, value):
     secret = tokens.add(["read"])
-    store.apply([Keep(f"token:{id_of(secret)}", value)])
+    store.apply([SetNote(f"token:{id_of(secret)}", value)])
     assert tokens.grant(secret) is None
     [token] = tokens.list()
     assert (token.id, token.scopes) == (id_of(secret), ())

@@ -4,7 +4,7 @@ import itertools
 
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import Terms
+from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.queries import (
     CountJobs,
     GetForecast,
@@ -27,7 +27,7 @@ from pywheel.stores import Filter
 
 __all__ = ["CALLS", "QUERIES", "TERMS", "put"]
 
-TERMS = Terms(60_000, 3)
+TERMS = ClaimPolicy(60_000, 3)
 SERIAL = itertools.count()
 
 
@@ -68,7 +68,7 @@ CALLS = {
     "cancel": lambda store: store.apply([ops.Cancel(1)]),
     "reserve": lambda store: store.apply([ops.Reserve("t", 1, TERMS, "w")]),
     "rewrite": lambda store: store.apply([ops.Rewrite(1, b"x", b"x")]),
-    "keep": lambda store: store.apply([ops.Keep("n", b"v", 10**6)]),
+    "keep": lambda store: store.apply([ops.SetNote("n", b"v", 10**6)]),
     "get by key": lambda store: store.ask(GetJob(("t", "k"))),
     **{kind.__name__: lambda store, query=query: store.ask(query) for kind, query in QUERIES.items()},
     "notifier": lambda store: store.notifier("w"),

@@ -12,13 +12,13 @@ import traceback
 
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import Terms
+from pywheel.jobs.commands import ClaimPolicy
 from pywheel.stores import open
 from pywheel.stores.sqlite import database as module
 from pywheel.testing import ManualClock
 
 NOW = 1_700_000_000_000
-TERMS = Terms(10**9, 2)
+TERMS = ClaimPolicy(10**9, 2)
 
 
 def main(url, ledger, *numbers):
@@ -84,9 +84,9 @@ def plan(url, ledger, at):
     run("begin", ops.Begin(6, 1, 10**9))
     run("delete", ops.Delete(7))
     run("rewrite", ops.Rewrite(6, b"2+", b"two"))
-    run("keep", ops.Keep("n", b"1", 10**9))
-    run("keep-again", ops.Keep("n", b"2", absent=True))
-    run("forget", ops.Keep("n", None))
+    run("keep", ops.SetNote("n", b"1", 10**9))
+    run("keep-again", ops.SetNote("n", b"2", absent=True))
+    run("forget", ops.SetNote("n", None))
     run("expire", ops.Expire(10))
     run("pause", ops.Pause("t", True))
     run("resume", ops.Pause("t", False))

@@ -6,14 +6,14 @@ from contextlib import suppress
 from pywheel import JobExists, JobQueue
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import Terms
+from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.queries import CountJobs, GetJob, ListJobs
 from pywheel.stores import Filter
 
 __all__ = ["NOW", "Jobs", "beside", "found", "mended"]
 
 NOW = 1_700_000_000_000
-TERMS = Terms(60_000, 3)
+TERMS = ClaimPolicy(60_000, 3)
 
 
 class Jobs:

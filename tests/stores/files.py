@@ -2,13 +2,13 @@
 
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import Terms
+from pywheel.jobs.commands import ClaimPolicy
 from pywheel.stores import open
 
 __all__ = ["NOW", "TERMS", "put", "reopened"]
 
 NOW = 1_700_000_000_000
-TERMS = Terms(1_000, 3)
+TERMS = ClaimPolicy(1_000, 3)
 
 
 def put(store, body=b"b", topic="t"):

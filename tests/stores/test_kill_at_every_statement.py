@@ -9,7 +9,7 @@ import pytest
 
 from pywheel.jobs import Counts, NewJob, State
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import Terms
+from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.queries import CountJobs, GetJob, GetNote, ListJobs, ListTopics
 from pywheel.stores import Filter, open
 from pywheel.testing import ManualClock
@@ -106,7 +106,7 @@ def deliver_the_rest(store, before):
         assert store.apply([ops.Put((NewJob("t", b"", NOW),))])[0][0] > max(before)
         assert store.ask(CountJobs()) == recount(store)
     live = sorted(store.ask(ListJobs(Filter(state=State.DELAYED), 0, 100)), key=lambda job: job.id)
-    [jobs] = store.apply([ops.Reserve("t", 100, Terms(10, 9), "w")]) if before else [[]]
+    [jobs] = store.apply([ops.Reserve("t", 100, ClaimPolicy(10, 9), "w")]) if before else [[]]
     assert sorted(job.id for job in jobs) == [job.id for job in live]
     assert all(store.apply([ops.Ack(job.id, job.claims) for job in jobs]))
     assert all(not job.state.live for job in store.ask(ListJobs(Filter(), 0, 100)))

@@ -15,7 +15,7 @@ from pywheel.stores import open
 from tests.jobs.waiting import until, working
 from tests.stores.network import Proxy
 
-TERMS = ops.Terms(60_000, 3)
+TERMS = ops.ClaimPolicy(60_000, 3)
 WAYS = ["claim", "claim beside others", "reserve"]
 
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from pywheel import JobQueue, Limit, StoreError
-from pywheel.jobs.commands import Ack, Cancel, Claim, Keep, Put, Reserve, Terms
+from pywheel.jobs.commands import Ack, Cancel, Claim, ClaimPolicy, Put, Reserve, SetNote
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.limits import limits_of
 from pywheel.jobs.queries import CountJobs
@@ -38,7 +38,7 @@ def stores(request, tmp_path):
 
 
 def terms_of(limit, ttr=600_000):
-    return Terms(ttr, 9, limits=limits_of(limit, None))
+    return ClaimPolicy(ttr, 9, limits=limits_of(limit, None))
 
 
 def put(store, topic, groups=2):
@@ -71,15 +71,15 @@ def assert_kept(limit, jobs):
 @pytest.mark.parametrize("limit", LIMITS, ids=str)
 @pytest.mark.parametrize("command", [Claim, Reserve])
 def test_those_who_claim_the_first_jobs_of_a_topic_at_once_start_no_more_than_the_limit(stores, limit, command):
-    terms = terms_of(limit)
+    policy = terms_of(limit)
     for turn in range(20):
         topic = f"t{turn}"
         ids = put(stores[0], topic)
 
         def claim(number, topic=topic, ids=ids):
             if command is Reserve:
-                return Reserve(topic, EACH, terms, f"w{number}")
-            return Claim(topic, tuple(ids[number::PROCESSES]), terms, f"w{number}", EACH)
+                return Reserve(topic, EACH, policy, f"w{number}")
+            return Claim(topic, tuple(ids[number::PROCESSES]), policy, f"w{number}", EACH)
 
         jobs = at_once(stores, claim)
         assert_kept(limit, jobs)
@@ -89,13 +89,13 @@ def test_those_who_claim_the_first_jobs_of_a_topic_at_once_start_no_more_than_th
 @pytest.mark.parametrize("limit", LIMITS, ids=str)
 def test_those_who_claim_again_and_again_keep_the_limit_though_its_note_is_gone(stores, limit):
     """Places are freed, and now and then somebody deletes the note that guards the limit."""
-    terms = terms_of(limit)
+    policy = terms_of(limit)
     for turn in range(20):
         put(stores[0], "t")
-        jobs = at_once(stores, lambda number: Reserve("t", EACH, terms, f"w{number}"))
+        jobs = at_once(stores, lambda number: Reserve("t", EACH, policy, f"w{number}"))
         assert_kept(limit, jobs)
         assert jobs
-        forget = [Keep("limit:t", None)] if turn % 3 == 0 else []
+        forget = [SetNote("limit:t", None)] if turn % 3 == 0 else []
         stores[1].apply([*(Ack(job.id, job.claims) for job in jobs), *forget])
 
 
@@ -105,7 +105,7 @@ def test_those_who_claim_again_and_again_keep_the_limit_though_its_note_is_gone(
 def test_a_claim_that_is_not_committed_yet_counts(kind, earlier, request):
     """One claim is kept in the network before each of its messages in turn, and another one comes meanwhile."""
     server = request.getfixturevalue(kind)
-    terms, url = terms_of(1), server.url()
+    policy, url = terms_of(1), server.url()
     with (
         Proxy(server) as proxy,
         open(server.again(url, via=proxy)) as slow,
@@ -115,15 +115,15 @@ def test_a_claim_that_is_not_committed_yet_counts(kind, earlier, request):
             topic = f"t{sends}"
             ids = put(slow, topic)
             for id in ids[:earlier]:
-                [claimed] = slow.apply([Claim(topic, (id,), terms, "earlier", 1)])
+                [claimed] = slow.apply([Claim(topic, (id,), policy, "earlier", 1)])
                 slow.apply([Ack(job.id, job.claims) for job in claimed.jobs])
             proxy.stall(answers=False, after=sends)
             with ThreadPoolExecutor(1) as threads:
-                answer = threads.submit(slow.apply, [Claim(topic, (ids[1],), terms, "slow", 1)])
+                answer = threads.submit(slow.apply, [Claim(topic, (ids[1],), policy, "slow", 1)])
                 until(lambda answer=answer: answer.done() or proxy.kept)
                 through = answer.done()
                 with suppress(StoreError):  # it waited for the other one, for as long as it may
-                    quick.apply([Claim(topic, (ids[2],), terms, "quick", 1)])
+                    quick.apply([Claim(topic, (ids[2],), policy, "quick", 1)])
                 proxy.heal()
                 answer.result()
             assert quick.ask(CountJobs())[topic].running == 1
@@ -141,7 +141,7 @@ def test_a_claim_that_is_not_committed_yet_counts(kind, earlier, request):
 def test_a_claim_locks_no_job_that_its_limit_holds_back(kind, limit, request):
     """The claim is kept in the network before each of its messages in turn. Meanwhile somebody cancels the others."""
     server = request.getfixturevalue(kind)
-    terms, url = terms_of(limit), server.url()
+    policy, url = terms_of(limit), server.url()
     with (
         Proxy(server) as proxy,
         open(server.again(url, via=proxy)) as slow,
@@ -152,7 +152,7 @@ def test_a_claim_locks_no_job_that_its_limit_holds_back(kind, limit, request):
             ids = put(slow, topic, groups=1)
             proxy.stall(answers=False, after=sends)
             with ThreadPoolExecutor(1) as threads:
-                answer = threads.submit(slow.apply, [Claim(topic, tuple(ids), terms, "slow", EACH)])
+                answer = threads.submit(slow.apply, [Claim(topic, tuple(ids), policy, "slow", EACH)])
                 until(lambda answer=answer: answer.done() or proxy.kept)
                 through = answer.done()
                 assert quick.apply([Cancel(id) for id in ids[1:]]) == [True] * len(ids[1:])

@@ -3,7 +3,7 @@
 import pytest
 
 from pywheel.jobs import State
-from pywheel.jobs.commands import Expire, Put, Reserve, Terms
+from pywheel.jobs.commands import ClaimPolicy, Expire, Put, Reserve
 from pywheel.jobs.job import Counts, NewJob
 from pywheel.jobs.queries import CountJobs, GetStates
 from pywheel.stores import open
@@ -43,7 +43,7 @@ def put(store, topic, jobs, due, **options):
 def claim_all(store, topic, ttr=60_000):
     """Return the ids of all that can be claimed, in order."""
     found = []
-    while jobs := store.apply([Reserve(topic, 500, Terms(ttr, 3), "w")])[0]:
+    while jobs := store.apply([Reserve(topic, 500, ClaimPolicy(ttr, 3), "w")])[0]:
         found += [job.id for job in jobs]
     return found
 
@@ -67,7 +67,7 @@ def test_lost_jobs_of_a_higher_priority_come_before_all_others(store, clock):
     clock.advance(61)
     for _ in range(8):
         store.apply([Put(tuple(NewJob("t", b"", clock.wall() - 50_000) for _ in range(100)))])
-    [jobs] = store.apply([Reserve("t", 2_000, Terms(60_000, 3), "w")])
+    [jobs] = store.apply([Reserve("t", 2_000, ClaimPolicy(60_000, 3), "w")])
     assert {job.priority for job in jobs} == {5}
     assert [job.id for job in jobs] == urgent[:2_000]
 

@@ -25,7 +25,7 @@ FILES = (
     "sql/transaction.py",
     "sql/put.py",
 )
-TERMS = ops.Terms(1_000, 3, (1_000,), jitter=0.5)
+TERMS = ops.ClaimPolicy(1_000, 3, (1_000,), jitter=0.5)
 
 
 @pytest.fixture

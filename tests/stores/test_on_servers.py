@@ -69,7 +69,7 @@ def test_any_word_is_a_topic_a_key_a_header_a_body_and_an_error(store, word):
     job = store.ask(GetJob((word, word)))
     assert (job.id, job.topic, job.key, job.body, dict(job.headers)) == (id, word, word, word.encode(), {"h": word})
     assert [found.id for found in store.ask(ListJobs(ops_filter(word), 0, 9))] == [id]
-    [claimed] = store.apply([ops.Reserve(word, 1, ops.Terms(1_000, 3), "w" + word)])[0]
+    [claimed] = store.apply([ops.Reserve(word, 1, ops.ClaimPolicy(1_000, 3), "w" + word)])[0]
     store.apply([ops.Nack(id, claimed.claims, 0, word)])
     assert store.ask(GetJob(id)).last_error == word
     assert set(store.ask(CountJobs())) == {word}
@@ -319,7 +319,9 @@ def test_of_many_who_keep_a_note_that_must_be_absent_one_does(stores):
     def keep(number):
         for turn in range(20):
             barrier.wait(60)
-            [before[turn, number]] = stores[number].apply([ops.Keep(f"n{turn}", b"%d" % number, 60_000, absent=True)])
+            [before[turn, number]] = stores[number].apply(
+                [ops.SetNote(f"n{turn}", b"%d" % number, 60_000, absent=True)]
+            )
 
     together(keep, range(len(stores)))
     for turn in range(20):
@@ -333,9 +335,9 @@ def test_many_who_take_turns_by_notes_and_puts_with_nonces_go_on_after_each_conf
         done = 0
         while done < 25:
             turn = int(store.ask(GetNote("turn")) or b"0") + 1
-            step = [ops.Put((), f"turn {turn}"), ops.Keep(f"turn {turn}", b"", absent=True)]
+            step = [ops.Put((), f"turn {turn}"), ops.SetNote(f"turn {turn}", b"", absent=True)]
             if store.apply(step)[1] is None:
-                store.apply([ops.Keep("turn", b"%d" % turn)])
+                store.apply([ops.SetNote("turn", b"%d" % turn)])
                 done += 1
 
     together(count, stores)

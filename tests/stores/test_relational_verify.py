@@ -121,7 +121,7 @@ def test_claims_go_on_behind_the_history(store, jobs, damage):
     assert {store.ask(GetJob(id)).attempt for id in (jobs.again, jobs.running, jobs.dead)} == {1}
     assert store.apply([ops.Retry(jobs.dead)]) == [True]
     store.clock.advance(10**4)
-    claimed = store.apply([ops.Reserve("t", 100, ops.Terms(9, 9), "w")])[0]
+    claimed = store.apply([ops.Reserve("t", 100, ops.ClaimPolicy(9, 9), "w")])[0]
     assert store.apply([ops.Ack(job.id, job.claims) for job in claimed]) == [True] * 5
 
 

@@ -121,7 +121,7 @@ def test_a_key_taken_since_a_snapshot_is_refused_and_the_transaction_goes_on(que
     second = queue.put("order", key="second", connection=connection)
     first = queue.put("order", key="k")
     if running:
-        queue.store.apply([ops.Claim("order", (first,), ops.Terms(60_000, 3), "w", 1)])
+        queue.store.apply([ops.Claim("order", (first,), ops.ClaimPolicy(60_000, 3), "w", 1)])
     if running or not replace:
         with pytest.raises(JobExists) as caught:
             queue.put_many(
@@ -190,7 +190,7 @@ def test_a_transaction_that_lasts_holds_up_no_other_job(queue, connection, besid
     """What it has replaced is to be asked for again; with the rest a worker goes on."""
     held, free = queue.put("order", b"old", key="k"), queue.put("order")
     queue.put("order", b"new", key="k", replace=True, connection=connection)
-    claim = ops.Claim("order", (held, free), ops.Terms(60_000, 3), "w", 2)
+    claim = ops.Claim("order", (held, free), ops.ClaimPolicy(60_000, 3), "w", 2)
     claimed, *_ = queue.store.apply([claim, *beside])
     assert [job.id for job in claimed.jobs] == [free]
     [left] = claimed.left

@@ -10,7 +10,7 @@ import pytest
 from pywheel import JobQueue
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import Terms
+from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.queries import CountJobs, Filter, GetForecast, GetHistories, GetJob, ListJobs
 from pywheel.stores import open
 from pywheel.stores.sqlite.dialect import TAIL
@@ -125,7 +125,9 @@ def test_a_claim_is_as_many_statements_for_many_jobs_as_for_one(store):
     counts = []
     for some in (ids[:1], ids[1:]):
         with traced(store) as texts:
-            [claimed] = store.apply([ops.Claim("t", tuple(some), Terms(1_000, 3, (5_000, 9_000), 0.5), "w", len(some))])
+            [claimed] = store.apply(
+                [ops.Claim("t", tuple(some), ClaimPolicy(1_000, 3, (5_000, 9_000), 0.5), "w", len(some))]
+            )
         assert len(claimed.jobs) == len(some)
         counts.append(len(texts))
     assert counts[1] <= counts[0]

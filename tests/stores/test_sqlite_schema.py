@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pywheel.jobs import NewJob, State, lifecycle
 from pywheel.jobs import commands as c
-from pywheel.jobs.commands import Terms
+from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.job import Counts
 from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, GetNextDues, GetStates, ListJobs
 from pywheel.stores import Filter
@@ -108,7 +108,7 @@ def test_a_claim_is_stored_as_lifecycle_has_it(store, claims, unspent, ttr, limi
     columns = "id, topic, next, due, created, claims, unspent, ttr, max_attempts, body"
     row = (NOW, NOW, NOW, claims, unspent, ttr, limit)
     raw.execute(f"INSERT INTO job ({columns}) VALUES (7, 1, ?, ?, ?, ?, ?, ?, ?, x'')", row)
-    claimed = apply(store, c.Claim("t", (7,), Terms(1_000, 3, tuple(delays), jitter, 30, 200), "w", int(begun)))
+    claimed = apply(store, c.Claim("t", (7,), ClaimPolicy(1_000, 3, tuple(delays), jitter, 30, 200), "w", int(begun)))
     stored = raw.execute("SELECT claims, claims - unspent, begun, next, tries, backoff FROM job").fetchone()
     [job] = claimed.jobs
     attempt = lifecycle.attempts(claims + 1, unspent)
@@ -183,9 +183,9 @@ def test_the_next_due_time_of_a_topic_is_the_first_of_the_index(store):
 
 def test_a_claim_reads_only_what_is_due(store):
     put(store)
-    terms = Terms(1_000, 3)
+    policy = ClaimPolicy(1_000, 3)
     tx = store._transaction(Names("topic"), Names("worker"), Ids())
-    for found in plans(store, claim.reserve(tx, [c.Reserve("t", 10, terms, "w")])):
+    for found in plans(store, claim.reserve(tx, [c.Reserve("t", 10, policy, "w")])):
         for step in found:
             assert "SCAN j " not in f"{step} ", found
             assert "ORDER BY" not in step, found

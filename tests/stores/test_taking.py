@@ -11,7 +11,7 @@ from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob
 from pywheel.stores import open
 
-TERMS = ops.Terms(60_000, 3)
+TERMS = ops.ClaimPolicy(60_000, 3)
 
 
 @pytest.fixture(params=["postgres", "mariadb"])
@@ -54,10 +54,10 @@ def test_a_claim_looks_and_starts_in_one_statement(store, monkeypatch):
 
 
 def test_a_claim_gives_each_attempt_its_backoff(store):
-    terms = ops.Terms(1, 5, (50, 4_000_000), hold=200)
+    policy = ops.ClaimPolicy(1, 5, (50, 4_000_000), hold=200)
     [id] = put(store)
     for attempt, backoff in enumerate((50, 4_000_000), 1):
-        while not (claimed := store.apply([ops.Claim("t", (), terms, "w", 1, limit=1)])[0]).jobs:
+        while not (claimed := store.apply([ops.Claim("t", (), policy, "w", 1, limit=1)])[0]).jobs:
             time.sleep(0.02)
         [job] = claimed.jobs
         assert (job.id, job.attempt) == (id, attempt)

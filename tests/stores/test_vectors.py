@@ -9,7 +9,7 @@ import pytest
 
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import Terms
+from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.queries import CountJobs, GetJob, ListJobs
 from pywheel.stores import Filter, open
 from pywheel.testing import ManualClock
@@ -51,7 +51,7 @@ class Driver:
             self.names[outcome[0]] = name
 
     def G(self, topic, limit, now, lease, expected):  # noqa: N802
-        jobs = self.apply(ops.Reserve(topic, limit, Terms(lease, FOREVER), "tester"), now)
+        jobs = self.apply(ops.Reserve(topic, limit, ClaimPolicy(lease, FOREVER), "tester"), now)
         assert [[self.names[job.id], job.attempt] for job in jobs] == expected
         assert all(job.topic == topic and job.lease_until == now + lease for job in jobs)
 

@@ -93,7 +93,9 @@ def test_sqlite_history_beyond_the_claims_is_kept_and_claims_go_on_behind_it(sql
     assert (sqlite.ask(GetJob(jobs.running)).claims, sqlite.ask(GetJob(jobs.running)).attempt) == (5, 1)
     assert [attempt.claim for attempt in sqlite.ask(GetHistories([jobs.dead]))[0]] == [4, 5]
     sqlite.clock.advance(10**4)
-    [job] = [job for job in sqlite.apply([ops.Reserve("t", 100, ops.Terms(9, 9), "w")])[0] if job.id == jobs.again]
+    [job] = [
+        job for job in sqlite.apply([ops.Reserve("t", 100, ops.ClaimPolicy(9, 9), "w")])[0] if job.id == jobs.again
+    ]
     assert sqlite.apply([ops.Ack(job.id, job.claims)]) == [True]
 
 

@@ -87,8 +87,8 @@ class OldBody(Plant):
 
 class LimitPassed(Plant):
     def asks(self, store, command):
-        if isinstance(command, Claim | Reserve) and command.terms.limits is not None:
-            return replace(command, terms=command.terms._replace(limits=None))
+        if isinstance(command, Claim | Reserve) and command.policy.limits is not None:
+            return replace(command, policy=command.policy._replace(limits=None))
         return command
 
 

@@ -14,7 +14,7 @@ from pywheel.jobs import Outcome, State
 from pywheel.stores import open
 from tests.jobs.waiting import finished, until, working
 
-TERMS = [{"ttr": 0.2}, {"ttr": 1}, {"ttr": 0.5, "keep_lease": True}, {"ttr": 60}]
+POLICIES = [{"ttr": 0.2}, {"ttr": 1}, {"ttr": 0.5, "keep_lease": True}, {"ttr": 60}]
 NUMBER = 20
 
 
@@ -33,7 +33,7 @@ def plain(job):
 
 
 @contextlib.contextmanager
-def loop_blocked(store, terms):
+def loop_blocked(store, policy):
     """Let a worker work whose loop is blocked by a handler, and that handles "t" as well; give what frees it."""
     gate, blocking = threading.Event(), threading.Event()
 
@@ -43,7 +43,7 @@ def loop_blocked(store, terms):
 
     queue = JobQueue(store)
     queue.handler("block", ttr=60)(block)
-    queue.handler("t", retry=Fixed(0, attempts=1), **terms)(swift)
+    queue.handler("t", retry=Fixed(0, attempts=1), **policy)(swift)
     with working(queue):
         queue.put("block")
         assert blocking.wait(60)
@@ -54,10 +54,10 @@ def loop_blocked(store, terms):
 
 
 @contextlib.contextmanager
-def threads_refused(store, terms):
+def threads_refused(store, policy):
     """The same with a worker that gets no thread."""
     queue = JobQueue(store)
-    queue.handler("t", retry=Fixed(0, attempts=1), **terms)(plain)
+    queue.handler("t", retry=Fixed(0, attempts=1), **policy)(plain)
     with working(queue) as worker:
         most, worker._threads._most = worker._threads._most, 0
 
@@ -74,23 +74,23 @@ def outcomes(queue, ids):
     return {attempt.outcome for id in ids for attempt in queue.history(id)}
 
 
-@pytest.mark.parametrize("terms", TERMS, ids=str)
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
 @pytest.mark.parametrize("blocked", [loop_blocked, threads_refused])
-def test_who_can_start_jobs_gets_them_from_who_cannot(store, blocked, terms):
+def test_who_can_start_jobs_gets_them_from_who_cannot(store, blocked, policy):
     queue, other = JobQueue(store), JobQueue(store)
-    other.handler("t", retry=Fixed(0, attempts=1), **terms)(plain)
-    with blocked(store, terms), working(other):
+    other.handler("t", retry=Fixed(0, attempts=1), **policy)(plain)
+    with blocked(store, policy), working(other):
         ids = queue.put_many(queue.job("t") for _ in range(NUMBER))
         for id in ids:
             assert finished(queue, id).state is State.DONE, "while the first one is still blocked"
     assert outcomes(queue, ids) <= {Outcome.DONE, Outcome.RELEASED}
 
 
-@pytest.mark.parametrize("terms", TERMS, ids=str)
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
 @pytest.mark.parametrize("blocked", [loop_blocked, threads_refused])
-def test_jobs_that_could_not_start_spend_no_attempt(store, blocked, terms):
+def test_jobs_that_could_not_start_spend_no_attempt(store, blocked, policy):
     queue = JobQueue(store)
-    with blocked(store, terms) as free:
+    with blocked(store, policy) as free:
         ids = queue.put_many(queue.job("t") for _ in range(NUMBER))
         until(lambda: outcomes(queue, ids) == {Outcome.RELEASED})
         free()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pywheel import Fixed, JobQueue, Limit, ManualClock, StoreAway
-from pywheel.jobs.commands import Claim, Claimed, Expire, Pause, Reserve, Terms
+from pywheel.jobs.commands import Claim, Claimed, ClaimPolicy, Expire, Pause, Reserve
 from pywheel.jobs.job import Due
 from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import Filter, ListJobs
@@ -32,7 +32,7 @@ class Stage:
     def suspects(self, topic, count, **options):
         """Put jobs that were running when a process died."""
         self.queue.put_many(self.queue.job(topic, b"suspect", **options) for _ in range(count))
-        self.store.apply([Reserve(topic, count, Terms(1, 9), "dead")])
+        self.store.apply([Reserve(topic, count, ClaimPolicy(1, 9), "dead")])
         self.clock.advance(timedelta(milliseconds=5))
         self.store.apply([Expire(count)])
 
@@ -73,7 +73,7 @@ def test_a_topic_that_is_full_does_not_take_the_turns_of_others_suspects(stage):
     stage.handler("full", limit=1)
     stage.handler("t")
     stage.queue.put_many(stage.queue.job("full") for _ in range(2))
-    stage.store.apply([Reserve("full", 1, Terms(HOUR, 9, limits=Limits(1)), "elsewhere")])
+    stage.store.apply([Reserve("full", 1, ClaimPolicy(HOUR, 9, limits=Limits(1)), "elsewhere")])
     stage.suspects("t", 3)
     stage.play("full", "t", steps=10)
     assert stage.queue.counts()["t"].done == 3
@@ -259,7 +259,7 @@ def test_a_paused_topic_is_asked_once_and_goes_on_when_it_is_resumed(stage, limi
 def test_places_of_a_group_that_other_workers_free_are_found(stage):
     stage.handler("t", limit=Limit(2, per=":"))
     stage.queue.put_many(stage.queue.job("t", key=f"a:{n}") for n in range(2))
-    held = stage.store.apply([Reserve("t", 2, Terms(HOUR, 9), "elsewhere")])[0]
+    held = stage.store.apply([Reserve("t", 2, ClaimPolicy(HOUR, 9), "elsewhere")])[0]
     stage.queue.put_many(stage.queue.job("t", key=f"a:{n}") for n in range(2, 900))
     worker = SimulatedWorker(stage, ["t"])
     stage.work([worker], 20)

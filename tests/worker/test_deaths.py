@@ -9,7 +9,7 @@ import pytest
 from pywheel import JobQueue
 from pywheel.events import JobDied
 from pywheel.jobs import Outcome, State
-from pywheel.jobs.commands import Claim, Expire, Purge, Terms
+from pywheel.jobs.commands import Claim, ClaimPolicy, Expire, Purge
 from tests.isolated.child import environment
 from tests.jobs.waiting import finished, until, working
 from tests.worker.each_store import url
@@ -53,7 +53,7 @@ ENDS = {
     "cancel by key": lambda queue, id: queue.cancel(("t", "k")),
     "reschedule": lambda queue, id: queue.reschedule(id, 3_600),
     "purge": lambda queue, id: queue.store.apply([Purge(State.DEAD, 60_000, None, 10)]),
-    "claim": lambda queue, id: queue.store.apply([Claim("t", (id,), Terms(1_000, 1), "w", 1)]),
+    "claim": lambda queue, id: queue.store.apply([Claim("t", (id,), ClaimPolicy(1_000, 1), "w", 1)]),
     "expire": lambda queue, id: queue.store.apply([Expire(10)]),
     "retry": lambda queue, id: queue.retry(id, delay=3_600),
 }

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pywheel import JobQueue, ManualClock
-from pywheel.jobs.commands import Ack, Claim, Terms
+from pywheel.jobs.commands import Ack, Claim, ClaimPolicy
 from pywheel.jobs.job import SHARDS, SLICE, Due, slice_of
 from pywheel.stores.notifier import Hints
 from pywheel.stores.ownership import ALL
@@ -113,7 +113,7 @@ class World:
 
     def claim(self):
         store = self.queue.store
-        [claimed] = store.apply([Claim("t", (), Terms(1_000, 9), "w", 5, limit=5)])
+        [claimed] = store.apply([Claim("t", (), ClaimPolicy(1_000, 9), "w", 5, limit=5)])
         store.apply([Ack(job.id, job.claims) for job in claimed.jobs])
         for job in claimed.jobs:
             del self.jobs[job.id]

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from pywheel import BadJob, JobQueue, Limit, Rate, Worker
-from pywheel.jobs.commands import Expire, Reserve, Terms
+from pywheel.jobs.commands import ClaimPolicy, Expire, Reserve
 from pywheel.stores.memory import MemoryStore
 from tests.jobs.waiting import finished, until, working
 from tests.worker.limited import most_at_once
@@ -151,7 +151,7 @@ def test_jobs_of_a_full_group_begin_though_all_behind_them_have_begun(live_queue
     order = []
     live_queue.handler("t", concurrency=8, limit=Limit(1, per=":"))(lambda job: order.append(job.key))
     live_queue.put("t", key="a:before")
-    [[before]] = live_queue.store.apply([Reserve("t", 1, Terms(10**7, 3), "another worker")])
+    [[before]] = live_queue.store.apply([Reserve("t", 1, ClaimPolicy(10**7, 3), "another worker")])
     live_queue.put_many(live_queue.job("t", key=f"a:{n}") for n in range(STEP))
     live_queue.put("t", key="b:0", delay=0.001)
     with working(live_queue) as worker:
@@ -172,7 +172,7 @@ def test_jobs_that_may_have_killed_their_process_make_none_behind_them_wait(live
     live_queue.handler("t", concurrency=2, limit=4, ttr=60)(handle)
     live_queue.put_many(live_queue.job("t", b"suspect") for _ in range(2))
     for _ in range(5):  # with each attempt it is on trial for longer
-        live_queue.store.apply([Reserve("t", 2, Terms(1, 9), "dead")])
+        live_queue.store.apply([Reserve("t", 2, ClaimPolicy(1, 9), "dead")])
         until(lambda: live_queue.store.apply([Expire(9)])[0].next_lease is None)
     live_queue.put_many(live_queue.job("t", b"other", delay=0.001) for _ in range(5))
     with working(live_queue):

@@ -24,8 +24,8 @@ def crew(store, *handlers, **options):
     workers = []
     for topics in handlers:
         queue = JobQueue(store)
-        for topic, (function, terms) in topics.items():
-            queue.handler(topic, **terms)(function)
+        for topic, (function, policy) in topics.items():
+            queue.handler(topic, **policy)(function)
         workers.append(Worker(queue, **{"grace": 60, **options}))
     for worker in workers:
         worker.start()
@@ -73,11 +73,11 @@ def test_a_hung_handler_keeps_no_other_job(store):
         hung.append(job.id)
         gate.wait(60)
 
-    terms = {"concurrency": 1, "ttr": 1, "retry": Fixed(0)}
+    policy = {"concurrency": 1, "ttr": 1, "retry": Fixed(0)}
     ids = queue.put_many(queue.job("t") for _ in range(100))
-    with crew(store, {"t": (hang, terms)}):
+    with crew(store, {"t": (hang, policy)}):
         until(lambda: hung)
-        with crew(store, {"t": (nothing, terms)}):
+        with crew(store, {"t": (nothing, policy)}):
             for id in ids:
                 assert finished(queue, id).state is State.DONE
         assert len(hung) == 1

@@ -68,7 +68,7 @@ class Base:
         """Apply commands in order, in one transaction; return the outcome of each.
 
         An outcome may be an exception, a PywheelError that says why its command has changed nothing: the others have
-        happened. What several stores share is in `Keep` and `Store.apply`.
+        happened. What several stores share is in `SetNote` and `Store.apply`.
 
         Raises:
             StoreError: the store cannot do it; then nothing has changed.
@@ -109,4 +109,4 @@ class Base:
             if isinstance(command, Put) and not isinstance(outcome, BaseException):
                 puts.update([job.topic for job in command.jobs])
         for topic, count in puts.items():
-            self.events.tell(JobsPut(topic, count))
+            self.events.emit(JobsPut(topic, count))

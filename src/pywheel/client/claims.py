@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from .._errors import BadBody, BadJob
 from ..jobs.checks import name, whole
-from ..jobs.commands import Ack, Nack, Release, Reserve, Terms, Touch
+from ..jobs.commands import Ack, ClaimPolicy, Nack, Release, Reserve, Touch
 from ..jobs.durations import Duration, delay_ms, duration
 from ..jobs.handler import kept
 from ..jobs.job import Job, State
@@ -170,10 +170,10 @@ def _receipt(job: Job) -> tuple[int, int]:
 
 def _reserve(topic: str, limit: int, ttr: Duration, retry: RetryPolicy | None) -> Reserve:
     if retry is None:
-        terms = Terms(duration(ttr, "ttr", 1), DEFAULT.max_attempts)
+        policy = ClaimPolicy(duration(ttr, "ttr", 1), DEFAULT.max_attempts)
     else:
-        terms = Terms(duration(ttr, "ttr", 1), checked(retry).max_attempts, *after_losses(retry))
-    return Reserve(name(topic, "topic"), whole(limit, "limit", _MOST), terms, _RESERVER)
+        policy = ClaimPolicy(duration(ttr, "ttr", 1), checked(retry).max_attempts, *after_losses(retry))
+    return Reserve(name(topic, "topic"), whole(limit, "limit", _MOST), policy, _RESERVER)
 
 
 def _nack(job: Job, delay: Duration | None, error: str | None) -> Nack:

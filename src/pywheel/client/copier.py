@@ -21,7 +21,7 @@ from typing import Final
 
 from .._errors import BadJob, JobExists, StoreBusy, StoreError
 from ..jobs.checks import MOST
-from ..jobs.commands import Cancel, Delete, Expire, Keep, Pause, Put
+from ..jobs.commands import Cancel, Delete, Expire, Pause, Put, SetNote
 from ..jobs.job import Job, NewJob, State
 from ..jobs.queries import CountJobs, GetJob, ListTopics
 from ..stores.contract import Store
@@ -149,8 +149,8 @@ class Copier:
         """Make the notes of the target that belong to the service like those of the source: one revoked there goes."""
         for prefix in NOTES:
             given, there = dict(notes_of(self._source, prefix)), dict(notes_of(self._target, prefix))
-            steps = [Keep(name, value) for name, value in given.items() if there.get(name) != value]
-            steps += [Keep(name, None) for name in there.keys() - given.keys()]
+            steps = [SetNote(name, value) for name, value in given.items() if there.get(name) != value]
+            steps += [SetNote(name, None) for name in there.keys() - given.keys()]
             for first in range(0, len(steps), PAGE):
                 do(self._target, steps[first : first + PAGE])
 

@@ -246,7 +246,7 @@ def _placed(url: Place, clock: Clock | None, create: bool, spool: str | None, ev
 def _spooled(url: str | Store, opener: Callable[[], Store], spool: str, clock: Clock | None, events: Events) -> Store:
     from .spooled_store import SpooledStore  # most queues have none, and do without SQLite
 
-    return SpooledStore(url, opener, spool, clock, events.tell)
+    return SpooledStore(url, opener, spool, clock, events.emit)
 
 
 def _opened(url: str | Store, clock: Clock | None, *, create: bool) -> Store:

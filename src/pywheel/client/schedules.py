@@ -282,8 +282,8 @@ class Schedules(Base):
 def _of(name: str, job: NewJob, **fields: Any) -> Schedule:
     """Return a schedule that puts such a job."""
     headers = None if job.headers is None else dict(job.headers)
-    terms: dict[str, Any] = {"ttr": job.ttr, "max_attempts": job.max_attempts, "priority": job.priority}
-    return Schedule(name, job.topic, job.body, headers=headers, **terms, **fields)
+    policy: dict[str, Any] = {"ttr": job.ttr, "max_attempts": job.max_attempts, "priority": job.priority}
+    return Schedule(name, job.topic, job.body, headers=headers, **policy, **fields)
 
 
 def _options(catch_up: Any, overlap: Any, jitter: Any) -> dict[str, Any]:

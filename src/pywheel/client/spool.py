@@ -39,7 +39,7 @@ _FORWARDER: Final = "forwarder"  # the note that says who forwards
 _PUT: Final = "put"  # the header that says what was put
 _LEASE: Final = 15_000  # ms: so long after a kill the next process forwards; longer than a server's time limit
 _TRIES: Final = 10  # at a job that the store fails at without being away
-_TERMS: Final = c.Terms(_LEASE, 2**31)
+_TERMS: Final = c.ClaimPolicy(_LEASE, 2**31)
 _PAGE: Final = 100
 _ROWS: Final = 500  # in one transaction of the store, or one `put_many`
 _BYTES: Final = 4 << 20  # of their bodies
@@ -229,11 +229,11 @@ class Spool:
         """Whether this thread forwards, from now on and for as long as a lease, unless another does."""
         me = f"{self._token}:{os.getpid()}:{threading.get_ident()}".encode()
         asked = time.monotonic()
-        [before] = self.file.apply([c.Keep(_FORWARDER, me, _LEASE, absent=True)])
+        [before] = self.file.apply([c.SetNote(_FORWARDER, me, _LEASE, absent=True)])
         if before not in (None, me):
             return False
         if before == me and asked < self._forwards_until:  # else it may be another's by now
-            self.file.apply([c.Keep(_FORWARDER, me, _LEASE)])
+            self.file.apply([c.SetNote(_FORWARDER, me, _LEASE)])
         self._forwards_until = asked + _LEASE / 1000
         return True
 
@@ -241,7 +241,7 @@ class Spool:
         """Let another process forward, at once."""
         if time.monotonic() < self._forwards_until:
             self._forwards_until = 0.0
-            self.file.apply([c.Keep(_FORWARDER, None)])
+            self.file.apply([c.SetNote(_FORWARDER, None)])
 
     def _first_running(self) -> list[Job]:
         """Return a job that is on its way, if one is: whoever sent it may have been killed."""

@@ -147,10 +147,10 @@ def _found(wanted: Mapping[str, str], after: str) -> tuple[list[StoredJob], str 
 
     It looks at some thousands of jobs: so it may have few, or none, while there are more.
     """
-    terms: dict[str, Any] = dict(wanted)
-    if "state" in terms:
-        terms["state"] = state_of(terms["state"])
-    filter = Filter(**terms)
+    policy: dict[str, Any] = dict(wanted)
+    if "state" in policy:
+        policy["state"] = state_of(policy["state"])
+    filter = Filter(**policy)
     jobs: list[StoredJob] = []
     for _ in range(_LOOKS):
         found = queue.store.ask(GetPage(filter, after, _PAGE - len(jobs), preview=0))

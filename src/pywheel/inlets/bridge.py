@@ -145,7 +145,7 @@ class Bridge:
             return
         jobs = [m.job for m, outcome in zip(messages, outcomes, strict=True) if not isinstance(outcome, BaseException)]
         for topic in {job.topic for job in jobs if job}:
-            self._queue.events.tell(JobsPut(topic, sum(job is not None and job.topic == topic for job in jobs)))
+            self._queue.events.emit(JobsPut(topic, sum(job is not None and job.topic == topic for job in jobs)))
 
     async def _rest(self, seconds: float) -> None:
         """Wait, or until `stop`."""

@@ -26,13 +26,13 @@ __all__ = [
     "Begin",
     "Cancel",
     "Claim",
+    "ClaimPolicy",
     "Claimed",
     "Command",
     "Delete",
     "Expire",
     "Expired",
     "Import",
-    "Keep",
     "Nack",
     "Pause",
     "Purge",
@@ -43,7 +43,7 @@ __all__ = [
     "Reserve",
     "Retry",
     "Rewrite",
-    "Terms",
+    "SetNote",
     "Touch",
 ]
 
@@ -60,8 +60,8 @@ RESULT_MOST: Final = 65_536
 """The longest result of a job, in bytes, as its handler gave it."""
 
 
-class Terms(NamedTuple):
-    """On what terms jobs are claimed; the job's own `ttr` and `max_attempts` come first."""
+class ClaimPolicy(NamedTuple):
+    """How jobs are claimed. The job's own `ttr` and `max_attempts` come first."""
 
     ttr: int  # a claim that has begun is leased until now + ttr + slack
     max_attempts: int
@@ -95,12 +95,12 @@ class Put(Command[list[int]]):
     A put with a `nonce`, a text of 1 to 200 characters, happens once: if this store has applied one with the same nonce
     before, whatever its jobs were, nothing changes, and the outcome is the ids of then. A put that was refused leaves
     no nonce. A nonce is known for at least NONCES_KEPT; later puts with one, and Purge, forget older ones, a few each.
-    With a `mark`, a text of 1 to 200 ASCII characters, NonceTaken if the put with that nonce had another mark.
+    With a `fingerprint` of 1 to 200 ASCII characters: NonceTaken if the put with that nonce had another one.
     """
 
     jobs: tuple[NewJob, ...]
     nonce: str | None = None
-    mark: str | None = None
+    fingerprint: str | None = None
 
 
 @dataclass(slots=True)
@@ -202,15 +202,15 @@ class Purge(Command[int]):
 
 
 @dataclass(slots=True)
-class Keep(Command[bytes | None]):
+class SetNote(Command[bytes | None]):
     """Keep a few bytes under a name, in the transaction of the commands beside it. O(log notes).
 
     Outcome: the value that was there before, None if there was none. `value` None deletes it. With `ttl` it is over, so
     not there, from now + ttl on; without, it stays. With `absent` nothing changes if there is a value. A name has 1 to
-    200 characters, a value up to 64 KiB. Later Keeps with a ttl, and Purge, forget what is over, a few each.
+    200 characters, a value up to 64 KiB. Later notes with a ttl, and Purge, forget what is over, a few each.
 
     Of a store of several, notes live where the nonce does that is the part of their name after the first colon: so
-    ``Keep("idem:" + nonce, ...)`` shares a transaction with the ``Put(jobs, nonce)`` beside it, unless that has keys.
+    ``SetNote("idem:" + nonce, ...)`` shares a transaction with the ``Put(jobs, nonce)`` beside it, unless it has keys.
     """
 
     name: str
@@ -226,8 +226,8 @@ class Keep(Command[bytes | None]):
 class Reserve(Command[list[Job]]):
     """Claim up to `limit` due jobs of a topic, and begin them. Outcome: the jobs, running.
 
-    Those of the highest priority come first, within one by (due, id). Of what `Terms.limits` hold back none is claimed;
-    a limit by key looks for others among the first 1 000 that are due.
+    Those of the highest priority come first, within one by (due, id). What limits hold back is not claimed; a limit by
+    key looks for others among the first 1 000 that are due.
 
     A claim is exclusive: of several who try, one gets the job. Jobs whose lease is over are expired first. A paused
     topic gives none.
@@ -238,7 +238,7 @@ class Reserve(Command[list[Job]]):
 
     topic: str
     limit: int
-    terms: Terms
+    policy: ClaimPolicy
     worker: str
     bytes: int | None = None
     least: int = 1
@@ -272,13 +272,13 @@ class Claim(Command[Claimed]):
     for their ttr and have spent an attempt. The others are held for a short time, until `Begin`. A job whose last claim
     was lost (`Job.lost`) is not held: it begins at once or is left. Of those with `Job.lost` 2 at most `suspects` are
     claimed. Of the bodies `bytes` are claimed at most: with the first that exceeds them all the rest are left, but one
-    is claimed whatever its size. With `Terms.limits` nothing is held: of those that they let through the first `begin`
+    is claimed whatever its size. With limits nothing is held: of those that they let through the first `begin`
     are claimed, and the rest are left.
     """
 
     topic: str
     ids: tuple[int, ...]
-    terms: Terms
+    policy: ClaimPolicy
     worker: str
     begin: int
     suspects: int = 1

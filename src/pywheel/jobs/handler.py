@@ -1,4 +1,4 @@
-"""What runs a job: a function of the program, on what terms, and what becomes of the job when it ends."""
+"""What runs a job: a function of the program, its options, and what becomes of the job when it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from .._errors import BadBody, BadJob, BadResult, PywheelError
 from .checks import whole
-from .commands import Ack, Cancel, Nack, Release, Reschedule, Terms
+from .commands import Ack, Cancel, ClaimPolicy, Nack, Release, Reschedule
 from .durations import delay_ms
 from .job import Job
 from .limits import Limits
@@ -145,10 +145,10 @@ class Handler:
             by_name(self.function)
 
     @property
-    def terms(self) -> Terms:
-        """On what terms its jobs are claimed."""
+    def policy(self) -> ClaimPolicy:
+        """How its jobs are claimed."""
         delays, jitter = after_losses(self.retry)
-        return Terms(self.ttr, self.retry.max_attempts, delays, jitter, limits=self.limits)
+        return ClaimPolicy(self.ttr, self.retry.max_attempts, delays, jitter, limits=self.limits)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

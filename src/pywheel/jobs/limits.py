@@ -1,8 +1,8 @@
 """Limits of a topic: how many of its jobs run at once in the whole store, and how many begin in a span of time.
 
-They travel with the claims (`Terms.limits`), and the store keeps them in the transaction that claims: so they hold
-whatever workers there are. What counts as running is a claim whose lease is not over. A rate is kept by the generic
-cell rate algorithm: one number says when the next start is due if all came evenly.
+They travel with the claims (`ClaimPolicy.limits`), and the store keeps them in the transaction that claims: so they
+hold whatever workers there are. What counts as running is a claim whose lease is not over. A rate is kept by the
+generic cell rate algorithm: one number says when the next start is due if all came evenly.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from .._errors import StoreError
-from ..jobs.commands import Keep
+from ..jobs.commands import SetNote
 from ..jobs.handler import error_text
 from ..jobs.managed import Notes
 from ..jobs.queries import ListNotes
@@ -117,7 +117,7 @@ class Answers:
         if self._kept or last is None:
             return
         self._kept = True
-        await self._apply(Keep(PREFIX + self._name, last.encoded()))
+        await self._apply(SetNote(PREFIX + self._name, last.encoded()))
 
     # ---- disabled targets -------------------------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class Answers:
         answer = Answer(self._name, self._kind, shown(target), now, None, why, now)
         self._disabled[_digest(target)] = why
         self._told += 1
-        await self._apply(Keep(f"{PREFIX}{self._name}:{_digest(target)}", answer.encoded()))
+        await self._apply(SetNote(f"{PREFIX}{self._name}:{_digest(target)}", answer.encoded()))
 
     def look_again(self) -> None:
         """Look which targets are disabled before the next delivery."""
@@ -156,7 +156,7 @@ class Answers:
         if self._look_at:
             self._look_at = max(self._look_at, time.monotonic() + _RARELY * (time.monotonic() - began))
 
-    async def _apply(self, command: Keep) -> None:
+    async def _apply(self, command: SetNote) -> None:
         if self._notes is None:
             return
         try:
@@ -193,7 +193,7 @@ def enable(notes: Notes, name: str, target: str | None = None) -> list[Answer]:
         if target is None or shown(target) == answer.target
     ]
     for note, _ in found:
-        notes.apply([Keep(note, None)])
+        notes.apply([SetNote(note, None)])
     return [answer for _, answer in found]
 
 

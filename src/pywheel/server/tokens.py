@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from .._errors import BadJob
 from ..jobs.checks import did_you_mean, name
-from ..jobs.commands import Command, Keep
+from ..jobs.commands import Command, SetNote
 from ..jobs.durations import moment
 from ..jobs.queries import GetNote, ListNotes
 from ..stores.contract import Store
@@ -108,7 +108,7 @@ class Tokens:
             id = token_hex(6)
             secret = f"pw_{id}_{token_urlsafe(32)}"
             value = json.dumps({**record, "digest": _digest(secret)}).encode()
-            if self._do(Keep(_PREFIX + id, value, ttl, absent=True)) is None:
+            if self._do(SetNote(_PREFIX + id, value, ttl, absent=True)) is None:
                 return secret
 
     def grant(self, secret: str) -> Grant | None:
@@ -149,7 +149,7 @@ class Tokens:
         """Forget a token, by its id; return whether there was one. Within 5 s no server takes it any more."""
         self._fresh.pop(id, None)
         try:
-            return self._do(Keep(_PREFIX + id, None)) is not None
+            return self._do(SetNote(_PREFIX + id, None)) is not None
         finally:
             self._fresh.pop(id, None)  # somebody may have read it meanwhile
 

@@ -124,15 +124,17 @@ def _nonce(nonce: Any) -> None:
         raise BadJob(f"nonce must be a str of 1 to {_NONCE} characters, not of {len(nonce)}")
 
 
-def _mark(mark: Any) -> None:
-    if mark is not None and not (type(mark) is str and mark.isascii() and 0 < len(mark) <= _NONCE):
-        raise BadJob(f"mark must be a str of 1 to {_NONCE} ASCII characters, not {mark!r:.40}")
+def _fingerprint(fingerprint: Any) -> None:
+    if fingerprint is not None and not (
+        type(fingerprint) is str and fingerprint.isascii() and 0 < len(fingerprint) <= _NONCE
+    ):
+        raise BadJob(f"fingerprint must be a str of 1 to {_NONCE} ASCII characters, not {fingerprint!r:.40}")
 
 
 def _put(put: c.Put) -> None:
     if put.nonce is not None:
         _nonce(put.nonce)
-        _mark(put.mark)
+        _fingerprint(put.fingerprint)
     checked: object = _NOTHING
     for job in put.jobs:
         integer(job.due, "due")
@@ -244,7 +246,7 @@ def _when(command: c.Reschedule | c.Retry) -> None:
     _some_int("delay", command.delay)
 
 
-def _keep(command: c.Keep) -> None:
+def _keep(command: c.SetNote) -> None:
     note_name(command.name)
     if command.value is not None and type(command.value) is not bytes:
         raise BadJob(f"a note must be bytes, not {type(command.value).__name__}")
@@ -262,14 +264,14 @@ def _receipt(id: Any, claims: Any) -> None:
         raise BadJob(f"a receipt is two whole numbers, not {id!r:.40} and {claims!r:.40}")
 
 
-def _terms(terms: c.Terms) -> None:
+def _policy(policy: c.ClaimPolicy) -> None:
     for name in ("ttr", "max_attempts", "slack", "hold"):
-        integer(getattr(terms, name), name)
-    for delay in terms.backoff:
+        integer(getattr(policy, name), name)
+    for delay in policy.backoff:
         integer(delay, "a backoff")
-    number(terms.jitter, "jitter", 0, 1)
-    if terms.limits is not None:
-        _limits(terms.limits)
+    number(policy.jitter, "jitter", 0, 1)
+    if policy.limits is not None:
+        _limits(policy.limits)
 
 
 def _limits(limits: Limits) -> None:
@@ -287,7 +289,7 @@ def _reserve(command: c.Reserve) -> None:
     integer(command.least, "least")
     if command.bytes is not None:
         integer(command.bytes, "bytes")
-    _terms(command.terms)
+    _policy(command.policy)
 
 
 def _claim(command: c.Claim) -> None:
@@ -297,7 +299,7 @@ def _claim(command: c.Claim) -> None:
     integer(command.suspects, "suspects")
     integer(command.bytes, "bytes")
     integer(command.limit, "limit")
-    _terms(command.terms)
+    _policy(command.policy)
     if set(map(type, command.ids)) - {int}:
         raise BadJob("ids must be whole numbers")
 
@@ -365,7 +367,7 @@ _CHECKS: Final[dict[type, Callable[[Any], None]]] = {
     c.Rewrite: _rewrite,
     c.Pause: _pause,
     c.Purge: _purge,
-    c.Keep: _keep,
+    c.SetNote: _keep,
     c.Reserve: _reserve,
     c.Claim: _claim,
     c.Begin: _leased,

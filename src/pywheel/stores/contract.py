@@ -74,7 +74,7 @@ class Store(ABC):
     durability: Durability
     """What `apply` promises when it returns."""
     keeps_limits: bool = True
-    """Whether it keeps `Terms.limits`. Several stores do not: each would count its own jobs."""
+    """Whether it keeps `ClaimPolicy.limits`. Several stores do not: each would count its own jobs."""
     ids_grow: bool = True
     """Whether a job that is put after another was put has a larger id. Not so where several stores give them out."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from ..jobs.commands import Keep
+from ..jobs.commands import SetNote
 from ..jobs.queries import ListNotes
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def taken(store: Store, topics: Collection[str]) -> list[int]:
     while page := store.ask(ListNotes(_NAME, after)):
         after = page[-1][0]
         names = [name for name, topic in page if topic.decode() in topics]
-        outcomes = store.apply([Keep(name, None) for name in names]) if names else []
+        outcomes = store.apply([SetNote(name, None) for name in names]) if names else []
         for name, outcome in zip(names, outcomes, strict=True):
             if isinstance(outcome, bytes):  # else another worker has it, or nobody yet
                 found.append(int(name.removeprefix(_NAME).partition(":")[0]))

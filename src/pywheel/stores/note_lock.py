@@ -13,7 +13,7 @@ from secrets import token_hex
 from typing import Final, cast
 
 from .._errors import StoreBusy, StoreError
-from ..jobs.commands import Keep
+from ..jobs.commands import SetNote
 from .contract import Store, intact
 
 __all__ = ["HELD", "locked"]
@@ -35,7 +35,7 @@ def locked(store: Store, name: str) -> Iterator[Callable[[], None]]:
     give_up = time.monotonic() + _PATIENCE
     while True:
         held_since = time.monotonic()
-        if _kept(store, Keep(name, token, ttl=HELD, absent=True)) in (None, token):
+        if _kept(store, SetNote(name, token, ttl=HELD, absent=True)) in (None, token):
             break
         if held_since > give_up:
             raise StoreBusy(f"others have held {name} for {_PATIENCE:.0f} s: try again")
@@ -46,7 +46,7 @@ def locked(store: Store, name: str) -> Iterator[Callable[[], None]]:
         nonlocal held_since
         asked = time.monotonic()
         if asked - held_since < HELD / 1000:
-            _kept(store, Keep(name, token, ttl=HELD))
+            _kept(store, SetNote(name, token, ttl=HELD))
             held_since = asked
 
     try:
@@ -54,10 +54,10 @@ def locked(store: Store, name: str) -> Iterator[Callable[[], None]]:
     finally:
         if time.monotonic() - held_since < HELD / 1000:  # else it may be another one's by now
             with suppress(StoreError):
-                _kept(store, Keep(name, None))
+                _kept(store, SetNote(name, None))
 
 
-def _kept(store: Store, keep: Keep) -> bytes | None:
+def _kept(store: Store, keep: SetNote) -> bytes | None:
     [outcome] = intact(store.apply([keep]))
     if isinstance(outcome, BaseException):
         raise outcome

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from .._errors import BadBody, JobExists
 from ..jobs.bodies import is_encrypted
-from ..jobs.commands import Cancel, Command, Delete, Keep, Put, Reschedule
+from ..jobs.commands import Cancel, Command, Delete, Put, Reschedule, SetNote
 from ..jobs.job import Job, NewJob, State
 from ..jobs.queries import GetJob, GetNote, ListNotes
 from ..jobs.schedule import Schedule
@@ -222,16 +222,16 @@ class ScheduleNotes:
         """Write, and wake the planner; return what was there before."""
         commands = [command for written in batch.values() for command in written.commands]
         before = self._last_changes()
-        keep, move = Keep(_CHANGED, Changes.read(before).and_then(batch)), Reschedule(PLAN, delay=0)
+        keep, move = SetNote(_CHANGED, Changes.read(before).and_then(batch)), Reschedule(PLAN, delay=0)
         outcomes = intact(self._store.apply([*commands, keep, move]))
         if outcomes[-2] != before:  # somebody else has changed something meanwhile, and his names are gone
-            self._store.apply([Keep(_CHANGED, Changes.without_past()), move])
+            self._store.apply([SetNote(_CHANGED, Changes.without_past()), move])
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
         if not outcomes[-1]:
             self._begin()
-        return [found for command, found in zip(commands, outcomes, strict=False) if isinstance(command, Keep)]
+        return [found for command, found in zip(commands, outcomes, strict=False) if isinstance(command, SetNote)]
 
     def begin(self) -> None:
         """See to it that the planner's job is there, if there is anything to plan, and comes within its time."""
@@ -256,8 +256,8 @@ class ScheduleNotes:
         """
         commands: list[Command[Any]] = [
             Put((successor,)),
-            Keep(_CHANGED, b"-", absent=True),
-            Keep(_PLANNED, json.dumps(planned).encode()),
+            SetNote(_CHANGED, b"-", absent=True),
+            SetNote(_PLANNED, json.dumps(planned).encode()),
         ]
         outcomes = intact(self._store.apply([*commands, Delete(before)] if before else commands))
         if not isinstance(outcomes[0], JobExists) and Changes.read(outcomes[1]).token != token:
@@ -279,9 +279,9 @@ def sealed_key(name: str) -> str:
     return _NOTE + name
 
 
-def _keep(name: str, written: _Written) -> Keep:
+def _keep(name: str, written: _Written) -> SetNote:
     removed = written.schedule is not None and written.schedule.removed
-    return Keep(_NOTE + name, written.note, ttl=_REMOVED if removed else None)
+    return SetNote(_NOTE + name, written.note, ttl=_REMOVED if removed else None)
 
 
 def _as_it_was(name: str, note: bytes | None) -> _Written:

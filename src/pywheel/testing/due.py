@@ -15,7 +15,7 @@ from ..client.queue import JobQueue
 from ..events import JobEnded, JobGivenBack, JobSkipped, JobStarted
 from ..execution import Ended, Execution, admit, settlement
 from ..jobs.checks import MOST, whole
-from ..jobs.commands import Ack, Cancel, Expire, Nack, Release, Reserve, Terms
+from ..jobs.commands import Ack, Cancel, ClaimPolicy, Expire, Nack, Release, Reserve
 from ..jobs.handler import Handler, Skipped, moved, rest_of, to_the_end
 from ..jobs.job import Job, Outcome, State
 from ..jobs.managed import ManagedHandler, close_all
@@ -84,7 +84,7 @@ class DueRunner:
         self._failed = failed
         functions = [handler.function for handler in queue.handlers.values()]
         self._managed = [function for function in functions if isinstance(function, ManagedHandler)]
-        self._terms: dict[str, Terms] = {}
+        self._policy: dict[str, ClaimPolicy] = {}
         self._planner = with_planner(queue, {})[TOPIC]
         self._runner: asyncio.Runner | None = None
 
@@ -142,9 +142,9 @@ class DueRunner:
 
     async def _handle_one(self, left: dict[str, Handler], topic: str) -> int:
         """Handle the first job of a topic, or leave the topic out if it is paused; return how many jobs it was."""
-        if topic not in self._terms:
-            self._terms[topic] = left[topic].terms  # made anew by each handler that is asked
-        [jobs] = self._queue.store.apply([Reserve(topic, 1, self._terms[topic], _WORKER)])
+        if topic not in self._policy:
+            self._policy[topic] = left[topic].policy  # made anew by each handler that is asked
+        [jobs] = self._queue.store.apply([Reserve(topic, 1, self._policy[topic], _WORKER)])
         if isinstance(jobs, BaseException):
             raise jobs
         for job in jobs:
@@ -166,7 +166,7 @@ class DueRunner:
     async def _handle(self, handler: Handler, job: Job) -> None:
         """Run a handler, and settle its job."""
         queue = self._queue
-        clock, tell = queue.store.clock, queue.events.tell
+        clock, tell = queue.store.clock, queue.events.emit
         tell(JobStarted(job, max(clock.wall() - job.due, 0) / 1000))
         began = clock.time()
         command, error = settlement(queue.store, handler, job, await self._tried(handler, job))
@@ -242,4 +242,4 @@ def _tell_end(queue: JobQueue, job: Job, command: Any, outcome: Any, seconds: fl
     done = isinstance(command, Ack)
     state = State.DONE if done else outcome
     error = None if done else command.error
-    queue.events.tell(JobEnded(job, Outcome.DONE if done else Outcome.FAILED, state, seconds, error))
+    queue.events.emit(JobEnded(job, Outcome.DONE if done else Outcome.FAILED, state, seconds, error))

@@ -164,7 +164,7 @@ class Claims:
             job = lease.job
             self._quarantine.begin((job.id, job.claims), asked, job.attempt, lease.ttr / 1000)
         if self._events.listeners:
-            self._events.tell(JobsClaimed(topic.name, len(leases)))
+            self._events.emit(JobsClaimed(topic.name, len(leases)))
         topic.feed(leases, self._clock.time())
         self._fed.add(topic)
 
@@ -189,7 +189,7 @@ class Claims:
             topic.catch_up()
         if self._events.listeners:
             late = (wall - topic.behind) / 1000 if topic.behind else 0.0
-            self._events.tell(BacklogSeen(topic.name, max(late, 0.0)))
+            self._events.emit(BacklogSeen(topic.name, max(late, 0.0)))
 
     def _is_behind(self, topic: TopicState) -> None:
         topic.fall_behind(self._clock.wall())

@@ -169,7 +169,7 @@ class Completer:
         for _ in islice(outcomes, self._moves):  # what was given back is due later, or somebody has changed it since
             pass
         if done:
-            self._events.tell_many(done)
+            self._events.emit_many(done)
 
     def failed(self) -> None:
         """Take in that the store did not answer: what was to be settled may be settled, and is tried again."""
@@ -178,9 +178,9 @@ class Completer:
     def _tell(self, lease: Lease, outcome: Any) -> None:
         """Tell of an end that was no success."""
         if outcome in (False, None):
-            self._events.tell(LeaseLost(lease.job))
+            self._events.emit(LeaseLost(lease.job))
         elif type(lease.ending) is Release:
-            self._events.tell(_given_back(lease))
+            self._events.emit(_given_back(lease))
         else:
             self._failed(lease, outcome)
 
@@ -188,7 +188,7 @@ class Completer:
         assert type(lease.ending) is Nack
         error = lease.ending.error
         seconds = lease.ended - (lease.started or lease.ended)
-        self._events.tell(JobEnded(lease.job, Outcome.FAILED, state, seconds, error))
+        self._events.emit(JobEnded(lease.job, Outcome.FAILED, state, seconds, error))
         if state is State.DEAD and self._dead is not None:
             self._dead(lease.job, error)
 
@@ -207,7 +207,7 @@ class Completer:
     def lost(self, lease: Lease) -> None:
         """Forget a claim that is over: somebody else has the job, or will."""
         self._forget([lease])
-        self._events.tell(LeaseLost(lease.job))
+        self._events.emit(LeaseLost(lease.job))
 
     def _forget(self, leases: Sequence[Lease]) -> None:
         self.leases.settle(leases)

@@ -116,7 +116,7 @@ class Deaths:
             for id in ids:
                 job = self._store.ask(GetJob(id))
                 if job is not None and job.topic not in handled | set(self._topics):  # nobody else may ever tell of it
-                    self._events.tell(JobDied(job))
+                    self._events.emit(JobDied(job))
         except StoreError as error:
             _LOGGER.warning("whose the jobs %s are, which are dead, is not known: %s", ids, error)
         self._look()
@@ -129,7 +129,7 @@ class Deaths:
             for id in self._store.died(self._topics):
                 job = self._store.ask(GetJob(id))
                 if job is not None:  # else it was deleted meanwhile
-                    self._events.tell(JobDied(job))
+                    self._events.emit(JobDied(job))
                     self._call(job, LOST)
         except StoreError:  # the dispatcher says so: look again
             self._looking = True

@@ -110,10 +110,10 @@ class Dispatcher:
             pause = min(first * 2 ** min(self._failures - 1, 20), longest)
             self._retry_at = self._clock.time() + pause * random.uniform(0.5, 1)
             self._rung = True
-            self._events.tell(StoreFailed(error, self._failures, len(self._completer)))
+            self._events.emit(StoreFailed(error, self._failures, len(self._completer)))
             return False
         if self._failures:
-            self._events.tell(StoreBack(self._failures))
+            self._events.emit(StoreBack(self._failures))
             self._failures = 0
         return True
 
@@ -153,7 +153,7 @@ class Dispatcher:
                 self._blocked.add(topic.pool.runner)
             back = topic.stuck()
             self._completer.give_back(back)
-            self._events.tell(PoolStuck(topic.name, len(back)))
+            self._events.emit(PoolStuck(topic.name, len(back)))
         if not self.draining:
             self._due_times.advance(now)
             self._due_times.look(now)
@@ -240,7 +240,7 @@ class Dispatcher:
         """Begin anew if the wall clock was stepped: what was due at its old time is not what is due at its new one."""
         step = self._clock_steps.look()
         if step:
-            self._events.tell(ClockStepped(round(step, 3)))
+            self._events.emit(ClockStepped(round(step, 3)))
             for topic in self.topics.values():
                 topic.restart()
             self._due_times.reset()

@@ -36,8 +36,8 @@ class TopicState:
         self.handler = handler
         self.name = handler.topic
         self.pool = pool
-        self.terms = handler.terms._replace(slack=lease_margin(handler.ttr), hold=HOLD)
-        self.limits = self.terms.limits
+        self.policy = handler.policy._replace(slack=lease_margin(handler.ttr), hold=HOLD)
+        self.limits = self.policy.limits
         grouped = self.limits is not None and self.limits.per is not None
         self.scan = LimitScan() if grouped else None
         self.priorities = False  # whether jobs of others than priority 0 were seen
@@ -87,7 +87,7 @@ class TopicState:
         """Return the command that claims what is due, of which so many are looked at."""
         ids, after, limit = ((), self._beyond(now), room) if self.scan is None else self.scan.next_look(room, now)
         return Claim(
-            self.name, ids, self.terms, worker, self.begin, suspects, most_bytes, limit, after, () if ids else without
+            self.name, ids, self.policy, worker, self.begin, suspects, most_bytes, limit, after, () if ids else without
         )
 
     def _beyond(self, now: float) -> tuple[None, int, int] | None:

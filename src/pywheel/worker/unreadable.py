@@ -116,7 +116,7 @@ class Unreadable:
                 self._rest(topic, len(sealed), asked)
             if asked >= self._told.get(topic, 0.0):
                 self._told[topic] = asked + _AGAIN
-                self._events.tell(BodiesSealed(topic.name, len(sealed), wrong))
+                self._events.emit(BodiesSealed(topic.name, len(sealed), wrong))
         return found
 
     def _rest(self, topic: TopicState, jobs: int, asked: float) -> None:

@@ -210,7 +210,7 @@ class Worker:
             _LOGGER.error("the worker ends: %s", error)  # noqa: TRY400
 
     def _work(self) -> None:
-        self._events.tell(WorkerStarted(self.name, self.store.url))
+        self._events.emit(WorkerStarted(self.name, self.store.url))
         announced = self._announce()
         while not self._stopping:
             stored = self.dispatcher.step()
@@ -257,7 +257,7 @@ class Worker:
         else:
             self._announce()
         if not told:
-            self._events.tell(WorkerDrains(self.name, self._grace))
+            self._events.emit(WorkerDrains(self.name, self._grace))
         began = time.monotonic()
         self._finish(Pool, lambda: self._grace - (time.monotonic() - began), gone=gone)
         for topic in self.dispatcher.topics.values():
@@ -292,7 +292,7 @@ class Worker:
         self._loop.close_all([topic.handler.function for topic in self.dispatcher.topics.values()], _CLOSED)
         self._loop.stop()
         self._notifier.close()
-        self._events.tell(WorkerStopped(self.name))
+        self._events.emit(WorkerStopped(self.name))
 
     @contextmanager
     def signals(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ import pytest
 from pywheel import JobExists, NoSuchJob
 from pywheel.client.spool import Spool
 from pywheel.jobs import NewJob, State
-from pywheel.jobs.commands import NONCES_KEPT, Claim, Put, Terms
+from pywheel.jobs.commands import NONCES_KEPT, Claim, ClaimPolicy, Put
 from pywheel.stores import open as open_store
 from pywheel.testing import ManualClock
 from tests.client.spool.spooled import back, bodies
@@ -100,7 +100,7 @@ def test_a_store_that_forgot_a_put_has_no_such_job(queue, server):
 def test_the_spools_own_jobs_are_no_workers_business(queue, server):
     server.away = True
     id = queue.put("t", 1)
-    [claimed] = queue.store._spool.file.apply([Claim("t", (-id,), Terms(1_000, 3), "w", 1)])
+    [claimed] = queue.store._spool.file.apply([Claim("t", (-id,), ClaimPolicy(1_000, 3), "w", 1)])
     assert claimed.jobs == []
     assert queue.store._spool.find(10**9) is None
 

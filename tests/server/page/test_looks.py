@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pywheel.jobs.bodies import MAGIC
-from pywheel.jobs.commands import Ack, Keep, Nack
+from pywheel.jobs.commands import Ack, Nack, SetNote
 from pywheel.server import Limits
 from pywheel.server.access import Access
 from pywheel.server.page.assets import VERSION
@@ -227,7 +227,7 @@ def test_json_that_is_nested_deep_is_cut_and_not_written_out(queue, client):
 def test_an_outlet_shows_what_it_notes_of_itself(queue, client):
     noted = {"kind": "webhook", "target": "https://hooks.example/", "at": 5, "status": "410", "error": "gone"}
     noted["disabled"] = 7
-    queue.store.apply([Keep("outlet:shop.notify", json.dumps(noted).encode()), Keep("outlet:odd", b"\xff")])
+    queue.store.apply([SetNote("outlet:shop.notify", json.dumps(noted).encode()), SetNote("outlet:odd", b"\xff")])
     text = client.get("/outlets").text
     for part in ("shop.notify", "https://hooks.example/", "410", "gone", "disabled", "odd"):
         assert part in text

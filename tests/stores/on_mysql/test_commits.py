@@ -10,7 +10,7 @@ import pytest
 from pywheel import JobExists, StoreAway, StoreError
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import Terms
+from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.queries import CountJobs, GetJob, ListJobs
 from pywheel.stores import Filter, open
 from pywheel.stores.mysql.connection import AlreadyThere, Timed
@@ -18,7 +18,7 @@ from tests.jobs.waiting import until
 from tests.stores import servers
 from tests.stores.network import Proxy
 
-TERMS = Terms(60_000, 3)
+TERMS = ClaimPolicy(60_000, 3)
 
 
 def put(store, *jobs):

@@ -10,7 +10,7 @@ from pywheel.jobs.queries import GetForecast, GetHistories, GetJob, GetNextDues,
 from pywheel.stores import Filter, open
 from pywheel.stores.mysql.connection import Timed
 
-TERMS = ops.Terms(60_000, 3)
+TERMS = ops.ClaimPolicy(60_000, 3)
 EVERY = 2**32 - 1
 TABLES = ("job", "finished")
 

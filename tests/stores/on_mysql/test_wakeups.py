@@ -145,6 +145,6 @@ def test_while_jobs_are_claimed_no_wait_on_the_server_is_long(mariadb_server):
         ears = listening(store)
         until(lambda: not ears.wait(0.01) and waits(store) == [30])
         put(store, NewJob("t", b"", 0))
-        assert store.apply([ops.Reserve("t", 1, ops.Terms(60_000, 3), "w")])[0]
+        assert store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")])[0]
         until(lambda: not ears.wait(0.01) and waits(store) == [0.5], limit=4)
         ears.close()

@@ -19,7 +19,7 @@ def server(postgres_server):
 
 def test_after_a_conflict_no_statement_is_missing_that_would_have_been_prepared(server):
     def step(name):
-        return store.apply([ops.Put((NewJob("t", b"", 0),), name), ops.Keep(name, b"v"), ops.Keep(name, b"w")])
+        return store.apply([ops.Put((NewJob("t", b"", 0),), name), ops.SetNote(name, b"v"), ops.SetNote(name, b"w")])
 
     url = server.url()
     table = re.search("schema=([^&]*)", url)[1] + ".pywheel_nonce"

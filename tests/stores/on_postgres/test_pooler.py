@@ -7,7 +7,7 @@ import pytest
 from pywheel import JobQueue, NotAStore
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import Terms
+from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from tests.jobs.waiting import finished, working
@@ -34,7 +34,7 @@ def test_all_but_workers_works_and_leaves_no_setting_behind(pgbouncer_server, ur
             try:
                 for m in range(20):
                     [[id]] = store.apply([ops.Put((NewJob("t", b"x", 0, f"{n}-{m}"),))])
-                    [job] = store.apply([ops.Reserve("t", 1, Terms(60_000, 3), "w")])[0] or [None]
+                    [job] = store.apply([ops.Reserve("t", 1, ClaimPolicy(60_000, 3), "w")])[0] or [None]
                     if job is not None:
                         assert store.apply([ops.Ack(job.id, job.claims)]) == [True]
                     store.ask(GetJob(id))

@@ -14,7 +14,7 @@ from pywheel.stores import open
 from tests.jobs.waiting import until
 from tests.often import often
 
-TERMS = ops.Terms(60_000, 3, slack=0)
+TERMS = ops.ClaimPolicy(60_000, 3, slack=0)
 PRIORITIES = [(0, 0), (0, 5), (5, 0), (5, 5), (5, 7)]
 WAYS = ["claim", "claim beside others", "reserve"]
 
@@ -176,7 +176,7 @@ def test_of_two_puts_at_once_one_counts_in_all_that_it_says(store, gate, slow, p
 def test_a_claim_of_a_lost_lease_delivers_the_body_as_it_was_rewritten_last(store, gate, slow, how):
     for table in gate.tables:
         id = put(store, b"old")
-        [[lost]] = store.apply([ops.Reserve("t", 1, ops.Terms(1, 3, slack=0), "w")])
+        [[lost]] = store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(1, 3, slack=0), "w")])
         until(lambda: store.ask(GetJob(id)).lease_until is None)  # noqa: B023
         with gate.at(table):
             jobs, _, between = meanwhile(

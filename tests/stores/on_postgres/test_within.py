@@ -79,7 +79,7 @@ def test_what_a_snapshot_cannot_decide_says_to_begin_anew(queue, fixed, key, end
 
 
 def test_a_successor_whose_parent_began_since_the_snapshot_is_no_job_too_many(queue, fixed):
-    [[job]] = queue.store.apply([ops.Reserve("order", 1, ops.Terms(60_000, 3), "w")])
+    [[job]] = queue.store.apply([ops.Reserve("order", 1, ops.ClaimPolicy(60_000, 3), "w")])
     successor = ops.Put((NewJob("order", b"next", 0, "before", parent=(job.id, job.claims)),))
     with pytest.raises(StoreBusy, match="begin it anew"):
         queue.store.put_within(fixed, successor)

@@ -7,7 +7,7 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel.jobs import State
-from pywheel.jobs.commands import Ack, Announce, Claim, Expire, Pause, Purge, Put, Reserve, Terms
+from pywheel.jobs.commands import Ack, Announce, Claim, ClaimPolicy, Expire, Pause, Purge, Put, Reserve
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import CountJobs, Filter, GetJob, GetNextDues, GetNextLease, GetPage, ListClaims, ListFirstDue
@@ -18,7 +18,7 @@ from tests.stores.on_redis.monitored import Monitor
 
 COMMANDS, VALUES = 2_000, 25_000  # of a call
 MANY = 20_000  # twice as many values, where each job is looked at and asked for its priority
-TERMS = Terms(60_000, 3)
+TERMS = ClaimPolicy(60_000, 3)
 BESIDE = [(0, -5), (0, 5), (-3, 0), (3, 0), (-5, 9)]
 
 
@@ -93,10 +93,10 @@ class TestABacklogOfAnotherPriority:
     def test_a_claim_that_may_take_none_walks_through_none(self, store, clock, monitor, kind):
         now = clock.wall()
         put(store, MANY, now, 0)
-        terms = TERMS if kind == "paused" else TERMS._replace(limits=Limits(1))
-        store.apply([Claim("t", (), terms, "w", 1, limit=1), Pause("t", paused=kind == "paused")])
+        policy = TERMS if kind == "paused" else TERMS._replace(limits=Limits(1))
+        store.apply([Claim("t", (), policy, "w", 1, limit=1), Pause("t", paused=kind == "paused")])
         monitor.calls()
-        [claimed] = store.apply([Claim("t", (), terms, "w", 50, limit=50)])
+        [claimed] = store.apply([Claim("t", (), policy, "w", 50, limit=50)])
         assert (claimed.jobs, claimed.paused, len(claimed.left)) == ([], kind == "paused", 50 * (kind == "limited"))
         assert_short(monitor.calls(), 1_000)
 

@@ -12,7 +12,7 @@ import pytest
 
 from pywheel import JobQueue, StoreAway, Worker
 from pywheel.jobs import Counts, State
-from pywheel.jobs.commands import Ack, Announce, Claim, Keep, Nack, Put, Reserve, Terms
+from pywheel.jobs.commands import Ack, Announce, Claim, ClaimPolicy, Nack, Put, Reserve, SetNote
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, ListWorkers
 from pywheel.stores import open
@@ -23,7 +23,7 @@ from tests.stores.servers import Redis
 
 HERE = Path(__file__).parent
 JOB = NewJob("t", b"body", 0, delay=0)
-TERMS = Terms(60_000, 3)
+TERMS = ClaimPolicy(60_000, 3)
 
 
 @pytest.fixture
@@ -92,9 +92,9 @@ class TestOnce:
         assert [(job.topic, job.claims) for job in jobs] == [("x", 1)]
 
     def test_what_a_note_held_is_not_taken_for_a_claim(self, store, proxy):
-        store.apply([Keep("n", b"claim")])
+        store.apply([SetNote("n", b"claim")])
         proxy.cut_after(answers=0)
-        assert store.apply([Keep("n", b"reserve")]) == [b"claim"]
+        assert store.apply([SetNote("n", b"reserve")]) == [b"claim"]
 
     @pytest.mark.parametrize("requests", [1, 100])
     def test_what_did_not_arrive_is_sent_again(self, store, proxy, requests):

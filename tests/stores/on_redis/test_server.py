@@ -9,14 +9,14 @@ import pytest
 from redis import ConnectionError as Refused
 
 from pywheel import JobQueue, NotAStore, StoreAway, StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreTooNew
-from pywheel.jobs.commands import Ack, Announce, Put, Reserve, Terms
+from pywheel.jobs.commands import Ack, Announce, ClaimPolicy, Put, Reserve
 from pywheel.jobs.job import NewJob, State
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from tests.stores.servers import Redis
 
 JOB = NewJob("t", b"b" * 1000, 0, delay=0)
-TERMS = Terms(60_000, 3)
+TERMS = ClaimPolicy(60_000, 3)
 
 
 @contextlib.contextmanager

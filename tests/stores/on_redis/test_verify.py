@@ -7,7 +7,7 @@ import pytest
 
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import Put, Terms
+from pywheel.jobs.commands import ClaimPolicy, Put
 from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import CountJobs, GetJob, GetNextLease, ListNotes
 from pywheel.stores import open
@@ -101,8 +101,8 @@ def ranked(store):
         NewJob("r", b"", NOW + 50, priority=7),
     )
     [[low, suspect, high]] = store.apply([Put(jobs)])
-    limited = Terms(60_000, 3, limits=Limits(5, ":"))
-    store.apply([ops.Claim("r", (low,), limited, "w", 1), ops.Claim("r", (suspect,), Terms(5, 3), "w", 1)])
+    limited = ClaimPolicy(60_000, 3, limits=Limits(5, ":"))
+    store.apply([ops.Claim("r", (low,), limited, "w", 1), ops.Claim("r", (suspect,), ClaimPolicy(5, 3), "w", 1)])
     store.clock.advance(0.005)
     assert store.apply([ops.Expire(10)])[0].ended == 1
     assert store.verify() == []
@@ -122,7 +122,7 @@ def test_lanes_are_made_anew_from_the_jobs(store, ranked, client):
     assert client("ZSCORE", ":d:0s:r", packed(suspect)) == NOW + 5
     assert client("ZRANGE", ":d:7:r", 0, -1) == [packed(high)]
     store.clock.advance(1)
-    [jobs] = store.apply([ops.Reserve("r", 5, Terms(60_000, 3), "w")])
+    [jobs] = store.apply([ops.Reserve("r", 5, ClaimPolicy(60_000, 3), "w")])
     assert [job.id for job in jobs] == [high, suspect]
 
 
@@ -169,7 +169,7 @@ def test_ids_go_on_behind_the_last_job(store, jobs, client):
 
 
 def test_notes_are_listed_as_they_are(store, jobs, client):
-    store.apply([ops.Keep("stays", b"s"), ops.Keep("ends", b"e", 10**6), ops.Keep("lost", b"l", 10**6)])
+    store.apply([ops.SetNote("stays", b"s"), ops.SetNote("ends", b"e", 10**6), ops.SetNote("lost", b"l", 10**6)])
     assert store.verify() == []
     client("ZREM", ":c", "stays")
     client("ZADD", ":c", 0, "none")
@@ -184,7 +184,7 @@ def test_notes_are_listed_as_they_are(store, jobs, client):
 def test_thousands_of_jobs_are_made_anew_in_steps(store, client):
     number = 3_000
     put = store.apply([ops.Put(tuple(NewJob("t", b"", NOW, f"k{n}") for n in range(number)))])[0]
-    claimed = store.apply([ops.Reserve("t", 1_200, ops.Terms(60_000, 3), "w")])[0]
+    claimed = store.apply([ops.Reserve("t", 1_200, ops.ClaimPolicy(60_000, 3), "w")])[0]
     store.apply([ops.Ack(job.id, job.claims) for job in claimed[:700]])
     client.delete(":d:*", ":f:*", ":k:*", ":o:*", ":x", ":t", ":l", ":l:*", ":g:*")
     assert {finding.number for finding in store.verify() if finding.what == faults.NOWHERE.what} == {1_800}

@@ -11,7 +11,7 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel.jobs import State
-from pywheel.jobs.commands import Announce, Claim, Put, Reschedule, Terms
+from pywheel.jobs.commands import Announce, Claim, ClaimPolicy, Put, Reschedule
 from pywheel.jobs.job import SHARDS, SLICE, Due, NewJob, slice_of
 from pywheel.jobs.queries import ListWorkers
 from pywheel.stores import open
@@ -60,7 +60,7 @@ class TestGone:
             assert not one._presence.busy
             assert one._beat_at < clock.time()
             [[id]] = store.apply([Put((NewJob("t", b"", 0),))])
-            store.apply([Claim("t", (id,), Terms(1_000, 3), one.worker, 1)])
+            store.apply([Claim("t", (id,), ClaimPolicy(1_000, 3), one.worker, 1)])
             one.beat(0)
             assert one._beat_at == clock.time()
             clock.advance(3)

@@ -14,16 +14,16 @@ from pywheel.jobs.commands import (
     Announce,
     Cancel,
     Claim,
+    ClaimPolicy,
     Delete,
     Expire,
-    Keep,
     Nack,
     Pause,
     Purge,
     Put,
     Release,
     Reserve,
-    Terms,
+    SetNote,
 )
 from pywheel.jobs.job import Due
 from pywheel.jobs.queries import CountJobs, GetJob, GetNextDues, ListClaims, ListFirstDue, ListJobs, ListNotes
@@ -35,7 +35,7 @@ from tests.stores.several.parts import Parts
 
 NOW = 1_700_000_000_000
 JOB = NewJob("t", b"b", NOW)
-TERMS = Terms(1_000, 3, hold=200)
+TERMS = ClaimPolicy(1_000, 3, hold=200)
 
 
 @pytest.fixture
@@ -361,7 +361,7 @@ def test_a_put_and_the_note_beside_it_are_one_transaction(store):
     calls = []
     for number, inner in enumerate(store.stores):
         inner.fault = lambda when, commands, number=number: calls.append((number, when, len(commands)))
-    outcomes = store.apply([Put((JOB, JOB), "nonce"), Keep("idem:nonce", b"print", 1_000, absent=True)])
+    outcomes = store.apply([Put((JOB, JOB), "nonce"), SetNote("idem:nonce", b"print", 1_000, absent=True)])
     home = store.ids.of_nonce("nonce")
     assert calls == [(home, "before", 2), (home, "after", 2)]
     assert {store.ids.store(id) for id in outcomes[0]} == {home}
@@ -369,7 +369,7 @@ def test_a_put_and_the_note_beside_it_are_one_transaction(store):
 
 def test_notes_come_from_all_stores_by_name(store):
     names = sorted(f"n:{number}" for number in range(30))
-    store.apply([Keep(name, name.encode()) for name in names])
+    store.apply([SetNote(name, name.encode()) for name in names])
     assert len({store.ids.of_note(name) for name in names}) == 4
     assert store.ask(ListNotes("n:", limit=7)) == [(name, name.encode()) for name in names[:7]]
     assert [name for name, _ in store.ask(ListNotes("n:", names[6], 7))] == names[7:14]

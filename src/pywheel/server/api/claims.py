@@ -38,8 +38,8 @@ async def reserve(call: Call) -> Answer:
     for topic in dict.fromkeys(wish.topics):
         call.demand(topic)
     ttr, wait = _span(wish.ttr, "ttr", 1), min(_span(wish.wait, "wait") / 1000, call.context.limits.wait)
-    terms = commands.Terms(ttr, wish.max_attempts or DEFAULT.max_attempts)
-    wanted = _Wanted(call.context, tuple(dict.fromkeys(wish.topics)), wish.limit, terms, wish.worker)
+    policy = commands.ClaimPolicy(ttr, wish.max_attempts or DEFAULT.max_attempts)
+    wanted = _Wanted(call.context, tuple(dict.fromkeys(wish.topics)), wish.limit, policy, wish.worker)
     if wait > 0:
         with call.context.waits.place(call.grant.id):
             jobs = await _long(call, wanted, wait)
@@ -103,12 +103,12 @@ class _Wanted:
     """What one caller wants to claim."""
 
     def __init__(
-        self, context: Context, topics: tuple[str, ...], limit: int, terms: commands.Terms, worker: str
+        self, context: Context, topics: tuple[str, ...], limit: int, policy: commands.ClaimPolicy, worker: str
     ) -> None:
         self.topics = topics
         self._context = context
         self._limit = limit
-        self._terms = terms
+        self._policy = policy
         self._worker = worker
         self._sealed: dict[str, BadBody] = {}  # topics of which nothing that is due can be read here
 
@@ -168,7 +168,7 @@ class _Wanted:
 
     async def _claim(self, topic: str, limit: int, before: list[Job]) -> list[Job]:
         """Claim jobs of a topic, which come with those before them."""
-        command = commands.Reserve(topic, limit, self._terms, self._worker)
+        command = commands.Reserve(topic, limit, self._policy, self._worker)
         if limit > 1 or before:
             command.bytes, command.least = self._room(before), 0 if before else 1
         claim = asyncio.ensure_future(self._context.queue.aclaim(command))

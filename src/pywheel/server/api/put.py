@@ -104,7 +104,7 @@ def new_record(context: Context, wish: NewJob, place: str | int, trace: dict[str
 async def _once(call: Call, key: bytes, jobs: tuple[records.NewJob, ...]) -> list[int]:
     """Store jobs, unless the same was done with this key before; return their ids.
 
-    Whether it was, and what was asked for, the store knows by the nonce and its mark, in the transaction of the put.
+    The store knows both by the nonce and its fingerprint, in the transaction of the put.
     """
     if not 1 <= len(key) <= _LONGEST_KEY:
         raise Problem("bad-request", f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters, such as a UUID")

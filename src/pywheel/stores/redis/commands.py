@@ -16,7 +16,7 @@ from ...jobs import commands as c
 from ...jobs.job import Due, Imported, NewJob
 from ...jobs.limits import note_of
 from ..checks import clamped, lately, storable
-from ..marks import unmarked
+from ..nonces import same_ids
 from .connection import as_json, encoded, one
 from .records import (
     LAST,
@@ -155,7 +155,7 @@ def _is_plain(command: Any) -> bool:
 
 def _grows(command: Any) -> bool:
     """Whether it stores something new: that is refused where no memory is left."""
-    return isinstance(command, c.Put | c.Import) or (type(command) is c.Keep and command.value is not None)
+    return isinstance(command, c.Put | c.Import) or (type(command) is c.SetNote and command.value is not None)
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -179,14 +179,14 @@ def _fields(command: Any) -> tuple[bytes, ...]:
 
 
 def _put_fields(command: c.Put) -> Iterator[bytes]:
-    yield as_json(_given(nonce=command.nonce, mark=_mark(command), jobs=len(command.jobs)))
+    yield as_json(_given(nonce=command.nonce, fingerprint=_fingerprint(command), jobs=len(command.jobs)))
     for job in command.jobs:
         how = _given(replace=job.replace or None, parent=job.parent, dedupe=job.dedupe_for)
         yield from (_when(job), packed_job(job), as_json(how) if how else b"", b"")
 
 
-def _mark(command: c.Put) -> str | None:
-    return None if command.mark is None else f"m{command.mark}"  # never a number
+def _fingerprint(command: c.Put) -> str | None:
+    return None if command.fingerprint is None else f"m{command.fingerprint}"  # never a number
 
 
 def _import_fields(command: c.Import) -> Iterator[bytes]:
@@ -201,7 +201,7 @@ def _rewrite_fields(command: c.Rewrite) -> tuple[bytes, ...]:
     return as_json(_given(id=command.id, claim=command.claim)), command.old, command.new
 
 
-def _keep_fields(command: c.Keep) -> tuple[bytes, ...]:
+def _keep_fields(command: c.SetNote) -> tuple[bytes, ...]:
     fields = _given(name=command.name, ttl=command.ttl, absent=command.absent, value=command.value is not None)
     return as_json(fields), command.value or b""
 
@@ -212,7 +212,7 @@ def _claim_fields(command: c.Claim) -> tuple[bytes, ...]:
         priority, due, id = command.after
         after = _given(priority=priority, due=str(clamped(due)), id=min(max(id, 0), LAST))
     ids = [to_id(id) for id in dict.fromkeys(command.ids) if known(id)]
-    fields = _terms(command) | _given(
+    fields = _policy(command) | _given(
         begin=command.begin,
         suspects=command.suspects,
         bytes=command.bytes,
@@ -227,7 +227,7 @@ def _claim_fields(command: c.Claim) -> tuple[bytes, ...]:
 
 def _reserve_fields(command: c.Reserve) -> tuple[bytes, ...]:
     """Return a claim of the first jobs that begins them all."""
-    fields = _terms(command) | _given(
+    fields = _policy(command) | _given(
         begin=command.limit,
         suspects=_MANY,
         bytes=command.bytes,
@@ -239,10 +239,10 @@ def _reserve_fields(command: c.Reserve) -> tuple[bytes, ...]:
     return as_json(fields), b"", b""
 
 
-def _terms(command: c.Claim | c.Reserve) -> dict[str, Any]:
-    terms = command.terms
-    limits = None if terms.limits is None else _given(**terms.limits._asdict(), note=note_of(command.topic))
-    return {"topic": command.topic, "worker": command.worker, **_given(**terms._asdict() | {"limits": limits})}
+def _policy(command: c.Claim | c.Reserve) -> dict[str, Any]:
+    policy = command.policy
+    limits = None if policy.limits is None else _given(**policy.limits._asdict(), note=note_of(command.topic))
+    return {"topic": command.topic, "worker": command.worker, **_given(**policy._asdict() | {"limits": limits})}
 
 
 # ---- what is answered -----------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def _ids(command: c.Put | c.Import, answer: Any) -> Any:
     """Return the ids of jobs, or why there are none."""
     if not answer or answer[0] not in (_EXISTS, _TWICE, _LATELY):
         try:
-            return unmarked(answer, _mark(command) if isinstance(command, c.Put) else None)
+            return same_ids(answer, _fingerprint(command) if isinstance(command, c.Put) else None)
         except NonceTaken as taken:
             return taken
     code, holder, place, *ago = answer
@@ -311,7 +311,7 @@ _ONE: Final[dict[type, tuple[bytes, Callable[[Any], Any], Callable[[Any, Any], A
     c.Rewrite: (b"rewrite", _rewrite_fields, _changed),
     c.Pause: (b"pause", _fields, _changed),
     c.Purge: (b"purge", _fields, lambda _, answer: answer),
-    c.Keep: (b"keep", _keep_fields, lambda _, answer: answer[0] if answer else None),
+    c.SetNote: (b"keep", _keep_fields, lambda _, answer: answer[0] if answer else None),
     c.Reserve: (b"claim", _reserve_fields, lambda _, answer: jobs_of(answer[5])),
     c.Claim: (b"claim", _claim_fields, _claimed),
     c.Expire: (b"expire", _fields, _expired),

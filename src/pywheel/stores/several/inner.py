@@ -18,6 +18,6 @@ class Inner(Store):
     def nonce(self, nonce: str, kept: Sequence[int | str] | None = None) -> list[Any] | None:
         """Return what is kept of the put that had a nonce, or None; then note this, if it is given.
 
-        That is ids, negative ones too, and the mark with an m before it, if there is one. A later put with that nonce
-        has them as its outcome.
+        That is ids, negative ones too, and the fingerprint with an m before it, if there is one. A later put with that
+        nonce has them as its outcome.
         """

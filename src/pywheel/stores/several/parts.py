@@ -97,7 +97,7 @@ def _outcome(answer: list[Any] | StoreError, place: int) -> Any:
 
 def parts(ids: Ids, command: c.Command[Any]) -> list[Part] | None:
     """Return what each store is to do of a command that is no put; None if that takes several steps."""
-    if isinstance(command, c.Claim) and (command.limit > 0 or command.terms.limits is not None):
+    if isinstance(command, c.Claim) and (command.limit > 0 or command.policy.limits is not None):
         return None
     split = _SPLIT.get(type(command))
     return None if split is None else split(ids, command)
@@ -154,7 +154,7 @@ _SPLIT: Final[dict[type, Callable[[Ids, Any], list[Part]]]] = {
     c.Reschedule: _by_ref,
     c.Retry: _by_ref,
     c.Delete: _by_ref,
-    c.Keep: lambda ids, command: [(ids.of_note(command.name), command)],
+    c.SetNote: lambda ids, command: [(ids.of_note(command.name), command)],
     c.Claim: _claim,
     **dict.fromkeys(_BESIDE_ID, _by_id),
 }

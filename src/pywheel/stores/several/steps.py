@@ -13,7 +13,7 @@ from ...jobs import commands as c
 from ...jobs.job import Imported, Job, NewJob, State
 from ...jobs.lifecycle import LOST_BEGUN
 from ...jobs.queries import GetNextDues, GetNextLease, ListFirstDue
-from ..marks import marked, unmarked
+from ..nonces import fingerprinted, same_ids
 from .ids import Ids
 from .parts import (
     claimed,
@@ -45,13 +45,13 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
     while over:
         ended = store.send({place: [c.Expire(_SOME)] for place in over})
         over = [place for place, done in ended.items() if not isinstance(done, StoreError) and done[0].ended == _SOME]
-    if command.terms.limits is not None:
+    if command.policy.limits is not None:
         _limited(store, command)
     shares = Counter(store.ids.store(due.id) for due in store.ask(ListFirstDue(command.topic, command.limit)))
     if command.bytes is not None:
         return _in_turn(store, command, shares)
     answers = store.send(
-        {place: [c.Reserve(command.topic, share, command.terms, command.worker)] for place, share in shares.items()}
+        {place: [c.Reserve(command.topic, share, command.policy, command.worker)] for place, share in shares.items()}
     )
     jobs: list[Job] = []
     failed = None
@@ -69,7 +69,7 @@ def _in_turn(store: SeveralStore, command: c.Reserve, shares: Mapping[int, int])
     """Reserve store by store, from that of the first job on, as what one gives takes of the bytes of the next."""
     jobs, left, failed = list[Job](), command.bytes or 0, None
     for place, share in shares.items():
-        part = c.Reserve(command.topic, share, command.terms, command.worker, left, command.least - len(jobs))
+        part = c.Reserve(command.topic, share, command.policy, command.worker, left, command.least - len(jobs))
         answer = store.send({place: [part]})[place]
         if isinstance(answer, StoreError):
             failed = answer
@@ -83,7 +83,7 @@ def _in_turn(store: SeveralStore, command: c.Reserve, shares: Mapping[int, int])
 
 def _claim(store: SeveralStore, command: c.Claim) -> c.Claimed:
     """Claim the first due jobs: each store that has some gives its share, and then those that have more the rest."""
-    if command.terms.limits is not None:
+    if command.policy.limits is not None:
         _limited(store, command)
     now = store.clock.wall()
     dues, failed = _next_dues(store, command.topic)
@@ -207,15 +207,15 @@ def _announce(store: SeveralStore, command: c.Announce) -> None:
 def _put(store: SeveralStore, put: c.Put | c.Import) -> list[int]:
     """A put whose keys, or whose key and nonce, are for different stores to decide."""
     ids, nonce = store.ids, put.nonce
-    mark = f"m{put.mark}" if isinstance(put, c.Put) and put.mark is not None else None
+    fingerprint = f"m{put.fingerprint}" if isinstance(put, c.Put) and put.fingerprint is not None else None
     if nonce is not None:
         home = ids.of_nonce(nonce)
         known = store.stores[home].nonce(nonce)
         if known is not None:
-            return outer_ids(ids, home, unmarked(known, mark))
+            return outer_ids(ids, home, same_ids(known, fingerprint))
     found = _put_parts(store, put, _by_store(store, put))
     if nonce is not None:
-        store.stores[home].nonce(nonce, marked(noted(found), mark))
+        store.stores[home].nonce(nonce, fingerprinted(noted(found), fingerprint))
     return found
 
 

@@ -78,7 +78,7 @@ def reserve(tx: Transaction, commands: Sequence[Reserve]) -> Steps[list[list[Job
             outcomes.append([])
             continue
         yield from expire_all(tx, topic=numbers[command.topic])
-        limits = command.terms.limits
+        limits = command.policy.limits
         whole = limits is None and command.bytes is None
         most = limit if limits is None else max(limit, LOOKED_PAST)
         small = None if whole else _SMALL
@@ -186,7 +186,7 @@ def _due(
 
 def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, list[Found], int | None]]:
     """Return a topic, the due jobs that a claim without ids looks at, in order, and when the next one is due."""
-    limited = command.terms.limits is not None
+    limited = command.policy.limits is not None
     most, suspects = clamped(command.limit), max(command.suspects, 0)
     small = None if command.bytes >= _ALL * most else command.bytes // most
     if limited:
@@ -231,7 +231,7 @@ def _claim(tx: Transaction, command: Claim, *, last: bool) -> Steps[Claimed]:
     ready = [one for one in found if one.due <= topic.now]
     early = [one for one in found if one.due > topic.now] if len(ready) < len(found) else []
     gate = None
-    if command.terms.limits is not None:
+    if command.policy.limits is not None:
         gates = yield from _gates(tx, topic, command)
         taken, gate = yield from _let_through(tx, ready, gates, partial(_admitted, command))
         chosen = {one.id for one in taken}
@@ -254,18 +254,18 @@ def _claim(tx: Transaction, command: Claim, *, last: bool) -> Steps[Claimed]:
 
 def _is_plain(command: Claim) -> bool:
     """Whether a claim is for the first due jobs of a topic, whichever they are."""
-    return command.limit > 0 and command.after is None and not command.without and command.terms.limits is None
+    return command.limit > 0 and command.after is None and not command.without and command.policy.limits is None
 
 
 def _take(tx: Transaction, number: int, command: Claim, *, last: bool) -> Steps[Claimed | None]:
     """Claim due jobs in one statement for each priority. None if somebody has to choose among them."""
     workers = yield from tx.numbers((command.worker,), add=True, of=tx.workers)
-    terms, lanes, most = command.terms, tx.topics.lanes[number], clamped(command.limit)
-    delays = list(terms.backoff) or [0]
+    policy, lanes, most = command.policy, tx.topics.lanes[number], clamped(command.limit)
+    delays = list(policy.backoff) or [0]
     state = Select("SELECT id, paused, lanes, {now} FROM topic WHERE id = :topic", {"topic": number})
     values = {
-        "topic": number, "lanes": lanes, "worker": workers[command.worker], "slack": terms.slack, "hold": terms.hold,
-        "ttr": terms.ttr, "tries": terms.max_attempts, "delays": delays, "last": len(delays), "jitter": terms.jitter,
+        "topic": number, "lanes": lanes, "worker": workers[command.worker], "slack": policy.slack, "hold": policy.hold,
+        "ttr": policy.ttr, "tries": policy.max_attempts, "delays": delays, "last": len(delays), "jitter": policy.jitter,
     }  # fmt: skip
     jobs, nexts, bytes_left = list[Job](), list[int](), command.bytes
     for priority in priorities_of(lanes):
@@ -317,9 +317,9 @@ def _known(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, 
     """Return a topic, those of some jobs that wait, in order and locked, and those that others have locked."""
     ids = sorted({id for id in command.ids if id in IDS})
     small = command.bytes // max(len(ids), 1)
-    if command.terms.limits is not None:
+    if command.policy.limits is not None:
         small = min(small, _SMALL)  # most of them may be left
-    lock = "{skip j}" if command.terms.limits is None else ""
+    lock = "{skip j}" if command.policy.limits is None else ""
     text = _look(f"{_BY_ID} AND j.topic = :topic {lock}", _SMALL_ONES)
     looked = Rows(_LOOKED, text, {"w": [(id,) for id in ids], "topic": number, "small": small})
     [[row], rows] = yield (_topic(command.topic), looked)
@@ -351,7 +351,7 @@ def _gates(tx: Transaction, topic: _Topic, command: Reserve | Claim) -> Steps[Ca
 
     Who claims under a limit locks its row until the end.
     """
-    limits = command.terms.limits
+    limits = command.policy.limits
     assert limits is not None
     label = note_of(command.topic).encode()
     look = Select("SELECT n.value FROM note n WHERE n.label = :label {lock n}", {"label": label})
@@ -424,17 +424,17 @@ def _start(
     absent = [one.id for one in found if one.body is None]
     jobs: list[Job] = []
     rows: list[tuple[int, int, int, int, int]] = []
-    terms, now = command.terms, topic.now
-    backoffs, held_until, longest = _Backoffs(terms.backoff), now + terms.hold, now + terms.slack
+    policy, now = command.policy, topic.now
+    backoffs, held_until, longest = _Backoffs(policy.backoff), now + policy.hold, now + policy.slack
     for number, one in enumerate(found):
         claims = one.claims + 1
         attempt = lifecycle.attempts(claims, one.unspent)
-        lease = longest + (one.ttr or terms.ttr) if number < begun else held_until
-        rows.append((one.id, lease, int(number < begun), one.max_attempts or terms.max_attempts, backoffs[attempt]))
+        lease = longest + (one.ttr or policy.ttr) if number < begun else held_until
+        rows.append((one.id, lease, int(number < begun), one.max_attempts or policy.max_attempts, backoffs[attempt]))
         seen = (one.id, command.topic, one.body, one.due, one.created, _RUNNING)
         jobs.append(record(*seen, one[_KEPT], claims, attempt, lease, one.error, one.lost))
     rows.sort()
-    values = {"w": rows, "started": now, "worker": workers[command.worker], "jitter": terms.jitter}
+    values = {"w": rows, "started": now, "worker": workers[command.worker], "jitter": policy.jitter}
     batch.append(Change(_START, "{w: id, next, begun, tries, backoff}", "+j.state = 0", values))
     if absent:
         batch.append(Rows("id body", "SELECT j.id, j.body FROM job j WHERE j.id {in ids}", {"ids": absent}))

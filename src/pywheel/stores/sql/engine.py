@@ -35,7 +35,7 @@ _PARTS: Final[dict[type, _Part]] = {
     c.Delete: manage.delete,
     c.Pause: manage.pause,
     c.Purge: manage.purge,
-    c.Keep: notes.keep,
+    c.SetNote: notes.keep,
     c.Reserve: claim.reserve,
     c.Claim: claim.claim,
     c.Ack: settle.settle,

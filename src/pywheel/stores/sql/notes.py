@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...jobs.commands import NOTES_FORGOTTEN, Keep
+from ...jobs.commands import NOTES_FORGOTTEN, SetNote
 from ...jobs.queries import GetNote, ListNotes
 from ..checks import a_prefix, clamped, note_name
 from .statement import Do, Insert, Select, Statement, Steps
@@ -13,7 +13,7 @@ from .transaction import Lookup, Transaction
 __all__ = ["keep", "note", "notes", "set_note"]
 
 
-def keep(tx: Transaction, commands: Sequence[Keep]) -> Steps[list[bytes | None]]:
+def keep(tx: Transaction, commands: Sequence[SetNote]) -> Steps[list[bytes | None]]:
     """Keep notes, or delete them; forget some that are over."""
     outcomes = []
     for command in commands:
@@ -24,7 +24,7 @@ def keep(tx: Transaction, commands: Sequence[Keep]) -> Steps[list[bytes | None]]
     return outcomes
 
 
-def _keep(tx: Transaction, command: Keep) -> Steps[bytes | None]:
+def _keep(tx: Transaction, command: SetNote) -> Steps[bytes | None]:
     name = note_name(command.name)
     look = Select("SELECT n.value, n.until, {now} FROM note n WHERE n.label = :label {lock n}", {"label": name})
     [rows] = yield (look,)

@@ -15,7 +15,7 @@ from ...jobs import lifecycle
 from ...jobs.commands import NONCES_FORGOTTEN, Import, Put
 from ...jobs.job import OF_NEW_JOB, Imported, NewJob, State
 from ..checks import lately, storable
-from ..marks import marked, unmarked
+from ..nonces import fingerprinted, same_ids
 from .rows import ATTEMPT, DEFAULTS, ENDING, KEPT, MOVED, REPLACED, columns_of
 from .schema import OUTCOMES, code_of
 from .settle import expire_among
@@ -186,7 +186,7 @@ def _put_once(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
     new = [command for command in commands if command.nonce is None or command.nonce not in known]
     outcomes = (yield from _put(tx, new)) if new else []
     kept = [
-        (command.nonce, marked(ids, command.mark))
+        (command.nonce, fingerprinted(ids, command.fingerprint))
         for command, ids in zip(new, outcomes, strict=True)
         if command.nonce is not None and isinstance(ids, list)
     ]
@@ -201,7 +201,7 @@ def _put_once(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
 def _before(kept: list[Any], command: Put) -> list[int] | NonceTaken:
     """Return what a put comes to whose nonce was known."""
     try:
-        return unmarked(kept, command.mark)
+        return same_ids(kept, command.fingerprint)
     except NonceTaken as taken:
         return taken
 

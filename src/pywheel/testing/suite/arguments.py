@@ -71,9 +71,9 @@ class ArgumentTests(StoreTests):
         id = self.put()
         for wrong in (*NO_NUMBERS, None):
             for name in ("ttr", "max_attempts", "slack", "hold"):
-                terms = TERMS._replace(**{name: wrong})
-                self.bad(Reserve("t", 1, terms, "w"))
-                self.bad(Claim("t", (id,), terms, "w", 1))
+                policy = TERMS._replace(**{name: wrong})
+                self.bad(Reserve("t", 1, policy, "w"))
+                self.bad(Claim("t", (id,), policy, "w", 1))
             self.bad(Reserve("t", 1, TERMS._replace(backoff=(5, wrong)), "w"))
             self.bad(Reserve("t", wrong, TERMS, "w"))
             self.bad(Reserve("t", 1, TERMS, "w", least=wrong))

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from ...clock import Clock, ManualClock
-from ...jobs.commands import Announce, Claim, Claimed, Command, Put, Reserve, Terms
+from ...jobs.commands import Announce, Claim, Claimed, ClaimPolicy, Command, Put, Reserve
 from ...jobs.job import Attempt, Counts, Due, Job, NewJob, State
 from ...jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs
 from ...stores.contract import Store
@@ -20,7 +20,7 @@ __all__ = ["ALL", "FAR", "NOW", "START", "TERMS", "StoreTests"]
 R = TypeVar("R")
 NOW = 1_700_000_000_000
 FAR = NOW + 10**9
-TERMS = Terms(ttr=1_000, max_attempts=3, hold=200)
+TERMS = ClaimPolicy(ttr=1_000, max_attempts=3, hold=200)
 START = (-1, 0)
 
 
@@ -84,18 +84,18 @@ class StoreTests(ABC):
         [id] = self.apply(Put((NewJob(topic, body, due, **more),)))
         return id
 
-    def reserve(self, limit: int = 100, topic: str = "t", terms: Terms = TERMS) -> list[Job]:
+    def reserve(self, limit: int = 100, topic: str = "t", policy: ClaimPolicy = TERMS) -> list[Job]:
         """Reserve jobs of a topic."""
-        return self.apply(Reserve(topic, limit, terms, "w"))
+        return self.apply(Reserve(topic, limit, policy, "w"))
 
     def one(self, **more: Any) -> Job:
         """Reserve the only job that is due."""
         [job] = self.reserve(**more)
         return job
 
-    def claim(self, *ids: int, begin: int = 0, terms: Terms = TERMS, **more: Any) -> Claimed:
+    def claim(self, *ids: int, begin: int = 0, policy: ClaimPolicy = TERMS, **more: Any) -> Claimed:
         """Claim jobs of the topic t."""
-        return self.apply(Claim("t", ids, terms, "w", begin, **more))
+        return self.apply(Claim("t", ids, policy, "w", begin, **more))
 
     def held(self, id: int, **more: Any) -> Job:
         """Claim one job, without beginning."""

@@ -10,6 +10,7 @@ from ...jobs.commands import (
     Cancel,
     Claim,
     Claimed,
+    ClaimPolicy,
     Command,
     Expire,
     Nack,
@@ -19,7 +20,6 @@ from ...jobs.commands import (
     Reschedule,
     Reserve,
     Retry,
-    Terms,
     Touch,
 )
 from ...jobs.job import Counts, Due, NewJob, State
@@ -62,13 +62,13 @@ class ClaimTests(StoreTests):
 
     def test_a_reserved_job_has_begun_and_has_its_lease(self) -> None:
         id = self.put()
-        job = self.one(terms=TERMS._replace(slack=30))
+        job = self.one(policy=TERMS._replace(slack=30))
         assert (job.id, job.state, job.attempt, job.claims, job.lease_until) == (id, State.RUNNING, 1, 1, NOW + 1_030)
         assert self.store.ask(GetJob(id)) == job
 
     def test_the_jobs_own_ttr_and_max_attempts_come_first(self) -> None:
         self.put(ttr=50, max_attempts=1)
-        job = self.one(terms=TERMS._replace(slack=7))
+        job = self.one(policy=TERMS._replace(slack=7))
         assert job.lease_until == NOW + 57
         assert self.apply(Nack(job.id, job.claims, 0)) is State.DEAD
 
@@ -159,9 +159,9 @@ class ClaimTests(StoreTests):
 
     # ---- the first that are due -------------------------------------------------------------------------------------
 
-    def first(self, limit: int, begin: int = 99, terms: Terms = TERMS, **more: Any) -> Claimed:
+    def first(self, limit: int, begin: int = 99, policy: ClaimPolicy = TERMS, **more: Any) -> Claimed:
         """Claim the first due jobs of the topic t."""
-        return self.apply(Claim("t", (), terms, "w", begin, limit=limit, **more))
+        return self.apply(Claim("t", (), policy, "w", begin, limit=limit, **more))
 
     def test_a_claim_takes_the_first_that_are_due_and_says_when_the_next_is(self) -> None:
         ids = [self.put(due=NOW - 9 + n) for n in range(4)]
@@ -215,7 +215,7 @@ class ClaimTests(StoreTests):
 
     def test_suspects_hold_up_nobody_who_is_due_behind_them(self) -> None:
         lost = [self.put(due=NOW - 50 + n) for n in range(6)]
-        self.reserve(terms=TERMS._replace(ttr=10))
+        self.reserve(policy=TERMS._replace(ttr=10))
         self.pass_time(10)
         self.apply(Expire(9))
         plain = [self.put(due=NOW + 11 + n) for n in range(4)]
@@ -444,7 +444,7 @@ class ClaimTests(StoreTests):
 
     def test_terms_without_backoff_are_due_at_the_leases_end(self) -> None:
         self.put()
-        job = self.one(terms=Terms(1_000, 3))
+        job = self.one(policy=ClaimPolicy(1_000, 3))
         self.pass_time(1_000)
         assert self.job(job.id).due == NOW + 1_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...jobs.commands import Ack, Begin, Expire, Nack, Release, Retry, Terms, Touch
+from ...jobs.commands import Ack, Begin, ClaimPolicy, Expire, Nack, Release, Retry, Touch
 from ...jobs.job import Attempt, Counts, Due, Outcome, State
 from ...jobs.lifecycle import LOST_BEGUN, LOST_HELD, NEVER_LOST
 from ...jobs.queries import GetHistories, GetJob
@@ -36,7 +36,7 @@ class HeldTests(StoreTests):
 
     def test_the_first_begin_at_once_and_the_others_are_held(self) -> None:
         ids = [self.put(ttr=None if n else 90) for n in range(4)]
-        claimed = self.claim(*ids, begin=2, terms=TERMS._replace(slack=5))
+        claimed = self.claim(*ids, begin=2, policy=TERMS._replace(slack=5))
         assert [job.lease_until for job in claimed.jobs] == [NOW + 95, NOW + 1_005, NOW + 200, NOW + 200]
         assert [job.attempt for job in claimed.jobs] == [1, 1, 1, 1]
         assert [job.state for job in claimed.jobs] == [State.RUNNING] * 4
@@ -46,7 +46,7 @@ class HeldTests(StoreTests):
 
     def test_a_held_claim_that_is_lost_has_spent_nothing(self) -> None:
         id = self.put(due=NOW - 7)
-        assert self.held(id, terms=BACKOFF).attempt == 1
+        assert self.held(id, policy=BACKOFF).attempt == 1
         self.pass_time(200)
         seen = self.job(id)
         assert (seen.state, seen.due, seen.attempt, seen.lost) == (State.DELAYED, NOW - 7, 0, LOST_HELD)
@@ -186,7 +186,7 @@ class HeldTests(StoreTests):
 
     def test_a_lost_running_job_waits_for_its_backoff_before_a_claim(self) -> None:
         id = self.put()
-        self.claim(id, begin=1, terms=BACKOFF)
+        self.claim(id, begin=1, policy=BACKOFF)
         self.pass_time(1_000)
         assert self.claim(id, begin=1).left == [Due(NOW + 1_050, id, "t")]
 
@@ -211,8 +211,8 @@ class HeldTests(StoreTests):
 
     def test_jitter_is_drawn_for_each_job_within_its_bounds(self) -> None:
         ids = [self.put() for _ in range(100)]
-        terms = Terms(1_000, 3, (1_000,), jitter=0.5)
-        self.claim(*ids, begin=100, terms=terms)
+        policy = ClaimPolicy(1_000, 3, (1_000,), jitter=0.5)
+        self.claim(*ids, begin=100, policy=policy)
         self.pass_time(1_000)
         waits = [self.job(id).due - (NOW + 1_000) for id in ids]
         assert all(500 <= wait <= 1_500 for wait in waits)
@@ -226,7 +226,7 @@ class HeldTests(StoreTests):
         id = self.put()
         waits = []
         for _ in range(4):
-            job = self.one(terms=Terms(10, 9, (3, 5, 7)))
+            job = self.one(policy=ClaimPolicy(10, 9, (3, 5, 7)))
             self.pass_time(10)
             waits.append(self.job(id).due - (job.lease_until or 0))
             self.pass_time(waits[-1])

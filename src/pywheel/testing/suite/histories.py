@@ -166,7 +166,7 @@ class Pair:
     def keep(self) -> c.Command[Any]:
         random = self.random
         value = random.choice((None, b"1", b"2", b""))
-        return c.Keep(random.choice(NOTES), value, random.choice((None, 5, 40)), random.random() < 0.5)
+        return c.SetNote(random.choice(NOTES), value, random.choice((None, 5, 40)), random.random() < 0.5)
 
     def claim(self) -> c.Command[Any]:
         random = self.random
@@ -177,12 +177,12 @@ class Pair:
             after = random.choice((None, None, (random.choice((None, 0, 3)), self.when(), self.any_id())))
             limit, without = random.choice((1, 2, 5, 100)), tuple(ids[:2] if random.random() < 0.3 else ())
             begin = random.randrange(4)
-            return c.Claim(topic, (), self.terms(), "w", begin, suspects, most, limit, after, without)
-        return c.Claim(topic, tuple(ids), self.terms(), "w", random.randrange(4), suspects, most)
+            return c.Claim(topic, (), self.policy(), "w", begin, suspects, most, limit, after, without)
+        return c.Claim(topic, tuple(ids), self.policy(), "w", random.randrange(4), suspects, most)
 
     def reserve(self) -> c.Command[Any]:
         random = self.random
-        command = c.Reserve(random.choice(TOPICS), random.randrange(5), self.terms(), "v")
+        command = c.Reserve(random.choice(TOPICS), random.randrange(5), self.policy(), "v")
         if self.test.store.keeps_limits:  # of several stores each would claim another share
             command.bytes, command.least = random.choice((None, 0, 1, 3, 10**6)), random.randrange(3)
         return command
@@ -216,11 +216,11 @@ class Pair:
     def when(self) -> int:
         return self.test.clock.wall() + self.random.randrange(-20, 40)
 
-    def terms(self) -> c.Terms:
+    def policy(self) -> c.ClaimPolicy:
         random = self.random
         backoff = random.choice(((), (5, 9)))
         limits = random.choice(LIMITS) if self.test.store.keeps_limits and random.random() < 0.3 else None
-        return c.Terms(random.choice((20, 60)), 3, backoff, 0.0, 2, 15, limits)
+        return c.ClaimPolicy(random.choice((20, 60)), 3, backoff, 0.0, 2, 15, limits)
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ class LeaseTests(StoreTests):
 
     def test_an_expiry_leaves_what_readers_saw(self) -> None:
         ids = [self.put(max_attempts=1 + n % 3) for n in range(6)]
-        self.claim(*ids, begin=4, terms=TERMS._replace(backoff=(70,)))
+        self.claim(*ids, begin=4, policy=TERMS._replace(backoff=(70,)))
         self.pass_time(1_500)
         before = (
             [(self.store.ask(GetJob(id)), self.store.ask(GetHistories([id]))[0]) for id in ids],

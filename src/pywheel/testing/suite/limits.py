@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from unittest import SkipTest
 
-from ...jobs.commands import Ack, Cancel, Claim, Delete, Import, Nack, Pause, Put, Release, Reschedule, Retry, Terms
+from ...jobs.commands import (
+    Ack,
+    Cancel,
+    Claim,
+    ClaimPolicy,
+    Delete,
+    Import,
+    Nack,
+    Pause,
+    Put,
+    Release,
+    Reschedule,
+    Retry,
+)
 from ...jobs.job import Due, Imported, Job, NewJob
 from ...jobs.limits import Limit, Limits, Rate, limits_of
 from ...jobs.queries import Filter, GetPage, ListFirstDue, ListTopics
@@ -67,7 +80,7 @@ class PriorityTests(StoreTests):
         assert self.lane(-2) == []
         assert self.apply(Retry(id, NOW))
         assert self.lane(-2) == [Due(NOW, id, "t", -2)]
-        self.one(terms=TERMS._replace(ttr=5))
+        self.one(policy=TERMS._replace(ttr=5))
         self.pass_time(10)
         assert self.one().priority == -2
         self.pass_time(10_000)
@@ -119,7 +132,7 @@ class PriorityTests(StoreTests):
 class LimitTests(StoreTests):
     """How many run, and how many begin in a span of time."""
 
-    def limited(self, limit: int | Limit | None = None, rate: str | Rate | None = None) -> Terms:
+    def limited(self, limit: int | Limit | None = None, rate: str | Rate | None = None) -> ClaimPolicy:
         """Return terms with limits. The test is skipped where they are refused."""
         if not self.store.keeps_limits:
             raise SkipTest("this store keeps no limits")
@@ -127,104 +140,104 @@ class LimitTests(StoreTests):
 
     def test_no_more_than_the_limit_run(self) -> None:
         ids = [self.put(due=NOW - 9 + n) for n in range(5)]
-        claimed = self.claim(*ids, begin=4, terms=self.limited(2))
+        claimed = self.claim(*ids, begin=4, policy=self.limited(2))
         assert [job.id for job in claimed.jobs] == ids[:2]
         assert claimed.begun == 2
         assert [due.id for due in claimed.left] == ids[2:]
         assert claimed.again is not None
         assert claimed.again > NOW
-        assert self.claim(*ids[2:], begin=4, terms=self.limited(2)).jobs == []
-        assert self.reserve(terms=self.limited(2)) == []
+        assert self.claim(*ids[2:], begin=4, policy=self.limited(2)).jobs == []
+        assert self.reserve(policy=self.limited(2)) == []
         self.apply(Ack(ids[0], claimed.jobs[0].claims))
-        assert [job.id for job in self.reserve(terms=self.limited(2))] == [ids[2]]
+        assert [job.id for job in self.reserve(policy=self.limited(2))] == [ids[2]]
 
     def test_what_a_limit_lets_through_says_no_more(self) -> None:
         ids = [self.put() for _ in range(2)]
-        claimed = self.claim(*ids, begin=2, terms=self.limited(2, "100/s"))
+        claimed = self.claim(*ids, begin=2, policy=self.limited(2, "100/s"))
         assert (len(claimed.jobs), claimed.begun, claimed.left, claimed.again) == (2, 2, [], None)
 
     def test_a_slot_is_free_in_the_transaction_that_ends_its_job(self) -> None:
         ids = [self.put(due=NOW - 2 + n) for n in range(3)]
-        job = self.one(limit=1, terms=self.limited(1))
+        job = self.one(limit=1, policy=self.limited(1))
         ack, claimed = self.store.apply([Ack(job.id, job.claims), Claim("t", tuple(ids[1:]), self.limited(1), "w", 2)])
         assert (ack, [job.id for job in claimed.jobs]) == (True, [ids[1]])
 
     def test_a_slot_is_free_when_its_lease_is_over(self) -> None:
         self.put()
         id = self.put()
-        self.one(limit=1, terms=self.limited(1)._replace(backoff=(60_000,)))
-        assert self.reserve(terms=self.limited(1)) == []
+        self.one(limit=1, policy=self.limited(1)._replace(backoff=(60_000,)))
+        assert self.reserve(policy=self.limited(1)) == []
         self.pass_time(1_000)
-        assert self.one(terms=self.limited(1)).id == id
+        assert self.one(policy=self.limited(1)).id == id
 
     def test_nothing_is_held_under_a_limit(self) -> None:
         ids = [self.put(due=NOW - 5 + n) for n in range(4)]
-        claimed = self.claim(*ids, begin=1, terms=self.limited(3))
+        claimed = self.claim(*ids, begin=1, policy=self.limited(3))
         assert ([job.id for job in claimed.jobs], claimed.begun) == (ids[:1], 1)
         assert [due.id for due in claimed.left] == ids[1:]
         assert claimed.again is None
 
     def test_a_limit_counts_one_topic(self) -> None:
         self.put("other")
-        self.one(topic="other", terms=self.limited(1))
+        self.one(topic="other", policy=self.limited(1))
         self.put()
-        assert self.one(terms=self.limited(1)).topic == "t"
+        assert self.one(policy=self.limited(1)).topic == "t"
 
     def test_a_limit_by_key_counts_each_group(self) -> None:
         keys = ["a:1", "a:2", "a:3", "b:1", "c", None, None]
         ids = [self.put(due=NOW - 9 + n, key=key) for n, key in enumerate(keys)]
-        terms = self.limited(Limit(1, per=":"))
-        claimed = self.claim(*ids, begin=9, terms=terms)
+        policy = self.limited(Limit(1, per=":"))
+        claimed = self.claim(*ids, begin=9, policy=policy)
         assert [job.key for job in claimed.jobs] == ["a:1", "b:1", "c", None, None]
         assert [due.id for due in claimed.left] == ids[1:3]
         assert claimed.full == ((ids[1], "a"), (ids[2], "a"))
         self.apply(Ack(ids[0], claimed.jobs[0].claims))
-        assert [job.key for job in self.reserve(terms=terms)] == ["a:2"]
+        assert [job.key for job in self.reserve(policy=policy)] == ["a:2"]
 
     def test_of_what_is_left_it_says_whose_group_is_full(self) -> None:
         keys = ["a:1", ":1", "a:2", ":2", "b:1", "c:1"]
         ids = [self.put(due=NOW - 9 + n, key=key) for n, key in enumerate(keys)]
-        claimed = self.claim(*ids, begin=3, terms=self.limited(Limit(1, per=":")))
+        claimed = self.claim(*ids, begin=3, policy=self.limited(Limit(1, per=":")))
         assert [job.id for job in claimed.jobs] == [ids[0], ids[1], ids[4]]
         assert [due.id for due in claimed.left] == [ids[2], ids[3], ids[5]]
         assert claimed.full == ((ids[2], "a"), (ids[3], ""))  # and the last one only had no room
-        assert self.claim(ids[5], begin=3, terms=self.limited(1)).full == ()
+        assert self.claim(ids[5], begin=3, policy=self.limited(1)).full == ()
 
     def test_a_reserve_looks_past_what_a_group_holds_back(self) -> None:
         self.apply(Put(tuple(NewJob("t", b"", NOW - 9, f"a:{n}") for n in range(30))))
         id = self.put(key="b:1")
-        terms = self.limited(Limit(2, per=":"))
-        assert [job.key for job in self.reserve(3, terms=terms)] == ["a:0", "a:1", "b:1"]
+        policy = self.limited(Limit(2, per=":"))
+        assert [job.key for job in self.reserve(3, policy=policy)] == ["a:0", "a:1", "b:1"]
         assert self.job(id).state == "running"
 
     def test_a_rate_spaces_what_begins(self) -> None:
         ids = [self.put(due=NOW - 9 + n) for n in range(3)]
-        terms = self.limited(rate=Rate(10, "1s", burst=1))
-        claimed = self.claim(*ids, begin=3, terms=terms)
+        policy = self.limited(rate=Rate(10, "1s", burst=1))
+        claimed = self.claim(*ids, begin=3, policy=policy)
         assert ([job.id for job in claimed.jobs], claimed.again) == (ids[:1], NOW + 100)
         self.pass_time(99)
-        assert self.reserve(terms=terms) == []
+        assert self.reserve(policy=policy) == []
         self.pass_time(1)
-        assert [job.id for job in self.reserve(terms=terms)] == [ids[1]]
+        assert [job.id for job in self.reserve(policy=policy)] == [ids[1]]
         self.pass_time(10_000)
-        assert [job.id for job in self.reserve(terms=terms)] == [ids[2]]
+        assert [job.id for job in self.reserve(policy=policy)] == [ids[2]]
 
     def test_a_burst_begins_at_once_and_then_the_rate_holds(self) -> None:
         self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(20))))
-        terms = self.limited(rate=Rate(10, "1s", burst=3))
+        policy = self.limited(rate=Rate(10, "1s", burst=3))
         begun = []
         for _ in range(10):
-            begun.append(len(self.reserve(terms=terms)))
+            begun.append(len(self.reserve(policy=policy)))
             self.pass_time(50)
         assert begun == [3, 0, 1, 0, 1, 0, 1, 0, 1, 0]
 
     def test_a_rate_is_not_held_up_by_what_a_slower_one_has_noted(self) -> None:
         self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(3))))
-        assert len(self.reserve(terms=self.limited(rate="1/d"))) == 1
-        terms = self.limited(rate=Rate(10, "1s", burst=1))
-        assert self.reserve(terms=terms) == []
+        assert len(self.reserve(policy=self.limited(rate="1/d"))) == 1
+        policy = self.limited(rate=Rate(10, "1s", burst=1))
+        assert self.reserve(policy=policy) == []
         self.pass_time(100)
-        assert len(self.reserve(terms=terms)) == 1
+        assert len(self.reserve(policy=policy)) == 1
 
     def test_of_two_rates_at_once_each_keeps_its_own_over_all_that_begins(self) -> None:
         self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(200))))
@@ -232,39 +245,39 @@ class LimitTests(StoreTests):
         quick = self.limited(rate=Rate(20, "1s", burst=2))
         begun = {slow: 0, quick: 0}
         for _ in range(100):  # 5 s
-            for terms in (slow, quick):
-                begun[terms] += len(self.reserve(terms=terms))
+            for policy in (slow, quick):
+                begun[policy] += len(self.reserve(policy=policy))
             self.pass_time(50)
         assert sum(begun.values()) <= 3 + 2 + 100
         assert begun[quick] >= 95
         assert begun[slow] <= 3 + 25
         self.pass_time(600)  # without the quick one the slow one goes on as soon as it may
-        assert len(self.reserve(terms=slow)) == 3
+        assert len(self.reserve(policy=slow)) == 3
         self.pass_time(200)
-        assert len(self.reserve(terms=slow)) == 1
+        assert len(self.reserve(policy=slow)) == 1
 
     def test_a_limit_beside_a_rate_leaves_what_that_has_noted(self) -> None:
         self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(9))))
         rate = self.limited(rate="1/s")
-        assert len(self.reserve(terms=rate)) == 1
-        assert len(self.reserve(3, terms=self.limited(5))) == 3
-        assert self.reserve(terms=rate) == []
+        assert len(self.reserve(policy=rate)) == 1
+        assert len(self.reserve(3, policy=self.limited(5))) == 3
+        assert self.reserve(policy=rate) == []
         self.pass_time(1_000)
-        assert len(self.reserve(terms=rate)) == 1
+        assert len(self.reserve(policy=rate)) == 1
 
     def test_a_rate_counts_what_was_given_back(self) -> None:
         self.put()
-        terms = self.limited(rate="1/s")
-        job = self.one(terms=terms)
+        policy = self.limited(rate="1/s")
+        job = self.one(policy=policy)
         self.apply(Release(job.id, job.claims))
-        assert self.reserve(terms=terms) == []
+        assert self.reserve(policy=policy) == []
 
     def test_a_limit_goes_with_priorities(self) -> None:
         self.put()
         id = self.put(priority=1)
-        assert [job.id for job in self.reserve(terms=self.limited(1))] == [id]
+        assert [job.id for job in self.reserve(policy=self.limited(1))] == [id]
 
     def test_limits_that_are_off_cost_no_claim(self) -> None:
         assert limits_of(None, None) is None
         self.put()
-        assert len(self.reserve(terms=self.limited(1)._replace(limits=Limits()))) == 1
+        assert len(self.reserve(policy=self.limited(1)._replace(limits=Limits()))) == 1

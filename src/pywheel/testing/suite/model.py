@@ -214,7 +214,7 @@ class Model:
             del self.kept[id]
         return len(gone)
 
-    def _keep(self, command: c.Keep, now: int) -> bytes | None:
+    def _keep(self, command: c.SetNote, now: int) -> bytes | None:
         before = self.note(command.name)
         if before is None or not command.absent:
             self.values.pop(command.name, None)
@@ -244,7 +244,7 @@ class Model:
     def _reserve(self, command: c.Reserve, now: int) -> list[Job]:
         if self.paused.get(command.topic) or command.limit <= 0:
             return []
-        gate = self._gate(command.topic, command.terms.limits, now)
+        gate = self._gate(command.topic, command.policy.limits, now)
         due = [job for job in self._delayed(command.topic) if job.due <= now]
         admits = None if gate is None else lambda job: gate.admits(job.key)
         looked = due if gate is None else due[: max(command.limit, LOOKED_PAST)]
@@ -263,7 +263,7 @@ class Model:
             delayed = [job for job in delayed if job.id in command.ids]
         ready = [job for job in delayed if job.due <= now]
         early = sorted((job for job in delayed if job.due > now), key=lambda job: (job.due, job.id))
-        gate = self._gate(command.topic, command.terms.limits, now)
+        gate = self._gate(command.topic, command.policy.limits, now)
         choice = lifecycle.choose(
             [job.lost for job in ready],
             [len(job.body) for job in ready],
@@ -281,9 +281,9 @@ class Model:
         return c.Claimed(jobs, choice.begun, left, paused=False, again=again, full=full, next=first)
 
     def _start(self, job: Job, command: c.Reserve | c.Claim, now: int, *, begun: bool) -> Job:
-        terms, one, attempt = command.terms, self.kept[job.id], job.attempt + 1
-        lease = now + ((job.ttr or terms.ttr) + terms.slack if begun else terms.hold)
-        most, backoff = job.max_attempts or terms.max_attempts, lifecycle.backoff(terms.backoff, attempt, 0, 0)
+        policy, one, attempt = command.policy, self.kept[job.id], job.attempt + 1
+        lease = now + ((job.ttr or policy.ttr) + policy.slack if begun else policy.hold)
+        most, backoff = job.max_attempts or policy.max_attempts, lifecycle.backoff(policy.backoff, attempt, 0, 0)
         one.run = Run(job.claims + 1, attempt, begun, lease, most, backoff)
         one.job = job._replace(state=State.RUNNING, claims=job.claims + 1, attempt=attempt, lease_until=lease)
         one.history.append(Attempt(one.job.claims, attempt, now, None, None, command.worker, None))

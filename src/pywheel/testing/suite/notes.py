@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..._errors import BadJob
-from ...jobs.commands import NOTES_FORGOTTEN, Cancel, Command, Keep, Nack, Pause, Purge, Put, Reschedule
+from ...jobs.commands import NOTES_FORGOTTEN, Cancel, Command, Nack, Pause, Purge, Put, Reschedule, SetNote
 from ...jobs.job import Counts, NewJob, State
 from ...jobs.queries import CountJobs, GetNote, ListNotes
 from .base import FAR, NOW, StoreTests
@@ -38,7 +38,7 @@ class NoteTests(StoreTests):
 
     def keep(self, name: str, value: bytes | None = b"v", **more: Any) -> bytes | None:
         """Keep a note; return what was there before."""
-        return self.apply(Keep(name, value, **more))
+        return self.apply(SetNote(name, value, **more))
 
     def test_a_note_is_there_until_another_takes_its_place_or_it_is_deleted(self) -> None:
         assert self.store.ask(GetNote("n")) is None
@@ -120,10 +120,10 @@ class NoteTests(StoreTests):
     def test_what_makes_no_sense_is_refused_and_changes_nothing(self) -> None:
         self.keep("n", b"1")
         wrong: list[Any] = [
-            *(Keep(name, b"2") for name in ("", "x" * 201, 1, None, b"n", "\ud800")),  # type: ignore[arg-type]
-            *(Keep("n", value) for value in ("2", 2, bytearray(b"2"), b"2" * 65_537)),  # type: ignore[arg-type]
-            *(Keep("n", b"2", ttl) for ttl in (0, -1, 1.0, "1", True, 2**63)),  # type: ignore[arg-type]
-            *(Keep("n", b"2", None, absent) for absent in (1, None, "yes")),  # type: ignore[arg-type]
+            *(SetNote(name, b"2") for name in ("", "x" * 201, 1, None, b"n", "\ud800")),  # type: ignore[arg-type]
+            *(SetNote("n", value) for value in ("2", 2, bytearray(b"2"), b"2" * 65_537)),  # type: ignore[arg-type]
+            *(SetNote("n", b"2", ttl) for ttl in (0, -1, 1.0, "1", True, 2**63)),  # type: ignore[arg-type]
+            *(SetNote("n", b"2", None, absent) for absent in (1, None, "yes")),  # type: ignore[arg-type]
         ]
         for command in wrong:
             assert isinstance(self.refused(command), BadJob), command
@@ -136,20 +136,30 @@ class NoteTests(StoreTests):
             raise AssertionError(f"{name!r} was taken for a name")
 
     def test_notes_that_come_together_are_kept_in_order(self) -> None:
-        commands = [Keep("n", b"1"), Keep("n", b"2", absent=True), Keep("m", b"m"), Keep("n", None), Keep("n", b"3")]
+        commands = [
+            SetNote("n", b"1"),
+            SetNote("n", b"2", absent=True),
+            SetNote("m", b"m"),
+            SetNote("n", None),
+            SetNote("n", b"3"),
+        ]
         assert self.store.apply(commands) == [None, b"1", None, b"1", None]
-        assert self.store.apply([Keep("n", None), Keep("n", b"4", absent=True), Keep("n", b"5")]) == [b"3", None, b"4"]
+        assert self.store.apply([SetNote("n", None), SetNote("n", b"4", absent=True), SetNote("n", b"5")]) == [
+            b"3",
+            None,
+            b"4",
+        ]
         assert self.store.ask(ListNotes("")) == [("m", b"m"), ("n", b"5")]
 
     def test_a_note_and_a_put_happen_together(self) -> None:
-        step: list[Command[Any]] = [Put((JOB, JOB), "key"), Keep("idem:key", b"print", 1_000, absent=True)]
+        step: list[Command[Any]] = [Put((JOB, JOB), "key"), SetNote("idem:key", b"print", 1_000, absent=True)]
         ids, before = self.store.apply(step)
         assert before is None
         assert self.store.apply(step) == [ids, b"print"]
         assert self.counts() == Counts(delayed=2)
         assert self.store.ask(GetNote("idem:key")) == b"print"
         more: list[Command[Any]] = [
-            Keep("idem:other", b"o", absent=True),
+            SetNote("idem:other", b"o", absent=True),
             Put((JOB,), "other"),
             Pause("u", paused=True),
             Cancel(ids[0]),
@@ -159,7 +169,7 @@ class NoteTests(StoreTests):
 
     def test_a_refused_put_leaves_the_note_beside_it(self) -> None:
         self.put(key="k")
-        step: list[Command[Any]] = [Put((JOB._replace(key="k"),), "n"), Keep("other", b"1")]
+        step: list[Command[Any]] = [Put((JOB._replace(key="k"),), "n"), SetNote("other", b"1")]
         refused, before = self.store.apply(step)
         assert isinstance(refused, Exception)
         assert before is None

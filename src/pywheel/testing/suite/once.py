@@ -51,8 +51,8 @@ class OnceTests(StoreTests):
             assert isinstance(self.refused(Put((JOB,), nonce, "2")), NonceTaken)
             assert isinstance(self.refused(Put((JOB._replace(key="k2"),), nonce, "2")), NonceTaken)
         assert self.counts() == Counts(delayed=3)
-        unmarked = self.apply(Put((JOB,), "d"))
-        assert self.apply(Put((JOB,), "d", "1")) == unmarked
+        without = self.apply(Put((JOB,), "d"))
+        assert self.apply(Put((JOB,), "d", "1")) == without
 
     def test_a_put_that_was_refused_leaves_no_mark(self) -> None:
         holder = self.put(key="k")

@@ -144,8 +144,8 @@ class PageTests(StoreTests):
 
     def test_a_page_knows_jobs_whose_lease_is_over(self) -> None:
         lost, spent = self.put(), self.put()
-        self.reserve(1, terms=TERMS)
-        self.reserve(1, terms=TERMS._replace(max_attempts=1))
+        self.reserve(1, policy=TERMS)
+        self.reserve(1, policy=TERMS._replace(max_attempts=1))
         self.both_ways(sorted([lost, spent]), state=State.RUNNING)
         self.pass_time(1_000)
         self.both_ways([], state=State.RUNNING)

@@ -119,7 +119,7 @@ class ReadingTests(StoreTests):
 
     def test_a_job_that_was_lost_has_ended_with_its_lease(self) -> None:
         self.put()
-        self.one(terms=TERMS._replace(max_attempts=1))
+        self.one(policy=TERMS._replace(max_attempts=1))
         self.pass_time(1_500)
         self.apply(Expire(10))
         [ended] = self.store.ask(ListEnded(None, 0, 10))

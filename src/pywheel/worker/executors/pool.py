@@ -117,7 +117,7 @@ class Pool(ABC):
             return False
         lease.started = now
         if self._events.listeners:
-            self._events.tell(JobStarted(lease.job, late))
+            self._events.emit(JobStarted(lease.job, late))
         return True
 
     def _ended(self, lease: Lease) -> None:

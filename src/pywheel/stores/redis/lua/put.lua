@@ -193,7 +193,7 @@ local function enter(job)
     return id
 end
 
--- Arguments: nonce, mark, and how many, as JSON; for each when and what, '' or as JSON how it is put, and what result it has. All are stored,
+-- Arguments: nonce, fingerprint, and how many, as JSON; for each when and what, '' or as JSON how it is put, and what result it has. All are stored,
 -- or none. Outcome: the ids, and a refusal where the first would be less than 0.
 function commands.put_keyed()
     local asked, jobs, ids, noted = take_json(), {}, {}, {}
@@ -213,7 +213,7 @@ function commands.put_keyed()
         ids[place] = enter(job)
         noted[place] = ids[place]
     end
-    noted[#noted + 1] = asked.mark
+    noted[#noted + 1] = asked.fingerprint
     keep_nonce(asked.nonce, noted)
     return ids
 end
