@@ -84,7 +84,7 @@ class MemoryStore(SqliteEngine):
 
     def apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
         """Apply commands in order; see the contract."""
-        return sound(commands, self._apply)
+        return sound(commands, self._apply) if commands else []
 
     def _apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
         return self._alone(self._commit, self._connection, commands)

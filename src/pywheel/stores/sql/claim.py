@@ -77,7 +77,8 @@ def reserve(tx: Transaction, commands: Sequence[Reserve]) -> Steps[list[list[Job
         if command.topic not in numbers or limit <= 0:
             outcomes.append([])
             continue
-        yield from expire_all(tx, topic=numbers[command.topic])
+        if tx.lapsed:
+            yield from expire_all(tx, topic=numbers[command.topic])
         limits = command.policy.limits
         whole = limits is None and command.bytes is None
         most = limit if limits is None else max(limit, LOOKED_PAST)

@@ -51,10 +51,11 @@ _PARTS: Final[dict[type, _Part]] = {
 
 def apply(tx: Transaction, commands: Sequence[c.Command[Any]]) -> Steps[list[Any]]:
     """Apply commands in order; return the outcome of each. `Dialect.count` and the commit come after it."""
-    groups = list(_grouped(commands))
-    if len(groups) == 1:
-        [(part, some)] = groups
-        return (yield from part(tx, some))
+    [(part, some), *others] = _grouped(commands)
+    return _in_order(tx, [(part, some), *others]) if others else part(tx, some)
+
+
+def _in_order(tx: Transaction, groups: Sequence[tuple[_Part, list[Any]]]) -> Steps[list[Any]]:
     parts = yield from drive_all([part(tx, some) for part, some in groups])
     return [outcome for outcomes in parts for outcome in outcomes]
 

@@ -42,19 +42,21 @@ class _Holder(NamedTuple):
 
 def put(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
     """Store the jobs of many callers."""
-    if not [1 for command in commands if command.nonce is not None]:
-        return (yield from _put(tx, commands, last=True))
-    outcomes: list[Any] = []
-    for part in _by_nonce(commands):
-        outcomes += yield from _put_once(tx, part)
-    return outcomes
+    if [1 for command in commands if command.nonce is not None]:
+        return _put_with_nonces(tx, commands)
+    return _put(tx, commands, last=True)
 
 
 def _put(tx: Transaction, commands: Sequence[Put], *, last: bool = False) -> Steps[list[Any]]:
-    keyed = [1 for command in commands for job in command.jobs if job.key is not None]
-    if keyed and not (last and tx.eager and _may_be_free(tx, commands)):
-        return (yield from _put_keyed(tx, commands))
     jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
+    keyed = [1 for job in jobs if job.key is not None]
+    if keyed and not (last and tx.eager and _may_be_free(tx, commands)):
+        return _put_keyed(tx, commands)
+    return _put_free(tx, commands, jobs, last=last)
+
+
+def _put_free(tx: Transaction, commands: Sequence[Put], jobs: Sequence[NewJob], *, last: bool) -> Steps[list[Any]]:
+    """Store jobs without keys, or, as the `last` step, with keys that are probably free."""
     ids, stored = yield from _insert(tx, jobs, last=last)
     if len(commands) == 1 and stored is None:
         return [list(ids)]
@@ -102,32 +104,32 @@ def _insert(
     """
     if not jobs:
         return (), None
-    topics = yield from tx.numbers({job.topic for job in jobs}, add=True)
+    names = {job.topic for job in jobs}
+    topics = tx.known(names) or (yield from tx.numbers(names, add=True))
     ids = yield from tx.new_ids(len(jobs))
     now, later, changed = tx.now, tx.dialect.moment, tx.changes.due
     moment = later(now)
-    plain = True
     rows: list[tuple[Any, ...]] = []
     for id, job in zip(ids, jobs, strict=True):
-        topic, due, delay = topics[job.topic], job.due, job.delay
-        when = due if delay is None else now + delay
-        changed(topic, id, when)
+        topic, body, due, *_ = job
+        number, delay = topics[topic], job.delay
+        when = due
         if delay is not None:
-            when = later(now, delay)
-        row: tuple[Any, ...] = (id, topic, when, when, moment, job.body)
-        if job[OF_NEW_JOB] != DEFAULTS:
-            plain = False
-            row = (*row, *columns_of(job.kept))
-        rows.append(row)
-    batch: list[Statement] = []
-    if not plain:
-        rows = [row if len(row) == len(_ALL) else (*row, *DEFAULTS) for row in rows]
-        yield from tx.know_priorities({(topics[job.topic], job.priority) for job in jobs if job.priority})
-    keys = [job for job in jobs if job.key is not None]
-    batch.append(Insert("job", _PLAIN if plain else _ALL, rows, unless_taken=bool(keys) and bool(tx.dialect.skip)))
+            due, when = now + delay, later(now, delay)
+        changed(number, id, due)
+        rows.append((id, number, when, when, moment, body))
+    columns: tuple[str, ...] = _PLAIN
+    special = [job for job in jobs if job[OF_NEW_JOB] != DEFAULTS]
+    keyed = False
+    if special:
+        columns = _ALL
+        rows = [(*row, *columns_of(job.kept)) for row, job in zip(rows, jobs, strict=True)]
+        keyed = bool(tx.dialect.skip) and any(job.key is not None for job in special)
+        yield from tx.know_priorities({(topics[job.topic], job.priority) for job in special if job.priority})
+    batch = (Insert("job", columns, rows, unless_taken=keyed),)
     tx.tally.first, tx.tally.last = min(tx.tally.first, ids[0]), ids[-1]
     answer = yield Last(batch) if last else batch
-    if not keys or not tx.dialect.skip or len(answer[-1]) == len(rows):
+    if not keyed or len(answer[-1]) == len(rows):
         _count(tx, topics, jobs)
         return ids, None
     if not last:
@@ -178,6 +180,13 @@ def _note_nonces(tx: Transaction, kept: Sequence[tuple[str, list[Any]]]) -> Step
         answer = yield (insert, tx.forget_nonces(NONCES_FORGOTTEN * len(rows)))
         if tx.dialect.skip and len(answer[0]) < len(rows):
             raise Taken
+
+
+def _put_with_nonces(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
+    outcomes: list[Any] = []
+    for part in _by_nonce(commands):
+        outcomes += yield from _put_once(tx, part)
+    return outcomes
 
 
 def _put_once(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ...jobs.commands import NONCES_KEPT
@@ -150,6 +150,7 @@ class Transaction:
         *,
         gone: Callable[[str], bool] = lambda _: False,
         eager: bool = False,
+        lapsed: bool = True,
     ) -> None:
         self.dialect = dialect
         self.now = now
@@ -160,6 +161,8 @@ class Transaction:
         """Whether keys of puts may be taken without a look, so that the outcome of some may be `put.NOT_FREE`."""
         self.gone = gone
         """Whether a worker that has announced topics has gone without a word."""
+        self.lapsed = lapsed
+        """Whether a lease may be over."""
         self.tally = Tally()
         self.changes = Changes()
         self._ids = ids
@@ -171,6 +174,14 @@ class Transaction:
         return self._ids(self, count)
 
     # ---- names ------------------------------------------------------------------------------------------------------
+
+    def known(self, names: Collection[str]) -> dict[str, int] | None:
+        """Return the numbers of topics, None if one of them is not known here."""
+        numbers = self.topics.numbers
+        try:
+            return {name: numbers[name] for name in names}
+        except KeyError:
+            return None
 
     def numbers(self, names: Iterable[str], *, add: bool = False, of: Names | None = None) -> Steps[dict[str, int]]:
         """Return the numbers of names, of topics unless told; those that are new are stored if `add` says so."""
@@ -234,8 +245,9 @@ class Transaction:
             (self.topics if table == self.topics.table else self.workers).learn(new)
         for topic, bits in self._lanes.items():
             self.topics.lanes[topic] = self.topics.lanes.get(topic, 0) | bits
-        for topic, dues in self.changes.dues.items():
-            self.topics.heads.changed(topic, min([due for _, due in dues]))
+        if self.dialect.take:
+            for topic, dues in self.changes.dues.items():
+                self.topics.heads.changed(topic, min([due for _, due in dues]))
 
     # ---- what is kept for a time ------------------------------------------------------------------------------------
 

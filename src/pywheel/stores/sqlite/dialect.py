@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from ..sql.dialect import Dialect
 from ..sql.schema import TABLES, TYPES
 from ..sql.statement import Batch, Change, Do, Drop, Each, Insert, NewNames, NewPriorities, Rows, Select, Steps
-from ..sql.transaction import Transaction
+from ..sql.transaction import LIVE, Tally, Transaction
 
 __all__ = ["SCHEMA", "SQLITE", "Carrier", "Ids", "WrongGuess"]
 
@@ -25,6 +25,7 @@ _UPDATE: Final = "UPDATE job SET "
 _COLUMN: Final = re.compile(r"\bw\.(\w+)")
 _ALIKE: Final = 8  # statements that one change may become: handlers may take the interpreter at each
 _SOME: Final = 25  # rows by one INSERT: fewer steps than `executemany` takes
+_FEW: Final = 4  # rows that are returned one by one
 TAIL: Final = 1_024
 _NEVER: Final = 2**63 - 1
 
@@ -81,33 +82,39 @@ class SqliteDialect(Dialect):
         yield (Each(forget, gone),)
 
     # ---- counts -----------------------------------------------------------------------------------------------------
-    # A single plain put is one statement, and touches no other row: so `counts` has the jobs up to an id, and those
-    # behind it, the tail, are counted when somebody asks. Whoever changes a job's state counts the tail too.
+    # A single plain put is one statement, and touches no other row. So a put counts as nothing: `counts` has the puts
+    # up to an id. Those behind it, the tail, are counted by who reads, and added once there are many.
 
     def count(self, tx: Transaction) -> Steps[None]:
-        """Write the counts, but those of a few jobs that were put alone."""
+        """Write how the counts change, and those of the tail once it is long."""
         tally = tx.tally
-        if tally.rows or tally.last // TAIL > (tally.first - 1) // TAIL:
+        if tally.last // TAIL > (tally.first - 1) // TAIL:
             yield from self._fold(tx)
+        elif tally.rows:
+            yield self._added(tally)
 
     def _fold(self, tx: Transaction) -> Steps[None]:
+        """Add the tail to the counts."""
         tally = tx.tally
         [tail] = yield (Select(_COUNT_TAIL, {"first": tally.first}),)
         for topic, jobs in (*tail, *tally.put.items()):
-            tally.add(topic, 0, jobs)
-        rows = [(topic, *row) for topic, row in tally.rows.items() if any(row)]
+            tally.add(topic, LIVE, jobs)
+        if tail or tally.put:
+            yield (Do(f"UPDATE counted SET job = {_HIGHEST}"),)
+        tally.put, tally.first, tally.last = {}, _NEVER, 0
+        yield self._added(tally)
+
+    def _added(self, tally: Tally) -> Batch:
+        """Return what adds to the counts."""
         text = (
             "INSERT INTO counts (topic, live, done, cancelled, dead) VALUES (:topic, :live, :done, :cancelled, :dead) "
             "ON CONFLICT (topic) DO UPDATE SET live = live + excluded.live, done = done + excluded.done, "
             "cancelled = cancelled + excluded.cancelled, dead = dead + excluded.dead"
         )
         names = ("topic", "live", "done", "cancelled", "dead")
-        writes: list[Any] = [Each(text, [dict(zip(names, row, strict=True)) for row in rows])] if rows else []
-        if tail or tally.put:
-            writes.append(Do(f"UPDATE counted SET job = {_HIGHEST}"))
-        if writes:
-            yield writes
-        tally.rows, tally.put, tally.first, tally.last = {}, {}, _NEVER, 0
+        rows = [dict(zip(names, (topic, *row), strict=True)) for topic, row in tally.rows.items() if any(row)]
+        tally.rows = {}
+        return (Each(text, rows),)
 
     def tallies(self) -> Sequence[Select]:
         """Return the counts, and the tail."""
@@ -134,10 +141,11 @@ class SqliteDialect(Dialect):
         parts += [f"CAST(group_concat({name}, '') AS BLOB)" for name in blobs]
         return f"SELECT {', '.join(parts)} FROM ({text})"
 
-    def changed(self, change: Change, *, alike: bool) -> tuple[str, str]:
-        """Return what looks which rows are changed, and what changes them.
+    def changed(self, change: Change, *, alike: bool, few: bool) -> tuple[str, str]:
+        """Return what looks which rows are changed, "" if that is not needed, and what changes them.
 
-        `alike`: the list has ids alone, and the values of its other columns are bound as ``:w_column``.
+        `alike`: the list has ids alone, and the values of its other columns are bound as ``:w_column``. `few`: the
+        second one returns what it wrote.
         """
         job = f"FROM {change.source} CROSS JOIN job j ON j.id = w.id WHERE {change.where}"
         update = f"FROM {change.source} WHERE j.id = w.id AND {change.where}"
@@ -145,10 +153,12 @@ class SqliteDialect(Dialect):
             update = f"WHERE j.id {{in w}} AND {change.where}"
             job = f"FROM job j {update}"
         chosen = ", ".join(f"{value} AS {name}" for name, value in change.returns.items())
-        look = self.as_one_row(" ".join(change.returns), f"SELECT {chosen} {job}") if chosen else ""
+        look = self.as_one_row(" ".join(change.returns), f"SELECT {chosen} {job}") if chosen and not few else ""
         write = f"{change.write} {job}"
         if change.write.startswith(_UPDATE):
             write = f"UPDATE job AS j SET {change.write.removeprefix(_UPDATE)} {update}"
+        if chosen and few:
+            write += f" RETURNING {', '.join(change.returns)}"
         if alike:
             look, write = _COLUMN.sub(r":w_\1", look), _COLUMN.sub(r":w_\1", write)
         return self.text(look), self.text(write)
@@ -314,27 +324,35 @@ class Carrier:
         return []
 
     def _insert(self, statement: Insert) -> list[Any]:
-        table, columns, rows, _ = statement.table, statement.columns, statement.rows, None
+        table, columns, rows = statement.table, statement.columns, statement.rows
+        guess = self._guess if table == "job" else None
         for at in range(0, len(rows), _SOME):
             part = rows[at : at + _SOME]
             values = part[0] if len(part) == 1 else [value for row in part for value in row]
-            guess = self._guess if table == "job" else None
             sql = _inserting(table, columns, len(part), guess is None)
             if guess is None:
                 self._execute(sql, values)
-            elif self._execute(sql, (*values, guess)).rowcount != len(part):
-                raise WrongGuess
-            else:
-                self._guess = None
+                continue
+            try:
+                self._execute(sql, (guess, *values))
+            except sqlite3.IntegrityError as error:
+                if error.sqlite_errorcode == sqlite3.SQLITE_MISMATCH:
+                    raise WrongGuess from error
+                raise
+            guess = self._guess = None
         return []
 
     def _change(self, statement: Change) -> list[Any]:
-        """Change rows whose values are alike by one statement, unless that would be many."""
-        alike = _alike(statement.values["w"])
-        key = (statement.write, statement.where, statement.source, len(alike) <= _ALIKE)
-        look, write = SQLITE.kept(key, lambda: SQLITE.changed(statement, alike=key[-1]))
+        """Change rows whose values are alike by one statement, unless that would be many.
+
+        A few rows tell what they are as they are written. More than that are looked at before, which comes as one row.
+        """
+        some = statement.values["w"]
+        alike = _alike(some)
+        key = (statement.write, statement.where, statement.source, len(alike) <= _ALIKE, len(some) <= _FEW)
+        look, write = SQLITE.kept(key, lambda: SQLITE.changed(statement, alike=key[3], few=key[4]))
         parts = [statement.values]
-        if key[-1]:
+        if key[3]:
             names = SQLITE.kept(statement.source, lambda: _names(statement.source))
             parts = [
                 {**statement.values, "w": ids, **dict(zip(names, values, strict=True))} for values, ids in alike.items()
@@ -342,22 +360,22 @@ class Carrier:
         rows: list[Any] = []
         for part in parts:
             bound = self._bound(part)
-            some = self._read(look, " ".join(statement.returns), bound) if look else None
-            if some != []:
+            if not look:
+                rows += self._execute(write, bound).fetchall()
+            elif found := self._read(look, " ".join(statement.returns), bound):
                 self._execute(write, bound)
-                rows += some or ()
-        self._changed = [row[0] for row in rows] if look else None
+                rows += found
+        self._changed = [row[0] for row in rows] if statement.returns else None
         return rows
 
 
 @cache
 def _inserting(table: str, columns: tuple[str, ...], rows: int, sure: bool) -> str:
-    """Return what inserts so many rows; unless `sure`, only if the highest id is still the one that comes last."""
-    row = f"({', '.join('?' * len(columns))})"
-    values = f"VALUES {', '.join([row] * rows)}"
-    if not sure:
-        values = f"SELECT * FROM ({values}) WHERE ? = {_HIGHEST}"
-    return f"INSERT INTO {table} ({', '.join(columns)}) {values}"
+    """Return what inserts so many rows. Unless `sure`, it fails if the highest id is no longer the one bound first."""
+    others = ", ?" * (len(columns) - 1)
+    first = "?" if sure else f"iif(? = {_HIGHEST}, ?, 'wrong')"  # no type of an id: MISMATCH
+    values = ", ".join([f"({first}{others})", *[f"(?{others})"] * (rows - 1)])
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {values}"
 
 
 def _alike(rows: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[int]]:

@@ -80,7 +80,8 @@ class SqliteEngine(SqlStore):
         return outcomes
 
     def _transaction(self, topics: Names, workers: Names, ids: Ids) -> Transaction:
-        return Transaction(SQLITE, self.clock.wall(), topics, workers, ids, gone=self._presence.gone)
+        now, presence = self.clock.wall(), self._presence
+        return Transaction(SQLITE, now, topics, workers, ids, gone=presence.gone, lapsed=presence.lapsed(now))
 
     def _forget(self) -> None:
         """Know no numbers of names any more: some may have been rolled back. Nor the highest id."""

@@ -249,6 +249,11 @@ class Presence:
 
     # ---- leases -----------------------------------------------------------------------------------------------------
 
+    def lapsed(self, now: int) -> bool:
+        """Whether a lease may be over."""
+        lease: int = self.page.words[at.LEASE]
+        return lease <= now  # also UNKNOWN
+
     def next_lease(self) -> int | None:
         """Return when a lease may be over at the earliest. One query, if no transaction has found it out yet."""
         lease: int | None = self.page.words[at.LEASE]

@@ -214,7 +214,7 @@ class Model:
             del self.kept[id]
         return len(gone)
 
-    def _keep(self, command: c.SetNote, now: int) -> bytes | None:
+    def _setnote(self, command: c.SetNote, now: int) -> bytes | None:
         before = self.note(command.name)
         if before is None or not command.absent:
             self.values.pop(command.name, None)
