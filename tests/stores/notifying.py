@@ -116,7 +116,8 @@ class Host:
             self.connection.execute("BEGIN IMMEDIATE")
             turn = Turn(self)
             yield turn
-            turn.telling.begin(self.connection)
+            turn.telling.begin()
+            turn.telling.note_leases(self.connection)
             self.connection.execute("COMMIT")
             if tells:
                 turn.tell()

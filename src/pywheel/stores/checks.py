@@ -138,8 +138,8 @@ def _put(put: c.Put) -> None:
     checked: object = _NOTHING
     for job in put.jobs:
         integer(job.due, "due")
-        if job.delay is not None:
-            integer(job.delay, "delay")
+        if (delay := job.delay) is not None:
+            integer(delay, "delay")
         if type(job.body) is not bytes:
             raise BadJob(f"body must be bytes, not {type(job.body).__name__}")
         if job.topic is not checked:

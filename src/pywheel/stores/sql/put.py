@@ -7,7 +7,7 @@ takes the new values, or hands the key on to a job of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..._errors import JobExists, NonceTaken
@@ -22,7 +22,7 @@ from .settle import expire_among
 from .statement import Each, Insert, Last, Rows, Select, Statement, Steps
 from .transaction import Taken, Transaction
 
-__all__ = ["NOT_FREE", "put", "take_in"]
+__all__ = ["NOT_FREE", "plain", "put", "take_in"]
 
 _Name = tuple[int, str]  # the number of a topic, and a key
 _LAST: Final = 20  # jobs with a key among which one that ended lately is looked for
@@ -95,6 +95,53 @@ _PLAIN: Final = ("id", "topic", "next", "due", "created", "body")
 _ALL: Final = (*_PLAIN, *KEPT)
 
 
+def plain(
+    tx: Transaction, commands: Sequence[Any], take: Callable[[int], Sequence[int] | None]
+) -> tuple[Insert, list[list[int]]] | None:
+    """Return the one insert that commands come to, and their outcomes; None if they need more, or a look before it.
+
+    It is for puts without keys, nonces and priorities, in topics that are known, with ids that `take` knows.
+    """
+    jobs: list[NewJob] = []
+    for command in commands:
+        if type(command) is not Put or command.nonce is not None:
+            return None
+        jobs += command.jobs
+    for job in jobs:
+        if job.key is not None or job.priority:
+            return None
+    topics = tx.known({job.topic for job in jobs})
+    ids = take(len(jobs)) if topics and jobs else None
+    if topics is None or ids is None:
+        return None
+    insert = _inserting(tx, topics, ids, jobs)
+    if len(commands) == 1:
+        return insert, [list(ids)]
+    given = iter(ids)
+    return insert, [[next(given) for _ in command.jobs] for command in commands]
+
+
+def _inserting(tx: Transaction, topics: Mapping[str, int], ids: Sequence[int], jobs: Sequence[NewJob]) -> Insert:
+    """Return what stores jobs, and note what it changes."""
+    now, later, moved = tx.now, tx.dialect.moment, tx.changes.moved
+    moment = later(now)
+    rows: list[tuple[Any, ...]] = []
+    columns: tuple[str, ...] = _PLAIN
+    for id, job in zip(ids, jobs, strict=True):
+        topic, delay = topics[job.topic], job.delay
+        due = when = job.due
+        if delay is not None:
+            due, when = now + delay, later(now, delay)
+        moved.append((topic, id, due))
+        rows.append((id, topic, when, when, moment, job.body))
+        if job[OF_NEW_JOB] != DEFAULTS:
+            columns = _ALL
+    if columns is _ALL:
+        rows = [(*row, *columns_of(job.kept)) for row, job in zip(rows, jobs, strict=True)]
+    tx.tally.add_new(rows)
+    return Insert("job", columns, rows)
+
+
 def _insert(
     tx: Transaction, jobs: Sequence[NewJob], *, last: bool = False
 ) -> Steps[tuple[Sequence[int], set[int] | None]]:
@@ -104,50 +151,19 @@ def _insert(
     """
     if not jobs:
         return (), None
-    names = {job.topic for job in jobs}
-    topics = tx.known(names) or (yield from tx.numbers(names, add=True))
+    topics = yield from tx.numbers({job.topic for job in jobs}, add=True)
     ids = yield from tx.new_ids(len(jobs))
-    now, later, changed = tx.now, tx.dialect.moment, tx.changes.due
-    moment = later(now)
-    rows: list[tuple[Any, ...]] = []
-    for id, job in zip(ids, jobs, strict=True):
-        topic, body, due, *_ = job
-        number, delay = topics[topic], job.delay
-        when = due
-        if delay is not None:
-            due, when = now + delay, later(now, delay)
-        changed(number, id, due)
-        rows.append((id, number, when, when, moment, body))
-    columns: tuple[str, ...] = _PLAIN
-    special = [job for job in jobs if job[OF_NEW_JOB] != DEFAULTS]
-    keyed = False
-    if special:
-        columns = _ALL
-        rows = [(*row, *columns_of(job.kept)) for row, job in zip(rows, jobs, strict=True)]
-        keyed = bool(tx.dialect.skip) and any(job.key is not None for job in special)
-        yield from tx.know_priorities({(topics[job.topic], job.priority) for job in special if job.priority})
-    batch = (Insert("job", columns, rows, unless_taken=keyed),)
-    tx.tally.first, tx.tally.last = min(tx.tally.first, ids[0]), ids[-1]
-    answer = yield Last(batch) if last else batch
-    if not keyed or len(answer[-1]) == len(rows):
-        _count(tx, topics, jobs)
+    yield from tx.know_priorities({(topics[job.topic], job.priority) for job in jobs if job.priority})
+    insert = _inserting(tx, topics, ids, jobs)
+    insert.unless_taken = bool(tx.dialect.skip) and any(job.key is not None for job in jobs)
+    answer = yield Last((insert,)) if last else (insert,)
+    if not insert.unless_taken or len(answer[-1]) == len(jobs):
         return ids, None
     if not last:
         raise Taken
     stored = {id for [id] in answer[-1]}
-    _count(tx, topics, [job for id, job in zip(ids, jobs, strict=True) if id in stored])
+    tx.tally.new = [row for row in tx.tally.new if row[0] in stored]
     return ids, stored
-
-
-def _count(tx: Transaction, topics: Mapping[str, int], jobs: Sequence[NewJob]) -> None:
-    put = tx.tally.put
-    if len(topics) == 1:
-        [topic] = topics.values()
-        put[topic] = put.get(topic, 0) + len(jobs)
-        return
-    for job in jobs:
-        topic = topics[job.topic]
-        put[topic] = put.get(topic, 0) + 1
 
 
 # ---- once -----------------------------------------------------------------------------------------------------------
@@ -442,6 +458,5 @@ def _import_all(tx: Transaction, some: Sequence[Imported]) -> Steps[Sequence[int
     if attempts:
         batch.append(Insert("attempt", _ATTEMPT_COLUMNS, attempts))
     yield batch
-    tx.tally.first, tx.tally.last = min(tx.tally.first, ids[0]), ids[-1]
-    _count(tx, topics, [one.new for one in some])
+    tx.tally.add_new([(id, topics[one.job.topic]) for id, one in zip(ids, some, strict=True)])
     return ids

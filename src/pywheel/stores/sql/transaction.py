@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ...jobs.commands import NONCES_KEPT
 from ...jobs.job import State
@@ -94,13 +95,24 @@ class Lookup(NamedTuple):
 class Tally:
     """By how much a transaction changes the counts of topics."""
 
-    __slots__ = ("first", "last", "put", "rows")
+    first = _NEVER  # the ids of what was put
+    last = 0
 
     def __init__(self) -> None:
         self.rows: dict[int, list[int]] = {}  # by topic: live, done, cancelled, dead
-        self.put: dict[int, int] = {}  # by topic: how many were put
-        self.first = _NEVER  # the ids of what was put
-        self.last = 0
+        self.new: list[Sequence[Any]] = []  # rows of jobs that were put, which begin with an id and a topic
+
+    def add_new(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Count jobs that were put, in the order of their ids."""
+        if not self.new:
+            self.first = rows[0][0]
+        self.last = rows[-1][0]
+        self.new += rows
+
+    @property
+    def put(self) -> Mapping[int, int]:
+        """How many were put, by topic."""
+        return Counter([row[1] for row in self.new])
 
     def add(self, topic: int, column: int, jobs: int) -> None:
         """Count jobs of a topic."""
@@ -120,21 +132,25 @@ class Tally:
 class Changes:
     """What others may wait for."""
 
-    __slots__ = ("announced", "dues", "expired", "leases", "paused")
+    leases = _NEVER  # the earliest end of a lease that was given
+    expired: tuple[int | None] | None = None  # the earliest end of all leases, if it was looked up
 
     def __init__(self) -> None:
-        self.dues: dict[int, list[tuple[int, int]]] = {}  # by topic: ids, and when each is due now
-        self.leases = _NEVER  # the earliest end of a lease that was given
-        self.expired: tuple[int | None] | None = None  # the earliest end of all leases, if it was looked up
+        self.moved: list[tuple[int, int, int]] = []  # topic and id of jobs, and when each is due from now on
         self.paused: dict[int, bool] = {}  # topics that were paused or resumed, and whether they are paused now
         self.announced: dict[str, tuple[str, ...]] = {}  # the topics of each worker that has announced some
 
     def due(self, topic: int, id: int, due: int) -> None:
         """Note that a job is due then, from now on."""
-        some = self.dues.get(topic)
-        if some is None:
-            some = self.dues[topic] = []
-        some.append((id, due))
+        self.moved.append((topic, id, due))
+
+    @property
+    def dues(self) -> dict[int, list[tuple[int, int]]]:
+        """Ids, and when each is due, by topic."""
+        dues: dict[int, list[tuple[int, int]]] = {}
+        for topic, id, due in self.moved:
+            dues.setdefault(topic, []).append((id, due))
+        return dues
 
 
 class Transaction:

@@ -11,6 +11,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, ClassVar, Final, TypeVar
 
 from ..sql.dialect import Dialect
@@ -85,13 +86,19 @@ class SqliteDialect(Dialect):
     # A single plain put is one statement, and touches no other row. So a put counts as nothing: `counts` has the puts
     # up to an id. Those behind it, the tail, are counted by who reads, and added once there are many.
 
+    def counts(self, tally: Tally) -> bool:
+        """Whether there is something to write."""
+        return bool(tally.rows) or self._ends_tail(tally)
+
+    def _ends_tail(self, tally: Tally) -> bool:
+        return tally.last // TAIL > (tally.first - 1) // TAIL
+
     def count(self, tx: Transaction) -> Steps[None]:
         """Write how the counts change, and those of the tail once it is long."""
-        tally = tx.tally
-        if tally.last // TAIL > (tally.first - 1) // TAIL:
+        if self._ends_tail(tx.tally):
             yield from self._fold(tx)
-        elif tally.rows:
-            yield self._added(tally)
+        elif tx.tally.rows:
+            yield self._added(tx.tally)
 
     def _fold(self, tx: Transaction) -> Steps[None]:
         """Add the tail to the counts."""
@@ -99,9 +106,9 @@ class SqliteDialect(Dialect):
         [tail] = yield (Select(_COUNT_TAIL, {"first": tally.first}),)
         for topic, jobs in (*tail, *tally.put.items()):
             tally.add(topic, LIVE, jobs)
-        if tail or tally.put:
+        if tail or tally.new:
             yield (Do(f"UPDATE counted SET job = {_HIGHEST}"),)
-        tally.put, tally.first, tally.last = {}, _NEVER, 0
+        tally.new, tally.first, tally.last = [], _NEVER, 0
         yield self._added(tally)
 
     def _added(self, tally: Tally) -> Batch:
@@ -205,13 +212,21 @@ class Ids:
         self.guess = highest
         self.highest = highest
 
+    def take(self, count: int) -> Sequence[int] | None:
+        """Return so many ids, None if the highest is not known."""
+        if self.highest is None:
+            return None
+        first = self.highest + 1
+        self.highest += count
+        return range(first, first + count)
+
     def __call__(self, _: Transaction, count: int) -> Steps[Sequence[int]]:
         """Return so many ids."""
         if self.highest is None:
             [[[self.highest]]] = yield (Select(f"SELECT {_HIGHEST}"),)
-        first = self.highest + 1
-        self.highest += count
-        return range(first, first + count)
+        ids = self.take(count)
+        assert ids is not None
+        return ids
 
 
 class WrongGuess(Exception):
@@ -325,21 +340,17 @@ class Carrier:
 
     def _insert(self, statement: Insert) -> list[Any]:
         table, columns, rows = statement.table, statement.columns, statement.rows
-        guess = self._guess if table == "job" else None
-        for at in range(0, len(rows), _SOME):
-            part = rows[at : at + _SOME]
-            values = part[0] if len(part) == 1 else [value for row in part for value in row]
-            sql = _inserting(table, columns, len(part), guess is None)
-            if guess is None:
-                self._execute(sql, values)
-                continue
+        guess: tuple[Any, ...] = ()
+        if self._guess is not None and table == "job":
+            guess, self._guess = (self._guess,), None
+        for part in (rows,) if len(rows) <= _SOME else (rows[at : at + _SOME] for at in range(0, len(rows), _SOME)):
             try:
-                self._execute(sql, (guess, *values))
+                self._execute(_inserting(table, columns, len(part), not guess), [*guess, *chain.from_iterable(part)])
             except sqlite3.IntegrityError as error:
                 if error.sqlite_errorcode == sqlite3.SQLITE_MISMATCH:
                     raise WrongGuess from error
                 raise
-            guess = self._guess = None
+            guess = ()
         return []
 
     def _change(self, statement: Change) -> list[Any]:

@@ -15,6 +15,7 @@ from ...clock import Clock, MonotonicClock
 from ...jobs import commands as c
 from ..group_commit import Commit
 from ..notifier import Member, Notifier, workers
+from ..sql import put
 from ..sql.engine import apply
 from ..sql.store import SqlStore
 from ..sql.transaction import Names, Transaction
@@ -58,18 +59,28 @@ class SqliteEngine(SqlStore):
         ids = Ids(self._highest)
         tx = self._transaction(self._topics, self._workers, ids)
         carrier = Carrier(connection, tx.now, begin=True, guess=ids.guess if self._shared else None)
-        outcomes = carrier.drive(apply(tx, commands))
-        carrier.drive(SQLITE.count(tx))
+        outcomes: list[Any]
+        plain = put.plain(tx, commands, ids.take)
+        if plain is None:
+            outcomes = carrier.drive(apply(tx, commands))
+        else:
+            insert, outcomes = plain
+            carrier.send((insert,))
+        if SQLITE.counts(tx.tally):
+            carrier.drive(SQLITE.count(tx))
         telling = Telling(tx, self._presence, in_turn=in_turn)
+        leases = telling.leases
         # Where a signal handler may raise right after the statement, the outcomes of the other callers would be lost.
         alone = commit is None or threading.get_ident() != threading.main_thread().ident
         try:
-            if alone and carrier.waiting is not None and telling.nothing:
-                telling.begin(connection)
+            if alone and carrier.waiting is not None and not leases:
+                telling.begin()
                 carrier.flush()
             else:
                 carrier.begin()
-                telling.begin(connection)
+                telling.begin()
+                if leases:
+                    telling.note_leases(connection)
                 _end(connection, commit, outcomes)
         except (WrongGuess, sqlite3.Error):
             telling.failed()

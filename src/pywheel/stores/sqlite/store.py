@@ -121,7 +121,7 @@ class SqliteStore(SqliteEngine):
             outcomes: list[Any] = carrier.drive(apply(tx, commands))
             carrier.drive(SQLITE.count(tx))
             telling = Telling(tx, self._presence, in_turn=False)
-            telling.begin(connection)
+            telling.begin()
         for ids in outcomes:
             if isinstance(ids, list) and ids:
                 self._watch.add(ids[0], telling.tell)

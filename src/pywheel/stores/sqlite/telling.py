@@ -37,21 +37,23 @@ class Telling:
         self._leases = 0
 
     @property
-    def nothing(self) -> bool:
-        """Whether `begin` needs nothing of the transaction."""
-        changes, words = self._changes, self._page.words
-        return changes.leases == _NEVER and changes.expired is None and words[at.LEASE] != at.UNKNOWN
+    def leases(self) -> bool:
+        """Whether leases have changed, or it is not known when the next one is over."""
+        changes = self._changes
+        return changes.leases < _NEVER or changes.expired is not None or self._page.words[at.LEASE] == at.UNKNOWN
 
-    def begin(self, connection: sqlite3.Connection) -> None:
-        """Say what must be known before the commit, which comes next."""
+    def begin(self) -> None:
+        """Say before the commit, which comes next, that there will be something to tell."""
         words, changes = self._page.words, self._changes
-        if words[at.USED] and (changes.dues or changes.paused or changes.announced):
+        if words[at.USED] and (changes.moved or changes.paused or changes.announced):
             me, mark = self._presence.me, words[self._at]
             if mark and (self._at == at.UNTOLD or mark >> 31 != me):
                 self._presence.alarm()  # somebody died, or has not told yet
             words[self._at] = self._mark = me << 31 | draw(31)
-        if self.nothing:
-            return
+
+    def note_leases(self, connection: sqlite3.Connection) -> None:
+        """Say before the commit when the next lease is over."""
+        words, changes = self._page.words, self._changes
         first = None
         if changes.expired is not None:
             [first] = changes.expired
@@ -81,7 +83,7 @@ class Telling:
                 presence.look(at_once=True)  # in a page that nobody uses any more, nobody would find the lease
             if changes.announced:
                 presence.stir([presence.slot(worker) for worker in changes.announced])
-            if presence.page.words[at.USED] and (changes.dues or changes.paused):
+            if presence.page.words[at.USED] and (changes.moved or changes.paused):
                 self._hint(presence)
         except Exception:  # noqa: BLE001  (it is stored, whatever it is)
             presence.alarm()
