@@ -277,6 +277,7 @@ def begins_again(kind, line, number):
     os._exit(0)
 
 kind, number = sys.argv[1], int(sys.argv[2])
+signal.signal(number, signal.SIG_DFL)  # whoever began this may ignore it: nohup does
 for line in count(1):
     child = os.fork()
     if child == 0:
