@@ -14,12 +14,11 @@ from typing import Any, Final
 from ..._errors import JobExists, NonceTaken
 from ...jobs import commands as c
 from ...jobs.job import Due, Imported, NewJob
-from ...jobs.limits import note_of
-from ..checks import clamped, lately, storable
+from ...jobs.limits import LOOKED_PAST, note_of
+from ..checks import lately, storable
 from ..nonces import same_ids
 from .connection import as_json, encoded, one
 from .records import (
-    LAST,
     PLAIN,
     STATES,
     from_id,
@@ -27,18 +26,25 @@ from .records import (
     known,
     packed_job,
     packed_past,
+    place_after,
     plain_start,
     receipt,
     score,
     to_id,
 )
 
-__all__ = ["Request"]
+__all__ = ["SETTLES", "FurtherClaim", "Request"]
 
 _MANY: Final = 2**31 - 1
 _LANE: Final = itemgetter(NewJob._fields.index("topic"), NewJob._fields.index("priority"))
 """Topic and priority of a new job."""
 _EXISTS, _TWICE, _LATELY = -1, -2, -3  # no ids, which several stores note as less than these
+
+
+class FurtherClaim(c.Claim):
+    """The rest of a claim that has got a job already: no body is claimed beyond its `bytes`."""
+
+    __slots__ = ()
 
 
 class Request:
@@ -64,7 +70,7 @@ class Request:
             if kind is c.Put:
                 for plain, puts in groupby(same, _is_plain):
                     (self._put if plain else self._one_by_one)(list(puts))
-            elif kind in _SETTLES:
+            elif kind in SETTLES:
                 self._settle(kind, same)
             else:
                 self._one_by_one(same)
@@ -207,16 +213,13 @@ def _keep_fields(command: c.SetNote) -> tuple[bytes, ...]:
 
 
 def _claim_fields(command: c.Claim) -> tuple[bytes, ...]:
-    after = None
-    if command.after is not None:
-        priority, due, id = command.after
-        after = _given(priority=priority, due=str(clamped(due)), id=min(max(id, 0), LAST))
+    after = None if command.after is None else place_after(*command.after)
     ids = [to_id(id) for id in dict.fromkeys(command.ids) if known(id)]
     fields = _policy(command) | _given(
         begin=command.begin,
         suspects=command.suspects,
         bytes=command.bytes,
-        least=1,
+        least=int(type(command) is c.Claim),
         limit=command.limit,
         after=after,
         by_ids=command.limit <= 0,
@@ -232,7 +235,7 @@ def _reserve_fields(command: c.Reserve) -> tuple[bytes, ...]:
         suspects=_MANY,
         bytes=command.bytes,
         least=max(command.least, 0),
-        limit=command.limit,
+        limit=command.limit if command.policy.limits is None else max(command.limit, LOOKED_PAST),
         by_ids=False,
         reserves=1,
     )
@@ -300,7 +303,8 @@ def _expired(_: Any, answer: Any) -> c.Expired:
 
 _STATES_AFTER: Final = dict(enumerate(STATES)) | {-1: None}
 """By what is answered to a nack; None if its receipt was void."""
-_SETTLES: Final = frozenset((c.Ack, c.Nack, c.Release, c.Touch, c.Begin))
+SETTLES: Final = frozenset((c.Ack, c.Nack, c.Release, c.Touch, c.Begin))
+"""Those that go by receipts, many at once."""
 _ONE: Final[dict[type, tuple[bytes, Callable[[Any], Any], Callable[[Any, Any], Any]]]] = {
     c.Put: (b"put_keyed", _put_fields, _ids),
     c.Import: (b"put_keyed", _import_fields, _ids),
@@ -314,6 +318,7 @@ _ONE: Final[dict[type, tuple[bytes, Callable[[Any], Any], Callable[[Any, Any], A
     c.SetNote: (b"keep", _keep_fields, lambda _, answer: answer[0] if answer else None),
     c.Reserve: (b"claim", _reserve_fields, lambda _, answer: jobs_of(answer[5])),
     c.Claim: (b"claim", _claim_fields, _claimed),
+    FurtherClaim: (b"claim", _claim_fields, _claimed),
     c.Expire: (b"expire", _fields, _expired),
     c.Announce: (b"announce", _fields, lambda _, __: None),
 }

@@ -16,7 +16,7 @@ _FUNCTIONS: Final = {
     "'no-writes'": "job page topics forecast ended notes states histories counts lapsed claims next_dues quiet verify "
     "first_due dues",
     # Where no memory is left, what was claimed can be settled, and what has finished be purged.
-    "'allow-oom'": "beat hear leave roster lease settle mend",
+    "'allow-oom'": "beat hear leave roster lease group settle mend",
     "": "apply put open nonce",
 }
 """By the flags that the server is to know of them."""
@@ -44,8 +44,10 @@ def _read(parts: str) -> str:
 
 _PARTS: Final = "\n".join(
     (
-        _read("base jobs places notes workers settle put steps"),
-        *(f"do\n{_read(parts)}\nend" for parts in ("claim", "manage", "read", "verify")),  # 200 local names at once
+        _read("base jobs places notes hints settle put steps"),
+        *(
+            f"do\n{_read(parts)}\nend" for parts in ("claim", "manage", "read", "workers", "verify")
+        ),  # 200 local names at once
     )
 )
 _VERSION: Final = sha1(_PARTS.encode(), usedforsecurity=False).hexdigest()[:12]

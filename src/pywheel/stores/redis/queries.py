@@ -4,32 +4,35 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import pairwise
+from math import inf
+from operator import add, itemgetter
 from typing import Any, Final, TypeVar
 
 from ...jobs import queries as q
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import a_prefix, clamped, note_name
-from ..forecast import Forecast
-from ..pages import Asked, Position, asked
+from ..pages import BYTES, Asked, Position, asked
 from ..several.inner import Inner
 from . import records
-from .records import LAST, STATES, from_id, score
+from .records import LAST, STATES, from_id, place_after, score
 from .server import Server
 
-__all__ = ["Queries"]
+__all__ = ["PIECE", "Queries"]
 
 R = TypeVar("R")
 
-_PAGE: Final = 500  # jobs asked for at once
-_FIRST: Final = 10_000  # due jobs of one look
+PIECE: Final = 250
+"""Jobs of one call, which is some ms then: leases it ends, jobs it claims or forgets."""
+_LOOKS: Final = 4  # calls for one page
+_FIRST: Final = 1_000  # due jobs of one look
 _NOTES: Final = 128  # of up to 64 KiB, asked for at once
-_TOPICS: Final = 200  # counted by one call: the server answers others in between
-_COUNTED: Final = 10_000  # numbers of one call: topics by spans
+_TOPICS: Final = 100  # counted by one call: the server answers others in between
+_SPANS: Final = 20
 
 
-def _parts(values: Sequence[Any]) -> Iterator[list[Any]]:
-    return (list(values[first : first + _PAGE]) for first in range(0, len(values), _PAGE))
+def _parts(values: Sequence[Any], some: int = PIECE) -> Iterator[list[Any]]:
+    return (list(values[first : first + some]) for first in range(0, len(values), some))
 
 
 def _text(value: bytes | None) -> str | None:
@@ -88,14 +91,9 @@ class Queries(Inner):
         return records.jobs_of(found), sizes, last if more else None
 
     def _jobs(self, query: q.ListJobs) -> list[Job]:
-        found: list[Job] = []
-        place: Position | None = Position(0, min(max(clamped(query.after), 0), LAST))
-        while place is not None and len(found) < query.limit:
-            some = min(query.limit - len(found), _PAGE)
-            wanted = asked(q.GetPage(query.filter, limit=some))._replace(after=place, by_due=False)
-            jobs, _, place = self._looked_at(wanted)
-            found += jobs
-        return found
+        start = asked(q.GetPage(query.filter))
+        after = Position(0, min(max(clamped(query.after), 0), LAST))
+        return self._listed(start._replace(after=after, by_due=False, limit=query.limit))[0]
 
     def _page(self, query: q.GetPage) -> q.Page:
         """Return a page of a list.
@@ -104,8 +102,21 @@ class Queries(Inner):
         By due time it costs by what comes back, and by how many topics there are without one.
         """
         wanted = asked(query)
-        jobs, sizes, last = self._looked_at(wanted)
+        jobs, sizes, last = self._listed(wanted, _LOOKS)
         return q.Page(jobs, None if last is None else wanted.cursor(last), sizes)
+
+    def _listed(self, wanted: Asked, looks: float = inf) -> tuple[list[Job], list[int], Position | None]:
+        """Return what `_looked_at` does, by so many looks at most: about as much as one page may have."""
+        found: list[Job] = []
+        sizes: list[int] = []
+        place: Position | None = wanted.after
+        while place is not None and len(found) < wanted.limit and looks > 0:
+            some = min(wanted.limit - len(found), PIECE)
+            jobs, lengths, place = self._looked_at(wanted._replace(after=place, limit=some))
+            found += jobs
+            sizes += lengths
+            looks -= 1 if sum(len(job.body) for job in jobs) < BYTES / _LOOKS else _LOOKS
+        return found, sizes, place
 
     def _histories(self, query: q.GetHistories) -> list[list[Attempt]]:
         return [records.attempts(rows) for some in _parts(query.ids) for rows in self.run("histories", ids=some)[1]]
@@ -131,20 +142,33 @@ class Queries(Inner):
     def _counts(self, _: q.CountJobs) -> dict[str, Counts]:
         """Return the counts of each topic. O(topics + jobs whose lease is over)."""
         found = {}
-        for name, delayed, running, done, dead, cancelled, over in sorted(self.run("counts")[1]):
-            topic, lost = name.decode(), 0
-            for first in range(0, over, _PAGE):
-                lost += self.run("lapsed", topic=topic, first=first, last=min(first + _PAGE, over) - 1)[1]
-            found[topic] = Counts(delayed + over - lost, running, done, dead + lost, cancelled)
+        for topics in _parts(sorted(self._names()), _TOPICS):
+            for topic, counts in zip(topics, self.run("counts", topics=topics)[1], strict=True):
+                delayed, running, done, dead, cancelled, over = counts
+                lost = sum(
+                    self.run("lapsed", topic=topic, first=first, last=min(first + PIECE, over) - 1)[1]
+                    for first in range(0, over, PIECE)
+                )
+                found[topic] = Counts(delayed + over - lost, running, done, dead + lost, cancelled)
         return found
 
     def _forecast(self, query: q.GetForecast) -> list[int]:
-        if len(query.edges) < 2:
+        """Return how many jobs are due between edges. O(topics x edges)."""
+        spans = list(pairwise(query.edges))
+        if not spans:
             return []
-        names = self._names() if query.topic is None else [query.topic]
-        return _Forecast(self, names, query)(None if query.topic is None else 0)
+        found = [0] * len(spans)
+        for topics in _parts(self._names() if query.topic is None else [query.topic], _TOPICS):
+            for first in range(0, len(spans), _SPANS):
+                some = self.run("forecast", topics=topics, spans=spans[first : first + _SPANS])[1]
+                found[first : first + len(some)] = map(add, found[first:], some)
+        return [min(jobs, query.cap) for jobs in found]
 
     def _ended(self, query: q.ListEnded) -> list[q.Ended]:
+        rows: list[Any] = []
+        for topics in _parts(self._names() if query.topic is None else [query.topic], _TOPICS):
+            rows += self.run("ended", topics=topics, since=clamped(query.since), limit=query.most)[1]
+        rows.sort(key=itemgetter(0, 1), reverse=True)
         return [
             q.Ended(
                 from_id(id),
@@ -158,9 +182,7 @@ class Queries(Inner):
                 _text(worker),
                 _text(error),
             )
-            for id, topic, key, state, due, started, ended, attempt, worker, error in self.run(
-                "ended", topic=query.topic, since=clamped(query.since), limit=query.most
-            )[1]
+            for ended, id, topic, key, state, due, started, attempt, worker, error in rows[: max(query.most, 0)]
         ]
 
     # ---- notes ------------------------------------------------------------------------------------------------------
@@ -192,8 +214,15 @@ class Queries(Inner):
         return found
 
     def _first_due(self, query: q.ListFirstDue) -> list[Due]:
-        found = self.run("first_due", topic=query.topic, limit=min(max(query.limit, 0), _FIRST))[1]
-        return [Due(score(due), from_id(id), query.topic, priority) for id, due, priority in found]
+        found: list[Due] = []
+        after: dict[str, Any] | None = None
+        while (some := min(query.limit - len(found), _FIRST)) > 0:
+            part = self.run("first_due", topic=query.topic, limit=some, after=after)[1]
+            found += [Due(score(due), from_id(id), query.topic, priority) for id, due, priority in part]
+            if len(part) < some:
+                break
+            after = place_after(found[-1].priority, found[-1].due, found[-1].id)
+        return found
 
     def _claims(self, query: q.ListClaims) -> list[tuple[int, int]]:
         found: dict[int, int] = {}
@@ -216,37 +245,6 @@ class Queries(Inner):
         said = {name: facts.get(fact) for name, fact in names.items()}
         numbers = {name: int(value) for name, value in said.items() if value and name.endswith("bytes")}
         return {"server": facts.get("server_name", "redis"), **said, **numbers, "prefix": self.server.place.prefix}
-
-
-class _Forecast(Forecast):
-    """Counts what is due. A topic's number is its place; some hundreds are asked for at once, and others in between."""
-
-    def __init__(self, store: Queries, names: Sequence[str], query: q.GetForecast) -> None:
-        super().__init__(query.edges, query.cap)
-        self._store = store
-        self._names = names
-
-    def _ask(self, topics: Sequence[int], numbers: int = 1, **asked: Any) -> Iterator[list[Any]]:
-        some = max(min(_TOPICS, _COUNTED // numbers), 1)
-        for first in range(0, len(topics), some):
-            names = [self._names[topic] for topic in topics[first : first + some]]
-            yield self._store.run("forecast", topics=names, **asked)[1]
-
-    def topics(self) -> list[int]:
-        """Return all topics."""
-        numbers = range(len(self._names))
-        sizes = list(chain.from_iterable(self._ask(numbers)))
-        return sorted(numbers, key=sizes.__getitem__, reverse=True)
-
-    def count(self, topics: Sequence[int], spans: Sequence[tuple[int, int]], most: int) -> list[int]:  # noqa: ARG002
-        """Return how many jobs are due in each span: all of them, as counting costs no more."""
-        return [sum(jobs) for jobs in zip(*self._ask(topics, len(spans), spans=spans), strict=True)]
-
-    def few(self, topics: Sequence[int], span: tuple[int, int], share: int) -> tuple[list[list[int]], list[int]]:
-        """Return the due times of jobs, and the topics with many."""
-        found = list(chain.from_iterable(self._ask(topics, span=span, share=share)))
-        dues = [list(map(score, some)) for some in found if isinstance(some, list)]
-        return dues, [topic for topic, some in zip(topics, found, strict=True) if not isinstance(some, list)]
 
 
 _ANSWERS: Final[dict[type, Callable[[Any, Any], Any]]] = {

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ...jobs.job import FIELDS, Attempt, Imported, Job, NewJob, Outcome, State
-from ..checks import storable
+from ..checks import clamped, storable
 from .connection import as_json
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "known",
     "packed_job",
     "packed_past",
+    "place_after",
     "plain_start",
     "receipt",
     "score",
@@ -57,6 +58,12 @@ def from_id(packed: bytes) -> int:
 def known(id: int) -> bool:
     """Whether a job may have this id."""
     return 0 < id <= LAST
+
+
+def place_after(priority: int | None, due: int, id: int) -> dict[str, Any]:
+    """Return the position behind a job, as it is sent; without a priority it holds in each of them."""
+    place = {"due": str(clamped(due)), "id": min(max(id, 0), LAST)}
+    return place if priority is None else {"priority": priority, **place}
 
 
 def receipt(id: int, claims: int) -> bytes:

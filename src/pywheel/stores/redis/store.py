@@ -27,10 +27,10 @@ from ..verify import Finding
 from .commands import Request
 from .connection import Connection, as_json, encoded
 from .notifier import RedisNotifier
-from .pieces import PIECE, by_pieces
+from .pieces import by_pieces
 from .place import Place
 from .presence import SILENT, Presence, Roster
-from .queries import Queries
+from .queries import PIECE, Queries
 from .server import CLOSED, Server
 from .verify import verify
 
@@ -42,6 +42,7 @@ _SCHEMA: Final = Schema(1, 1)
 _LEASES: Final = {"roster": 1, "lease": 1, "beat": 3}
 """Where the answers of functions say when the first lease is over."""
 _PIECES: Final = 40  # of leases, ended before a reserve
+_MUCH: Final = 100  # jobs that a call of its own is for
 _KNOWN: Final = 1.5  # seconds for which the first lease is known, after an answer that said so
 _AGAIN: Final = 0.05  # seconds between tries to learn what became of a request
 _LOOK: Final = (0.005, 0.05)  # seconds between looks at who is quiet: the first, the longest
@@ -71,6 +72,7 @@ class RedisStore(Queries):
         self._begin()
         self.presence = presence or Presence(self.clock)
         self._lease: tuple[float, int | None] = (-_KNOWN, None)  # when it was asked, and when the first lease is over
+        self._grouped: set[str] = set()  # topics with limits by key whose groups are known to be whole
         self._group_commit = GroupCommit(self._transact, _separate, 2 * place.timeout)
         self.server = Server(place, self._met)
         try:
@@ -107,6 +109,7 @@ class RedisStore(Queries):
         self._create = True  # should all be lost, it begins anew
         self._asked = (-_REMEMBERED, 0)
         self._lease = (-_KNOWN, None)
+        self._grouped.clear()
         self.presence.renewed()
 
     # ---- asking -----------------------------------------------------------------------------------------------------
@@ -146,9 +149,27 @@ class RedisStore(Queries):
         return sound(commands, self._by_pieces) if commands else []
 
     def _by_pieces(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
+        for command in commands:
+            if isinstance(command, c.Reserve | c.Claim):
+                limits = command.policy.limits
+                if limits is not None and limits.per is not None and command.topic not in self._grouped:
+                    self._put_into_groups(command.topic)
         if any(type(command) is c.Reserve for command in commands):
             self._end_lost()
-        return by_pieces(self._group_commit.apply, commands)
+        return by_pieces(self._apply_piece, commands)
+
+    def _apply_piece(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
+        """Apply commands by one call: beside those of others, unless they alone are much."""
+        if len(commands) < _MUCH and all(getattr(command, "limit", 0) < _MUCH for command in commands):
+            return self._group_commit.apply(commands)
+        until = time.monotonic() + self._limit
+        return self._group_commit.alone(self._transact, commands, until, None)
+
+    def _put_into_groups(self, topic: str) -> None:
+        """Have what runs of a topic stand in its groups, by which a limit by key counts, piece by piece."""
+        while self.run("group", topic=topic)[1] != b"0":
+            pass
+        self._grouped.add(topic)
 
     def _end_lost(self) -> None:
         """End leases that are over, piece by piece: what was lost is reserved in its order, among all that is due."""

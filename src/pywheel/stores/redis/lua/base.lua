@@ -1,20 +1,27 @@
 -- What every call begins with. KEYS[1] is the prefix of all keys, which lie in one slot; a call finds in the store which keys it touches.
--- ARGV[1] is the time in ms, or '' for the server's; behind it stands what a function is asked for, as JSON, unless it is a
--- step. A function has 60 upvalues at most, a file of Lua 200 local names.
+-- ARGV[1] is the time in ms, or '' for the server's. Behind it stand the arguments of a function as JSON, or those of a step.
+-- A function has 60 upvalues at most, a file of Lua 200 local names.
 -- An id is 6 bytes, the highest first, so that jobs of one millisecond sort by id.
 local sub, byte, floor, min, max, band = string.sub, string.byte, math.floor, math.min, math.max, bit.band
 local call = redis.call
-local P, ARGV, at, now, micros, texts -- `at` is the place of the argument that is read next
-local states, changed, topics, added, removed, bounds, furthest, audiences, hints -- what one call has read, and is to write
+local P, ARGV, at, now, micros -- `at` is the place of the argument that is read next
+local states, changed, texts, topics, names, sent_scores -- what one call has read
+local added, removed, hashed, freed, bounds, furthest, audiences, hints -- and what it is to write
 local steps, commands, api = {}, {}, {} -- by name: steps, what they consist of, and what else a client calls
 local SOME = 2000 -- arguments of one call; from 8 001 on `unpack` fails
 local MOST = 2147483647
 local LAST_ID = 281474976710655
 local PIECE = 250 -- leases that one call ends: pieces.py
 
-local function begin_call()
-    states, changed, topics, added, removed, bounds, audiences, hints = {}, {}, {}, {}, {}, {}, {}, {}
+local function nothing_written()
+    added, removed, hashed, freed, bounds = {}, {}, {}, {}, {}
 end
+
+local function begin_call()
+    states, changed, texts, topics, names, audiences, hints = {}, {}, {}, {}, {}, {}, {}
+    nothing_written()
+end
+begin_call()
 
 -- Returns the next argument.
 local function take()
@@ -27,7 +34,7 @@ local function take_json()
 end
 
 local function run(name, keys, args)
-    P, ARGV, at, furthest, texts = keys[1], args, 2, nil, {}
+    P, ARGV, at, furthest, sent_scores = keys[1], args, 2, nil, {}
     local clock = call('TIME')
     micros = clock[1] * 1000000 + clock[2]
     now = tonumber(args[1]) or floor(micros / 1000)
@@ -57,10 +64,10 @@ end
 
 -- Returns a score as it is sent. Each is made into text once: that costs as much as reading a member of a set.
 local function sent(score)
-    local text = texts[score]
+    local text = sent_scores[score]
     if not text then
         text = string.format('%.17g', score)
-        texts[score] = text
+        sent_scores[score] = text
     end
     return text
 end
@@ -92,33 +99,44 @@ local function each_part(command, key, list)
     end
 end
 
--- Returns the scores of many members, false for those that are none.
-local function scores(key, members)
+-- Returns the list that a table has by a key.
+local function list_of(lists, key)
+    local list = lists[key]
+    if not list then
+        list = {}
+        lists[key] = list
+    end
+    return list
+end
+
+-- Returns what a command answers of many members, in parts: scores of a set, or values of a hash, false for those that are not there.
+local function of_each(command, key, members)
     local found = {}
     for first = 1, #members, SOME do
-        for place, score in ipairs(call('ZMSCORE', key, unpack(members, first, min(first + SOME - 1, #members)))) do
-            found[first + place - 1] = score
+        for place, one in ipairs(call(command, key, unpack(members, first, min(first + SOME - 1, #members)))) do
+            found[first + place - 1] = one
         end
     end
     return found
 end
 
--- Returns the values of many ids in the hashes of a kind, false for those without.
-local function values(kind, ids)
-    local found, parts = {}, {}
-    for place, b in ipairs(ids) do
+-- Returns the values of many ids in the hashes of a kind, by id; false for those without. Others are read by a function, if there is one.
+local function values(kind, ids, found, read)
+    local parts, last, part = {}, nil, nil
+    found = found or {}
+    for place = 1, #ids do
+        local b = ids[place]
         local key = sub(b, 1, 5)
-        local part = parts[key]
-        if not part then
-            part = {{}, {}}
-            parts[key] = part
+        if key ~= last then
+            part, last = list_of(parts, key), key
         end
-        local size = #part[1] + 1
-        part[1][size], part[2][size] = b, place
+        part[#part + 1] = b
     end
     for key, part in pairs(parts) do
-        for place, value in ipairs(call('HMGET', P .. kind .. key, unpack(part[1]))) do
-            found[part[2][place]] = value
+        local there = call('HMGET', P .. kind .. key, unpack(part))
+        for place = 1, #part do
+            local value = there[place]
+            found[part[place]] = value and read and read(value) or value
         end
     end
     return found

@@ -1,5 +1,5 @@
 -- Claims, and the limits that hold some back: as jobs/limits.py has them.
-local LOOKED_PAST = 1000 -- jobs/limits.py
+local LATE = 100 -- leases that one claim ends
 local POLL, REMEMBERED = 80000, 3600000000 -- us
 
 -- ---- limits -----------------------------------------------------------------------------------------------------------
@@ -7,6 +7,32 @@ local POLL, REMEMBERED = 80000, 3600000000 -- us
 local function pass(rate)
     local micros_now = now * 1000
     rate.due = min(max(rate.due, micros_now) + rate.every, micros_now + rate.burst * rate.every)
+end
+
+-- Puts some of what runs of a topic into its groups, each time it is called until all are there; returns how far that came.
+local function put_into_groups(topic)
+    local cursor, ids = grouped(topic) or '', {}
+    if cursor ~= '0' then
+        local part = call('ZSCAN', keys_of(topic).leases, cursor == '' and '0' or cursor, 'COUNT', PIECE)
+        for place = 1, #part[2], 2 do
+            ids[#ids + 1] = part[2][place]
+        end
+        states_of(ids)
+        for _, b in ipairs(ids) do
+            local state = states[b]
+            if state and state[TEXT].key and state[STATE] == RUNNING then
+                add(keys_of(topic).groups, 0, state[TEXT].key .. '\0' .. b)
+            end
+        end
+        flush()
+        call('HSET', P .. ':g', topic, part[1])
+        keys_of(topic).grouped = part[1]
+    end
+    return grouped(topic)
+end
+
+function api.group(asked)
+    return put_into_groups(asked.topic)
 end
 
 -- Returns what limits let through: a gate, which has the limits, and the rates that anybody asked for of late, with when the next start
@@ -30,7 +56,8 @@ local function open_gate(topic, limits)
     gate.changed = gate.every > 0 and not known and latest > micros_now
     gate.guarded = note or not limits.most
     if limits.most and limits.per then
-        settle_over(topic, PIECE, {})
+        settle_over(topic, LATE, {})
+        gate.closed = put_into_groups(topic) ~= '0'
     end
     return gate
 end
@@ -48,11 +75,11 @@ end
 local function running_of(gate, group)
     local found = gate.groups[group]
     if not found and gate.limits.per then
-        local set, start = groups_of(gate.topic), group .. gate.limits.per
-        found = call('ZLEXCOUNT', set, '[' .. start, '(' .. start .. '\255')
-            + call('ZLEXCOUNT', set, '[' .. group .. '\0', '(' .. group .. '\1') -- no key has a NUL
+        local groups, start = keys_of(gate.topic).groups, group .. gate.limits.per
+        found = call('ZLEXCOUNT', groups, '[' .. start, '(' .. start .. '\255')
+            + call('ZLEXCOUNT', groups, '[' .. group .. '\0', '(' .. group .. '\1') -- no key has a NUL
     end
-    found = found or call('ZCOUNT', leases_of(gate.topic), beyond(now), '+inf')
+    found = found or call('ZCOUNT', keys_of(gate.topic).leases, beyond(now), '+inf')
     gate.groups[group] = found
     return found
 end
@@ -65,6 +92,9 @@ end
 -- Whether a job may begin; then it counts.
 local function admits(gate, key, b)
     local most, group, micros_now = gate.limits.most, group_of(gate, key), now * 1000
+    if gate.closed then
+        return hold_back(gate, micros_now + POLL)
+    end
     if most and group and running_of(gate, group) >= most then
         gate.full[b] = gate.limits.per and group
         return hold_back(gate, micros_now + POLL)
@@ -100,59 +130,37 @@ end
 
 -- ---- what is due ------------------------------------------------------------------------------------------------------
 
--- What waits is {id, due time, priority, lane, whether it is a suspect, the job itself once it was read}.
-local ID, AT, RANK, LANE, SUSPECTED, JOB = 1, 2, 3, 4, 5, 6
-
--- Orders them as they are claimed; those that are not due come last.
+-- Orders what waits as it is claimed; what is not due comes last.
 local function comes_first(one, other)
-    local early = one[AT] > now
-    if early ~= (other[AT] > now) then
+    local early, rank, other_rank = one[SCORE] > now, one[SOURCE].priority, other[SOURCE].priority
+    if early ~= (other[SCORE] > now) then
         return not early
-    elseif one[RANK] ~= other[RANK] and not early then
-        return one[RANK] > other[RANK]
+    elseif rank ~= other_rank and not early then
+        return rank > other_rank
     end
-    return one[AT] < other[AT] or (one[AT] == other[AT] and one[ID] < other[ID])
-end
-
--- Appends due jobs of a lane until so many were found, behind a position if there is one.
-local function look_in_lane(found, one, enough, after, without)
-    local priority, key, suspects = unpack(one)
-    local rank = after and rank_of(key, after.due, after.id, true) or 0
-    while #found < enough do
-        local some = enough - #found
-        local part = call('ZRANGE', key, rank, rank + some - 1, 'WITHSCORES')
-        for place = 1, #part, 2 do
-            local due = tonumber(part[place + 1])
-            if due > now then
-                return
-            elseif not without[part[place]] then
-                found[#found + 1] = {part[place], due, priority, key, suspects}
-            end
-        end
-        if #part < 2 * some then
-            return
-        end
-        rank = rank + some
-    end
+    return one[SCORE] < other[SCORE] or (one[SCORE] == other[SCORE] and one[ID] < other[ID])
 end
 
 -- Returns the first `most` due jobs of a topic, in order; without suspects if told. `after` is {due, id, priority or nil}.
 local function look(topic, most, after, without, no_suspects)
-    local found, before, last = {}, 0, nil -- `before` have a higher priority: one is in two lanes, with suspects
-    for _, one in ipairs(topic_named(topic)) do
-        local priority = one[1]
-        local behind = after and (not after.priority or after.priority == priority) and after or nil
-        if priority ~= last then
-            before, last = #found, priority
+    local found, lanes, place = {}, topic_named(topic), 1
+    while place <= #lanes and #found < most do
+        local priority, sources = lanes[place][1], {} -- one is in two lanes, with suspects
+        while lanes[place] and lanes[place][1] == priority do
+            local _, key, suspects = unpack(lanes[place])
+            local behind = after and (after.priority or priority) == priority
+            if not (no_suspects and suspects) and not (after and priority > (after.priority or priority)) then
+                local from = behind and rank_of(key, after.due, after.id, true) or 0
+                sources[#sources + 1] = {key = key, from = from, priority = priority, suspects = suspects}
+            end
+            place = place + 1
         end
-        if before < most and not (after and after.priority and priority > after.priority) and not (no_suspects and one[3]) then
-            local first = #found
-            look_in_lane(found, one, first + most - before, behind, without)
-            if first > before and #found > first then
-                table.sort(found, comes_first)
-                for place = #found, most + 1, -1 do
-                    found[place] = nil
-                end
+        local some = merged(sources, most - #found, now, false, without)
+        if #found == 0 then
+            found = some
+        else
+            for _, one in ipairs(some) do
+                found[#found + 1] = one
             end
         end
     end
@@ -164,7 +172,7 @@ local function first_due_of(topic, most, suspects, after, without)
     local found, tried = look(topic, most, after, without), {}
     local full = #found >= most
     for _, one in ipairs(full and found or {}) do
-        tried[#tried + 1] = one[SUSPECTED] and one or nil
+        tried[#tried + 1] = one[SOURCE].suspects and one or nil
     end
     if #tried > suspects then
         most = max(most - suspects, 1)
@@ -181,10 +189,10 @@ end
 -- Appends those of some jobs that wait in a topic; returns the others.
 local function look_for(found, topic, ids)
     for _, one in ipairs(topic_named(topic)) do
-        local others = {}
-        for place, due in ipairs(scores(one[2], ids)) do
+        local source, others = {priority = one[1], key = one[2]}, {}
+        for place, due in ipairs(of_each('ZMSCORE', one[2], ids)) do
             if due then
-                found[#found + 1] = {ids[place], tonumber(due), one[1], one[2], one[3]}
+                found[#found + 1] = {tonumber(due), ids[place], source}
             else
                 others[#others + 1] = ids[place]
             end
@@ -198,7 +206,7 @@ end
 local function waiting_of(topic, ids)
     local found, over = {}, {}
     local others = look_for(found, topic, ids)
-    for place, lease in ipairs(scores(leases_of(topic), others)) do
+    for place, lease in ipairs(of_each('ZMSCORE', keys_of(topic).leases, others)) do
         local b = others[place]
         over[#over + 1] = lease and settle_lost(b, state_of(b)) and b or nil
     end
@@ -221,41 +229,45 @@ local function backoff_of(asked, attempt)
 end
 
 -- Claims a job that waits.
-local function start(one, asked, begins, options)
-    local b, key, ttr, most = one[ID], options.key, options.ttr, options.max_attempts
-    local state = states[b] or state_of_new(asked.topic, options, one[AT])
-    make_history(b, state)
+local function start(one, state, asked, begins, options)
+    local b, ttr, most = one[ID], options.ttr, options.max_attempts
+    if state[ATTEMPT] ~= NO_ATTEMPT then
+        make_history(b, state)
+    end
     new_claim(state, asked.base)
-    local attempt = state[CLAIMS] - state[FORGIVEN]
+    local attempt, text = state[CLAIMS] - state[FORGIVEN], state[TEXT]
     ttr, most = ttr and ttr ~= 0 and ttr or asked.ttr, most and most ~= 0 and most or asked.max_attempts
-    state[STATE], state[DUE], state[ATTEMPT], state[BEGUN] = RUNNING, one[AT], attempt, begins and 1 or 0
+    state[STATE], state[DUE], state[ATTEMPT], state[BEGUN] = RUNNING, one[SCORE], attempt, begins and 1 or 0
     state[LEASE] = now + (begins and ttr + asked.slack or asked.hold)
-    state[MOST_ATTEMPTS], state[BACKOFF], state[STARTED], state[WORKER] = most, backoff_of(asked, attempt), now, asked.worker
-    remove(one[LANE], b)
+    state[MOST_ATTEMPTS], state[BACKOFF], state[STARTED] = most, backoff_of(asked, attempt), now
+    if text.worker ~= asked.worker or text.why then
+        state[TEXT] = new_texts(text.topic, text.key, text.error, false, asked.worker)
+    end
+    remove(one[SOURCE].key, b)
     lease_until(b, state)
-    if key then
-        add(groups_of(asked.topic), 0, key .. '\0' .. b)
+    if text.key and grouped(asked.topic) then
+        add(keys_of(asked.topic).groups, 0, text.key .. '\0' .. b)
     end
     keep(b, state)
-    return state
 end
 
 -- Reads jobs before they are claimed, a few at a time: some may be large.
 local function with_job(found, place)
     if not found[place][JOB] then
-        local ids = {}
-        for next_one = place, min(place + 63, #found) do
+        local ids, last = {}, min(place + 63, #found)
+        for next_one = place, last do
             ids[#ids + 1] = found[next_one][ID]
         end
-        for offset, job in ipairs(values(':j:', ids)) do
-            found[place + offset - 1][JOB] = job
+        local jobs = values(':j:', ids)
+        for next_one = place, last do
+            found[next_one][JOB] = jobs[found[next_one][ID]]
         end
     end
     return found[place][JOB]
 end
 
 -- Returns what a claim looks at, and when the next job is due, or false.
-local function found_for(asked, limited)
+local function found_for(asked)
     if not is_open(asked.topic) then
         return {}, false
     elseif asked.by_ids then
@@ -265,8 +277,7 @@ local function found_for(asked, limited)
     for _, b in ipairs(ids_of(asked.without)) do
         without[b] = true
     end
-    local limit = bounded(asked.limit)
-    return first_due_of(asked.topic, limited and max(limit, LOOKED_PAST * asked.reserves) or limit, asked.suspects, asked.after, without)
+    return first_due_of(asked.topic, bounded(asked.limit), asked.suspects, asked.after, without)
 end
 
 -- Outcome: whether the topic is paused, how many have begun, when to ask again for what limits hold back, or '', when the next one is due,
@@ -283,19 +294,22 @@ function commands.claim()
         math.randomseed(micros % 4294967296)
     end
     if asked.reserves == 1 then
-        settle_over(asked.topic, PIECE, {}) -- the client has ended others before, by calls of their own
+        settle_over(asked.topic, LATE, {}) -- the client has ended others before, by calls of their own
     end
-    local found, coming = found_for(asked, asked.limits)
+    local found, coming = found_for(asked)
     local gate, suspects, bytes, ids = asked.limits and #found > 0 and open_gate(asked.topic, asked.limits), asked.suspects, asked.bytes, {}
-    for place, one in ipairs(found) do
-        ids[place] = one[ID]
+    for place = 1, #found do
+        ids[place] = found[place][ID]
     end
     states_of(ids)
+    local text = new_texts(asked.topic, false, false, false, asked.worker)
     local taken, left, receipts, begun, full = {}, {}, {}, 0, false
-    for place, one in ipairs(found) do
-        local b, state = one[ID], states[one[ID]]
+    for place = 1, #found do
+        local one = found[place]
+        local b = one[ID]
+        local state = states[b]
         local lost = state and state[LOST] or NEVER_LOST
-        local leave = full or one[AT] > now
+        local leave = full or one[SCORE] > now
             or ((gate or lost ~= NEVER_LOST) and (begun >= asked.begin or (lost == LOST_BEGUN and suspects <= 0)))
         if not leave then
             local job = with_job(found, place)
@@ -304,7 +318,11 @@ function commands.claim()
             leave = full or (gate and not admits(gate, options.key, b))
             if not leave then
                 local begins = begun < asked.begin
-                state = start(one, asked, begins, options)
+                if not state then
+                    local key = options.key
+                    state = state_of_new(options, one[SCORE], key and new_texts(asked.topic, key, false, false, asked.worker) or text)
+                end
+                start(one, state, asked, begins, options)
                 deliver(taken, b, state, job)
                 receipts[#receipts + 1], receipts[#receipts + 2] = b, state[CLAIMS]
                 bytes, begun = bytes and bytes - size, begun + (begins and 1 or 0)
@@ -313,7 +331,7 @@ function commands.claim()
         end
         if leave and asked.reserves == 0 then
             local size = #left
-            left[size + 1], left[size + 2], left[size + 3] = b, one[AT], one[RANK]
+            left[size + 1], left[size + 2], left[size + 3] = b, one[SCORE], one[SOURCE].priority
             left[size + 4] = gate and gate.full[b] or false
         end
     end
@@ -331,14 +349,18 @@ end
 
 local function shown(found)
     for place, one in ipairs(found) do
-        found[place] = {one[ID], digits(one[AT]), one[RANK]}
+        found[place] = {one[ID], digits(one[SCORE]), one[SOURCE].priority}
     end
     return found
 end
 
--- Returns the first due jobs of a topic: id, due time, and priority of each.
+-- Returns the first due jobs of a topic, those behind a position: id, due time, and priority of each.
 function api.first_due(asked)
-    return shown(is_open(asked.topic) and look(asked.topic, asked.limit, nil, {}) or {})
+    local after = asked.after
+    if after then
+        after.id = bid(after.id)
+    end
+    return shown(is_open(asked.topic) and look(asked.topic, asked.limit, after, {}) or {})
 end
 
 -- Returns the same of those of some jobs that wait; asked for are their ids, by topic.

@@ -1,9 +1,11 @@
 -- Jobs, and what becomes of those that were claimed: as jobs/lifecycle.py has it. A job that was put and nothing else has no state.
 local DELAYED, RUNNING, DONE, DEAD, CANCELLED = 0, 1, 2, 3, 4
-local STATE, TOPIC, KEY, DUE, CLAIMS, FORGIVEN, LOST, ERROR = 1, 2, 3, 4, 5, 6, 7, 8
-local ATTEMPT, BEGUN, LEASE, MOST_ATTEMPTS, BACKOFF, STARTED, WORKER = 9, 10, 11, 12, 13, 14, 15 -- while it is running
-local OUTCOME, ENDED, WHY, CLAIM = 10, 11, 12, 13 -- of the last attempt, while it is not
-local RESULT, PRIORITY = 16, 17 -- whether there is a result, while it is done
+local STATE, LOST, PRIORITY, RESULT, CLAIMS, FORGIVEN, ATTEMPT, DUE, STARTED = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local BEGUN, LEASE, MOST_ATTEMPTS, BACKOFF = 10, 11, 12, 13 -- while it is running
+local OUTCOME, ENDED, CLAIM = 10, 11, 13 -- of the last attempt, while it is not
+local TEXT = 14 -- its topic, key, and last error; why the last attempt failed, and its worker: one table for jobs with the same
+local CHANGED = 15 -- whether it is to be written
+local NO_ATTEMPT, NO_TIME = -1, -1e300
 local NEVER_LOST, LOST_HELD, LOST_BEGUN = 0, 1, 2
 local WAS_DONE, WAS_FAILED, WAS_LOST, WAS_RELEASED, WAS_CANCELLED = 1, 2, 3, 4, 5
 
@@ -20,63 +22,61 @@ end
 
 -- ---- what became of it ------------------------------------------------------------------------------------------------
 
--- A state as it lies in the store. cmsgpack takes three times as long.
-local pack_state, unpack_state
+-- A state as it lies in the store: numbers, then texts, which many jobs have in common. cmsgpack takes three times as long.
+local new_texts, pack_state, unpack_state
 do -- so that its names do not count among the 200
-    local FORMAT = '>BBBBBI4I4I4dddddI3c0I3c0I3c0I3c0I3c0'
-    local HAS_KEY, HAS_ERROR, HAS_ATTEMPT, HAS_WHY, HAS_STARTED, HAS_WORKER, HAS_RESULT = 1, 2, 4, 8, 16, 32, 64
+    local NUMBERS, SIZE = '>BBbBI4I4i4ddBddd', 57
+    local TEXTS = '>BI3c0I3c0I3c0I3c0I3c0'
+    local HAS_KEY, HAS_ERROR, HAS_WHY, HAS_WORKER = 1, 2, 4, 8
+
+    function new_texts(topic, key, err, why, worker)
+        local has = (key and HAS_KEY or 0) + (err and HAS_ERROR or 0) + (why and HAS_WHY or 0) + (worker and HAS_WORKER or 0)
+        local k, e, y, w = key or '', err or '', why or '', worker or ''
+        local packed = struct.pack(TEXTS, has, #topic, topic, #k, k, #e, e, #y, y, #w, w)
+        local found = texts[packed]
+        if not found then
+            found = {packed = packed, topic = topic, key = key, error = err, why = why, worker = worker}
+            texts[packed] = found
+        end
+        return found
+    end
 
     function pack_state(state)
-        local topic, key, why, err, worker = state[TOPIC], state[KEY], state[WHY], state[ERROR], state[WORKER]
-        local most, has = 0, (key and HAS_KEY or 0) + (err and HAS_ERROR or 0) + (state[ATTEMPT] and HAS_ATTEMPT or 0)
-            + (state[STARTED] and HAS_STARTED or 0) + (worker and HAS_WORKER or 0) + (state[RESULT] and HAS_RESULT or 0)
-        if state[STATE] == RUNNING then
-            most, why = state[MOST_ATTEMPTS], false
-        end
-        has = has + (why and HAS_WHY or 0)
-        key, err, why, worker = key or '', err or '', why or '', worker or ''
-        return struct.pack(FORMAT, state[STATE], state[LOST], state[PRIORITY] + 128, state[OUTCOME] or 0, has, state[CLAIMS],
-            state[FORGIVEN], state[ATTEMPT] or 0, state[DUE], state[ENDED] or 0, most, state[CLAIM] or 0, state[STARTED] or 0,
-            #topic, topic, #key, key, #err, err, #why, why, #worker, worker)
+        return struct.pack(NUMBERS, unpack(state, 1, 13)) .. state[TEXT].packed
     end
 
     function unpack_state(packed)
-        local state, lost, priority, outcome, has, claims, forgiven, attempt, due, ended, most, claim, started, topic, key, err, why, worker =
-            struct.unpack(FORMAT, packed)
-        why = band(has, HAS_WHY) ~= 0 and why
-        return {
-            state, topic, band(has, HAS_KEY) ~= 0 and key, due, claims, forgiven, lost, band(has, HAS_ERROR) ~= 0 and err,
-            band(has, HAS_ATTEMPT) ~= 0 and attempt or nil, outcome, ended, state == RUNNING and most or why, claim,
-            band(has, HAS_STARTED) ~= 0 and started, band(has, HAS_WORKER) ~= 0 and worker, band(has, HAS_RESULT) ~= 0,
-            priority - 128,
-        }
+        local state, tail = {struct.unpack(NUMBERS, packed)}, sub(packed, SIZE + 1)
+        local text = texts[tail]
+        if not text then
+            local has, topic, key, err, why, worker = struct.unpack(TEXTS, tail)
+            text = {packed = tail, topic = topic, key = band(has, HAS_KEY) ~= 0 and key, error = band(has, HAS_ERROR) ~= 0 and err,
+                why = band(has, HAS_WHY) ~= 0 and why, worker = band(has, HAS_WORKER) ~= 0 and worker}
+            texts[tail] = text
+        end
+        state[TEXT] = text
+        return state
     end
 end
 
-local function state_of_new(topic, options, due)
-    local state = {DELAYED, topic, options.key or false, due, 0, 0, NEVER_LOST, false}
-    state[PRIORITY] = options.priority or 0
-    return state
+local function state_of_new(options, due, text)
+    return {DELAYED, NEVER_LOST, options.priority or 0, 0, 0, 0, NO_ATTEMPT, due, NO_TIME, 0, 0, 0, 0, text}
 end
 
 local function state_of_job(job, due)
     local options, _, topic = read_job(job)
-    return state_of_new(topic, options, due)
+    return state_of_new(options, due, new_texts(topic, options.key or false, false, false, false))
 end
 
 -- Reads the states of jobs that were not read yet. They are changed in `states`, and written at the end.
 local function states_of(ids)
     local missing = {}
-    for _, b in ipairs(ids) do
-        if states[b] == nil then
-            missing[#missing + 1] = b
+    for place = 1, #ids do
+        if states[ids[place]] == nil then
+            missing[#missing + 1] = ids[place]
         end
     end
-    if #missing > 0 then
-        for place, packed in ipairs(values(':s:', missing)) do
-            states[missing[place]] = packed and unpack_state(packed)
-        end
-    end
+    values(':s:', missing, states, unpack_state)
 end
 
 local function state_of(b)
@@ -93,23 +93,9 @@ local function state_or_new(b, due)
 end
 
 local function keep(b, state)
-    states[b], changed[b] = state, true
-end
-
-local function write_states()
-    local parts = {}
-    for b in pairs(changed) do
-        local key = chunk(':s:', b)
-        local part = parts[key]
-        if not part then
-            part = {}
-            parts[key] = part
-        end
-        part[#part + 1] = b
-        part[#part + 1] = pack_state(states[b])
-    end
-    for key, part in pairs(parts) do
-        call('HSET', key, unpack(part))
+    states[b] = state
+    if not state[CHANGED] then
+        state[CHANGED], changed[#changed + 1] = true, b
     end
 end
 
@@ -130,4 +116,10 @@ local function seen(state)
         return DELAYED
     end
     return state[STATE] == RUNNING and now >= state[LEASE] and (when_lost(state)) or state[STATE]
+end
+
+-- Returns a row of the history, as clients read it.
+local function row_of(state, claim, ended, outcome, why)
+    local started = state[STARTED] ~= NO_TIME and state[STARTED]
+    return {claim, state[ATTEMPT], started, ended, outcome, state[TEXT].worker, why}
 end

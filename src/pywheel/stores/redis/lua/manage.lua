@@ -20,7 +20,7 @@ local function waiting(asked)
     if not b or state[STATE] ~= DELAYED then
         return nil
     end
-    local due, from = due_of(state[TOPIC], b)
+    local due, from = due_of(state[TEXT].topic, b)
     if asked.expect and (due ~= asked.expect[1] or state[CLAIMS] ~= asked.expect[2]) then
         return nil
     end
@@ -37,11 +37,12 @@ function commands.cancel()
     if not b then
         return 0
     end
+    local text = state[TEXT]
     make_history(b, state)
     new_claim(state, receipts_base())
     state[DUE], state[FORGIVEN] = due, state[FORGIVEN] + 1
-    state[ATTEMPT], state[OUTCOME], state[ENDED], state[WHY] = 0, WAS_CANCELLED, now, false
-    state[CLAIM], state[STARTED], state[WORKER] = state[CLAIMS], false, false
+    state[ATTEMPT], state[OUTCOME], state[ENDED], state[CLAIM] = 0, WAS_CANCELLED, now, state[CLAIMS]
+    state[STARTED], state[TEXT] = NO_TIME, new_texts(text.topic, text.key, text.error, false, false)
     remove(from, b)
     finish(b, state, CANCELLED, now)
     keep(b, state)
@@ -56,14 +57,14 @@ function commands.reschedule()
     end
     local due = due_as(asked)
     call('ZADD', from, due, b)
-    tell(state[TOPIC], b, due, min(due, was))
+    tell(state[TEXT].topic, b, due, min(due, was))
     return 1
 end
 
 local function forget_result(b, state)
-    if state[RESULT] then
+    if state[RESULT] == 1 then
         call('HDEL', results_of(b), b)
-        state[RESULT] = false
+        state[RESULT] = 0
     end
 end
 
@@ -74,15 +75,16 @@ function commands.retry()
     if not b or state[STATE] < DONE then
         return 0
     end
-    local topic, key = state[TOPIC], state[KEY]
-    local holder = key and holder_of(topic, key)
+    local topic, key = state[TEXT].topic, state[TEXT].key
+    local holder = holders_of({{topic = topic, key = key, how = PLAIN}})
+    holder = key and holder[topic][key]
     if holder then
         return {EXISTS, number(holder)}
     elseif key then
-        call('HSET', holders_of(topic), key, b)
+        call('HSET', keys_of(topic).holders, key, b)
         call('ZREM', former_of(topic, key), b)
     end
-    call('ZREM', finished_of(state[STATE], topic), b)
+    call('ZREM', keys_of(topic)[state[STATE]], b)
     state[STATE], state[FORGIVEN], state[LOST] = DELAYED, state[CLAIMS], NEVER_LOST
     forget_result(b, state)
     keep(b, state)
@@ -92,16 +94,16 @@ end
 
 -- Forgets a job that is not running, and that was taken from its place.
 local function forget_job(b, state)
-    local topic, key = state[TOPIC], state[KEY]
-    if key and call('HGET', holders_of(topic), key) == b then
-        call('HDEL', holders_of(topic), key)
+    local topic, key = state[TEXT].topic, state[TEXT].key
+    if key and call('HGET', keys_of(topic).holders, key) == b then
+        call('HDEL', keys_of(topic).holders, key)
     elseif key then
         call('ZREM', former_of(topic, key), b)
     end
     call('HDEL', chunk(':s:', b), b)
     call('DEL', history_of(b))
     forget_result(b, state)
-    states[b], changed[b] = false, nil
+    states[b] = false
     local jobs = chunk(':j:', b)
     call('HDEL', jobs, b)
     if call('EXISTS', jobs) == 0 and sub(bid(tonumber(call('GET', P .. ':n'))), 1, 5) ~= sub(b, 1, 5) then
@@ -114,8 +116,9 @@ function commands.delete()
     if not b or state[STATE] == RUNNING then
         return 0
     end
-    local _, from = due_of(state[TOPIC], b)
-    call('ZREM', state[STATE] >= DONE and finished_of(state[STATE], state[TOPIC]) or from, b)
+    local topic = state[TEXT].topic
+    local _, from = due_of(topic, b)
+    call('ZREM', state[STATE] >= DONE and keys_of(topic)[state[STATE]] or from, b)
     forget_job(b, state)
     return 1
 end
@@ -128,7 +131,7 @@ function commands.rewrite()
     local there, start_with, has = b and call('HGET', key, b), '', nil
     if there and asked.claim then
         local state = state_of(b)
-        has = state and state[STATE] == DONE and state[RESULT] and state[CLAIM] == asked.claim and there
+        has = state and state[STATE] == DONE and state[RESULT] == 1 and state[CLAIM] == asked.claim and there
     elseif there then
         local _, size = read_job(there)
         start_with, has = sub(there, 1, #there - size), sub(there, #there - size + 1)
@@ -166,7 +169,7 @@ function commands.purge()
         settle_all_over(PIECE, {})
     end
     for _, topic in ipairs(state >= DONE and (asked.topic and {asked.topic} or call('HKEYS', P .. ':t')) or {}) do
-        local key = finished_of(state, topic)
+        local key = keys_of(topic)[state]
         local ids = left > 0 and call('ZRANGE', key, '-inf', until_, 'BYSCORE', 'LIMIT', 0, left) or {}
         states_of(ids)
         for _, b in ipairs(ids) do

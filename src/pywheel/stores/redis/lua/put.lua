@@ -22,20 +22,24 @@ local function note_chunk(id, b)
         local place = floor(id / 256)
         call('ZADD', P .. ':x', place, sub(b, 1, 5))
         local last = bid(max(place - 1, 0) * 256)
-        if place > 0 and call('EXISTS', chunk(':j:', last)) == 0 then
+        if place > 0 and not hashed[chunk(':j:', last)] and call('EXISTS', chunk(':j:', last)) == 0 then
             call('ZREM', P .. ':x', sub(last, 1, 5))
         end
     end
 end
 
--- Stores one job; returns its id.
-local function store(topic, job)
+local function new_id()
     local id = call('INCR', P .. ':n')
     local b = bid(id)
     note_chunk(id, b)
-    call('HSET', chunk(':j:', b), b, job)
-    call('HSETNX', P .. ':t', topic, '')
     return id, b
+end
+
+local function know_topic(topic)
+    if not topic_named(topic).value then
+        call('HSET', P .. ':t', topic, '')
+        topics[topic] = nil
+    end
 end
 
 -- Many jobs without keys. Arguments: their number, then for each topic and priority: its name, the priority, how many, and when and what
@@ -43,52 +47,65 @@ end
 function commands.put()
     local count, start_with, far, char = tonumber(take()), created(now), furthest_horizon(), string.char
     local first = call('INCRBY', P .. ':n', count) - count + 1
-    local id, jobs, key, size = first, {}, nil, 0
+    local id, key, jobs = first, nil, nil
     while count > 0 do
         local topic, priority, some = take(), tonumber(take()), tonumber(take())
-        local dues, to, place = {}, lane(topic, priority), at
-        for number = 1, 2 * some, 2 do
+        know_topic(topic)
+        local dues = list_of(added, lane(topic, priority))
+        for _ = 1, some do
             local low = id % 256
             if low == 0 or not key then
-                if key then
-                    call('HSET', P .. ':j:' .. key, unpack(jobs))
-                    jobs, size = {}, 0
-                end
                 local b = bid(id)
                 key = sub(b, 1, 5)
                 note_chunk(id, b)
+                jobs = list_of(hashed, P .. ':j:' .. key)
             end
-            local b, due, text = key .. char(low), due_at(ARGV[place])
-            jobs[size + 1], jobs[size + 2] = b, start_with .. ARGV[place + 1]
-            dues[number], dues[number + 1] = text, b
+            local b, due, text = key .. char(low), due_at(ARGV[at])
+            local size, place = #jobs, #dues
+            jobs[size + 1], jobs[size + 2] = b, start_with .. ARGV[at + 1]
+            dues[place + 1], dues[place + 2] = text, b
             if due <= far then
                 tell(topic, b, due)
             end
-            size, place, id = size + 2, place + 2, id + 1
+            at, id = at + 2, id + 1
         end
-        call('HSETNX', P .. ':t', topic, '')
-        each_part('ZADD', to, dues)
-        count, at = count - some, place
+        count = count - some
     end
-    call('HSET', P .. ':j:' .. key, unpack(jobs))
     return first
 end
 
 local function wait_until(b, topic, due, priority, lost)
-    call('ZADD', lane(topic, priority, lost), due, b)
+    add(lane(topic, priority, lost), due, b)
     tell(topic, b, due)
 end
 
 -- ---- jobs with keys, a nonce or a past ------------------------------------------------------------------------------
 
--- Returns the live job that has a key.
-local function holder_of(topic, key)
-    local b = call('HGET', holders_of(topic), key)
-    if b and settle_lost(b, state_of(b)) then
-        flush()
-        b = call('HGET', holders_of(topic), key)
+-- Returns the live jobs that have the keys of some jobs, by topic and key.
+local function holders_of(jobs)
+    local found, wanted = {}, {}
+    for _, job in ipairs(jobs) do
+        if job.key and not job.how.passed then
+            local keys = list_of(wanted, job.topic)
+            keys[#keys + 1] = job.key
+        end
     end
-    return b or nil
+    for topic, keys in pairs(wanted) do
+        local there, held = {}, {}
+        for place, b in ipairs(of_each('HMGET', keys_of(topic).holders, keys)) do
+            held[#held + 1] = b or nil
+            there[keys[place]] = b or nil
+        end
+        states_of(held)
+        for key, b in pairs(there) do
+            if settle_lost(b, states[b]) and states[b][STATE] == DEAD then
+                there[key] = nil
+            end
+        end
+        found[topic] = there
+    end
+    flush()
+    return found
 end
 
 -- Whether a job lets another one have its key: to replace it, or to take over from its parent.
@@ -105,7 +122,7 @@ local function ended_lately(topic, key, since)
     local last = call('ZREVRANGE', former_of(topic, key), 0, 19)
     states_of(last)
     for _, b in ipairs(last) do
-        local state = state_of(b)
+        local state = states[b]
         if state and state[STATE] >= DONE and state[ENDED] > since then
             return b, state[ENDED]
         end
@@ -114,41 +131,42 @@ end
 
 -- Returns why jobs cannot have their keys, or nil: what is wrong, the job that has the key, the place of the refused one, and how long ago
 -- the other ended.
-local function refusal(jobs)
+local function refusal(jobs, held)
     local seen = {}
     for place, job in ipairs(jobs) do
-        local name, how = job.key and #job.topic .. ':' .. job.topic .. job.key, job.how
-        if name and not how.passed then
-            local holder = not seen[name] and holder_of(job.topic, job.key)
-            if seen[name] and not how.replace then
+        local key, how = job.key, job.how
+        if key and not how.passed then
+            local before = list_of(seen, job.topic)
+            local holder = not before[key] and held[job.topic][key]
+            if before[key] and not how.replace then
                 return {KEY_TAKEN_TWICE, 0, place - 1}
             elseif holder and not yields(holder, how) then
                 return {EXISTS, number(holder), place - 1}
-            elseif how.dedupe and not holder and not seen[name] then
-                local last, ended = ended_lately(job.topic, job.key, now - how.dedupe)
+            elseif how.dedupe and not holder and not before[key] then
+                local last, ended = ended_lately(job.topic, key, now - how.dedupe)
                 if last then
                     return {ENDED_LATELY, number(last), place - 1, now - ended}
                 end
             end
-            seen[name] = true
+            before[key] = true
         end
     end
 end
 
 -- Gives a new job the past that it has in another store, with the last row of its history in its state, as claims leave it.
 local function enter_past(b, job, past, result)
-    local state = state_of_new(job.topic, job.options, job.due)
-    for place, row in ipairs(past.rows) do
-        if place < #past.rows then
-            call('RPUSH', history_of(b), cmsgpack.pack(row))
-        else
-            state[CLAIM], state[ATTEMPT], state[STARTED], state[ENDED], state[OUTCOME], state[WORKER], state[WHY] = unpack(row)
-        end
+    local state, rows, started, worker, why = state_of_new(job.options, job.due), past.rows, false, false, false
+    for place = 1, #rows - 1 do
+        call('RPUSH', history_of(b), cmsgpack.pack(rows[place]))
     end
-    state[STATE], state[CLAIMS], state[FORGIVEN], state[LOST], state[ERROR] = past.state, past.claims, past.forgiven, past.lost, past.error
+    if #rows > 0 then
+        state[CLAIM], state[ATTEMPT], started, state[ENDED], state[OUTCOME], worker, why = unpack(rows[#rows])
+    end
+    state[STARTED], state[TEXT] = started or NO_TIME, new_texts(job.topic, job.key or false, past.error, why, worker)
+    state[STATE], state[CLAIMS], state[FORGIVEN], state[LOST] = past.state, past.claims, past.forgiven, past.lost
     if result ~= '' then
-        state[RESULT] = true
-        call('HSET', results_of(b), b, sub(result, 2))
+        state[RESULT] = 1
+        set(results_of(b), b, sub(result, 2))
     end
     keep(b, state)
     return state
@@ -156,37 +174,43 @@ end
 
 -- Replaces a job that waits.
 local function replace(holder, state, job)
+    flush() -- it may be one of those that are put
     local was, from = due_of(job.topic, holder)
+    local jobs = chunk(':j:', holder)
     call('ZREM', from, holder)
-    call('HSET', chunk(':j:', holder), holder, sub(call('HGET', chunk(':j:', holder), holder), 1, 6) .. sub(job.job, 7))
+    call('HSET', jobs, holder, sub(call('HGET', jobs, holder), 1, 6) .. sub(job.job, 7))
     if state then
         state[PRIORITY] = job.priority
         keep(holder, state)
     end
-    call('ZADD', lane(job.topic, job.priority, state and state[LOST]), job.due, holder)
+    add(lane(job.topic, job.priority, state and state[LOST]), job.due, holder)
     tell(job.topic, holder, job.due, min(job.due, was))
     return number(holder)
 end
 
-local function enter(job)
+local function enter(job, held)
     local topic, key, how = job.topic, job.key, job.how
-    local holder = key and not how.passed and call('HGET', holders_of(topic), key)
+    local keys = key and not how.passed and held[topic]
+    local holder = keys and keys[key]
     local state = holder and state_of(holder)
     if holder and not (state and state[STATE] == RUNNING) then
         return replace(holder, state, job)
     elseif holder then
         call('ZADD', former_of(topic, key), number(holder), holder) -- it hands its key on
     end
-    local id, b = store(topic, job.job)
+    local id, b = new_id()
+    know_topic(topic)
+    set(chunk(':j:', b), b, job.job)
     local past = how.past and enter_past(b, job, how.past, job.result)
-    if key and how.passed then
-        call('ZADD', former_of(topic, key), id, b)
+    if keys then
+        set(keys_of(topic).holders, key, b)
+        keys[key] = b
     elseif key then
-        call('HSET', holders_of(topic), key, b)
+        call('ZADD', former_of(topic, key), id, b)
     end
     if past and past[STATE] >= DONE then
         lane(topic, job.priority) -- whatever its state, the topic has this priority
-        add(finished_of(past[STATE], topic), past[ENDED], b)
+        add(keys_of(topic)[past[STATE]], past[ENDED], b)
     else
         wait_until(b, topic, job.due, job.priority, past and past[LOST])
     end
@@ -199,18 +223,20 @@ function commands.put_keyed()
     local asked, jobs, ids, noted = take_json(), {}, {}, {}
     for place = 1, asked.jobs do
         local when, what, how, result = take(), take(), take(), take()
-        how = how ~= '' and cjson.decode(how) or {}
+        how = how ~= '' and cjson.decode(how) or PLAIN
         local job = created(how.created or now) .. what
         local options, _, topic = read_job(job)
         jobs[place] = {topic = topic, key = options.key, priority = options.priority or 0, options = options, due = (due_at(when)),
             job = job, how = how, result = result}
     end
-    local outcome = put_with(asked.nonce) or refusal(jobs)
+    local known = put_with(asked.nonce)
+    local held = known or holders_of(jobs)
+    local outcome = known or refusal(jobs, held)
     if outcome then
         return outcome
     end
     for place, job in ipairs(jobs) do
-        ids[place] = enter(job)
+        ids[place] = enter(job, held)
         noted[place] = ids[place]
     end
     noted[#noted + 1] = asked.fingerprint

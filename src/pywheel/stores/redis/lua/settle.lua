@@ -17,8 +17,8 @@ end
 local function deliver(reply, b, state, job)
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = b, state[DUE], state[STATE], state[CLAIMS]
-    reply[size + 5], reply[size + 6], reply[size + 7], reply[size + 8] = state[ATTEMPT], state[LEASE], state[LOST], state[ERROR]
-    reply[size + 9] = job
+    reply[size + 5], reply[size + 6], reply[size + 7] = state[ATTEMPT], state[LEASE], state[LOST]
+    reply[size + 8], reply[size + 9] = state[TEXT].error, job
 end
 
 -- Returns the outcome of a claim that is asked for again: the same claims, as far as they still hold.
@@ -37,35 +37,40 @@ end
 
 -- Moves the row of the last attempt into the history, to make place for the next one.
 local function make_history(b, state)
-    if state[ATTEMPT] then
-        call('RPUSH', history_of(b), cmsgpack.pack({state[CLAIM], state[ATTEMPT], state[STARTED], state[ENDED],
-            state[OUTCOME], state[WORKER], state[WHY]}))
+    if state[ATTEMPT] ~= NO_ATTEMPT then
+        local row = row_of(state, state[CLAIM], state[ENDED], state[OUTCOME], state[TEXT].why)
+        call('RPUSH', history_of(b), cmsgpack.pack(row))
     end
 end
 
 local function finish(b, state, to, ended)
-    local topic, key = state[TOPIC], state[KEY]
+    local text = state[TEXT]
     state[STATE] = to
-    add(finished_of(to, topic), ended, b)
-    if key and call('HGET', holders_of(topic), key) == b then
-        call('HDEL', holders_of(topic), key)
-        call('ZADD', former_of(topic, key), number(b), b)
+    add(keys_of(text.topic)[to], ended, b)
+    if text.key then
+        local ended = freed[text.topic] or {keys = {}, ids = {}}
+        local place = #ended.ids + 1
+        freed[text.topic], ended.keys[place], ended.ids[place] = ended, text.key, b
     end
 end
 
 -- Ends a claim: `to`, when it is due again or nil for as before, whether an attempt was spent, and what it came to.
 local function end_claim(b, state, to, due, spent, lost, outcome, why, ended)
-    state[OUTCOME], state[ENDED], state[WHY], state[CLAIM], state[LOST] = outcome, ended, why or false, state[CLAIMS], lost
+    local text = state[TEXT]
+    local topic, key = text.topic, text.key
+    state[OUTCOME], state[ENDED], state[CLAIM], state[LOST] = outcome, ended, state[CLAIMS], lost
     state[FORGIVEN] = state[FORGIVEN] + (spent and 0 or 1)
-    state[ERROR] = why or state[ERROR]
-    remove(leases_of(state[TOPIC]), b)
-    if state[KEY] then
-        remove(groups_of(state[TOPIC]), state[KEY] .. '\0' .. b)
+    if why then
+        state[TEXT] = new_texts(topic, key, why, why, text.worker)
+    end
+    remove(keys_of(topic).leases, b)
+    if key and grouped(topic) then
+        remove(keys_of(topic).groups, key .. '\0' .. b)
     end
     if to == DELAYED then
         state[STATE], state[DUE] = DELAYED, due or state[DUE]
-        add(lane_of(state), state[DUE], b)
-        tell(state[TOPIC], b, state[DUE])
+        add(lane(topic, state[PRIORITY], lost), state[DUE], b)
+        tell(topic, b, state[DUE])
     else
         finish(b, state, to, ended)
     end
@@ -78,18 +83,20 @@ local function settle_lost(b, state)
     if not state or state[STATE] ~= RUNNING or now < state[LEASE] then
         return false
     end
+    local over = state[LEASE]
     local to, due, spent, lost = when_lost(state)
-    end_claim(b, state, to, due, spent, lost, WAS_LOST, nil, state[LEASE])
+    end_claim(b, state, to, due, spent, lost, WAS_LOST, nil, over)
     if to == DEAD then
-        keep_value(NOTES, 'dead:' .. digits(number(b)) .. ':' .. digits(state[CLAIMS]), state[TOPIC], now + 86400000)
-        tell(state[TOPIC], b, state[LEASE])
+        local topic = state[TEXT].topic
+        keep_value(NOTES, 'dead:' .. digits(number(b)) .. ':' .. digits(state[CLAIMS]), topic, now + 86400000)
+        tell(topic, b, over)
     end
     return true
 end
 
 -- Ends up to so many claims of a topic whose leases are over; appends those that are dead by it. Returns how many it ended.
 local function settle_over(topic, limit, dead)
-    local over = call('ZRANGE', leases_of(topic), '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
+    local over = call('ZRANGE', keys_of(topic).leases, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
     states_of(over)
     for _, b in ipairs(over) do
         if settle_lost(b, states[b]) and states[b][STATE] == DEAD then
@@ -100,13 +107,13 @@ local function settle_over(topic, limit, dead)
     return #over
 end
 
--- Does the same for all topics, that of the earliest lease first.
+-- Does the same for all topics, that of the earliest lease first. Returns the first lease that is not over as well, if it came so far.
 local function settle_all_over(limit, dead)
     local ended = 0
     while ended < limit do
         local lease = first_lease()
         if not lease or lease > now then
-            break
+            return ended, lease or nil
         end
         ended = ended + settle_over(call('ZRANGE', P .. ':l', 0, 0)[1], limit - ended, dead)
     end
@@ -114,17 +121,14 @@ local function settle_all_over(limit, dead)
 end
 
 function commands.expire()
-    local limit, dead, first = bounded(take_json().limit), {}, nil
-    local ended = limit > 0 and settle_all_over(limit, dead) or 0
-    if limit > 0 and ended < limit then
-        first = first_lease()
-    end
+    local limit, dead = bounded(take_json().limit), {}
+    local ended, first = settle_all_over(limit, dead)
     local there = first and {} or call('ZRANGE', P .. ':l', 0, SOME, 'WITHSCORES')
     for place = 1, #there, 2 do
         if first and tonumber(there[place + 1]) >= first then
             break
         end
-        local lease = call('ZRANGE', leases_of(there[place]), beyond(now), '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+        local lease = call('ZRANGE', keys_of(there[place]).leases, beyond(now), '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
         first = lease and min(tonumber(lease), first or math.huge) or first
     end
     return {ended, first or '', dead}
@@ -138,7 +142,8 @@ local function with_receipts(each, void)
         ids[place], claims[place] = struct.unpack('>c6I4', packed, place * 10 - 9)
     end
     states_of(ids)
-    for place, b in ipairs(ids) do
+    for place = 1, #ids do
+        local b = ids[place]
         local state = states[b]
         local held = state and state[STATE] == RUNNING and state[CLAIMS] == claims[place] and now < state[LEASE]
         outcomes[place] = held and (each(b, state, place) or 1) or void
@@ -146,10 +151,12 @@ local function with_receipts(each, void)
     return outcomes
 end
 
+local function done(b, state)
+    end_claim(b, state, DONE, nil, true, NEVER_LOST, WAS_DONE, nil, now)
+end
+
 function commands.ack()
-    return with_receipts(function(b, state)
-        end_claim(b, state, DONE, nil, true, NEVER_LOST, WAS_DONE, nil, now)
-    end, 0)
+    return with_receipts(done, 0)
 end
 
 -- Behind the receipts stand the results, each with an r before it, or ''.
@@ -158,10 +165,10 @@ function commands.ack_with_results()
     local outcomes = with_receipts(function(b, state, place)
         local result = ARGV[results + place]
         if result ~= '' then
-            state[RESULT] = true
-            call('HSET', results_of(b), b, sub(result, 2))
+            state[RESULT] = 1
+            set(results_of(b), b, sub(result, 2))
         end
-        end_claim(b, state, DONE, nil, true, NEVER_LOST, WAS_DONE, nil, now)
+        done(b, state)
     end, 0)
     at = at + #outcomes
     return outcomes

@@ -47,7 +47,9 @@ function steps.put()
     local latest, id, b = begin_request()
     if not id then
         local topic, due, text = ARGV[4], due_at(ARGV[5])
-        id, b = store(topic, created(now) .. ARGV[6])
+        id, b = new_id()
+        call('HSET', chunk(':j:', b), b, created(now) .. ARGV[6])
+        call('HSETNX', P .. ':t', topic, '')
         call('ZADD', P .. ':d:0:' .. topic, text, b)
         if due <= furthest then
             begin_call()

@@ -17,18 +17,18 @@ end
 
 -- Returns where a job should stand, by key: {member, score or nil for any, the fault if it does not}.
 local function places_of(b, state)
-    local topic, key, found = state[TOPIC], state[KEY], {}
+    local topic, key, found = state[TEXT].topic, state[TEXT].key, {}
     if state[STATE] == DELAYED then
         found[P .. ':d:' .. lane_name(state[PRIORITY], state[LOST]) .. ':' .. topic] = {b, nil, NOWHERE}
     elseif state[STATE] == RUNNING then
-        found[leases_of(topic)] = {b, state[LEASE], INDEXES}
-        if key then
-            found[groups_of(topic)] = {key .. '\0' .. b, 0, INDEXES}
+        found[keys_of(topic).leases] = {b, state[LEASE], INDEXES}
+        if key and grouped(topic) then
+            found[keys_of(topic).groups] = {key .. '\0' .. b, 0, INDEXES}
         end
     else
-        found[finished_of(state[STATE], topic)] = {b, state[ENDED], INDEXES}
+        found[keys_of(topic)[state[STATE]]] = {b, state[ENDED], INDEXES}
     end
-    if key and call('HGET', holders_of(topic), key) ~= b then
+    if key and call('HGET', keys_of(topic).holders, key) ~= b then
         found[former_of(topic, key)] = {b, number(b), state[STATE] > RUNNING and INDEXES or KEYLESS}
     end
     return found
@@ -55,11 +55,11 @@ end
 -- Those that have a key, by keys.
 function check.k(_, name)
     for place = at, #ARGV do
-        local b = call('HGET', holders_of(name), ARGV[place])
+        local b = call('HGET', keys_of(name).holders, ARGV[place])
         local state = b and read(b)
-        if b and not (state and state[TOPIC] == name and state[KEY] == ARGV[place] and state[STATE] <= RUNNING)
+        if b and not (state and state[TEXT].topic == name and state[TEXT].key == ARGV[place] and state[STATE] <= RUNNING)
             and wrong(KEYS_OF_NONE, b) then
-            call('HDEL', holders_of(name), ARGV[place])
+            call('HDEL', keys_of(name).holders, ARGV[place])
         end
     end
 end
@@ -94,7 +94,7 @@ end
 function check.r()
     for place = at, #ARGV do
         local b, state = ARGV[place], state_of(ARGV[place])
-        if call('HEXISTS', results_of(b), b) == 1 and not (state and state[RESULT]) and wrong(HISTORY, b) then
+        if call('HEXISTS', results_of(b), b) == 1 and not (state and state[RESULT] == 1) and wrong(HISTORY, b) then
             call('HDEL', results_of(b), b)
         end
     end
@@ -112,14 +112,14 @@ end
 
 -- Puts a job where it is missing.
 local function check_place(b, state, set, member, score, fault)
-    local there, topic = tonumber(call('ZSCORE', set, member)), state[TOPIC]
+    local there, topic = tonumber(call('ZSCORE', set, member)), state[TEXT].topic
     local known = state[STATE] ~= DELAYED or topic_named(topic).by_name[lane_name(state[PRIORITY], state[LOST])]
     if there and (not score or there == score) and (fault ~= NOWHERE or known) or not wrong(fault, b) then
         return
     elseif fault == NOWHERE then
-        call('ZADD', lane_of(state), 'NX', state[DUE], b)
-    elseif fault == KEYLESS and not call('HGET', holders_of(topic), state[KEY]) then
-        call('HSET', holders_of(topic), state[KEY], b)
+        call('ZADD', lane(topic, state[PRIORITY], state[LOST]), 'NX', state[DUE], b)
+    elseif fault == KEYLESS and not call('HGET', keys_of(topic).holders, state[TEXT].key) then
+        call('HSET', keys_of(topic).holders, state[TEXT].key, b)
     else
         call('ZADD', set, score, member)
     end
@@ -134,7 +134,7 @@ function check.j(_, name)
     states_of(ids)
     for _, b in ipairs(ids) do
         local state = read(b)
-        local topic = state[TOPIC]
+        local topic = state[TEXT].topic
         if number(b) > tonumber(call('GET', P .. ':n') or 0) and wrong(IDS_GIVEN, b) then
             call('SET', P .. ':n', digits(number(b)))
         end
@@ -143,7 +143,9 @@ function check.j(_, name)
             topics[topic] = nil
         end
         for set, place in pairs(places_of(b, state)) do
-            check_place(b, state, set, unpack(place, 1, 3))
+            if set ~= keys_of(topic).groups or grouped(topic) == '0' then -- else some are still to come
+                check_place(b, state, set, unpack(place, 1, 3))
+            end
         end
         local first = state[STATE] == RUNNING and tonumber(call('ZSCORE', P .. ':l', topic) or math.huge)
         if first and first > state[LEASE] and wrong(INDEXES, b) then

@@ -1,0 +1,61 @@
+-- Who is there, and whom a change concerns. Workers are in :m with their topics, their beats in :b (when, whether behind, and which pause
+-- they have obeyed), up to when they want hints in :h, and which slices of each topic's time they own in :a:<topic>. What concerns a worker
+-- is published on its bell, and what concerns all on that for all: m, somebody came or went; p, a topic was paused or resumed; h, hints.
+local SLICE, SLICES = 50, 32 -- jobs/job.py
+local GONE = 60000 -- ms of silence after which a worker is taken from the list
+
+local function bell_of(worker)
+    return P .. ':bell:' .. worker
+end
+
+-- ---- hints ------------------------------------------------------------------------------------------------------------
+
+-- Returns who handles a topic: {worker, mask of the slices, horizon}.
+local function audience(topic)
+    local there = audiences[topic]
+    if there then
+        return there
+    end
+    local found, workers = call('HGETALL', P .. ':a:' .. topic), {}
+    there = {}
+    for place = 1, #found, 2 do
+        workers[#workers + 1] = found[place]
+    end
+    for place, horizon in ipairs(#workers > 0 and call('HMGET', P .. ':h', unpack(workers)) or {}) do
+        if horizon then
+            there[#there + 1] = {worker = workers[place], mask = tonumber(found[2 * place]), horizon = tonumber(horizon)}
+        end
+    end
+    audiences[topic] = there
+    return there
+end
+
+-- Returns the due time up to which anybody wants hints.
+local function furthest_horizon()
+    furthest = furthest or tonumber(call('GET', P .. ':hmax') or -1e300)
+    return furthest
+end
+
+-- Notes for the owner of its slice that a job is due then; `was` is when it was due until now, if that is earlier.
+local function tell(topic, b, due, was)
+    was = was or due
+    if was > furthest_horizon() then
+        return
+    end
+    local slice = bit.lshift(1, floor(due / SLICE) % SLICES)
+    for _, one in ipairs(audience(topic)) do
+        if was <= one.horizon and band(one.mask, slice) ~= 0 then
+            if not one.hints then
+                one.hints = {'h', struct.pack('>I4', #topic), topic}
+                hints[#hints + 1] = one
+            end
+            one.hints[#one.hints + 1] = b .. struct.pack('>d', was)
+        end
+    end
+end
+
+local function publish_hints()
+    for _, one in ipairs(hints) do
+        call('PUBLISH', bell_of(one.worker), table.concat(one.hints))
+    end
+end
