@@ -42,7 +42,7 @@ class Keys:
         return wrong + self.topics() + self.keys() + self.chunks() + self.leases()
 
     def leases(self):
-        """No lease is over before what stands for its topic; what runs and has a key is in a group of a limited topic."""
+        """No lease is over before what stands for its topic; what runs with a key is in a group, of limited topics."""
         wrong, groups = [], Counter()
         limited = self.client.hkeys(self.prefix + ":g")
         first = dict(self.client.zrange(self.prefix + ":l", 0, -1, withscores=True))

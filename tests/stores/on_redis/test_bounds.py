@@ -6,18 +6,29 @@ import threading
 import pytest
 
 from pywheel import JobQueue
+from pywheel._errors import StoreAway
 from pywheel.jobs import State
-from pywheel.jobs.commands import Ack, Announce, Claim, ClaimPolicy, Expire, Pause, Purge, Put, Reserve
+from pywheel.jobs.commands import Ack, Announce, Claim, ClaimPolicy, Expire, Nack, Pause, Purge, Put, Reserve
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.limits import Limits
-from pywheel.jobs.queries import CountJobs, Filter, GetJob, GetNextDues, GetNextLease, GetPage, ListClaims, ListFirstDue
+from pywheel.jobs.queries import (
+    CountJobs,
+    Filter,
+    GetJob,
+    GetNextDues,
+    GetNextLease,
+    GetPage,
+    GetStates,
+    ListClaims,
+    ListFirstDue,
+)
 from pywheel.stores import open
 from pywheel.testing import ManualClock
 from tests.jobs.waiting import until, working
 from tests.stores.on_redis.monitored import Monitor
 
-COMMANDS, VALUES = 2_000, 25_000  # of a call
-MANY = 20_000  # twice as many values, where each job is looked at and asked for its priority
+COMMANDS, VALUES = 1_500, 6_000  # of a call
+MANY = 20_000  # thrice as many values, where each job is looked at and asked for its priority
 TERMS = ClaimPolicy(60_000, 3)
 BESIDE = [(0, -5), (0, 5), (-3, 0), (3, 0), (-5, 9)]
 
@@ -243,6 +254,97 @@ class TestLostLeases:
                 until(lambda: queue.store.ask(CountJobs())["t"].done == self.JOBS)
             assert sorted(seen) == ids
             assert_short(monitor.calls())
+
+
+class TestManyAtOnce:
+    """What one caller asks for is several calls; each is whole in itself."""
+
+    JOBS = 1_100
+
+    @pytest.fixture
+    def ids(self, store, clock):
+        return put(store, self.JOBS, clock.wall(), 0)
+
+    @pytest.mark.parametrize("kind", ["reserve", "claim"])
+    def test_a_claim_is_several_short_ones(self, store, ids, monitor, kind):
+        command = Reserve("t", 1_000, TERMS, "w") if kind == "reserve" else Claim("t", (), TERMS, "w", 700, limit=1_000)
+        monitor.calls()
+        [claimed] = store.apply([command])
+        calls = monitor.calls()
+        jobs = claimed if kind == "reserve" else claimed.jobs
+        assert [job.id for job in jobs] == ids[:1_000]
+        assert kind == "reserve" or (claimed.begun, claimed.left, claimed.next) == (700, [], jobs[0].due)
+        assert len(calls) >= 4
+        assert_short(calls)
+
+    def test_ends_of_claims_are_several_calls(self, store, clock, ids, monitor):
+        [jobs] = store.apply([Reserve("t", 1_000, TERMS, "w")])
+        ends = [Ack(job.id, job.claims) if job.id % 2 else Nack(job.id, job.claims, 0, "e") for job in jobs]
+        monitor.calls()
+        *ended, claimed = store.apply([*ends, Reserve("t", 1_000, TERMS, "w")])
+        assert set(ended) == {True, State.DELAYED}
+        assert {job.id for job in claimed} == {*ids[1_000:], *(job.id for job in jobs if not job.id % 2)}
+        assert_short(monitor.calls())
+
+    def test_a_put_with_them_stays_one_call(self, store, clock, ids, monitor):
+        [jobs] = store.apply([Reserve("t", 600, TERMS, "w")])
+        monitor.calls()
+        store.apply([*(Ack(job.id, job.claims) for job in jobs), Put((NewJob("t", b"", clock.wall()),))])
+        assert len(monitor.calls()) == 1
+
+    def test_bodies_are_counted_over_all_calls(self, store, clock):
+        store.apply([Put(tuple(NewJob("b", b"x" * 10, clock.wall()) for _ in range(600)))])
+        assert len(store.apply([Reserve("b", 600, TERMS, "w", 4_005, 0)])[0]) == 400
+        [claimed] = store.apply([Claim("b", (), TERMS, "w", 600, bytes=1_000, limit=600)])
+        assert (len(claimed.jobs), claimed.begun) == (100, 100)
+        [claimed] = store.apply([Claim("b", (), TERMS, "w", 600, bytes=1, limit=600)])
+        assert len(claimed.jobs) == 1
+
+    def test_what_was_claimed_is_returned_if_the_server_goes_in_between(self, store, ids, monkeypatch):
+        answers = iter([store._apply_piece])
+
+        def breaks(commands):
+            try:
+                return next(answers)(commands)
+            except StopIteration:
+                raise StoreAway("gone") from None
+
+        monkeypatch.setattr(store, "_apply_piece", breaks)
+        [jobs] = store.apply([Reserve("t", 1_000, TERMS, "w")])
+        assert [job.id for job in jobs] == ids[:250]
+        with pytest.raises(StoreAway):
+            store.apply([Reserve("t", 1_000, TERMS, "w")])
+
+    def test_a_list_is_several_short_calls(self, store, ids, monitor):
+        monitor.calls()
+        page = store.ask(GetPage(Filter("t"), limit=1_000))
+        assert [job.id for job in page.jobs] == ids[:1_000]
+        assert [due.id for due in store.ask(ListFirstDue("t", 2_000))] == ids
+        assert store.ask(CountJobs())["t"].delayed == self.JOBS
+        assert len(store.ask(GetStates(ids))) == self.JOBS
+        assert store.verify() == []
+        assert_short(monitor.calls())
+
+    def test_keyed_jobs_are_put_by_few_commands(self, store, clock, monitor):
+        jobs = tuple(NewJob("k", b"", clock.wall(), key=str(place)) for place in range(1_000))
+        monitor.calls()
+        store.apply([Put(jobs)])
+        [call] = monitor.calls()
+        assert call.commands <= 1_100
+
+
+def test_a_limit_by_key_that_comes_late_finds_what_runs(store, clock, monitor):
+    put_keys = tuple(NewJob("t", b"", clock.wall(), key=f"{'ab'[place % 2]}:{place}") for place in range(700))
+    store.apply([Put(put_keys)])
+    assert len(store.apply([Reserve("t", 698, TERMS, "w")])[0]) == 698
+    monitor.calls()
+    [claimed] = store.apply([Claim("t", (), TERMS._replace(limits=Limits(350, ":")), "w", 9, limit=9)])
+    assert [job.key for job in claimed.jobs] == ["a:698", "b:699"]
+    [[more]] = store.apply([Put((NewJob("t", b"", clock.wall(), key="a:x"),))])
+    [claimed] = store.apply([Claim("t", (), TERMS._replace(limits=Limits(350, ":")), "w", 9, limit=9)])
+    assert (claimed.jobs, claimed.full) == ([], ((more, "a"),))
+    assert_short(monitor.calls())
+    assert store.verify() == []
 
 
 def test_an_expiry_looks_past_topics_whose_leases_ended_otherwise(store, clock):
