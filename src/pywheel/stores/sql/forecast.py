@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any, Final
 
 from ...jobs.queries import FORECAST_MOST, GetForecast
-from ..forecast import open_runs
 from ..readings import in_buckets
 from .read import priorities_of
 from .statement import Rows, Select, Steps
@@ -29,6 +28,8 @@ _DUES: Final = (
 )
 _COUNT: Final = f"SELECT count(*) FROM ({_DUES}) c"
 
+_RUNS: Final = 3  # parts of the time that are read each by itself
+
 _Group = tuple[int, int]  # a topic and a priority
 
 
@@ -41,7 +42,7 @@ def forecast(known: Lookup, query: GetForecast) -> Steps[list[int]]:
     largest, others = yield from _groups(known, query.topic)
     yield from counts.each(largest, range(len(edges) - 1))
     parts = [others[at : at + _TOGETHER] for at in range(0, len(others), _TOGETHER)]
-    for run in open_runs(counts.found, counts.limit) if parts else ():
+    for run in _open_runs(counts.found, counts.limit) if parts else ():
         for part in parts:
             yield from counts.together(part, run, _READ // len(parts))
     return counts.found
@@ -99,3 +100,19 @@ class _Counts:
     def _add(self, places: Sequence[int], counts: Sequence[int]) -> None:
         for place, jobs in zip(places, counts, strict=True):
             self.found[place] = min(self.found[place] + jobs, self.limit)
+
+
+def _open_runs(counts: Sequence[int], limit: int) -> list[range]:
+    """Return the places where one still counts, as fewer than `limit` were found, those side by side together.
+
+    What lies between them is not read: most jobs may be due there.
+    """
+    runs: list[range] = []
+    for place, jobs in enumerate(counts):
+        if jobs >= limit:
+            continue
+        if runs and runs[-1].stop == place:
+            runs[-1] = range(runs[-1].start, place + 1)
+        else:
+            runs.append(range(place, place + 1))
+    return runs if len(runs) <= _RUNS else [range(runs[0].start, runs[-1].stop)]
