@@ -27,8 +27,8 @@ from pywheel.testing import ManualClock
 from tests.jobs.waiting import until, working
 from tests.stores.on_redis.monitored import Monitor
 
-COMMANDS, VALUES = 1_500, 6_000  # of a call
-MANY = 20_000  # thrice as many values, where each job is looked at and asked for its priority
+COMMANDS, VALUES = 1_500, 9_000  # of a call
+MANY = 20_000  # twice as many values, where each job is looked at and asked for its priority
 TERMS = ClaimPolicy(60_000, 3)
 BESIDE = [(0, -5), (0, 5), (-3, 0), (3, 0), (-5, 9)]
 

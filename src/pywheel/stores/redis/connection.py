@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final
 
 from redis import connection as redis_connection
@@ -46,15 +47,12 @@ def as_json(asked: Any) -> bytes:
     return _ENCODER.encode(asked).encode()
 
 
-class _Names(dict[str, bytes]):
-    """The functions of the library, as they are sent."""
-
-    def __missing__(self, function: str) -> bytes:
-        self[function] = encoded_name = one(name_of(function))
-        return encoded_name
+@cache
+def _name(function: str) -> bytes:
+    """Return what the server calls a function, as it is sent."""
+    return one(name_of(function))
 
 
-_names: Final = _Names()
 _LOAD: Final = b"*4\r\n%b" % encoded((b"FUNCTION", b"LOAD", b"REPLACE", LIBRARY))
 _MULTI: Final = b"*1\r\n$5\r\nMULTI\r\n"
 _EXEC: Final = b"*1\r\n$4\r\nEXEC\r\n"
@@ -141,7 +139,7 @@ class Connection:
 
     def run(self, function: str, prefix: bytes, count: int, arguments: bytes) -> Any:
         """Return what a function answers to so many encoded arguments. The library is sent if the server has not it."""
-        name = _names[function]
+        name = _name(function)
         command = b"*%d\r\n$5\r\nFCALL\r\n%b$1\r\n1\r\n$%d\r\n%b\r\n%b" % (
             4 + count,
             name,

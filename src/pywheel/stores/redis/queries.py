@@ -59,14 +59,6 @@ class Queries(Inner):
         self._open()
         return _ANSWERS[type(query)](self, query)  # type: ignore[no-any-return]  # what the class of the query says
 
-    @abstractmethod
-    def _next_lease(self, query: q.GetNextLease) -> int | None:
-        """Return when some lease may be over."""
-
-    @abstractmethod
-    def _workers(self, query: q.ListWorkers) -> list[q.Member]:
-        """Return all workers that have announced topics, by name."""
-
     # ---- jobs -------------------------------------------------------------------------------------------------------
 
     def _job(self, query: q.GetJob) -> Job | None:
@@ -168,21 +160,10 @@ class Queries(Inner):
         rows: list[Any] = []
         for topics in _parts(self._names() if query.topic is None else [query.topic], _TOPICS):
             rows += self.run("ended", topics=topics, since=clamped(query.since), limit=query.most)[1]
-        rows.sort(key=itemgetter(0, 1), reverse=True)
+        rows.sort(key=itemgetter(6, 0), reverse=True)
         return [
-            q.Ended(
-                from_id(id),
-                topic.decode(),
-                _text(key),
-                STATES[state],
-                due,
-                started,
-                ended,
-                attempt,
-                _text(worker),
-                _text(error),
-            )
-            for ended, id, topic, key, state, due, started, attempt, worker, error in rows[: max(query.most, 0)]
+            q.Ended._make((from_id(id), topic.decode(), _text(key), STATES[state], *times, _text(worker), _text(error)))
+            for id, topic, key, state, *times, worker, error in rows[: max(query.most, 0)]
         ]
 
     # ---- notes ------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import verify as faults
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["verify"]
 
-_SOME: Final = 250  # places looked at by one call
+_SOME: Final = 100  # places looked at by one call
 _FAULTS: Final = (
     Fault(faults.NOWHERE.what, "delayed again, due as their last claim left it, or at once if they have none"),
     faults.TWICE,
@@ -59,12 +59,12 @@ def _parts(store: RedisStore) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
     for scan, key in ((b"HSCAN", b"e"), (b"ZSCAN", b"c"), (b"ZSCAN", b"c:ends")):
         for some in _some(_members(store, scan, prefix + key)):
             yield b"e", b"", some
-    for key in chain(_keys(store, prefix + b"s:"), _keys(store, prefix + b"r:")):
-        yield key[len(prefix) : len(prefix) + 1], b"", store.call(b"HKEYS", key)
     for some in _some(key[len(prefix) + 2 :] for key in _keys(store, prefix + b"h:")):
         yield b"h", b"", some
-    for key in _keys(store, prefix + b"j:"):
-        yield b"j", key[len(prefix) + 2 :], []
+    for kind in (b"s", b"r", b"j"):
+        for key in _keys(store, prefix + kind + b":"):
+            for some in _some(store.call(b"HKEYS", key)):
+                yield kind, key[len(prefix) + 2 :], some
 
 
 def _keys(store: RedisStore, start: bytes) -> Iterator[bytes]:

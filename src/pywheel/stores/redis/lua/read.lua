@@ -119,7 +119,7 @@ function api.forecast(asked)
     return found
 end
 
--- Returns of some topics the jobs that ended last: when, id, topic, key, state, due time, when the last attempt started, its number,
+-- Returns of some topics the jobs that ended last: id, topic, key, state, due time, when the last attempt started and ended, its number,
 -- worker, and why it failed.
 function api.ended(asked)
     local sources, ids, found = {}, {}, {}
@@ -134,8 +134,8 @@ function api.ended(asked)
     states_of(ids)
     for place, b in ipairs(ids) do
         local state = states[b]
-        local text, row = state[TEXT], row_of(state)
-        found[place] = {state[ENDED], b, text.topic, text.key, state[STATE], state[DUE], row[3], max(state[ATTEMPT], 0), text.worker,
+        local text, started = state[TEXT], row_of(state)[3]
+        found[place] = {b, text.topic, text.key, state[STATE], state[DUE], started, state[ENDED], max(state[ATTEMPT], 0), text.worker,
             state[OUTCOME] == WAS_FAILED and text.why}
     end
     return found

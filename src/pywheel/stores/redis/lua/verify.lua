@@ -1,5 +1,6 @@
 -- Checking jobs and the places where they stand: jobs and their states are the truth.
 local NOWHERE, TWICE, NO_JOB, INDEXES, KEYS_OF_NONE, KEYLESS, HISTORY, IDS_GIVEN, TOPICS, NOTES_LISTED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local NOT_THERE = {}
 local wrongs, mends
 local check = {} -- by kind of key
 
@@ -34,85 +35,69 @@ local function places_of(b, state)
     return found
 end
 
--- Members of a set of places.
-local function check_members(kind, name)
-    local set = P .. ':' .. kind .. ':' .. name
-    for place = at, #ARGV do
-        local member, b = ARGV[place], sub(ARGV[place], -6)
-        if call('ZSCORE', set, member) then
-            local state = read(b)
-            local there = state and places_of(b, state)[set]
-            if not (there and there[1] == member) and wrong(state and TWICE or NO_JOB, b) then
-                call('ZREM', set, member)
-            end
-        end
+-- A member of a set of places.
+local function check_member(name, member, kind)
+    local place, b = P .. ':' .. kind .. ':' .. name, sub(member, -6)
+    local state = call('ZSCORE', place, member) and (read(b) or NOT_THERE)
+    local there = state and state ~= NOT_THERE and places_of(b, state)[place]
+    if state and not (there and there[1] == member) and wrong(state ~= NOT_THERE and TWICE or NO_JOB, b) then
+        call('ZREM', place, member)
     end
 end
 for _, kind in ipairs({'d', 'l', 'f', 'g', 'o'}) do
-    check[kind] = check_members
+    check[kind] = check_member
 end
 
--- Those that have a key, by keys.
-function check.k(_, name)
-    for place = at, #ARGV do
-        local b = call('HGET', keys_of(name).holders, ARGV[place])
-        local state = b and read(b)
-        if b and not (state and state[TEXT].topic == name and state[TEXT].key == ARGV[place] and state[STATE] <= RUNNING)
-            and wrong(KEYS_OF_NONE, b) then
-            call('HDEL', keys_of(name).holders, ARGV[place])
+-- A key that a job has.
+function check.k(name, key)
+    local b = call('HGET', keys_of(name).holders, key)
+    local state = b and read(b)
+    local fits = state and state[TEXT].topic == name and state[TEXT].key == key and state[STATE] <= RUNNING
+    if b and not fits and wrong(KEYS_OF_NONE, b) then
+        call('HDEL', keys_of(name).holders, key)
+    end
+end
+
+-- A note, wherever it stands.
+function check.e(_, note)
+    local packed = call('HGET', P .. NOTES.values, note)
+    local over = packed and struct.unpack('>d', packed) or math.huge
+    local listed, ends = call('ZSCORE', P .. NOTES.names, note), tonumber(call('ZSCORE', P .. NOTES.ends, note)) or math.huge
+    if (not packed ~= not listed or ends ~= over) and wrong(NOTES_LISTED, note) then
+        call('ZREM', P .. NOTES.names, note)
+        call('ZREM', P .. NOTES.ends, note)
+        if packed then
+            keep_value(NOTES, note, sub(packed, 9), over < math.huge and over or nil)
         end
     end
 end
 
--- Notes by name, wherever they stand.
-function check.e()
-    for place = at, #ARGV do
-        local note, packed = ARGV[place], call('HGET', P .. NOTES.values, ARGV[place])
-        local over = packed and struct.unpack('>d', packed) or math.huge
-        local listed, ends = call('ZSCORE', P .. NOTES.names, note), tonumber(call('ZSCORE', P .. NOTES.ends, note)) or math.huge
-        if (not packed ~= not listed or ends ~= over) and wrong(NOTES_LISTED, note) then
-            call('ZREM', P .. NOTES.names, note)
-            call('ZREM', P .. NOTES.ends, note)
-            if packed then
-                keep_value(NOTES, note, sub(packed, 9), over < math.huge and over or nil)
-            end
-        end
+-- A state without a job.
+function check.s(_, b)
+    if call('HEXISTS', chunk(':s:', b), b) == 1 and call('HEXISTS', chunk(':j:', b), b) == 0 and wrong(HISTORY, b) then
+        call('HDEL', chunk(':s:', b), b)
     end
 end
 
--- States without a job.
-function check.s()
-    for place = at, #ARGV do
-        local b = ARGV[place]
-        if call('HEXISTS', chunk(':s:', b), b) == 1 and call('HEXISTS', chunk(':j:', b), b) == 0 and wrong(HISTORY, b) then
-            call('HDEL', chunk(':s:', b), b)
-        end
+-- A result of a job whose state knows of none.
+function check.r(_, b)
+    local state = state_of(b)
+    if call('HEXISTS', results_of(b), b) == 1 and not (state and state[RESULT] == 1) and wrong(HISTORY, b) then
+        call('HDEL', results_of(b), b)
     end
 end
 
--- Results of jobs whose states know of none.
-function check.r()
-    for place = at, #ARGV do
-        local b, state = ARGV[place], state_of(ARGV[place])
-        if call('HEXISTS', results_of(b), b) == 1 and not (state and state[RESULT] == 1) and wrong(HISTORY, b) then
-            call('HDEL', results_of(b), b)
-        end
-    end
-end
-
--- Histories, by the numbers of their jobs.
-function check.h()
-    for place = at, #ARGV do
-        local b = bid(tonumber(ARGV[place]))
-        if call('EXISTS', history_of(b)) == 1 and call('HEXISTS', chunk(':s:', b), b) == 0 and wrong(HISTORY, b) then
-            call('DEL', history_of(b))
-        end
+-- A history, by the number of its job.
+function check.h(_, id)
+    local b = bid(tonumber(id))
+    if call('EXISTS', history_of(b)) == 1 and call('HEXISTS', chunk(':s:', b), b) == 0 and wrong(HISTORY, b) then
+        call('DEL', history_of(b))
     end
 end
 
 -- Puts a job where it is missing.
-local function check_place(b, state, set, member, score, fault)
-    local there, topic = tonumber(call('ZSCORE', set, member)), state[TEXT].topic
+local function check_place(b, state, place, member, score, fault)
+    local there, topic = tonumber(call('ZSCORE', place, member)), state[TEXT].topic
     local known = state[STATE] ~= DELAYED or topic_named(topic).by_name[lane_name(state[PRIORITY], state[LOST])]
     if there and (not score or there == score) and (fault ~= NOWHERE or known) or not wrong(fault, b) then
         return
@@ -121,44 +106,45 @@ local function check_place(b, state, set, member, score, fault)
     elseif fault == KEYLESS and not call('HGET', keys_of(topic).holders, state[TEXT].key) then
         call('HSET', keys_of(topic).holders, state[TEXT].key, b)
     else
-        call('ZADD', set, score, member)
+        call('ZADD', place, score, member)
     end
 end
 
--- A hash of jobs.
-function check.j(_, name)
-    local ids = call('HKEYS', P .. ':j:' .. name)
-    if #ids > 0 and not call('ZSCORE', P .. ':x', name) and wrong(INDEXES, ids[1]) then
-        call('ZADD', P .. ':x', floor(number(name .. '\0') / 256), name)
+-- A job.
+function check.j(name, b)
+    local state = read(b)
+    if not state then
+        return
     end
-    states_of(ids)
-    for _, b in ipairs(ids) do
-        local state = read(b)
-        local topic = state[TEXT].topic
-        if number(b) > tonumber(call('GET', P .. ':n') or 0) and wrong(IDS_GIVEN, b) then
-            call('SET', P .. ':n', digits(number(b)))
+    local topic = state[TEXT].topic
+    if b == ARGV[at] and not call('ZSCORE', P .. ':x', name) and wrong(INDEXES, b) then
+        call('ZADD', P .. ':x', floor(number(b) / 256), name)
+    end
+    if number(b) > tonumber(call('GET', P .. ':n') or 0) and wrong(IDS_GIVEN, b) then
+        call('SET', P .. ':n', digits(number(b)))
+    end
+    if not topic_named(topic).value and wrong(TOPICS, b) then
+        know_topic(topic)
+    end
+    for place, there in pairs(places_of(b, state)) do
+        if place ~= keys_of(topic).groups or grouped(topic) == '0' then -- else some are still to come
+            check_place(b, state, place, unpack(there, 1, 3))
         end
-        if not topic_named(topic).value and wrong(TOPICS, b) then
-            call('HSET', P .. ':t', topic, '')
-            topics[topic] = nil
-        end
-        for set, place in pairs(places_of(b, state)) do
-            if set ~= keys_of(topic).groups or grouped(topic) == '0' then -- else some are still to come
-                check_place(b, state, set, unpack(place, 1, 3))
-            end
-        end
-        local first = state[STATE] == RUNNING and tonumber(call('ZSCORE', P .. ':l', topic) or math.huge)
-        if first and first > state[LEASE] and wrong(INDEXES, b) then
-            call('ZADD', P .. ':l', 'LT', state[LEASE], topic)
-        end
+    end
+    local first = state[STATE] == RUNNING and tonumber(call('ZSCORE', P .. ':l', topic) or math.huge)
+    if first and first > state[LEASE] and wrong(INDEXES, b) then
+        call('ZADD', P .. ':l', 'LT', state[LEASE], topic)
     end
 end
 
--- Looks at members of a key of some kind, or at all of it, and mends what is wrong if it is told to. Returns numbers of faults, and ids, or
--- names of notes: stores/redis/verify.py names them.
+-- Looks at members of a key of some kind, and mends what is wrong if it is told to. Returns numbers of faults, and ids, or names of notes:
+-- stores/redis/verify.py names them.
 function api.verify(asked)
+    local name = take()
     wrongs, mends = {}, asked.mend
-    check[asked.kind](asked.kind, take())
+    for place = at, #ARGV do
+        check[asked.kind](name, ARGV[place], asked.kind)
+    end
     return wrongs
 end
 api.mend = api.verify
