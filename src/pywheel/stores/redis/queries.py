@@ -65,12 +65,13 @@ class Queries(Inner):
         found = records.jobs_of(self.run("job", ref=query.ref)[1])
         return found[0] if found else None
 
-    def _looked_at(self, wanted: Asked) -> tuple[list[Job], list[int], Position | None]:
+    def _looked_at(self, wanted: Asked, most: int) -> tuple[list[Job], list[int], Position | None]:
         """Return jobs, the sizes of their bodies, and the place behind which there may be more."""
         filter, after = wanted.filter, wanted.after
         answer = self.run(
             "page",
             limit=wanted.limit,
+            most=most,
             down=wanted.newest,
             due=str(after.due) if wanted.by_due else None,
             after=min(max(after.id, 0), LAST),
@@ -102,12 +103,14 @@ class Queries(Inner):
         found: list[Job] = []
         sizes: list[int] = []
         place: Position | None = wanted.after
-        while place is not None and len(found) < wanted.limit and looks > 0:
+        held = 0
+        while place is not None and len(found) < wanted.limit and looks > 0 and held < BYTES:
             some = min(wanted.limit - len(found), PIECE)
-            jobs, lengths, place = self._looked_at(wanted._replace(after=place, limit=some))
+            jobs, lengths, place = self._looked_at(wanted._replace(after=place, limit=some), BYTES - held)
             found += jobs
             sizes += lengths
-            looks -= 1 if sum(len(job.body) for job in jobs) < BYTES / _LOOKS else _LOOKS
+            looks -= 1
+            held += sum(len(job.body) for job in jobs) if looks < inf else 0
         return found, sizes, place
 
     def _histories(self, query: q.GetHistories) -> list[list[Attempt]]:

@@ -1,5 +1,5 @@
 -- Reading. What a function is asked for comes by name, and so do its answers to queries: stores/redis/queries.py.
-local BYTES = 4000000 -- of an answer; four times as many are looked at
+local READ = 16000000 -- bytes of jobs that are looked at for an answer
 local WORK = 1000 -- of one call: 4 for a job that is looked at, 1 for one whose state says that it is not meant
 local FEW = 2000 -- an index up to this size is read at once
 local TOPICS = 200 -- whose indexes are looked at at once
@@ -175,7 +175,7 @@ end
 local page -- the present one: what is asked for, and how far it came
 
 local function is_full()
-    return page.limit == 0 or page.bytes > BYTES or page.read > 4 * BYTES or page.work >= WORK
+    return page.limit == 0 or page.bytes > page.most or page.read > READ or page.work >= WORK
 end
 
 local function in_order(ids)
