@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, Final
 
 from ..._errors import PywheelError, StoreError
@@ -26,14 +27,20 @@ Apply = Callable[[Sequence[c.Command[Any]]], list[Any]]
 def by_pieces(apply: Apply, commands: Sequence[c.Command[Any]]) -> list[Any]:
     """Apply commands; what those that have much to do leave is done after them, each piece by a call of its own.
 
-    Many ends of claims go first, some by each call, if only claims follow them.
+    Ends of claims before a claim have calls of their own where all that is too much for one, if nothing else is asked.
     """
     outcomes: list[Any] = []
-    if len(commands) > PIECE and all(type(one) in SETTLES or isinstance(one, _CLAIMS) for one in commands):
-        while len(commands) > PIECE:
-            outcomes += by_pieces(apply, commands[:PIECE])
-            commands = commands[PIECE:]
-    firsts = [replace(one, limit=PIECE) if isinstance(one, _LONG) and one.limit > PIECE else one for one in commands]
+    much = sum(min(getattr(one, "limit", 1), PIECE) for one in commands) > PIECE
+    if much and all(type(one) in SETTLES or isinstance(one, _CLAIMS) for one in commands):
+        ends = list(takewhile(lambda one: type(one) in SETTLES, commands))
+        for first in range(0, len(ends), PIECE):
+            outcomes += apply(ends[first : first + PIECE])
+        commands = commands[len(ends) :]
+        if not commands:
+            return outcomes
+    firsts: list[Any] = [
+        replace(one, limit=PIECE) if isinstance(one, _LONG) and one.limit > PIECE else one for one in commands
+    ]
     answers = apply(firsts)
     for place, (command, first) in enumerate(zip(commands, firsts, strict=True)):
         if command is not first:
