@@ -45,9 +45,8 @@ def _read(parts: str) -> str:
 _PARTS: Final = "\n".join(
     (
         _read("base jobs places notes hints settle put steps"),
-        *(
-            f"do\n{_read(parts)}\nend" for parts in ("claim", "manage", "read", "workers", "verify")
-        ),  # 200 local names at once
+        # Each in a block of its own: Lua has 200 local names at once.
+        *(f"do\n{_read(part)}\nend" for part in ("claim", "manage", "read", "workers", "verify")),
     )
 )
 _VERSION: Final = sha1(_PARTS.encode(), usedforsecurity=False).hexdigest()[:12]

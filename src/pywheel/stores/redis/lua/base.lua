@@ -11,15 +11,11 @@ local steps, commands, api = {}, {}, {} -- by name: steps, what they consist of,
 local SOME = 2000 -- arguments of one call; from 8 001 on `unpack` fails
 local MOST = 2147483647
 local LAST_ID = 281474976710655
-local PIECE = 250 -- leases that one call ends: pieces.py
-
-local function nothing_written()
-    added, removed, hashed, freed, bounds = {}, {}, {}, {}, {}
-end
+local PIECE = 250 -- leases that one call ends: queries.py
 
 local function begin_call()
     states, changed, texts, topics, names, audiences, hints = {}, {}, {}, {}, {}, {}, {}
-    nothing_written()
+    added, removed, hashed, freed, bounds = {}, {}, {}, {}, {}
 end
 begin_call()
 

@@ -2,13 +2,10 @@
 -- they have obeyed), up to when they want hints in :h, and which slices of each topic's time they own in :a:<topic>. What concerns a worker
 -- is published on its bell, and what concerns all on that for all: m, somebody came or went; p, a topic was paused or resumed; h, hints.
 local SLICE, SLICES = 50, 32 -- jobs/job.py
-local GONE = 60000 -- ms of silence after which a worker is taken from the list
 
 local function bell_of(worker)
     return P .. ':bell:' .. worker
 end
-
--- ---- hints ------------------------------------------------------------------------------------------------------------
 
 -- Returns who handles a topic: {worker, mask of the slices, horizon}.
 local function audience(topic)

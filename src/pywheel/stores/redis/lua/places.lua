@@ -10,9 +10,7 @@ local function keys_of(topic)
     local found = names[topic]
     if not found then
         found = {leases = P .. ':l:' .. topic, groups = P .. ':g:' .. topic, holders = P .. ':k:' .. topic}
-        for state = DONE, CANCELLED do
-            found[state] = P .. ':f:' .. state .. topic
-        end
+        found[DONE], found[DEAD], found[CANCELLED] = P .. ':f:2' .. topic, P .. ':f:3' .. topic, P .. ':f:4' .. topic
         names[topic] = found
     end
     return found
@@ -25,16 +23,13 @@ local function topic_named(topic)
         return found
     end
     local value = call('HGET', P .. ':t', topic)
-    local pause, others = string.match(value or '', '^(%d*)(.*)')
-    found = {value = value, pause = tonumber(pause), by_name = {}}
-    local function add_lane(name, priority, suspects)
-        found.by_name[name] = P .. ':d:' .. name .. ':' .. topic
-        found[#found + 1] = {priority, found.by_name[name], suspects}
-    end
-    add_lane('0', 0, false)
-    if others ~= '' then
-        for name, priority, suspect in string.gmatch(others, ' ((%-?%d)(s?))') do
-            add_lane(name, tonumber(priority), suspect == SUSPECT)
+    local first = P .. ':d:0:' .. topic
+    found = {{0, first, false}, value = value, by_name = {['0'] = first}}
+    if value and value ~= '' then
+        found.pause = tonumber(string.match(value, '^%d+'))
+        for name, priority, suspect in string.gmatch(value, ' ((%-?%d)(s?))') do
+            found.by_name[name] = P .. ':d:' .. name .. ':' .. topic
+            found[#found + 1] = {tonumber(priority), found.by_name[name], suspect == SUSPECT}
         end
         table.sort(found, function(one, other)
             return one[1] > other[1] or (one[1] == other[1] and other[3] and not one[3])
@@ -132,23 +127,25 @@ local function let_go(topic, keys, ids)
     each_part('HDEL', holders, held)
 end
 
+local function write(command, lists)
+    for key, list in pairs(lists) do
+        each_part(command, key, list)
+        lists[key] = nil
+    end
+end
+
 local function flush()
-    for key, list in pairs(removed) do
-        each_part('ZREM', key, list)
-    end
-    for key, list in pairs(added) do
-        each_part('ZADD', key, list)
-    end
-    for key, list in pairs(hashed) do
-        each_part('HSET', key, list)
-    end
+    write('ZREM', removed)
+    write('ZADD', added)
+    write('HSET', hashed)
     for topic, ended in pairs(freed) do
         let_go(topic, ended.keys, ended.ids)
+        freed[topic] = nil
     end
     for topic, lease in pairs(bounds) do
         call('ZADD', P .. ':l', 'LT', lease, topic)
+        bounds[topic] = nil
     end
-    nothing_written()
 end
 
 local function write_states()

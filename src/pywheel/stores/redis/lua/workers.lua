@@ -1,4 +1,6 @@
--- ---- who is there -----------------------------------------------------------------------------------------------------
+-- Who is there: what comes and goes in the lists that lua/hints.lua names.
+local GONE = 60000 -- ms of silence after which a worker is taken from the list
+
 
 local function set_furthest()
     local furthest = false
