@@ -36,6 +36,16 @@ _LASTING: Final = "set_config('idle_session_timeout', '0', false), "  # a worker
 _LASTING_SINCE: Final = 140_000
 
 
+class _Together(psycopg.Pipeline):
+    """Statements that go out together, at a sync. psycopg would let go of the interpreter, and write, for each."""
+
+    def _communicate_gen(self) -> PQGen[None]:
+        if self.result_queue[-1] is None:  # a sync
+            while self.command_queue:
+                self.command_queue.popleft()()
+            yield from super()._communicate_gen()
+
+
 class Timed(psycopg.Connection[Any]):
     """A connection that is closed if an answer does not come in time: the server may be stopped, or cut off."""
 
@@ -63,6 +73,7 @@ class Timed(psycopg.Connection[Any]):
     @contextmanager
     def pipeline(self) -> Iterator[psycopg.Pipeline]:
         """Send statements without waiting for the answer to each."""
+        self._pipeline = _Together(self)
         try:
             with super().pipeline() as pipeline:
                 yield pipeline
