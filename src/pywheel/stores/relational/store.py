@@ -42,7 +42,8 @@ __all__ = ["RelationalStore"]
 
 _TRIES: Final = 12
 _NEVER: Final = 2**63 - 1
-_SPARED: Final = (2.0, 0.1)  # on the second connection, where it is handed on, and on the third, where it waits
+_GATHER: Final = 0.5  # of a commit's time, for which one waits for more to share it
+_SPARED: Final = (2.0, 0.1)  # where a lock is handed on, and where it is waited for
 _FOLD: Final = 500  # rows of counts after which they are summed up
 _FIXED: Final = (
     "connection=: others changed the same since this transaction took its snapshot, and it cannot see that: begin it "
@@ -77,8 +78,9 @@ class RelationalStore(SqlStore):
         self._known, self._known_workers = Names("topic"), Names("worker")
         """Names that are committed: all connections share them."""
         self._own_connection()
+        self._puts = self._lane(0.0)
         self._patient, self._waiting = self._lane(_SPARED[0]), self._lane(_SPARED[1])
-        self._lanes: list[RelationalStore] = [self, self._patient, self._waiting]
+        self._lanes: list[RelationalStore] = [self, self._puts, self._patient, self._waiting]
         _STORES.add(self)
 
     def _lane(self, spared: float) -> Self:
@@ -91,7 +93,7 @@ class RelationalStore(SqlStore):
     def _own_connection(self) -> None:
         """Begin with a connection that writes, and all that belongs to whoever commits on it."""
         self._writer: Any = None
-        self._group_commit = GroupCommit(self._transact, self._separate, self._seconds)
+        self._group_commit = GroupCommit(self._transact, self._separate, self._seconds, _GATHER)
 
     # ---- what a database does ---------------------------------------------------------------------------------------
 
@@ -170,12 +172,18 @@ class RelationalStore(SqlStore):
         return sound(commands, self._apply)
 
     def _apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        lane = self._patient if may_wait(commands, self._known.numbers) else self
+        lane = self._lane_of(commands)
         try:
             outcomes = lane._group_commit.apply(commands)
         except Locked:
             outcomes = self._wait(commands)
         return self._waited(commands, outcomes)
+
+    def _lane_of(self, commands: Sequence[Command[Any]]) -> RelationalStore:
+        """Return on which connection to try commands first."""
+        if may_wait(commands, self._known.numbers):
+            return self._patient
+        return self._puts if all(type(command) is Put for command in commands) else self
 
     def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:
         """Apply commands of callers who know nothing of each other. See the contract."""
@@ -185,8 +193,7 @@ class RelationalStore(SqlStore):
     def _apply_each(self, commands: Sequence[Command[Any]], *, again: bool) -> list[Any]:
         lanes: dict[RelationalStore, list[int]] = {}
         for place, command in enumerate(commands):
-            waits = may_wait((command,), self._known.numbers)
-            lanes.setdefault(self._waiting if again else self._patient if waits else self, []).append(place)
+            lanes.setdefault(self._waiting if again else self._lane_of((command,)), []).append(place)
         outcomes: list[Any] = [None] * len(commands)
         for lane, places in lanes.items():
             found = lane._tried([commands[place] for place in places])
