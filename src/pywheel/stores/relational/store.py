@@ -78,9 +78,9 @@ class RelationalStore(SqlStore):
         self._known, self._known_workers = Names("topic"), Names("worker")
         """Names that are committed: all connections share them."""
         self._own_connection()
-        self._puts = self._lane(0.0)
+        self._steps = self._lane(0.0)
         self._patient, self._waiting = self._lane(_SPARED[0]), self._lane(_SPARED[1])
-        self._lanes: list[RelationalStore] = [self, self._puts, self._patient, self._waiting]
+        self._lanes: list[RelationalStore] = [self, self._steps, self._patient, self._waiting]
         _STORES.add(self)
 
     def _lane(self, spared: float) -> Self:
@@ -183,7 +183,7 @@ class RelationalStore(SqlStore):
         """Return on which connection to try commands first."""
         if may_wait(commands, self._known.numbers):
             return self._patient
-        return self._puts if all(type(command) is Put for command in commands) else self
+        return self if all(type(command) is Put for command in commands) else self._steps
 
     def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:
         """Apply commands of callers who know nothing of each other. See the contract."""
