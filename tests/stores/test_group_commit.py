@@ -1,6 +1,7 @@
 """Group commit: who finds nobody committing commits for all."""
 
 import threading
+import time
 
 import pytest
 
@@ -118,6 +119,50 @@ def test_many_threads_all_get_their_own_outcome():
         thread.join(60)
         assert not thread.is_alive()
     assert wrong == []
+
+
+def test_callers_who_come_back_share_each_commit():
+    commits = []
+
+    def transact(ops, until, commit):
+        commits.append(len(ops))
+        threading.Event().wait(0.01)
+        return ops
+
+    leader = GroupCommit(transact, lambda error: False, 60, gather=0.5)
+
+    def call(number):
+        for _ in range(20):
+            assert leader.apply([number]) == [number]
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(commits) == 80
+    assert len(commits) <= 30  # 40 if the first who comes back went alone each time
+
+
+def test_nobody_waits_for_callers_who_have_gone(monkeypatch):
+    monkeypatch.setattr("pywheel.stores.group_commit._LONGEST", 0.2)
+    seconds = [0.5, 0, 0, 0]
+
+    def transact(ops, until, commit):
+        time.sleep(seconds.pop(0))
+        return ops
+
+    leader = GroupCommit(transact, lambda error: False, 60, gather=1)
+    first = threading.Thread(target=lambda: leader.apply([1]))
+    first.start()
+    while len(seconds) == 4:
+        time.sleep(0.001)
+    assert leader.apply([2]) == [2]
+    first.join()
+    began = time.monotonic()
+    for _ in range(2):
+        assert leader.apply([3]) == [3]
+    assert time.monotonic() - began < 0.2
 
 
 def test_a_call_that_nobody_begins_with_in_time_is_busy_and_never_happens(recorder):

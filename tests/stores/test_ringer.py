@@ -1,5 +1,7 @@
 """The ringer of stores on databases: hints go at once, jobs that are due later are gathered."""
 
+import threading
+import time
 from queue import SimpleQueue
 
 import pytest
@@ -34,6 +36,32 @@ def test_at_the_end_all_that_waits_is_told(ringer):
     ringer.later({1: ("t", 0)}, LIMIT)
     ringer.close()
     assert ringer.sent.get_nowait() == {"w": {1}}
+
+
+def test_a_flush_returns_once_all_before_it_was_sent():
+    sent = []
+
+    def send(hints):
+        time.sleep(0.05)
+        sent.append(hints)
+
+    ringer = Ringer(send, lambda jobs: {"w": set(jobs)})
+    for number in range(3):
+        ringer.add({"w": {number}})
+        ringer.later({10 + number: ("t", 0)}, LIMIT)
+        ringer.flush(LIMIT)
+        assert set().union(*(hints["w"] for hints in sent)) == {*range(number + 1), *range(10, 11 + number)}
+    ringer.close()
+    ringer.flush(LIMIT)  # nobody is there to be waited for
+
+
+def test_a_flush_ends_though_nothing_can_be_sent():
+    stopped = threading.Event()
+    ringer = Ringer(lambda hints: stopped.wait(LIMIT), set)
+    ringer.add({"w": {1}})
+    ringer.flush(0.05)
+    stopped.set()
+    ringer.close()
 
 
 def test_a_crowd_of_jobs_is_told_as_all(ringer):

@@ -193,3 +193,50 @@ def test_hints_that_were_lost_with_the_connection_are_made_up_for(server, store,
         until(lambda: me.reloads > before or me.heard >= set(lost))
         later = put(store, 3)
         until(lambda: me.reloads > before or me.heard >= set(later))
+
+
+def test_a_hint_that_was_read_with_an_answer_is_not_waited_for(postgres_server):
+    """The server may send both at once: then nothing more comes that could be waited for."""
+    url = postgres_server.url()
+    with open(url) as store, open(url) as other:
+        ears = store.notifier("w")
+        store.apply([ops.Announce(ears.worker, ("t",))])
+        ears.publish(FAR)
+        ears.hints()
+        while ears.wait(0):
+            pass
+        [id] = put(other)
+        answers = ears._session.pgconn
+        until(lambda: answers.consume_input() or answers.is_busy() or not ears._select(0, answers.socket))
+        time.sleep(0.2)
+        answers.consume_input()
+        assert not answers.is_busy()  # which has parsed all that came
+        began = time.monotonic()
+        assert ears.wait(20)
+        assert time.monotonic() - began < 10
+        assert [due.id for due in ears.hints().due] == [id]
+        ears.close()
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_what_a_process_put_is_told_of_by_the_time_its_notifier_is_closed(kind, request):
+    """A child that was forked ends without any further word."""
+    url = request.getfixturevalue(f"{kind}_server").url()
+    with open(url) as store, open(url) as other:
+        ears = store.notifier("w")
+        store.apply([ops.Announce(ears.worker, ("t",))])
+        ears.publish(FAR)
+        mine = other.notifier("other")
+        ringer = other._presence._ringer
+        sent, send = [], ringer._send
+
+        def slowly(hints):
+            time.sleep(0.1)
+            send(hints)
+            sent.append(hints)
+
+        ringer._send = slowly
+        [id] = put(other)
+        mine.close()
+        assert any(id in (ids or ()) for hints in sent for ids in hints.values())
+        ears.close()

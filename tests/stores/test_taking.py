@@ -105,3 +105,40 @@ def test_a_job_of_ones_own_that_is_due_before_the_first_is_claimed_at_once(store
         ack(store, claim(store))
     [early] = put(store, due=now_ms() - 60_000)
     assert [job.id for job in claim(store).jobs] == [early]
+
+
+def test_reserving_begins_where_it_was_and_looks_at_all_within_a_second(store):
+    """What others put that is due before, and a lease that is over."""
+    for _ in range(3):
+        put(store, 1_000, due=now_ms())
+        [jobs] = store.apply([ops.Reserve("t", 1_000, TERMS, "w")])
+        store.apply([ops.Ack(job.id, job.claims) for job in jobs])
+    lost = put(store, due=now_ms())
+    assert len(store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(1, 3, slack=0), "w")])[0]) == 1
+    with open(store.address.url) as other:
+        early = put(other, due=1)
+    found, until = [], time.monotonic() + 10
+    while len(found) < 2 and time.monotonic() < until:
+        [jobs] = store.apply([ops.Reserve("t", 1, TERMS, "w")])
+        found += [job.id for job in jobs]
+    assert sorted(found) == [*lost, *early]
+
+
+def test_reserving_passes_by_what_went_before(store, monkeypatch):
+    texts = []
+    rendered = type(store.dialect).text
+    monkeypatch.setattr(
+        type(store.dialect), "text", lambda dialect, text: [texts.append(text), rendered(dialect, text)][1]
+    )
+
+    def reserve(count):
+        put(store, count, due=now_ms())
+        texts.clear()
+        [jobs] = store.apply([ops.Reserve("t", count, TERMS, "w")])
+        assert len(jobs) == count
+        return any("j.next >= :due" in text for text in texts), any("j.state = 1" in text for text in texts)
+
+    assert reserve(10) == (False, True)
+    for _ in range(2):
+        reserve(1_000)
+    assert (True, False) in [reserve(10) for _ in range(20)]

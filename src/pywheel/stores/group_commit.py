@@ -3,6 +3,9 @@
 While it does, more callers arrive and wait; the first of them leads next, for all of them. The callers that were
 served wake each other in a chain, so that the leader is not held up by waking them all.
 
+Callers that put again and again come back one by one. Where a commit is worth waiting for them, the leader does so for
+a part of the time that the last commit took, until as many have come as were there then.
+
 Nobody waits for ever: each caller has a time limit, and who waits looks now and then whether it may lead. A leader may
 be ended by a signal handler that raises, at any point (`interrupts`); then the others find out what became of them.
 """
@@ -23,6 +26,7 @@ __all__ = ["Commit", "GroupCommit"]
 _R = TypeVar("_R")
 
 _LOOK: Final = 0.05  # seconds: a wake-up that an interrupt prevented comes so much later
+_LONGEST: Final = 0.002  # seconds for which a leader waits for others
 _UNKNOWN: Final = "the commit was interrupted: whether it happened is not known"
 
 
@@ -71,7 +75,8 @@ class GroupCommit(Interruptible):
 
     It returns the outcomes; `commit` is None for a single caller, else it says there how it ended if it is interrupted.
     `separate` says of an error whether it may be due to one caller's commands: then each call runs by itself. `limit`
-    is the time in seconds after which a caller gives up.
+    is the time in seconds after which a caller gives up. `gather` is for how long a leader waits for those who were
+    there at the last commit, as a part of what that took.
     """
 
     def __init__(
@@ -79,10 +84,12 @@ class GroupCommit(Interruptible):
         transact: Callable[[Sequence[Command[Any]], float, Commit | None], list[Any]],
         separate: Callable[[BaseException], bool],
         limit: float,
+        gather: float = 0.0,
     ) -> None:
         self._transact = transact
         self._separate = separate
         self._limit = limit
+        self._gather = gather
         self.renew()
 
     def renew(self) -> None:
@@ -90,6 +97,9 @@ class GroupCommit(Interruptible):
         self._token = threading.RLock()  # held by who commits; it knows its owner, and so can be given back twice
         self._waiting: dict[_Call, None] = {}  # in order of arrival; a call belongs to whoever pops it
         self._heir: _Call | None = None  # it was woken to lead: others let it, unless it does not come
+        self._crowd = 1  # callers of the last commit, and those who waited at its end
+        self._took = 0.0  # seconds of the last commit
+        self._gathers: _Call | None = None  # it waits for so many callers
 
     def apply(self, ops: Sequence[Command[Any]]) -> list[Any]:
         """Return the outcomes of the commands, once a transaction with them is durable. StoreBusy after the limit."""
@@ -101,8 +111,11 @@ class GroupCommit(Interruptible):
         # Twice: a signal handler that raises may end the first one at any point, even before its first step.
         try:
             try:
-                if not self._waiting and token.acquire(blocking=False) and token is self._token:
-                    return self._transact(ops, until, None)
+                if self._crowd == 1 and not self._waiting and token.acquire(blocking=False) and token is self._token:
+                    began = time.monotonic()
+                    outcomes = self._transact(ops, until, None)
+                    self._ended(1, began)
+                    return outcomes
                 return self._share(_Call(ops, until))
             finally:
                 self._give()
@@ -171,6 +184,9 @@ class GroupCommit(Interruptible):
         patient = True
         try:
             self._waiting[call] = None
+            gathers = self._gathers
+            if gathers is not None and len(self._waiting) >= self._crowd:
+                gathers.wake()
             while True:
                 commit = call.commit
                 if commit is not None and commit.over:
@@ -225,12 +241,29 @@ class GroupCommit(Interruptible):
         commit = Commit()
         try:
             try:
+                if self._crowd > len(self._waiting) and not call.alone:
+                    self._wait_for_others(call)
                 self._take(commit, call)
+                began = time.monotonic()
                 self._serve(commit)
+                self._ended(len(commit.calls), began)
             finally:
                 self._end(commit)
         finally:
             self._end(commit)
+
+    def _wait_for_others(self, call: _Call) -> None:
+        """Wait until as many have come as were there at the last commit, for a part of the time that it took."""
+        until = time.monotonic() + min(self._gather * self._took, _LONGEST)
+        self._gathers = call
+        while len(self._waiting) < self._crowd and (left := until - time.monotonic()) > 0:
+            call.gate.acquire(timeout=left)
+        self._gathers = None
+
+    def _ended(self, calls: int, began: float) -> None:
+        """Note how many callers a commit had, and how long it took."""
+        if self._gather:
+            self._crowd, self._took = calls + len(self._waiting), time.monotonic() - began
 
     def _end(self, commit: Commit) -> None:
         commit.over = True

@@ -179,10 +179,11 @@ def test_no_transaction_is_left_open_by_a_commit_that_is_told_of(mariadb_server)
         [id] = put(store, NewJob("t", b"", 0))
         assert store.apply([ops.Reschedule(id, 10**12)]) == [True]
         with administrator.cursor() as cursor:
-            writer = store._writer.thread_id()
-            assert (
-                cursor.execute(f"SELECT 1 FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = {writer}") == 0
-            )
+            writers = [lane._writer.thread_id() for lane in store._lanes if lane._writer is not None]
+            assert len(writers) == 2
+            for writer in writers:
+                text = f"SELECT 1 FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = {writer}"
+                assert cursor.execute(text) == 0
         notifier.close()
 
 
@@ -214,14 +215,16 @@ def test_the_connection_that_writes_is_kept(mariadb_server):
         store.apply([ops.Announce(ears.worker, ("t",))])
         ears.publish(2**60)
         [id] = put(store, NewJob("t", b"", 0, key="k"))
-        writer = store._writer
+        put(store, NewJob("t", b"", 0))
+        writers = [lane._writer for lane in store._lanes]
         for n in range(3):
             assert store.apply([ops.Reschedule(id, 10**12 + n)]) == [True]
             assert store.apply([ops.Cancel(("nowhere", "k"))]) == [False]
             assert isinstance(store.apply([ops.Put((NewJob("t", b"", 0, key="k"),))])[0], JobExists)
             put(store, NewJob(f"t{n}", b"", 0))
-        assert store._writer is writer
-        assert writer.open
+            put(store, NewJob("t", b"", 0))
+        assert [lane._writer for lane in store._lanes] == writers
+        assert [writer is not None and writer.open for writer in writers] == [True, True, True, False]
 
 
 def test_many_that_are_acknowledged_wait_for_no_other_row(mariadb_server):

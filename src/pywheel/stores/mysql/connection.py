@@ -185,11 +185,6 @@ class Timed(pymysql.Connection):
         return next((result.rows for result in reversed(self.ask(statements)) if result.rows), ())
 
     @property
-    def interrupted(self) -> bool:
-        """Whether an interrupt came before all answers had."""
-        return self._asking
-
-    @property
     def ready(self) -> bool:
         """Whether nothing is under way: no answer, which an interrupt may have cut short, and no transaction."""
         return self.open and not self._asking and not self.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
@@ -208,6 +203,16 @@ class Timed(pymysql.Connection):
     def end(self) -> None:
         """Close it without a last word: nobody knows what it is in the middle of."""
         self._force_close()
+
+    def roll_back(self) -> None:
+        """Roll back; close it if that fails, or an answer is on its way, which is no use any more."""
+        try:
+            if self._asking:
+                self.end()
+            else:
+                self.ask(["ROLLBACK"])
+        except (pymysql.Error, StoreError, OSError):
+            self.end()
 
     def fileno(self) -> int:
         """Return the file by which answers come."""

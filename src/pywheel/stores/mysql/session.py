@@ -1,142 +1,79 @@
-"""One transaction on MySQL: each batch of statements goes out together, in one packet if it fits."""
+"""Transactions on MySQL: the store's own, each batch in one packet if it fits, and a put in a caller's."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import pymysql
+from pymysql.constants import SERVER_STATUS
+from pymysql.cursors import Cursor
 
-from ..._errors import StoreAway, StoreError
-from ..relational.session import LATER, Session, Unknown
-from ..sql.statement import Batch, Insert
-from .connection import AlreadyThere, Timed
-from .dialect import MOMENT, NOW, SET_MOMENT, MysqlDialect
-from .statements import Statements
+from ..._errors import StoreBusy
+from ..relational.session import LATER, OwnSession, SessionWithin
+from ..sql.statement import Batch, Insert, NewNames, NewPriorities, Rows, Select, Statement
+from .connection import AlreadyThere, Result
+from .dialect import MOMENT, NOW, SET_MOMENT
 
-__all__ = ["MysqlSession", "Writing"]
+if TYPE_CHECKING:
+    from .store import MysqlStore
+
+__all__ = ["MysqlSession", "MysqlWithin"]
 
 _FORGOTTEN: Final = 256  # transactions of this client after which the earlier ones are forgotten
+_OVER: Final = "connection=: the server has ended this transaction, as it and another waited for each other: begin anew"
+_CHANGED: Final = (
+    "connection=: the server has ended this transaction, as others changed the same since its snapshot: begin anew, "
+    "best in READ COMMITTED"
+)
+_LOCKED: Final = "{lock j}"
+_ENDED: Final = {1213: _OVER, 1020: _CHANGED}
+"""What the server says when it has rolled back all of a transaction; 1020: by `innodb_snapshot_isolation`."""
 
 
-class Writing(Protocol):
-    """What a session needs of its store."""
+class MysqlSession(OwnSession):
+    """The trips of one transaction. The connection is in a transaction always."""
 
-    dialect: MysqlDialect
-
-    def writing(self, until: float) -> Timed:
-        """Return the connection that writes, to be closed by whom it fails. It is in a transaction always."""
-
-    def translated(self) -> AbstractContextManager[None]:
-        """Raise what the server says as one of our errors."""
-
-    def happened(self, number: int, until: float) -> bool:
-        """Return whether a transaction whose connection broke in its commit has happened; else it never will."""
-
-    def present(self, ids: Sequence[int]) -> set[int]:
-        """Return those of some ids of which there are jobs."""
-
-    def new_request(self) -> tuple[bytes, int]:
-        """Return what a transaction is known by."""
-
-
-class MysqlSession(Session):
-    """The trips of one transaction."""
-
-    def __init__(self, store: Writing, sql: Statements, now: int | None, until: float) -> None:
-        self._store = store
-        self._sql = sql
-        self._now = now
-        self._until = until
-        self._connection: Timed | None = None
-
-    def send(self, batch: Batch) -> list[Any]:
-        """Send statements; the first ones begin, once more if that fails on a connection that has been idle."""
-        if self._connection is not None:
-            return self._send(batch)
-        for attempt in (1, 2):
-            try:
-                self._connection = self._store.writing(self._until)
-                return self._send(batch)
-            except StoreAway:
-                self.abandon()
-                if attempt == 2 or time.monotonic() >= self._until:
-                    raise  # else it may have been closed by the server meanwhile
-        raise AssertionError
+    _store: MysqlStore
+    _number = 0  # of the transaction, by which it is known whether it happened
 
     def _send(self, batch: Batch) -> list[Any]:
         texts, places = self._store.dialect.texts(batch, self._now)
-        results = self._run(texts) if texts else []
-        return [() if place is None else results[place] for place in places]
-
-    def _run(self, texts: Sequence[str]) -> list[Any]:
-        """Return the rows that each text gives."""
-        connection = self._connection
-        assert connection is not None
         with self._store.translated():
-            return [result.rows for result in connection.ask(texts)]
+            results = self._connection.ask(texts) if texts else []
+        return [() if place is None else results[place].rows for place in places]
 
-    def commit(self, batch: Batch, near: int | None, put: int | None) -> tuple[list[Any], Sequence[Any]]:  # noqa: ARG002
-        """Send the last statements with COMMIT; then read who looks as far as `near`."""
-        if self._connection is None:
-            if not batch:
-                return [], ()
-            self._connection = self._store.writing(self._until)
-        client, number = self._store.new_request()
-        texts = [self._sql("request", client=client, number=number, now=self._now)]
-        if number % _FORGOTTEN == 0:
-            texts.append(self._sql("forget_requests", client=client, number=number))
-        texts += self._store.dialect.texts(batch, self._now)[0]
-        texts.append("COMMIT")
-        if near is not None:  # the connection is in a transaction always: one that has read would stay open
-            texts += [self._sql("near", due=near), "COMMIT"]
-        seen: Sequence[Any] = ()
-        try:
-            with self._store.translated():
-                seen = self._connection.one(texts)
-        except StoreAway as error:
-            self.abandon()
-            if not self._store.happened(number, self._until):
-                raise StoreAway(f"{error}; nothing of it was stored") from error
-        self._connection = None
-        return [()] * len(batch), sorted(seen)
+    _begin = _send
 
-    def put(self, insert: Insert, first: int) -> tuple[int | None, Sequence[int] | None]:  # noqa: ARG002
+    def _commit(self, batch: Batch, near: int | None) -> Sequence[Any]:
+        client, self._number = self._store.new_request()
+        sql, asked = self._store._sql, {"client": client, "number": self._number}
+        texts = [sql("request", **asked, now=self._now)]
+        if self._number % _FORGOTTEN == 0:
+            texts.append(sql("forget_requests", **asked))
+        texts += [*self._store.dialect.texts(batch, self._now)[0], "COMMIT"]
+        if near is not None:  # one that has read would stay open
+            texts += [sql("near", due=near), "COMMIT"]
+        with self._store.translated():
+            return sorted(self._connection.one(texts))
+
+    def _happened(self, put: int | None) -> bool:  # noqa: ARG002
+        return self._store.happened(self._number, self._until)
+
+    def _put(self, insert: Insert, *, again: bool) -> tuple[int | None, Sequence[int] | None]:
         """Insert jobs, count them and commit, in one packet. A look at the workers would take half as long again."""
-        try:
-            return LATER, self._put(insert, again=False)
-        except StoreAway as error:
-            sent = self._connection is not None
-            self.abandon()
-            if time.monotonic() >= self._until:
-                if sent:
-                    raise Unknown(f"{error}; whether it was stored is not known") from error
-                raise
-        try:
-            return LATER, self._put(insert, again=sent)
-        except StoreError as error:
-            if sent:
-                raise Unknown(f"{error}; whether it was stored is not known") from error
-            raise
-
-    def _put(self, insert: Insert, *, again: bool) -> Sequence[int] | None:
-        """Send a put; return the ids of those that were stored, None for all. `again`: it may have happened before."""
         # Of one alone, or the second time, an error says that it is there; else rows say which are.
         plain = again or len(insert.rows) == 1 or not insert.unless_taken
         try:
-            self._connection = self._store.writing(self._until)
             with self._store.translated():
                 rows = self._connection.one(self._put_texts(insert, plain=plain))
         except AlreadyThere as error:
             self.abandon()
             there = self._store.present([row[0] for row in insert.rows]) if again else set()
             if there or (insert.unless_taken and not error.primary):
-                return sorted(there)
+                return LATER, sorted(there)
             raise
-        self._connection = None
-        return None if plain else [id for [id] in rows]
+        return LATER, None if plain else [id for [id] in rows]
 
     def _put_texts(self, insert: Insert, *, plain: bool) -> list[str]:
         dialect, moment = self._store.dialect, str(self._now)
@@ -149,16 +86,81 @@ class MysqlSession(Session):
         texts += dialect.counting(insert) if plain else dialect.counting_those_there(insert)
         return [*texts, "COMMIT"]
 
-    def abandon(self) -> None:
-        """Roll back, if it has begun and not ended."""
-        connection = self._connection
-        self._connection = None
-        if connection is None:
-            return
-        try:
-            if connection.interrupted:  # an answer is on its way: it is no use any more
-                connection.end()
-            else:
-                connection.ask(["ROLLBACK"])
-        except (pymysql.Error, StoreError, OSError):
-            connection.end()
+
+class MysqlWithin(SessionWithin):
+    """The statements of a put, one by one: the caller's connection may run no more at once.
+
+    In REPEATABLE READ, the server's default, a statement that locks nothing sees what there was when the transaction
+    began, and one that locks also locks the gap where a row would be: until the caller's commit others could neither
+    put nor claim. So what only others can have stored is read on a connection of the store's own. Who has a key is
+    looked for without a lock, and its row is locked by its id. If others have put it since, the INSERT says so: then
+    theirs is read, too, as it is committed.
+    """
+
+    _lent: MysqlStore
+    _begins = 0
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._begins += 1
+
+    def _is_in_transaction(self) -> bool:
+        inside = self._theirs.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
+        return bool(inside or not self._theirs.get_autocommit())
+
+    def _their_database(self) -> str:
+        [[name]] = self._execute("SELECT database()").rows
+        return str(name)
+
+    def _is_ours(self, database: str) -> bool:
+        return database.lower() == self._lent.database.lower()  # a server may write it in either way
+
+    def _sent(self, batch: Batch) -> list[Any]:
+        return [self._one(statement) for statement in batch]
+
+    def _one(self, one: Statement) -> Sequence[Any]:
+        if isinstance(one, NewNames | NewPriorities):
+            self._lent.commit_alone(one)
+            return ()
+        if isinstance(one, Select | Rows):
+            if _is_committed(one):
+                return self._lent.read(one)
+            if isinstance(one, Rows) and one.text.endswith(_LOCKED):
+                return self._locked(one)
+            if self._begins > 1:
+                one = Select(f"{one.text} LOCK IN SHARE MODE", one.values)
+        return self._rows(one)
+
+    def _locked(self, one: Rows) -> Sequence[Any]:
+        """Find live jobs without a lock, those too that others have stored since the snapshot; then lock those rows."""
+        loose = Rows(one.columns, one.text.removesuffix(_LOCKED), one.values)
+        place = one.columns.split().index("id")
+        found = self._rows(loose)
+        ids = {row[place] for row in (*found, *(self._lent.read(loose) if self._begins > 1 else ()))}
+        if not ids:
+            return ()
+        chosen = one.text.partition(" FROM ")[0]
+        text = f"{chosen} FROM job j WHERE j.id {{in ids}} AND j.passed = 0 {_LOCKED}"
+        return self._rows(Rows(one.columns, text, {"ids": sorted(ids)}))
+
+    def _rows(self, one: Statement) -> Sequence[Any]:
+        texts, [place] = self._lent.dialect.texts((one,), self._lent.now)
+        results = [self._execute(text).rows for text in texts]
+        return () if place is None else results[place]
+
+    def _execute(self, text: str) -> Result:
+        """Run a statement; rows are tuples, whatever the caller's connection makes of them."""
+        with self._lent.translated(), Cursor(self._theirs) as cursor:
+            try:
+                matched = cursor.execute(text)
+            except pymysql.OperationalError as error:
+                if error.args[0] in _ENDED:
+                    self._begun = False
+                    raise StoreBusy(_ENDED[error.args[0]]) from error
+                raise
+            return Result(cursor.fetchall() if cursor.description else (), matched, cursor.lastrowid or 0)
+
+
+def _is_committed(one: Select | Rows) -> bool:
+    """Whether only other transactions can have stored what a statement reads: names, and jobs that have ended."""
+    return one.columns == "id name" if isinstance(one, Rows) else "FROM finished" in one.text

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from itertools import count
 from secrets import token_bytes
 from typing import Any, Final, ParamSpec, TypeVar
 
 import pymysql
 
-from ..._errors import StoreAway, StoreClosed, StoreError
+from ..._errors import StoreAway, StoreError
 from ...clock import Clock
 from ..address import Address, file, flag, identifier, seconds
-from ..outage import Outage
-from ..relational.connections import CLOSED, Connections
 from ..relational.notifier import RelationalNotifier
 from ..relational.presence import WorkerQueries
-from ..relational.session import Session, Unknown
+from ..relational.session import Unknown
 from ..relational.store import RelationalStore
 from ..sql import read
 from ..sql.statement import NewNames, NewPriorities, Rows, Select, Steps
 from ..verify import Finding
-from ..within import driver_connection
 from . import migrate, verify
 from .connection import AlreadyThere, Interrupted, Result, Timed, connect, translated
 from .dialect import MysqlDialect, hashed, in_parts
 from .notifier import MysqlNotifier
-from .session import MysqlSession
-from .session_within import SessionWithin
+from .session import MysqlSession, MysqlWithin
 from .statements import Raw, Statements
 from .workers import Workers
 
@@ -38,10 +34,7 @@ __all__ = ["MysqlStore"]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_SECONDS: Final = 10.0
-_MOST: Final = 8  # connections, beside one for each worker
 _PORT: Final = 3306
-_PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _KEPT: Final = 86_400_000  # ms for which it is known of a transaction that it happened
 _LARGEST: Final = 2**62
 _SNAPSHOT: Final = ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY")
@@ -68,8 +61,11 @@ class MysqlStore(RelationalStore):
     ssl_ca, ssl_cert, ssl_key, ssl_verify_cert, ssl_verify_identity   as PyMySQL has them
     """
 
-    address: Address
     dialect: MysqlDialect
+    own = MysqlSession
+    within = MysqlWithin
+    drivers = ("pymysql",)
+    broken = (StoreAway, Interrupted)
 
     @classmethod
     def migration(cls, address: Address) -> str:
@@ -85,12 +81,12 @@ class MysqlStore(RelationalStore):
 
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
         self._configure(address)
-        super().__init__(address.shown, clock, self._limit)
+        super().__init__(clock)
         with self._use() as connection:
             migrate.upgrade(connection, self._prefix, self.shown, create=create)
             [flushed, place] = connection.ask(["SELECT @@innodb_flush_log_at_trx_commit", "SELECT database()"])
         self.durability = "fsync" if flushed.rows[0][0] == 1 else "everysec"
-        self.database: str = place.rows[0][0]
+        self.database = str(place.rows[0][0])
         self.lock = f"pywheel.{hashed(self.database + '.' + self._prefix).hex()[:16]}."
         """How the names of the workers' locks begin: they are the server's, not the database's."""
         self._hear()
@@ -100,20 +96,14 @@ class MysqlStore(RelationalStore):
         known, passed = address.split(
             {"prefix": identifier, "timeout": seconds, "notify": flag} | _TLS, ("unix_socket",)
         )
-        self.shown = address.shown
-        self.address = address
-        self._outage = Outage(address.shown)
+        self._reach(address, known)
         self._options: dict[str, Any] = passed | {name: known[name] for name in known.keys() & _TLS.keys()}
         if "ssl_ca" in known:  # PyMySQL would not look who it talks to
             self._options = {"ssl_verify_cert": True, "ssl_verify_identity": True} | self._options
         if "unix_socket" in passed:
             self._options["ssl_disabled"] = True  # nobody listens there, and TLS takes long to begin
-        self.notifies: bool = known.get("notify", True)
-        self._prefix: str = known.get("prefix", "pywheel_")
         self._sql = Statements(self._prefix)
         self.dialect = MysqlDialect(self._prefix)
-        self._limit: float = known.get("timeout", _SECONDS)
-        self._connections: Connections[Timed] = Connections(self._connect, _MOST, self._limit)
 
     # ---- connections ------------------------------------------------------------------------------------------------
 
@@ -133,33 +123,25 @@ class MysqlStore(RelationalStore):
         self.dialect.returning = connection.mariadb
         return connection
 
-    @contextmanager
-    def _use(self, until: float | None = None) -> Iterator[Timed]:
-        with self.translated(), self._connections.use(until) as connection:
-            yield connection
+    def _translating(self) -> AbstractContextManager[None]:
+        return translated(self.address.hide, self.shown)
 
-    @contextmanager
-    def translated(self) -> Iterator[None]:
-        """Raise what the server says as one of our errors."""
-        try:
-            with self._outage.noted(), translated(self.address.hide, self.shown):
-                yield
-        except (StoreAway, AttributeError):  # PyMySQL looks for the socket that another thread has closed
-            if self._connections.closed:
-                raise StoreClosed(CLOSED) from None
-            raise
+    def _begin_writing(self, connection: Timed) -> None:
+        # MySQL cannot wait for less. MariaDB can for 0, but then some of its commits fail.
+        connection.ask(["SET SESSION autocommit = 0, innodb_lock_wait_timeout = 1"])
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
 
     def run(self, texts: Sequence[str]) -> list[Result]:
         """Return what statements give; once more if a connection was found closed: they may be run twice."""
-        return self._twice(lambda connection: connection.ask(texts))
+        return self._reading(lambda connection: connection.ask(texts))
 
     def run_one(self, texts: Sequence[str]) -> Sequence[Sequence[Any]]:
         """Return the rows of several statements, of which one may give some; they may be run twice."""
-        return self._twice(lambda connection: connection.one(texts))
+        return self._reading(lambda connection: connection.one(texts))
 
     def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Return what a query comes to: all of its statements see one moment."""
-        self._open()
 
         def read_all(connection: Timed) -> _R:
             steps = begin(*args, **kwargs)
@@ -176,7 +158,7 @@ class MysqlStore(RelationalStore):
                     self._end_reading(connection)
                 return end.value  # type: ignore[no-any-return]
 
-        return self._twice(read_all)
+        return self._reading(read_all)
 
     def _end_reading(self, connection: Timed) -> None:
         try:
@@ -184,59 +166,12 @@ class MysqlStore(RelationalStore):
         except (pymysql.Error, OSError):  # all is read
             connection.end()
 
-    def _twice(self, ask: Callable[[Timed], _R]) -> _R:
-        self._open()
-        for attempt in (1, 2):
-            try:
-                with self._use() as connection:
-                    return ask(connection)
-            except (StoreAway, Interrupted):
-                self._connections.drop_idle()
-                if attempt == 2:
-                    raise
-        raise AssertionError
-
     def _read(self, name: str, /, **values: Any) -> list[Any]:
         """Return the rows of a statement."""
         [result] = self.run([self._sql(name, now=self.now, **values)])
         return list(result.rows)
 
-    def _hear(self) -> None:
-        """Learn the time."""
-        if self.now is None:
-            sent = time.monotonic()
-            [[now]] = self._read("now")
-            self._heard(now, sent, time.monotonic())
-
     # ---- writing ----------------------------------------------------------------------------------------------------
-
-    def _session(self, until: float) -> Session:
-        return MysqlSession(self, self._sql, self.now, until)
-
-    def _session_within(self, connection: object) -> Session:
-        return SessionWithin(driver_connection(connection, ("pymysql",)), self, self._sql, self.now)
-
-    def writing(self, until: float) -> Timed:
-        """Return the connection that writes: only whoever commits for all uses it."""
-        connection: Timed | None = self._writer
-        if connection is not None and not connection.ready:  # it broke, or an interrupt came in the middle of its use
-            self._writer = None
-            connection.end()
-            connection = None
-        if connection is None:
-            connection = self._connect(until)
-            with self.translated():
-                # MySQL cannot wait for less. MariaDB can for 0, but then some of its commits fail.
-                connection.ask(["SET SESSION autocommit = 0, innodb_lock_wait_timeout = 1"])
-            self._writer = connection
-        connection.until = until
-        return connection
-
-    def _drop(self, connection: Timed | None) -> None:
-        """Close a connection that broke, and those that wait: they may have broken too."""
-        self._connections.drop_idle()
-        if connection is not None:
-            connection.end()
 
     def new_request(self) -> tuple[bytes, int]:
         """Return what a transaction is known by: this process, and a number."""
@@ -276,10 +211,6 @@ class MysqlStore(RelationalStore):
         assert place is not None
         return self.run(texts)[place].rows
 
-    def _read_lease(self) -> int | None:
-        [[lease]] = self._read("next_lease")
-        return None if lease is None else int(lease)
-
     def _fold(self) -> None:
         with self._use() as connection:
             _, found = connection.ask(["BEGIN", self._sql("fold")])
@@ -302,9 +233,6 @@ class MysqlStore(RelationalStore):
     def _met_lock(self, error: StoreError) -> bool:
         return getattr(error.__cause__, "args", (0,))[:1] == (_LOCK_WAIT_TIMEOUT,)
 
-    def _separate(self, error: BaseException) -> bool:
-        return isinstance(error, Exception) and not isinstance(error, StoreError)
-
     # ---- workers ----------------------------------------------------------------------------------------------------
 
     def _workers_queries(self) -> WorkerQueries:
@@ -326,10 +254,6 @@ class MysqlStore(RelationalStore):
             return self._known.names
         return self._read_steps(read.names, self._known, numbers)
 
-    def _stirred(self) -> int:
-        [[stirred]] = self._read("stirred")
-        return int(stirred)
-
     def _clear_away(self, age: int) -> None:
         """Delete what those left behind that have been silent for so many ms."""
         texts = [self._sql("forget_workers", age=age, now=self.now), self._sql("forget_hints")]
@@ -339,29 +263,12 @@ class MysqlStore(RelationalStore):
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
-    def verify(self, *, repair: bool = False) -> list[Finding]:
-        """Return what is wrong with the tables. What a repair reads is locked: others wait, and try again."""
-        self._open()
-        with self.translated():
-            connection = self._connect(time.monotonic() + _PATIENCE)
-            try:
-                return (
-                    verify.mended(connection, self.dialect, self.now)
-                    if repair
-                    else verify.find(connection, self.dialect)
-                )
-            finally:
-                connection.end()
+    def _verified(self, connection: Timed, *, repair: bool) -> list[Finding]:
+        return verify.mended(connection, self.dialect, self.now) if repair else verify.find(connection, self.dialect)
 
     def _end_writing(self) -> None:
         with suppress(StoreError, pymysql.Error, OSError):
             if self._writer is not None:
                 self._writer.until = time.monotonic() + self._seconds
                 self._writer.ask([self._sql("forget_requests", client=self._client, number=_LARGEST), "COMMIT"])
-        self._drop(self._writer)
-
-    def _shut(self) -> None:
-        self._connections.close()
-
-    def _leave(self) -> None:
-        self._connections.after_fork()
+        super()._end_writing()

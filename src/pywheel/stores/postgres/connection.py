@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -13,7 +13,7 @@ from psycopg import errors, waiting
 from psycopg.generators import PQGen  # type: ignore[attr-defined]
 from psycopg.waiting import Ready, Wait
 
-from ..._errors import NotAStore, StoreAway
+from ..._errors import NotAStore, StoreAway, StoreError
 
 __all__ = ["Timed", "connect"]
 
@@ -34,6 +34,16 @@ _SETTINGS: Final = (
 _LIGHT: Final = "set_config('synchronous_commit', 'off', false), "
 _LASTING: Final = "set_config('idle_session_timeout', '0', false), "  # a worker that listens is idle, and not forgotten
 _LASTING_SINCE: Final = 140_000
+
+
+class _Together(psycopg.Pipeline):
+    """Statements that go out together, at a sync. psycopg would let go of the interpreter, and write, for each."""
+
+    def _communicate_gen(self) -> PQGen[None]:
+        if self.result_queue[-1] is None:  # a sync
+            while self.command_queue:
+                self.command_queue.popleft()()
+            yield from super()._communicate_gen()
 
 
 class Timed(psycopg.Connection[Any]):
@@ -63,6 +73,7 @@ class Timed(psycopg.Connection[Any]):
     @contextmanager
     def pipeline(self) -> Iterator[psycopg.Pipeline]:
         """Send statements without waiting for the answer to each."""
+        self._pipeline = _Together(self)
         try:
             with super().pipeline() as pipeline:
                 yield pipeline
@@ -75,6 +86,18 @@ class Timed(psycopg.Connection[Any]):
     def ready(self) -> bool:
         """Whether it is open and in the middle of nothing, as libpq sees it."""
         return self.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+    def end(self) -> None:
+        """Close it, whatever it is in the middle of."""
+        with suppress(psycopg.Error):
+            self.close()
+
+    def roll_back(self) -> None:
+        """Roll back; close it if that fails."""
+        try:
+            self.execute("ROLLBACK")
+        except (psycopg.Error, StoreError):
+            self.close()
 
     def _all_sent(self, gen: PQGen[_V]) -> PQGen[_V]:
         """Send all that is to be sent before an answer is waited for.

@@ -132,13 +132,20 @@ class PostgresNotifier(RelationalNotifier):
             self._select(min(seconds, 0.5))
             return
         try:
-            if self._select(seconds, connection.fileno()):
-                pgconn = connection.pgconn
-                pgconn.consume_input()
-                while (notify := pgconn.notifies()) is not None:
-                    self._told(psycopg.Notify(notify.relname.decode(), notify.extra.decode(), notify.be_pid))
+            # What came behind the answer to a statement has been read already.
+            if not self._take_in(connection) and self._select(seconds, connection.fileno()):
+                connection.pgconn.consume_input()
+                self._take_in(connection)
         except (psycopg.Error, OSError, ValueError):  # it broke, or was closed meanwhile: the next beat makes it anew
             connection.close()
+
+    def _take_in(self, connection: Timed) -> bool:
+        """Take in what libpq has read; return whether there was something."""
+        some = False
+        while (notify := connection.pgconn.notifies()) is not None:
+            self._hear(notify.extra.decode())
+            some = True
+        return some
 
 
 class LookingNotifier(PostgresNotifier):

@@ -1,51 +1,29 @@
-"""One transaction on PostgreSQL: each batch of statements goes out together, as a pipeline."""
+"""Transactions on PostgreSQL: the store's own, each batch a pipeline, and a put in a caller's."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
+from psycopg.rows import tuple_row
 
-from ..._errors import StoreAway, StoreError
-from ..relational.session import Conflict, Session, Unknown
-from ..sql.statement import Batch, Each, Insert
-from .connection import Timed
+from ..relational.session import Conflict, OwnSession, SessionWithin, Unknown
+from ..sql.statement import Batch, Drop, Each, Insert, NewNames, NewPriorities
 from .dialect import PostgresDialect
 
-__all__ = ["NEAR", "PostgresSession", "Writing", "rows_of", "started"]
+if TYPE_CHECKING:
+    from .store import PostgresStore
+
+__all__ = ["PostgresSession", "PostgresWithin", "rows_of", "started"]
 
 _ANYHOW: Final = 2**62  # how far some worker may look, if that is not known
 _LOOK: Final = 0.1  # seconds between looks what became of a commit
 _BEGUN: Final = "SELECT {now}, pg_current_xact_id()::text, pg_postmaster_start_time()::text"
-NEAR: Final = (
-    "SELECT w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped, NULL FROM member w "
-    "WHERE EXISTS (SELECT 1 FROM member f WHERE f.topics IS NOT NULL AND f.horizon >= :due) ORDER BY w.name"
-)
-"""Reads all workers, if one of them looks as far as a due time."""
-
-
-class Writing(Protocol):
-    """What a session needs of its store."""
-
-    dialect: PostgresDialect
-
-    def writing(self, until: float) -> Timed:
-        """Return the connection that writes, to be closed by whom it fails."""
-
-    def translated(self) -> AbstractContextManager[None]:
-        """Raise what PostgreSQL says as one of our errors."""
-
-    def status(self, transaction: str, born: str, until: float) -> str | None:
-        """Return what became of a transaction whose connection broke; "restarted" if the server is a later one."""
-
-    def is_there(self, id: int, until: float) -> bool:
-        """Return whether there is a job."""
-
-    def there(self, connection: Timed, insert: Insert) -> list[int]:
-        """Return which of some new jobs are stored."""
+_CLOCK: Final = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_NOTHING: Final = Drop(())
 
 
 def started(execute: Callable[..., Any], dialect: PostgresDialect, batch: Batch, now: int | None) -> list[Any]:
@@ -68,101 +46,37 @@ def rows_of(cursors: Sequence[Any]) -> list[Any]:
     return [cursor.fetchall() if cursor is not None and cursor.description else [] for cursor in cursors]
 
 
-class PostgresSession(Session):
+class PostgresSession(OwnSession):
     """The trips of one transaction."""
 
-    def __init__(self, store: Writing, now: int | None, until: float) -> None:
-        self._store = store
-        self._now = now
-        self._until = until
-        self._connection: Timed | None = None
-        self._id = self._born = ""  # of the transaction, and since when the server has been up
+    _store: PostgresStore
+    _id = _born = ""
+    """The number of the transaction, and since when the server has been up."""
 
-    def send(self, batch: Batch) -> list[Any]:
-        """Send statements as a pipeline; before the first, begin."""
-        if self._connection is None:
-            return self._begin(batch)
+    def _begin(self, batch: Batch) -> list[Any]:
+        with self._pipeline():
+            self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+            begun = self._connection.execute(self._store.dialect.text(_BEGUN), {"now": self._now})
+            cursors = self._started(batch)
+        [(_, self._id, self._born)] = begun.fetchall()
+        return rows_of(cursors)
+
+    def _send(self, batch: Batch) -> list[Any]:
         with self._pipeline():
             cursors = self._started(batch)
         return rows_of(cursors)
 
-    def _started(self, batch: Batch) -> list[Any]:
-        return started(self._there().execute, self._store.dialect, batch, self._now)
-
-    def _begin(self, batch: Batch) -> list[Any]:
-        """Begin in the same trip; once more if that fails on a connection that has been idle."""
-        for attempt in (1, 2):
-            try:
-                self._connection = self._store.writing(self._until)
-                with self._pipeline():
-                    self._start()
-                    begun = self._there().execute(self._store.dialect.text(_BEGUN), {"now": self._now})
-                    cursors = self._started(batch)
-                [(_, self._id, self._born)] = begun.fetchall()
-                return rows_of(cursors)
-            except StoreAway:
-                self.abandon()
-                if attempt == 2 or time.monotonic() >= self._until:
-                    raise  # else it may have been closed by the server meanwhile
-        raise AssertionError
-
-    def _start(self) -> None:
-        self._there().execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-
-    def commit(self, batch: Batch, near: int | None, put: int | None) -> tuple[list[Any], Sequence[Any]]:
-        """Send the last statements with COMMIT; then read who looks as far as `near`."""
-        if self._connection is None:
-            if not batch:
-                return [], ()
-            self.send(())
-        dialect = self._store.dialect
+    def _commit(self, batch: Batch, near: int | None) -> Sequence[Any]:
         seen = None
-        try:
-            with self._pipeline() as pipeline:
-                cursors = self._started(batch)
-                self._there().execute("COMMIT")
-                pipeline.sync()
-                if near is not None:
-                    seen = self._there().execute(dialect.text(NEAR), {"due": near})
-            rows = rows_of(cursors)
-        except StoreAway as error:
-            self.abandon()
-            if not self._happened(put):
-                raise StoreAway(f"{error}; nothing of it was stored") from error
-            rows, seen = [], None
-        self._connection = None
-        return rows, [] if seen is None else seen.fetchall()
-
-    def put(self, insert: Insert, first: int) -> tuple[int | None, Sequence[int] | None]:  # noqa: ARG002
-        """Insert jobs, count them and commit, in one statement."""
-        text, values = self._store.dialect.put(insert)
-        values["now"] = self._now
-        sent = again = False  # it may have happened, though its answer was lost
-        for attempt in (1, 2):
-            connection = None
-            try:
-                with self._store.translated():
-                    connection = self._store.writing(self._until)
-                    again, sent = sent, True
-                    if again and (there := self._store.there(connection, insert)):
-                        return _ANYHOW, there
-                    [(horizon, ids)] = connection.execute(text, values).fetchall()
-                    return (_ANYHOW, self._store.there(connection, insert)) if again else (horizon, ids)
-            except Conflict:
-                if not again or connection is None:
-                    raise
-                return _ANYHOW, self._store.there(connection, insert)  # the first was under way until now
-            except StoreAway as error:
-                if connection is not None:
-                    connection.close()
-                if attempt == 2 or time.monotonic() >= self._until:
-                    if sent:
-                        raise Unknown(f"{error}; whether it was stored is not known") from error
-                    raise
-        raise AssertionError
+        with self._pipeline() as pipeline:
+            self._started(batch)
+            self._connection.execute("COMMIT")
+            pipeline.sync()
+            if near is not None:
+                seen = self._connection.execute(self._store._sql["near"], {"due": near})
+        return [] if seen is None else seen.fetchall()
 
     def _happened(self, put: int | None) -> bool:
-        """Whether the commit, in which the connection broke, took place. Unknown if that cannot be learned."""
         while True:
             status = self._store.status(self._id, self._born, self._until)
             if status == "restarted":
@@ -175,23 +89,72 @@ class PostgresSession(Session):
                 raise Unknown("the connection broke in a commit, and whether it happened is not known yet")
             time.sleep(_LOOK)
 
-    def abandon(self) -> None:
-        """Roll back, if it has begun and not ended."""
-        connection = self._connection
-        self._connection = None
-        if connection is None:
-            return
+    def _put(self, insert: Insert, *, again: bool) -> tuple[int | None, Sequence[int] | None]:
+        text, values = self._store.dialect.put(insert)
+        if again and (there := self._store.there(self._connection, insert)):
+            return _ANYHOW, there
         try:
-            connection.execute("ROLLBACK")
-        except (psycopg.Error, StoreError):
-            connection.close()
+            with self._store.translated():
+                [(horizon, ids)] = self._connection.execute(text, {**values, "now": self._now}).fetchall()
+        except Conflict:
+            if not again:
+                raise  # else the first was under way until now
+        return (_ANYHOW, self._store.there(self._connection, insert)) if again else (horizon, ids)
 
-    def _there(self) -> Timed:
-        connection = self._connection
-        assert connection is not None
-        return connection
+    def _started(self, batch: Batch) -> list[Any]:
+        return started(self._connection.execute, self._store.dialect, batch, self._now)
 
     @contextmanager
     def _pipeline(self) -> Iterator[Any]:
-        with self._store.translated(), self._there().pipeline() as pipeline:
+        with self._store.translated(), self._connection.pipeline() as pipeline:
             yield pipeline
+
+
+class PostgresWithin(SessionWithin):
+    """The statements of a put, one by one: the caller's connection is in no pipeline of ours."""
+
+    def __init__(self, store: PostgresStore, connection: Any) -> None:
+        super().__init__(store, connection)
+        self._dialect = store.dialect
+        self._now = store.now
+
+    @property
+    def fixed(self) -> bool:  # type: ignore[override]
+        """Whether it sees what there was at a moment: in REPEATABLE READ and SERIALIZABLE."""
+        [(level,)] = self._execute("SELECT current_setting('transaction_isolation')").fetchall()
+        return level in ("repeatable read", "serializable")
+
+    def _is_in_transaction(self) -> bool:
+        idle = self._theirs.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        return not (self._theirs.autocommit and idle)
+
+    def _their_database(self) -> str:
+        [(name,)] = self._execute("SELECT current_database()").fetchall()
+        return str(name)
+
+    def _begin(self) -> None:
+        super()._begin()
+        if self._now is None:  # else it would be the time at which the caller began
+            [(self._now,)] = self._execute(_CLOCK).fetchall()
+
+    def _sent(self, batch: Batch) -> list[Any]:
+        named = [isinstance(one, NewNames | NewPriorities) for one in batch]
+        for one, new in zip(batch, named, strict=True):
+            if new:
+                self._lent.commit_alone(one)  # type: ignore[arg-type]
+        left = [_NOTHING if new else one for one, new in zip(batch, named, strict=True)]
+        return rows_of(started(self._execute, self._dialect, left, self._now))
+
+    def _execute(self, text: str, values: Any = None, *, binary: bool = False) -> Any:
+        """Run a statement; rows are tuples, whatever the caller's connection makes of them."""
+        with self._lent.translated():
+            if isinstance(self._theirs, psycopg.Connection):
+                ours = psycopg.Cursor(self._theirs, row_factory=tuple_row)
+                return ours.execute(text, values, binary=binary)
+            cursor = self._theirs.cursor()
+            try:
+                cursor.execute(text.replace(")b::bytea", ")s::bytea"), values)  # it knows no binary values
+            except Exception as error:  # psycopg2's, of which we know no more than the code
+                kind = psycopg.errors.lookup(getattr(error, "pgcode", None) or "")
+                raise kind(str(error)) from error
+            return cursor

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -13,22 +12,17 @@ import psycopg
 from ..._errors import StoreAway, StoreError
 from ...clock import Clock
 from ..address import Address, flag, identifier, seconds
-from ..outage import Outage
-from ..relational.connections import Connections
 from ..relational.notifier import RelationalNotifier
 from ..relational.presence import WorkerQueries
-from ..relational.session import Session
 from ..relational.store import RelationalStore
 from ..sql.statement import Insert, NewNames, NewPriorities, Steps
 from ..verify import Finding
-from ..within import driver_connection
 from . import migrate, verify
 from .connection import Timed, connect
 from .dialect import PostgresDialect, numbers
 from .notifier import LookingNotifier, PostgresNotifier
 from .sayings import translated
-from .session import PostgresSession, rows_of, started
-from .session_within import SessionWithin
+from .session import PostgresSession, PostgresWithin, rows_of, started
 from .statements import statements
 from .workers import PostgresWorkers
 
@@ -37,10 +31,7 @@ __all__ = ["PostgresStore"]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_SECONDS: Final = 10.0
-_MOST: Final = 8  # connections, beside one for each worker
 _LOCKS: Final = (10, 100)  # ms that a statement waits for a lock, where it is to wait the least, and else
-_PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _DRIVER: Final = (
     "host hostaddr port dbname user password passfile connect_timeout application_name service options client_encoding "
     "sslmode sslrootcert sslcert sslkey sslcrl sslpassword sslnegotiation channel_binding require_auth gssencmode "
@@ -62,36 +53,29 @@ class PostgresStore(RelationalStore):
     notify      ``off``: workers look for hints, up to fifty times a second, where they cannot listen: behind a pooler
     """
 
-    address: Address
     dialect: PostgresDialect
+    own = PostgresSession
+    within = PostgresWithin
+    drivers = ("psycopg", "psycopg2")
 
     def __init__(self, address: Address, *, clock: Clock | None = None, create: bool = True) -> None:
-        limit = self._configure(address)
-        super().__init__(address.shown, clock, limit)
+        self._configure(address)
+        super().__init__(clock)
         with self._use() as connection:
             migrate.upgrade(connection, self._schema, self._prefix, self.shown, create=create)
         self._hear()
 
-    def _configure(self, address: Address) -> float:
-        """Take in what the address says; return the time limit in seconds."""
-        known, passed = address.split(
+    def _configure(self, address: Address) -> None:
+        """Take in what the address says."""
+        known, self._passed = address.split(
             {"schema": identifier, "prefix": identifier, "timeout": seconds, "prepare": flag, "notify": flag}, _DRIVER
         )
-        self.shown = address.shown
-        self.address = address
-        self._outage = Outage(address.shown)
-        self._passed = passed
+        self._reach(address, known)
         self._prepare = known.get("prepare", True)
-        self._notify = known.get("notify", True)
         self._schema: str | None = known.get("schema")
-        self._prefix: str = known.get("prefix", "pywheel_")
         self._tables = self._prefix if self._schema is None else f'"{self._schema}".{self._prefix}'
         self.dialect = PostgresDialect(self._tables)
         self._sql = statements(self._tables)
-        limit: float = known.get("timeout", _SECONDS)
-        self._writer: Timed | None = None
-        self._connections: Connections[Timed] = Connections(self._connect, _MOST, limit)
-        return limit
 
     @classmethod
     def migration(cls, address: Address) -> str:
@@ -126,100 +110,22 @@ class PostgresStore(RelationalStore):
             values["dbname"] = address.database
         return psycopg.conninfo.make_conninfo("", **values)
 
-    @contextmanager
-    def _use(self, until: float | None = None) -> Iterator[Timed]:
-        with self.translated(), self._connections.use(until) as connection:
-            yield connection
+    def _translating(self) -> AbstractContextManager[None]:
+        return translated(self.address.hide, self.shown)
 
-    @contextmanager
-    def translated(self) -> Iterator[None]:
-        """Raise what PostgreSQL says as one of our errors."""
-        with self._outage.noted(), translated(self.address.hide, self.shown):
-            yield
+    def _begin_writing(self, connection: Timed) -> None:
+        if not connection.pooled:  # settings of a pooler's session are left to whoever has it next
+            connection.execute(f"SET lock_timeout = {_LOCKS[not self._spared]}")
 
-    def _read(self, name: str, values: Mapping[str, Any], until: float | None = None) -> list[Any]:
-        """Return the rows of a statement; once more if a connection was found closed."""
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def _read(self, name: str, /, until: float | None = None, **values: Any) -> list[Any]:
+        """Return the rows of a statement."""
         values = {"now": self.now, **values}
         return self._reading(lambda connection: connection.execute(self._sql[name], values).fetchall(), until)
 
-    def _reading(self, read: Callable[[Timed], _R], until: float | None = None) -> _R:
-        self._open()
-        until = until or time.monotonic() + self._seconds
-        for attempt in (1, 2):
-            try:
-                with self._use(until) as connection:
-                    return read(connection)
-            except StoreAway:
-                self._connections.drop_idle()
-                if attempt == 2 or time.monotonic() >= until:
-                    raise
-        raise AssertionError
-
-    def _hear(self) -> int:
-        """Return the time, and learn it."""
-        if self.now is not None:
-            return self.now
-        sent = time.monotonic()
-        [(now,)] = self._read("now", {})
-        self._heard(now, sent, time.monotonic())
-        return int(now)
-
-    # ---- writing ----------------------------------------------------------------------------------------------------
-
-    def _session(self, until: float) -> Session:
-        return PostgresSession(self, self.now, until)
-
-    def _session_within(self, connection: object) -> Session:
-        return SessionWithin(driver_connection(connection, ("psycopg", "psycopg2")), self, self.now)
-
-    @cached_property
-    def database(self) -> str:
-        """The name of the database, as the server says it."""
-        [(name,)] = self._read("database", {})
-        return str(name)
-
-    def writing(self, until: float) -> Timed:
-        """Return the connection that writes: only whoever commits for all uses it."""
-        connection = self._writer
-        if connection is not None and not connection.ready:  # it broke, or an interrupt came in the middle of its use
-            self._writer = None
-            connection.close()
-            connection = None
-        if connection is None:
-            connection = self._connect(until)
-            if not connection.pooled:  # settings of a pooler's session are left to whoever has it next
-                connection.execute(f"SET lock_timeout = {_LOCKS[not self._spared]}")
-            self._writer = connection
-        connection.until = until
-        return connection
-
-    def status(self, transaction: str, born: str, until: float) -> str | None:
-        """Return what became of a transaction of a server that was started then, whose connection broke."""
-        try:
-            [(status,)] = self._read("status", {"id": transaction, "born": born}, until)
-        except StoreAway:
-            return "in progress"
-        return None if status is None else str(status)
-
-    def is_there(self, id: int, until: float) -> bool:
-        """Return whether there is a job."""
-        return bool(self._read("present", {"ids": numbers([id])}, until))
-
-    def _drop(self, connection: Timed | None) -> None:
-        """Close a connection that broke, and those that wait: they may have broken too."""
-        self._connections.drop_idle()
-        if connection is not None:
-            with suppress(psycopg.Error):
-                connection.close()
-
-    def there(self, connection: Timed, insert: Insert) -> list[int]:
-        """Return which of some new jobs are stored."""
-        ids = {"ids": numbers(row[0] for row in insert.rows)}
-        return [id for [id] in connection.execute(self._sql["present"], ids).fetchall()]
-
     def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Return what a query comes to: all of its statements see one moment."""
-        self._open()
 
         def read(connection: Timed) -> _R:
             steps = begin(*args, **kwargs)
@@ -240,18 +146,39 @@ class PostgresStore(RelationalStore):
 
         return self._reading(read)
 
+    @cached_property
+    def database(self) -> str:  # type: ignore[override]
+        """The name of the database, as the server says it."""
+        [(name,)] = self._read("database")
+        return str(name)
+
+    # ---- writing ----------------------------------------------------------------------------------------------------
+
+    def status(self, transaction: str, born: str, until: float) -> str | None:
+        """Return what became of a transaction of a server that was started then, whose connection broke."""
+        try:
+            [(status,)] = self._read("status", until, id=transaction, born=born)
+        except StoreAway:
+            return "in progress"
+        return None if status is None else str(status)
+
+    def is_there(self, id: int, until: float) -> bool:
+        """Return whether there is a job."""
+        return bool(self._read("present", until, ids=numbers([id])))
+
+    def there(self, connection: Timed, insert: Insert) -> list[int]:
+        """Return which of some new jobs are stored."""
+        with self.translated():
+            ids = {"ids": numbers(row[0] for row in insert.rows)}
+            return [id for [id] in connection.execute(self._sql["present"], ids).fetchall()]
+
     def _draw_ids(self, count: int) -> Sequence[int]:
-        return [id for [id] in self._read("ids", {"count": count})]
+        return [id for [id] in self._read("ids", count=count)]
 
     def commit_alone(self, one: NewNames | NewPriorities) -> None:
         """Store names or priorities, and commit. StoreBusy: others hold what this waits for beyond the time limit."""
-        until = time.monotonic() + self._seconds
-        with self._use(until) as connection:
+        with self._use() as connection:
             started(connection.execute, self.dialect, (one,), self.now)
-
-    def _read_lease(self) -> int | None:
-        [(lease,)] = self._read("next_lease", {})
-        return None if lease is None else int(lease)
 
     def _fold(self) -> None:
         with self._use() as connection:
@@ -260,8 +187,8 @@ class PostgresStore(RelationalStore):
     def _met_lock(self, error: StoreError) -> bool:
         return isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
 
-    def _separate(self, error: BaseException) -> bool:
-        return isinstance(error, Exception) and not isinstance(error, StoreError)
+    def _verified(self, connection: Timed, *, repair: bool) -> list[Finding]:
+        return verify.mended(connection, self.dialect, self.now) if repair else verify.find(connection, self.dialect)
 
     # ---- workers ----------------------------------------------------------------------------------------------------
 
@@ -269,37 +196,7 @@ class PostgresStore(RelationalStore):
         return PostgresWorkers(self)
 
     def _new_notifier(self, name: str) -> RelationalNotifier:
-        return (PostgresNotifier if self._notify else LookingNotifier)(self, name)
+        return (PostgresNotifier if self.notifies else LookingNotifier)(self, name)
 
     def _due_now(self, ids: Sequence[int]) -> list[tuple[int, int, str, int]]:
-        return [tuple(row) for row in self._read("due_now", {"ids": numbers(ids)})]
-
-    def _stirred(self) -> int:
-        [(stirred,)] = self._read("stirred", {})
-        return int(stirred)
-
-    # ---- life -------------------------------------------------------------------------------------------------------
-
-    def verify(self, *, repair: bool = False) -> list[Finding]:
-        """Return what is wrong with the tables. A repair locks them: others wait, and may meet their time limit."""
-        self._open()
-        until = time.monotonic() + _PATIENCE
-        with self.translated():
-            connection = self._connect(until)
-            try:
-                return (
-                    verify.mended(connection, self.dialect, self.now)
-                    if repair
-                    else verify.find(connection, self.dialect)
-                )
-            finally:
-                connection.close()
-
-    def _end_writing(self) -> None:
-        self._drop(self._writer)
-
-    def _shut(self) -> None:
-        self._connections.close()
-
-    def _leave(self) -> None:
-        self._connections.after_fork()
+        return [tuple(row) for row in self._read("due_now", ids=numbers(ids))]

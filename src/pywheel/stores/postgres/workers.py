@@ -24,11 +24,11 @@ class PostgresWorkers(WorkerQueries):
 
     def roster(self) -> list[Sequence[Any]]:
         """Return the rows of all workers."""
-        return [row[:7] for row in self._store._read("roster", {})]
+        return [row[:7] for row in self._store._read("roster")]
 
     def pause_of(self, topic: str) -> tuple[bool, int] | None:
         """Return whether a topic is paused, and since which number."""
-        rows = self._store._read("pause_of", {"topic": topic})
+        rows = self._store._read("pause_of", topic=topic)
         return (bool(rows[0][0]), int(rows[0][1])) if rows else None
 
     def forget(self, age: int) -> None:
@@ -38,7 +38,7 @@ class PostgresWorkers(WorkerQueries):
 
     def near(self, due: int) -> list[Sequence[Any]]:
         """Return the rows of all workers, if one of them looks as far as this."""
-        return self._store._read("near", {"due": due})
+        return self._store._read("near", due=due)
 
     def ring(self, hints: dict[str, set[int] | None]) -> None:
         """Notify workers, or leave them a row."""
@@ -46,11 +46,9 @@ class PostgresWorkers(WorkerQueries):
         tables = self._store._tables
         self._store._read(
             "notify",
-            {
-                "workers": [worker for worker, _ in said],
-                "channels": [channel(tables, worker) for worker, _ in said],
-                "payloads": [payload for _, payload in said],
-            },
+            workers=[worker for worker, _ in said],
+            channels=[channel(tables, worker) for worker, _ in said],
+            payloads=[payload for _, payload in said],
         )
 
 

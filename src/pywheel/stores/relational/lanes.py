@@ -1,10 +1,10 @@
 """Which commands may wait for a lock that another program's transaction holds.
 
-Whoever puts in a transaction of its own holds a key for as long as that takes. A store therefore writes on three
-connections, each with a group commit of its own: one for what waits for nobody, such as claims, acks and plain puts,
-one for what may have to wait, and one for what was found to wait. A statement on any of them waits for a lock for a
-moment only. What met a lock is tried again and again, by itself, on the third; whoever wants the same waits there, too,
-without a try on the second.
+A put in a caller's transaction holds its key for as long as that takes. A store therefore writes on four connections,
+each with a group commit of its own: one for claims and acks, one for plain puts, one for what may have to wait, and one
+for what was found to wait. Puts of handlers share commits with each other, and wait for no step of the worker. A
+statement waits for a lock for a moment only. A command that met a lock is tried again on the fourth connection; others
+that want the same go there without a try on the third.
 """
 
 from __future__ import annotations

@@ -239,7 +239,13 @@ class RelationalNotifier(Notifier):
             self._present(stopped=self._read)
 
     def close(self) -> None:
-        """Stop listening, and be gone for the others."""
+        """Stop listening, and be gone for the others. They have been told all by then: the process may end."""
+        if not self._closed:
+            self.end()
+            self._presence.flush()
+
+    def end(self) -> None:
+        """Stop listening, and be gone for the others, who are told soon."""
         if self._closed:
             return
         self._closed = True

@@ -283,13 +283,13 @@ class Presence:
     def close(self) -> None:
         """Close the notifiers."""
         for notifier in list(self.local.values()):
-            notifier.close()
+            notifier.end()
         self.closed = True
         self._ringer.close()
 
     def flush(self) -> None:
         """Return once the workers have been told all that they are to be told, or after a second."""
-        self._ringer.close()
+        self._ringer.flush()
 
     def after_fork(self, leave: Callable[[RelationalNotifier], None]) -> None:
         """Forget the parent's workers, in a forked child."""

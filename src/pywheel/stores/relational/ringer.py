@@ -28,6 +28,7 @@ class _Told(NamedTuple):
     by: float  # the monotonic time
     hints: Hints
     jobs: Jobs
+    sent: list[threading.Event]  # set once all of it was sent, or could not be
 
 
 class Ringer:
@@ -50,11 +51,18 @@ class Ringer:
     def add(self, hints: Hints) -> None:
         """Tell workers, soon."""
         if hints:
-            self._put(_Told(0, hints, {}))
+            self._put(_Told(0, hints, {}, []))
 
     def later(self, jobs: Jobs, seconds: float) -> None:
         """Tell of jobs whom they concern, in so many seconds at the latest."""
-        self._put(_Told(max(time.monotonic() + seconds, self._looked + _APART), {}, jobs))
+        self._put(_Told(max(time.monotonic() + seconds, self._looked + _APART), {}, jobs, []))
+
+    def flush(self, seconds: float = 1.0) -> None:
+        """Return once all was sent that was added before, or after so many seconds."""
+        if self._thread is not None and self._thread is not threading.current_thread() and not self._closed:
+            sent = threading.Event()
+            self._put(_Told(0, {}, {}, [sent]))
+            sent.wait(seconds)
 
     def _put(self, told: _Told) -> None:
         self._told.append(told)
@@ -75,10 +83,12 @@ class Ringer:
                     _merge(told.hints, self._whom(told.jobs))
                 if told.hints:
                     self._send(told.hints)
+            for sent in told.sent:
+                sent.set()
 
     def _gathered(self) -> _Told | None:
         """Wait for something that is to be told now; return it, with all that came before. None at the end."""
-        all_told = _Told(_NEVER, {}, {})
+        all_told = _Told(_NEVER, {}, {}, [])
         while True:
             self._sleeps_until = _NEVER
             closed = self._closed
@@ -87,6 +97,7 @@ class Ringer:
                 all_told = all_told._replace(by=min(all_told.by, told.by))
                 _merge(all_told.hints, told.hints)
                 all_told.jobs.update(told.jobs)
+                all_told.sent.extend(told.sent)
             self._sleeps_until = all_told.by
             seconds = all_told.by - time.monotonic()
             if closed or seconds <= 0:

@@ -8,19 +8,21 @@ import os
 import time
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from ..._errors import StoreAway, StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs.commands import Command, Expire, Put
 from ...jobs.queries import GetJob
+from ..address import Address
 from ..checks import sound
 from ..contract import Durability, Locked, pauses
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier, workers
+from ..outage import Outage
 from ..server_clock import ServerClock
 from ..sql import read
 from ..sql.dialect import Dialect
@@ -29,20 +31,27 @@ from ..sql.put import NOT_FREE
 from ..sql.statement import Batch, Insert, Last, NewNames, NewPriorities, Steps
 from ..sql.store import SqlStore
 from ..sql.transaction import Changes, Names, Taken, Transaction
-from ..within import CommitWatch, taken
-from .connections import CLOSED, leave_alone
+from ..verify import Finding
+from ..within import CommitWatch, driver_connection, taken
+from .connections import CLOSED, Connections, leave_alone
 from .ids import Ids
 from .lanes import Held, may_wait
 from .leases import Leases
 from .notifier import RelationalNotifier
 from .presence import BUSY, Presence, Told, WorkerQueries
-from .session import LATER, Conflict, Session, Unknown, drive
+from .session import LATER, Conflict, OwnSession, SessionWithin, Unknown, drive
 
 __all__ = ["RelationalStore"]
 
+_R = TypeVar("_R")
+
+_SECONDS: Final = 10.0
+_MOST: Final = 8  # connections that read
+_PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _TRIES: Final = 12
 _NEVER: Final = 2**63 - 1
-_SPARED: Final = (2.0, 0.1)  # on the second connection, where it is handed on, and on the third, where it waits
+_GATHER: Final = 0.5  # of a commit's time, for which one waits for more to share it
+_SPARED: Final = (2.0, 0.1)  # where a lock is handed on, and where it is waited for
 _FOLD: Final = 500  # rows of counts after which they are summed up
 _FIXED: Final = (
     "connection=: others changed the same since this transaction took its snapshot, and it cannot see that: begin it "
@@ -54,17 +63,17 @@ class RelationalStore(SqlStore):
     """The tables of the engine. Threads share a transaction, whose last trip commits."""
 
     durability: Durability = "fsync"
+    address: Address
     dialect: Dialect
     _eager = True
     """Whether keys are taken without a look, where the database has one statement for that."""
     _spared = 0.0
     """For so many seconds what met a lock is not tried again on this connection: others come behind it."""
 
-    def __init__(self, url: str, clock: Clock | None, seconds: float) -> None:
-        self.url = url
+    def __init__(self, clock: Clock | None) -> None:
+        self.url = self.shown
         self.clock = clock or ServerClock()
         self._told_now = clock  # what a test passes; else the server's own clock counts
-        self._seconds = seconds
         self._presence = Presence(self._workers_queries(), self.clock)
         self._watch = CommitWatch(self._present)
         self.lenders: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -77,8 +86,9 @@ class RelationalStore(SqlStore):
         self._known, self._known_workers = Names("topic"), Names("worker")
         """Names that are committed: all connections share them."""
         self._own_connection()
+        self._steps = self._lane(0.0)
         self._patient, self._waiting = self._lane(_SPARED[0]), self._lane(_SPARED[1])
-        self._lanes: list[RelationalStore] = [self, self._patient, self._waiting]
+        self._lanes: list[RelationalStore] = [self, self._steps, self._patient, self._waiting]
         _STORES.add(self)
 
     def _lane(self, spared: float) -> Self:
@@ -91,25 +101,54 @@ class RelationalStore(SqlStore):
     def _own_connection(self) -> None:
         """Begin with a connection that writes, and all that belongs to whoever commits on it."""
         self._writer: Any = None
-        self._group_commit = GroupCommit(self._transact, self._separate, self._seconds)
+        self._group_commit = GroupCommit(self._transact, _separate, self._seconds, _GATHER)
+
+    def _reach(self, address: Address, known: Mapping[str, Any]) -> None:
+        """Take in where the server is, and the options that all have. No connection yet."""
+        self.address = address
+        self.shown = address.shown
+        self.notifies: bool = known.get("notify", True)
+        self._prefix: str = known.get("prefix", "pywheel_")
+        self._seconds: float = known.get("timeout", _SECONDS)
+        self._outage = Outage(address.shown)
+        self._connections: Connections[Any] = Connections(self._connect, _MOST, self._seconds)
 
     # ---- what a database does ---------------------------------------------------------------------------------------
+
+    own: type[OwnSession]
+    """A transaction of the store's own."""
+    within: type[SessionWithin]
+    """A put in a caller's transaction."""
+    drivers: tuple[str, ...]
+    """The modules of callers' connections."""
+    database: str
+    """The name of the database, as the server says it."""
+    broken: tuple[type[StoreError], ...] = (StoreAway,)
+    """What is raised where a connection was found closed: a read is tried once more."""
 
     @abstractmethod
     def _workers_queries(self) -> WorkerQueries:
         """Return what it does for workers."""
 
     @abstractmethod
-    def _session(self, until: float) -> Session:
-        """Return a session for one transaction."""
+    def _connect(self, until: float) -> Any:
+        """Return a new connection."""
 
     @abstractmethod
-    def _session_within(self, connection: object) -> Session:
-        """Return a session that works in a caller's transaction, and leaves it open."""
+    def _begin_writing(self, connection: Any) -> None:
+        """Let a new connection be the one that writes."""
+
+    @abstractmethod
+    def _translating(self) -> AbstractContextManager[None]:
+        """Raise what the server says as one of our errors."""
+
+    @abstractmethod
+    def _read(self, name: str, /, **values: Any) -> Sequence[Any]:
+        """Return the rows of a statement that is there by name."""
 
     @abstractmethod
     def commit_alone(self, one: NewNames | NewPriorities) -> None:
-        """Store names or priorities on a connection that reads, and commit."""
+        """Store names or priorities, and commit. StoreBusy: others hold what this waits for beyond the time limit."""
 
     @abstractmethod
     def _draw_ids(self, count: int) -> Sequence[int]:
@@ -120,35 +159,83 @@ class RelationalStore(SqlStore):
         """Sum up rows of counts."""
 
     @abstractmethod
-    def _read_lease(self) -> int | None:
-        """Return the earliest end of a lease."""
-
-    @abstractmethod
     def _new_notifier(self, name: str) -> RelationalNotifier:
         """Return a notifier that has not begun."""
-
-    @abstractmethod
-    def _separate(self, error: BaseException) -> bool:
-        """Whether one caller's commands may be the reason of an error."""
 
     @abstractmethod
     def _met_lock(self, error: StoreError) -> bool:
         """Return whether an error says that another transaction holds a lock."""
 
+    @abstractmethod
+    def _verified(self, connection: Any, *, repair: bool) -> list[Finding]:
+        """Return what is wrong with the tables, and what of it was mended."""
+
     def _take_new_name(self) -> None:
         """Be somebody else to the database, in a forked child."""
 
-    @abstractmethod
-    def _end_writing(self) -> None:
-        """Close the connection that writes."""
+    # ---- connections ------------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def _shut(self) -> None:
-        """Close all other connections."""
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Raise what the server says as one of our errors."""
+        try:
+            with self._outage.noted(), self._translating():
+                yield
+        except (StoreAway, AttributeError):  # PyMySQL looks for the socket that another thread has closed
+            if self._connections.closed:
+                raise StoreClosed(CLOSED) from None
+            raise
 
-    @abstractmethod
-    def _leave(self) -> None:
-        """Leave the parent's connections alone, in a forked child."""
+    @contextmanager
+    def _use(self, until: float | None = None) -> Iterator[Any]:
+        with self.translated(), self._connections.use(until) as connection:
+            yield connection
+
+    def _reading(self, read: Callable[[Any], _R], until: float | None = None) -> _R:
+        """Return what is read on a connection; once more if it was found closed."""
+        self._open()
+        until = until or time.monotonic() + self._seconds
+        for attempt in (1, 2):
+            try:
+                with self._use(until) as connection:
+                    return read(connection)
+            except self.broken:
+                self._connections.drop_idle()
+                if attempt == 2 or time.monotonic() >= until:
+                    raise
+        raise AssertionError
+
+    def writing(self, until: float) -> Any:
+        """Return the connection that writes: only whoever commits for all uses it."""
+        connection = self._writer
+        if connection is not None and not connection.ready:  # it broke, or an interrupt came in the middle of its use
+            self._writer = None
+            connection.end()
+            connection = None
+        if connection is None:
+            connection = self._connect(until)
+            with self.translated():
+                self._begin_writing(connection)
+            self._writer = connection
+        connection.until = until
+        return connection
+
+    def _hear(self) -> None:
+        """Learn the time."""
+        if self.now is None:
+            sent = time.monotonic()
+            [[now]] = self._read("now")
+            self._heard(now, sent, time.monotonic())
+
+    def _read_lease(self) -> int | None:
+        """Return the earliest end of a lease."""
+        [[lease]] = self._read("next_lease")
+        return None if lease is None else int(lease)
+
+    def _stirred(self) -> int:
+        """Return the number of the last pause or resumption."""
+        [[stirred]] = self._read("stirred")
+        return int(stirred)
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
@@ -170,12 +257,18 @@ class RelationalStore(SqlStore):
         return sound(commands, self._apply)
 
     def _apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        lane = self._patient if may_wait(commands, self._known.numbers) else self
+        lane = self._lane_of(commands)
         try:
             outcomes = lane._group_commit.apply(commands)
         except Locked:
             outcomes = self._wait(commands)
         return self._waited(commands, outcomes)
+
+    def _lane_of(self, commands: Sequence[Command[Any]]) -> RelationalStore:
+        """Return on which connection to try commands first."""
+        if may_wait(commands, self._known.numbers):
+            return self._patient
+        return self if all(type(command) is Put for command in commands) else self._steps
 
     def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:
         """Apply commands of callers who know nothing of each other. See the contract."""
@@ -185,8 +278,7 @@ class RelationalStore(SqlStore):
     def _apply_each(self, commands: Sequence[Command[Any]], *, again: bool) -> list[Any]:
         lanes: dict[RelationalStore, list[int]] = {}
         for place, command in enumerate(commands):
-            waits = may_wait((command,), self._known.numbers)
-            lanes.setdefault(self._waiting if again else self._patient if waits else self, []).append(place)
+            lanes.setdefault(self._waiting if again else self._lane_of((command,)), []).append(place)
         outcomes: list[Any] = [None] * len(commands)
         for lane, places in lanes.items():
             found = lane._tried([commands[place] for place in places])
@@ -251,7 +343,7 @@ class RelationalStore(SqlStore):
         """Apply commands in a transaction; in another one if others came first, or its connection broke before."""
         broke = False
         for attempt in range(_TRIES):
-            session = self._session(until)
+            session = self.own(self, until)
             try:
                 return self._run(session, commands, commit)
             except (Conflict, Taken) as error:
@@ -272,7 +364,7 @@ class RelationalStore(SqlStore):
                 session.abandon()
         raise AssertionError
 
-    def _run(self, session: Session, commands: Sequence[Command[Any]], commit: Commit | None) -> list[Any]:
+    def _run(self, session: OwnSession, commands: Sequence[Command[Any]], commit: Commit | None) -> list[Any]:
         tx = self._transaction(
             lambda _, count: self._new_ids(count),
             eager=self._eager and all(type(command) is Put and command.nonce is None for command in commands),
@@ -290,7 +382,7 @@ class RelationalStore(SqlStore):
         if commit is not None:
             commit.outcomes, commit.stored = outcomes, None
         put = tx.tally.first if tx.tally.first < _NEVER else None
-        _, near = session.commit(count, self._near_of(tx.changes), put)
+        near = session.commit(count, self._near_of(tx.changes), put)
         if commit is not None:
             commit.stored = True
         tx.committed()
@@ -308,7 +400,7 @@ class RelationalStore(SqlStore):
 
     def _put(
         self,
-        session: Session,
+        session: OwnSession,
         commands: Sequence[Any],
         commit: Commit | None,
         tx: Transaction,
@@ -322,10 +414,7 @@ class RelationalStore(SqlStore):
         if commit is not None:
             commit.stored = None
         insert: Insert = batch[0]  # type: ignore[assignment]
-        answer = session.put(insert, tx.tally.first)
-        if answer is None:
-            return None
-        horizon, ids = answer
+        horizon, ids = session.put(insert)
         if ids is None:
             ids = [row[0] for row in insert.rows]
         try:
@@ -410,7 +499,7 @@ class RelationalStore(SqlStore):
 
     def _put_within(self, connection: object, put: Put) -> Any:
         ids = self._ids.many(len(put.jobs))
-        session = self._session_within(connection)
+        session = self.within(self, driver_connection(connection, self.drivers))
 
         def given(_: Transaction, count: int) -> Steps[Sequence[int]]:
             yield from ()
@@ -423,7 +512,7 @@ class RelationalStore(SqlStore):
             tx = self._transaction(given)
             try:
                 [outcome] = drive(session.send, apply(tx, [put]))
-                session.commit([one for part in self.dialect.count(tx) for one in part], None, None)
+                session.commit([one for part in self.dialect.count(tx) for one in part])
             except (Conflict, Taken) as conflict:
                 session.abandon()
                 if session.fixed:
@@ -484,6 +573,16 @@ class RelationalStore(SqlStore):
         self._open()
         return self._presence.quiet(topic, seconds)
 
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong with the tables. A repair locks what it reads: others wait, and may meet their limit."""
+        self._open()
+        with self.translated():
+            connection = self._connect(time.monotonic() + _PATIENCE)
+            try:
+                return self._verified(connection, repair=repair)
+            finally:
+                connection.end()
+
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
@@ -501,7 +600,12 @@ class RelationalStore(SqlStore):
         for lane in self._lanes:
             with suppress(StoreBusy):
                 lane._group_commit.alone(lane._end_writing)
-        self._shut()
+        self._connections.close()
+
+    def _end_writing(self) -> None:
+        """Close the connection that writes."""
+        if self._writer is not None:
+            self._writer.end()
 
     def _after_fork(self) -> None:
         self._watch, ids = CommitWatch(self._present), Ids(self._draw_ids)  # those that are left are the parent's
@@ -511,8 +615,13 @@ class RelationalStore(SqlStore):
             leave_alone(lane._writer)
             lane._writer = None
             lane._take_new_name()
-        self._leave()
+        self._connections.after_fork()
         self._presence.after_fork(leave=RelationalNotifier.abandoned)
+
+
+def _separate(error: BaseException) -> bool:
+    """Return whether one caller's commands may be the reason of an error."""
+    return isinstance(error, Exception) and not isinstance(error, StoreError)
 
 
 _STORES: Final[weakref.WeakSet[RelationalStore]] = weakref.WeakSet()

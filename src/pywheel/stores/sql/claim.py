@@ -77,13 +77,15 @@ def reserve(tx: Transaction, commands: Sequence[Reserve]) -> Steps[list[list[Job
         if command.topic not in numbers or limit <= 0:
             outcomes.append([])
             continue
-        if tx.lapsed:
+        bounded = bool(tx.dialect.take)
+        if tx.lapsed and not (bounded and tx.topics.heads.first(numbers[command.topic], 0) is not None):
             yield from expire_all(tx, topic=numbers[command.topic])
         limits = command.policy.limits
         whole = limits is None and command.bytes is None
         most = limit if limits is None else max(limit, LOOKED_PAST)
         small = None if whole else _SMALL
-        topic, found, _ = yield from _due(tx, numbers[command.topic], most, small, lock=limits is None)
+        look = partial(_due, tx, numbers[command.topic], most, small, lock=limits is None, bounded=bounded)
+        topic, found, _ = yield from look()
         if topic.paused:
             outcomes.append([])
             continue
@@ -152,17 +154,21 @@ def _due(
     *,
     lock: bool,
     probe: bool = False,
+    bounded: bool = False,
 ) -> Steps[tuple[_Topic, list[Found], int | None]]:
     """Return a topic, up to so many of its jobs that are due, in order, and, if asked, when the next one is due.
 
-    They are locked if told. Bodies longer than `small` are left out. The next is due now if there may be more.
+    They are locked if told. Bodies longer than `small` are left out. The next is due now if there may be more. A
+    `bounded` look begins where `Heads` says.
     """
+    heads, firsts = tx.topics.heads, dict[int, int | None]()
 
     def look(priority: int, most: int) -> list[Rows]:
         values: dict[str, Any] = {"topic": number, "priority": priority, "most": most, "small": small}
-        first = behind.due is not None and behind.priority in (None, priority)
+        head = firsts[priority] = heads.first(number, priority) if bounded else None
+        first = head is not None or (behind.due is not None and behind.priority in (None, priority))
         if first:
-            values |= {"due": behind.due, "id": behind.id}
+            values |= {"due": behind.due, "id": behind.id} if head is None else {"due": head, "id": -1}
         if behind.without:
             values["without"] = sorted(behind.without)
         text = _due_text(first, bool(behind.without), behind.suspects, small is None, lock)
@@ -178,7 +184,10 @@ def _due(
     nexts, found = list[int](), list[Found]()
     for priority in [one for one in all_of_them if behind.priority is None or one <= behind.priority]:
         seen = answer[1:] if not known and all_of_them == [0] else (yield look(priority, most - len(found)))
-        found += found_of(seen[0])
+        some = found_of(seen[0])
+        if bounded:
+            heads.found(number, priority, firsts[priority], some[0].due if some else topic.now, len(some))
+        found += some
         if len(found) >= most:
             return topic, found, topic.now
         nexts += [due for [due] in seen[1] if due is not None] if probe else []
