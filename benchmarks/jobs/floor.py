@@ -26,8 +26,8 @@ _DUE: Final = SQLITE.text(
     "SELECT id, claims, body FROM job WHERE state = 0 AND topic = 1 AND priority = 0 AND next <= {now} "
     "ORDER BY next, id LIMIT :most"
 )
-_CLAIM: Final = SQLITE.changed(Change(_START, "{w: id}", "+j.state = 0", {}), alike=True)[1]
-_ACK: Final = SQLITE.changed(Change(_FINISH, _RECEIPTS, _HELD, {}), alike=True)[1]
+_CLAIM: Final = SQLITE.changed(Change(_START, "{w: id}", "+j.state = 0", {}), alike=True, few=False)[1]
+_ACK: Final = SQLITE.changed(Change(_FINISH, _RECEIPTS, _HELD, {}), alike=True, few=False)[1]
 _DROP: Final = SQLITE.text("DELETE FROM job WHERE id {in w}")
 _LEASE: Final = 60_000  # ms
 

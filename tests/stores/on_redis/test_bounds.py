@@ -315,6 +315,23 @@ class TestManyAtOnce:
         with pytest.raises(StoreAway):
             store.apply([Reserve("t", 1_000, TERMS, "w")])
 
+    def test_ends_that_were_not_sent_say_so_if_the_server_goes_in_between(self, store, ids, monkeypatch):
+        [jobs] = store.apply([Reserve("t", 600, TERMS, "w")])
+        piece, answers = store._apply_piece, iter([store._apply_piece])
+
+        def breaks(commands):
+            try:
+                return next(answers)(commands)
+            except StopIteration:
+                raise StoreAway("gone") from None
+
+        monkeypatch.setattr(store, "_apply_piece", breaks)
+        outcomes = store.apply([Ack(job.id, job.claims) for job in jobs])
+        assert outcomes[:250] == [True] * 250
+        assert [type(one) for one in outcomes[250:]] == [StoreAway] * 350
+        monkeypatch.setattr(store, "_apply_piece", piece)
+        assert store.apply([Ack(job.id, job.claims) for job in jobs[250:]]) == [True] * 350
+
     def test_a_list_is_several_short_calls(self, store, ids, monitor):
         monitor.calls()
         page = store.ask(GetPage(Filter("t"), limit=1_000))

@@ -1,7 +1,8 @@
 """Commands that do much, as several calls: the server answers others in between.
 
-Each call is whole in itself: what it ended or claimed stays so, whether or not the next one comes. A client that dies
-between two of them leaves claims that it never saw, as one that dies before an answer does; their leases end.
+Each call is whole in itself: what it ended or claimed stays so, whether or not the next one comes. If the server goes
+away between two of them, the outcome of each command that was not sent any more is the StoreError. A client that dies
+there leaves claims that it never saw, as one that dies before an answer does; their leases end.
 """
 
 from __future__ import annotations
@@ -25,40 +26,49 @@ Apply = Callable[[Sequence[c.Command[Any]]], list[Any]]
 
 
 def by_pieces(apply: Apply, commands: Sequence[c.Command[Any]]) -> list[Any]:
-    """Apply commands; what those that have much to do leave is done after them, each piece by a call of its own.
-
-    Ends of claims before a claim have calls of their own where all that is too much for one, if nothing else is asked.
-    """
+    """Apply commands; what those that have much to do leave is done after them, each piece by a call of its own."""
+    ends = _ends_apart(commands)
     outcomes: list[Any] = []
-    much = sum(min(getattr(one, "limit", 1), PIECE) for one in commands) > PIECE
-    if much and all(type(one) in SETTLES or isinstance(one, _CLAIMS) for one in commands):
-        ends = list(takewhile(lambda one: type(one) in SETTLES, commands))
+    try:
         for first in range(0, len(ends), PIECE):
             outcomes += apply(ends[first : first + PIECE])
-        commands = commands[len(ends) :]
-        if not commands:
-            return outcomes
+        if len(ends) < len(commands):
+            outcomes += _with_the_rest(apply, commands[len(ends) :])
+    except StoreError as error:
+        if not outcomes:
+            raise
+        outcomes += [error] * (len(commands) - len(outcomes))
+    return outcomes
+
+
+def _ends_apart(commands: Sequence[c.Command[Any]]) -> Sequence[c.Command[Any]]:
+    """Return the ends of claims that have calls of their own: where with the claims behind them they are too much."""
+    much = sum(min(getattr(one, "limit", 1), PIECE) for one in commands) > PIECE
+    if much and all(type(one) in SETTLES or isinstance(one, _CLAIMS) for one in commands):
+        return list(takewhile(lambda one: type(one) in SETTLES, commands))
+    return ()
+
+
+def _with_the_rest(apply: Apply, commands: Sequence[c.Command[Any]]) -> list[Any]:
     firsts: list[Any] = [
         replace(one, limit=PIECE) if isinstance(one, _LONG) and one.limit > PIECE else one for one in commands
     ]
-    answers = apply(firsts)
+    outcomes = apply(firsts)
     for place, (command, first) in enumerate(zip(commands, firsts, strict=True)):
         if command is not first:
-            answers[place] = _whole(apply, command, answers[place])
-    return outcomes + answers
+            outcomes[place] = _whole(apply, command, outcomes[place])
+    return outcomes
 
 
 def _whole(apply: Apply, command: Any, outcome: Any) -> Any:
-    """Return the outcome of a command whose first piece came to this. What was claimed comes back, whatever follows."""
+    """Return the outcome of a command whose first piece came to this: of as many pieces as there was a server for."""
     last = outcome
     while (left := _rest(command, last)) is not None:
         command = left
         try:
             [last] = apply([replace(left, limit=min(left.limit, PIECE))])
         except StoreError:
-            if isinstance(command, _CLAIMS):
-                break
-            raise
+            break
         if isinstance(last, PywheelError):
             break
         outcome = _joined(outcome, last)
