@@ -45,6 +45,7 @@ _new: Final = tuple.__new__  # of a named tuple: without the function that its o
 _ENOUGH: Final = 500  # ends of handlers for which a commit is worth while, though more are under way
 SOON: Final = 0.01
 """Seconds that the end of a handler may wait for other work of the store, if that is to come."""
+_TOO_LATE: Final = 1.01 * SOON  # a dispatcher that sleeps for SOON is in time, however the sum was rounded
 _ENDS: Final[dict[type, Outcome]] = {Ack: Outcome.DONE, Nack: Outcome.FAILED, Release: Outcome.RELEASED}
 
 
@@ -101,7 +102,7 @@ class Completer:
     def _due(self, now: float) -> bool:
         """Whether it is time to settle what has ended. If not, it goes with what the dispatcher does next."""
         finished = self._finished
-        return self._urgent or len(finished) >= _ENOUGH or self._wakes_at - now > SOON
+        return self._urgent or len(finished) >= _ENOUGH or self._wakes_at - now > _TOO_LATE
 
     def due(self, wakes_at: float, now: float) -> bool:
         """Whether ends are to be settled now, though the dispatcher has other work at that time only."""
