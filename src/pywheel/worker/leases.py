@@ -79,7 +79,7 @@ class Leases:
     """All claims that are not settled. Only the dispatcher uses it."""
 
     def __init__(self) -> None:
-        self._all: dict[Lease, None] = {}  # in order
+        self._all: set[Lease] = set()
         self._held = 0  # how many of them the store does not know to have begun
         self._young: deque[Lease] = deque()  # claimed less than _BEGIN ago; most are settled before they are older
         self._old: list[Lease] = []  # that wait in a pool still, or whose beginning the store is to be told
@@ -96,7 +96,7 @@ class Leases:
     def add(self, leases: Sequence[Lease]) -> None:
         """Take claims of a topic in."""
         self._young.extend(leases)
-        self._all.update(dict.fromkeys(leases))
+        self._all.update(leases)
         self.bytes += sum([len(lease.job.body) for lease in leases])
         self._held += sum([not lease.begun for lease in leases])
         handler = leases[0].topic.handler
@@ -105,15 +105,14 @@ class Leases:
 
     def settle(self, leases: Iterable[Lease]) -> None:
         """Forget claims."""
-        known = self._all
-        for lease in leases:
-            if lease in known:
-                del known[lease]
-                self.bytes -= len(lease.job.body)
-                self._held -= not lease.begun
-                if self._kept:
-                    self._kept.pop(lease, None)
-        if not known:
+        settled = self._all.intersection(leases)
+        self._all -= settled
+        self.bytes -= sum([len(lease.job.body) for lease in settled])
+        self._held -= sum([not lease.begun for lease in settled])
+        if self._kept:
+            for lease in settled:
+                self._kept.pop(lease, None)
+        if not self._all:
             self._young.clear()
 
     def _look(self, now: float) -> list[Lease]:
