@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from pywheel import JobQueue, ManualClock, Worker
+from pywheel import JobQueue, Limit, ManualClock, Worker
 from pywheel.events import StoreFailed
 from pywheel.jobs.commands import Ack, Claim
 from pywheel.stores import open as open_store
@@ -96,6 +96,23 @@ def test_ends_wait_for_a_dispatcher_that_sleeps_no_longer_than_that_whatever_the
     for now in (0.1 + number / 7 for number in range(1_000)):
         assert not completer.due(now + SOON, now)
         assert completer.due(now + 2 * SOON, now)
+
+
+def test_a_job_that_is_committed_after_others_that_are_due_later_begins_at_once_though_the_store_is_slow(world):
+    world.queue.handler("limited", limit=Limit(1, per=":"))(print)
+    worker = SimulatedWorker(world, ("limited",))
+    world.seconds = 0.3
+    for number in range(3):
+        world.queue.put("limited", key=f"a:{number}")
+        step(worker)
+    job = world.queue.job("limited", key="b:1")
+    world.queue.put_many([job._replace(delay=None, due=world.clock.wall() - 400)])
+    world.late.clear()
+    for _ in range(40):
+        world.clock.advance(timedelta(seconds=0.05))
+        worker.turn()
+    assert world.late
+    assert world.late[0] < 1_000
 
 
 def test_a_worker_that_drains_does_not_press_a_store_that_is_away():
