@@ -22,7 +22,6 @@ from ..jobs.queries import GetHistories, GetStates
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
 from .leases import Lease, Leases
-from .quarantine import Quarantine
 
 __all__ = ["SOON", "Completer", "Dead"]
 
@@ -59,8 +58,6 @@ class Completer:
         self._dead = dead
         self.leases = Leases()
         """The claims that are not settled."""
-        self.quarantine = Quarantine()
-        """Those of them that may end the process."""
         self._finished: deque[Lease] = deque()
         self._unsettled: list[Lease] = []  # that have ended without the store knowing
         self._uncertain: set[Lease] = set()  # whose ends the store may know
@@ -166,7 +163,7 @@ class Completer:
                 self._uncertain.add(lease)
             else:
                 self._tell(lease, outcome)
-        self._forget([lease for lease in unsettled if lease not in self._uncertain] if self._unsettled else unsettled)
+        self.leases.settle([lease for lease in unsettled if lease not in self._uncertain])
         for _ in islice(outcomes, self._moves):  # what was given back is due later, or somebody has changed it since
             pass
         if done:
@@ -207,14 +204,8 @@ class Completer:
 
     def lost(self, lease: Lease) -> None:
         """Forget a claim that is over: somebody else has the job, or will."""
-        self._forget([lease])
+        self.leases.settle([lease])
         self._events.emit(LeaseLost(lease.job))
-
-    def _forget(self, leases: Sequence[Lease]) -> None:
-        self.leases.settle(leases)
-        if self.quarantine:
-            for lease in leases:
-                self.quarantine.release((lease.job.id, lease.job.claims))
 
     # ---- where the answer was lost ----------------------------------------------------------------------------------
 

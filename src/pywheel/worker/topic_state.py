@@ -44,7 +44,6 @@ class TopicState:
         self.inside = 0  # jobs in the pool, running or waiting
         self.waits = False  # for a place to begin at once: what is due may not be held
         self.retry_at = 0.0  # when to claim again what could not be claimed
-        self.trial = 0  # when its suspects had their turn last, counted
         self.behind = 0  # since when jobs are due that are not claimed, wall clock in ms; 0 if there are none
         self._seen: int | None = None  # all that was due before this was claimed, wall clock in ms
         self._whole_at = 0.0  # when to look at all that is due
