@@ -187,6 +187,7 @@ class Dispatcher:
         """Give back what waits in the pools of paused topics."""
         paused = {topic.name for topic in self._store.ask(ListTopics()) if topic.paused}
         for name in paused & self.topics.keys():
+            self.topics[name].pool.pause()
             self._completer.give_back(self.topics[name].stuck())
             self._claims.drop(self.topics[name])
 
