@@ -6,9 +6,9 @@ told to go, dies, or is stopped, while fewer handlers of the topic are between t
 at once. What was claimed and waits in its pool takes no room here, so that a worker that claims more than it starts is
 not excused. The wait is the longest time without a gap in which a job is to be had and some worker has room for it.
 A handler notes its start some ms after its claim, and its end before its ack: rooms come out a little larger than they
-were. Gaps are the times at which the topic was paused, the machine gave the watchdog no turn, or a process that had the
-turn to write was stopped: then no call of any producer is answered until it goes on, and nobody can do anything. For
-isolated handlers nobody can tell: their processes begin, and end with what hangs, and no line says when.
+were. Gaps are the times at which the topic was paused, and those at which nobody could do anything, as the watchdog saw
+it: the machine gave it no turn, or a process was stopped in the middle of a transaction on the file. For isolated
+handlers nobody can tell: their processes begin, and end with what hangs, and no line says when.
 
 A job whose last claim was lost while its handler ran may have killed its process. Such jobs are tried one after the
 other, so each may wait for those that wait with it.
@@ -28,9 +28,9 @@ PATIENCE = 1_000  # ms that a job may wait while somebody has room, beside the l
 SILENCE = 750  # ms more for each worker but the first that dies or is stopped meanwhile: each may have been the owner
 TRIAL = 250  # ms that one who may have killed its process keeps the others of that kind waiting
 AFTER_STARVING = 500  # ms that everybody needs to get going again
+AFTER_HELD = 300  # ms that everybody needs once a file is free again
 AFTER_AWAY = 1_500  # ms that everybody needs to find a server that was away
 SLOW = 100  # ms that a call took: then an ack may come too late for a handler that took nearly all of its ttr
-HELD = 300  # ms in which no call was answered: then the file was held
 FREED = 500  # ms in which a place under a limit that is free may be another's
 HITS = 2  # attempts that who is innocent may lose to one who kills its process: see worker.suspects
 
@@ -53,7 +53,7 @@ class Accounts:
         self.starved = union([(line["since"], line["wall"] + AFTER_STARVING) for line in self.words["starved"]])
         self.away = union([(line["since"], line["wall"] + AFTER_AWAY) for line in self.words["away"]])
         self.lives = self._lives()
-        self.held = self._held()
+        self.held = union([(line["since"], line["wall"] + AFTER_HELD) for line in self.words["held"]])
         self.excused = union([*self.starved, *self.held, *self.away])
         self.silences = sorted(line["wall"] for word in ("kills", "dies", "stops") for line in self.words[word])
         self.slow = union(
@@ -89,17 +89,6 @@ class Accounts:
                     end = self.ends.get((id, line["claims"]), NEVER)
                     life.runs[line["topic"]].append((line["wall"], min(end, life.died)))
         return lives
-
-    def _held(self):
-        """Return when the file was held by a process that was stopped."""
-        calls = [(line["at"], line["wall"]) for line in self.words["told"]]
-        stops = [stop for life in self.lives.values() for stop in life.stops]
-        found = []
-        for asked, told in calls:
-            if told - asked < HELD or any(asked < other and end < told for other, end in calls):
-                continue
-            found += [(max(asked, since), told + HELD) for since, until in stops if since < told and until > asked]
-        return union(found)
 
     # ---- what producers were told -----------------------------------------------------------------------------------
 
@@ -406,6 +395,7 @@ class Accounts:
                 "deletes",
                 "busy",
                 "away",
+                "held",
             )
             for line in self.words[word]
             if begin - 1500 <= line["wall"] <= end

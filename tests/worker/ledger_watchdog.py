@@ -1,22 +1,71 @@
-"""Notes when the machine gave this process no turn: what happened then says nothing about anybody else.
+"""Notes when nobody could do anything: the machine gave no turn, or a stopped process was in a transaction of SQLite.
+
+SQLite has one lock for all who write, and frees it at the end of a transaction: nobody can write until the stopped
+process goes on, whatever a store does. A stopped process that has only the turn to write (`stores.sqlite.page`) does
+not have that lock, and is no excuse.
 
 usage: ledger_watchdog.py LEDGER
 """
 
+import os
+import struct
 import sys
 import time
+from pathlib import Path
 
 from tests.worker.ledger import Pen
 
+try:
+    import fcntl
+except ImportError:
+    fcntl = None
+
 PAUSE = 0.02
 STARVED = 0.15  # seconds that a pause and a little work may take beyond their time
+WRITING = 120  # the byte of -shm that is locked by who writes
+FLOCK = struct.Struct("hhqqi4x")  # of 64-bit Linux: type, whence, start, length, process
 
-pen = Pen(sys.argv[1], "watchdog")
-before = time.time()
-while True:
-    time.sleep(PAUSE)
-    sum(range(20_000))
-    now = time.time()
-    if now - before > PAUSE + STARVED:
-        pen.note("starved", since=before * 1000)
-    before = now
+
+class WriteLock:
+    """SQLite's lock of those who write to a database. It is asked for, never taken."""
+
+    def __init__(self, database):
+        self.path = Path(f"{database}-shm")
+        self.file = -1
+
+    def stopped_holder(self):
+        """Return the process that holds it, if that is stopped, else None; None where the system does not say."""
+        if self.file < 0 and sys.platform == "linux" and self.path.exists():
+            self.file = os.open(self.path, os.O_RDWR)
+        if self.file < 0:
+            return None
+        asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, WRITING, 1, 0)
+        kind, *_, process = FLOCK.unpack(fcntl.fcntl(self.file, fcntl.F_GETLK, asked))
+        return process if kind != fcntl.F_UNLCK and is_stopped(process) else None
+
+
+def is_stopped(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].startswith("T")
+    except OSError:
+        return False
+
+
+def watch(path):
+    """Look all the time. What was so at two looks was so between them: a stopped process takes and frees nothing."""
+    pen = Pen(path, "watchdog")
+    lock = WriteLock(Path(path).with_name("jobs.db"))
+    before, holder = time.time(), None
+    while True:
+        time.sleep(PAUSE)
+        sum(range(20_000))
+        now, holder_before, holder = time.time(), holder, lock.stopped_holder()
+        if holder is not None and holder == holder_before:
+            pen.note("held", since=before * 1000, who=holder)
+        if now - before > PAUSE + STARVED:
+            pen.note("starved", since=before * 1000)
+        before = now
+
+
+if __name__ == "__main__":
+    watch(sys.argv[1])

@@ -1,16 +1,22 @@
 """Stores in which a fault is planted, to see that whoever checks notices it."""
 
+import os
+import signal
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 from pywheel.jobs import State
 from pywheel.jobs.commands import Ack, Cancel, Claim, Claimed, Delete, Put, Reserve
 from pywheel.jobs.queries import Filter, GetJob, ListJobs
+from pywheel.stores.sqlite import page
 from pywheel.testing import FaultyStore
 
 __all__ = ["PLANTS", "Planted"]
 
 EARLY = 400  # ms
 OFTEN = 3  # of so many commands of a kind one goes wrong
+LATER = 30  # claims after which jobs wait that were put with a delay
 
 
 class Planted(FaultyStore):
@@ -143,6 +149,34 @@ class PriorityIgnored(Plant):
         return command
 
 
+class StoppedInTurn(Plant):
+    """No fault of the store: a process that claims is stopped in its turn to write, outside a transaction. Once."""
+
+    def told(self, store, command, outcome):
+        ledger = os.environ["LEDGER"]
+        once = Path(ledger).with_name("stopped")
+        self._count += isinstance(outcome, Claimed)
+        if self._count < LATER or not isinstance(outcome, Claimed) or once.exists():
+            return outcome
+        once.touch()
+        from tests.worker.ledger import Pen  # which imports this
+
+        pen, me = Pen(ledger, "plant"), os.getpid()
+        subprocess.Popen(["sh", "-c", f"sleep 3; kill -CONT {me}"])
+        since = pen.note("stops", who=me)
+        store._alone(lambda connection: os.kill(me, signal.SIGSTOP))
+        pen.note("continues", who=me, since=since)
+        return outcome
+
+
+class TurnWaitedFor(StoppedInTurn):
+    """And all others wait for it."""
+
+    def __init__(self):
+        super().__init__()
+        page._STALLED = 1_000
+
+
 def _priority(job):
     return job.priority
 
@@ -157,4 +191,6 @@ PLANTS = {
     "put lost": PutLost,
     "order broken": OrderBroken,
     "priority ignored": PriorityIgnored,
+    "stopped in turn": StoppedInTurn,
+    "turn waited for": TurnWaitedFor,
 }

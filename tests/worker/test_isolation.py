@@ -394,6 +394,26 @@ def test_errors_travel_between_processes(error):
     assert (type(copy), str(copy), copy.__dict__) == (type(error), str(error), error.__dict__)
 
 
+def does_nothing(job):
+    pass
+
+
+def test_no_handler_begins_after_a_pause_that_returned_though_its_process_was_starting(queue):
+    queue.handler("t", isolate=True)(does_nothing)
+    id = queue.put("t")
+    worker = Worker(queue)
+    worker.start()
+    until(lambda: queue.get(id).state is State.RUNNING)
+    queue.pause("t")
+    until(lambda: queue.get(id).state is not State.RUNNING)
+    assert queue.get(id).state is State.DELAYED
+    assert queue.get(id).attempt == 0
+    queue.resume("t")
+    finished(queue, id)
+    worker.stop()
+    assert worker.join(60)
+
+
 def test_a_handler_does_not_begin_once_its_claim_is_over():
     """A worker may be stopped as it hands a job over, for longer than its claim lasts."""
     with JobQueue("memory:") as queue:

@@ -7,11 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from pywheel import JobQueue, ManualClock, Worker
+from pywheel import JobQueue, Limit, ManualClock, Worker
 from pywheel.events import StoreFailed
 from pywheel.jobs.commands import Ack, Claim
 from pywheel.stores import open as open_store
 from pywheel.testing import FaultyStore
+from pywheel.worker.completer import SOON
 from tests.jobs.waiting import until
 from tests.worker.simulated_worker import SimulatedWorker
 from tests.worker.test_on_time import NOW, Calm
@@ -84,6 +85,34 @@ def test_what_has_ended_is_acknowledged_all_at_once_however_slow_the_store_is(wo
     step(worker, 1)
     assert max(acked - claimed for acked, claimed in zip(world.acked, world.asked, strict=True)) > 0
     assert all(acked >= claimed for acked, claimed in zip(world.acked[1:], world.asked, strict=False))
+
+
+def test_ends_wait_for_a_dispatcher_that_sleeps_no_longer_than_that_whatever_the_clock_shows(world):
+    worker = SimulatedWorker(world, ("t",))
+    step(worker, 2)
+    completer = worker.dispatcher._completer
+    lease = next(iter(completer.leases))
+    completer.done(lease)
+    for now in (0.1 + number / 7 for number in range(1_000)):
+        assert not completer.due(now + SOON, now)
+        assert completer.due(now + 2 * SOON, now)
+
+
+def test_a_job_that_is_committed_after_others_that_are_due_later_begins_at_once_though_the_store_is_slow(world):
+    world.queue.handler("limited", limit=Limit(1, per=":"))(print)
+    worker = SimulatedWorker(world, ("limited",))
+    world.seconds = 0.3
+    for number in range(3):
+        world.queue.put("limited", key=f"a:{number}")
+        step(worker)
+    job = world.queue.job("limited", key="b:1")
+    world.queue.put_many([job._replace(delay=None, due=world.clock.wall() - 400)])
+    world.late.clear()
+    for _ in range(40):
+        world.clock.advance(timedelta(seconds=0.05))
+        worker.turn()
+    assert world.late
+    assert world.late[0] < 1_000
 
 
 def test_a_worker_that_drains_does_not_press_a_store_that_is_away():

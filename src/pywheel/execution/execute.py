@@ -65,7 +65,7 @@ class Execution:
 
     def run(self, job: Job, finish: Finish, spans: Spans | None = None) -> Ended:
         """Run the function in this thread. `finish` awaits what is left of a coroutine that it returned."""
-        process, tracer = os.getpid(), self._events.tracer
+        process, tracer = _process, self._events.tracer
         token = current_job.set(job)
         ended = _DONE
         try:
@@ -79,21 +79,21 @@ class Execution:
         except BaseException as raised:  # noqa: BLE001
             ended = Ended(raised)
         current_job.reset(token)
-        if os.getpid() != process:
+        if _process != process:
             end_child(ended.error)
         return ended
 
     def _call(self, job: Job, finish: Finish, process: int) -> Ended:
         result = self._function(job)
         if result is not None and (rest := rest_of(result)) is not None:
-            if os.getpid() != process:  # there may be no thread that would finish it
+            if _process != process:  # there may be no thread that would finish it
                 end_child(None)
             result = finish(rest)
         return _DONE if self._keep is None else Ended(None, self._keep(result))
 
     async def arun(self, job: Job, finish: Finish = to_the_end) -> Ended:
         """Run the function in this task. `finish` gives what awaits a coroutine that it returned."""
-        process, token = os.getpid(), current_job.set(job)
+        process, token = _process, current_job.set(job)
         ended = _DONE
         try:
             if job.headers and is_tick(job):
@@ -105,16 +105,26 @@ class Execution:
                 if self._keep is not None:
                     ended = Ended(None, self._keep(result))
         except BaseException as raised:
-            if isinstance(raised, GeneratorExit) and os.getpid() != process:
+            if isinstance(raised, GeneratorExit) and _process != process:
                 raise  # in a child that another handler has forked: the copy of a task which somebody drops
             ended = Ended(raised)
         current_job.reset(token)
-        if os.getpid() != process:
+        if _process != process:
             end_child(ended.error)
         return ended
 
 
 _DONE: Final = Ended()
+_process = os.getpid()  # known without a system call at each job
+
+
+def _after_fork() -> None:
+    global _process
+    _process = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def end_child(error: BaseException | None) -> NoReturn:

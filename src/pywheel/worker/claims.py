@@ -14,7 +14,6 @@ from .._errors import StoreError
 from ..clock import Clock
 from ..events import BacklogSeen, Events, JobsClaimed
 from ..jobs.commands import Claim, Claimed, Release
-from ..jobs.lifecycle import LOST_BEGUN
 from ..jobs.queries import ListClaims
 from ..stores.contract import Store
 from ..stores.schedule_notes import TOPIC as PLANNER
@@ -73,7 +72,7 @@ class Claims:
         self._topics = topics
         self._due_times = due_times
         self._leases = completer.leases
-        self._quarantine = completer.quarantine
+        self._quarantine = completer.leases.quarantine
         self._unreadable = Unreadable(store, completer, events)
         self.batches = BatchSizer(len(topics.keys() - {PLANNER}))  # the planner of schedules may wait
         self._clock: Clock = store.clock
@@ -81,8 +80,7 @@ class Claims:
         self._max_bytes = max_bytes
         self._scans = [(topic, topic.scan) for topic in topics.values() if topic.scan is not None]
         self._turn = 0
-        self._probations = 0
-        self._suspected: dict[TopicState, None] = {}  # with due jobs that wait for their probation
+        self._suspected: dict[TopicState, None] = {}  # with due jobs that wait for their probation, in turn
         self._behind: set[TopicState] = set()  # topics with overdue jobs; entries may be stale
         self._fed: set[TopicState] = set()  # with jobs in their pools; entries may be stale
         self._uncertain = False  # whether jobs may have been claimed: the answer did not come
@@ -126,13 +124,11 @@ class Claims:
 
     def _on_trial(self, now: float, bytes_left: int) -> TopicState | None:
         """Return the topic whose turn it is to have a suspect tried; None if none can."""
-        waiting = [topic for topic in self._suspected if topic.begin and topic.room(now, bytes_left) > 0]
-        if not waiting:
-            return None
-        self._probations += 1
-        chosen = min(waiting, key=lambda topic: topic.trial)
-        chosen.trial = self._probations
-        return chosen
+        for topic in list(self._suspected):
+            if topic.begin and topic.room(now, bytes_left) > 0:
+                self._suspected[topic] = self._suspected.pop(topic)
+                return topic
+        return None
 
     # ---- after it ---------------------------------------------------------------------------------------------------
 
@@ -160,9 +156,6 @@ class Claims:
         if not leases:
             return
         self._leases.add(leases)
-        for lease in [lease for lease in leases if lease.job.lost == LOST_BEGUN]:
-            job = lease.job
-            self._quarantine.begin((job.id, job.claims), asked, job.attempt, lease.ttr / 1000)
         if self._events.listeners:
             self._events.emit(JobsClaimed(topic.name, len(leases)))
         topic.feed(leases, self._clock.time())

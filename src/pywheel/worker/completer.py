@@ -22,7 +22,6 @@ from ..jobs.queries import GetHistories, GetStates
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
 from .leases import Lease, Leases
-from .quarantine import Quarantine
 
 __all__ = ["SOON", "Completer", "Dead"]
 
@@ -45,6 +44,7 @@ _new: Final = tuple.__new__  # of a named tuple: without the function that its o
 _ENOUGH: Final = 500  # ends of handlers for which a commit is worth while, though more are under way
 SOON: Final = 0.01
 """Seconds that the end of a handler may wait for other work of the store, if that is to come."""
+_TOO_LATE: Final = 1.01 * SOON  # a dispatcher that sleeps for SOON is in time, however the sum was rounded
 _ENDS: Final[dict[type, Outcome]] = {Ack: Outcome.DONE, Nack: Outcome.FAILED, Release: Outcome.RELEASED}
 
 
@@ -58,8 +58,6 @@ class Completer:
         self._dead = dead
         self.leases = Leases()
         """The claims that are not settled."""
-        self.quarantine = Quarantine()
-        """Those of them that may end the process."""
         self._finished: deque[Lease] = deque()
         self._unsettled: list[Lease] = []  # that have ended without the store knowing
         self._uncertain: set[Lease] = set()  # whose ends the store may know
@@ -101,7 +99,7 @@ class Completer:
     def _due(self, now: float) -> bool:
         """Whether it is time to settle what has ended. If not, it goes with what the dispatcher does next."""
         finished = self._finished
-        return self._urgent or len(finished) >= _ENOUGH or self._wakes_at - now > SOON
+        return self._urgent or len(finished) >= _ENOUGH or self._wakes_at - now > _TOO_LATE
 
     def due(self, wakes_at: float, now: float) -> bool:
         """Whether ends are to be settled now, though the dispatcher has other work at that time only."""
@@ -165,7 +163,7 @@ class Completer:
                 self._uncertain.add(lease)
             else:
                 self._tell(lease, outcome)
-        self._forget([lease for lease in unsettled if lease not in self._uncertain] if self._unsettled else unsettled)
+        self.leases.settle([lease for lease in unsettled if lease not in self._uncertain])
         for _ in islice(outcomes, self._moves):  # what was given back is due later, or somebody has changed it since
             pass
         if done:
@@ -206,14 +204,8 @@ class Completer:
 
     def lost(self, lease: Lease) -> None:
         """Forget a claim that is over: somebody else has the job, or will."""
-        self._forget([lease])
+        self.leases.settle([lease])
         self._events.emit(LeaseLost(lease.job))
-
-    def _forget(self, leases: Sequence[Lease]) -> None:
-        self.leases.settle(leases)
-        if self.quarantine:
-            for lease in leases:
-                self.quarantine.release((lease.job.id, lease.job.claims))
 
     # ---- where the answer was lost ----------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class Dispatcher:
         """Whether the store did not know this worker any more, and it has announced itself again."""
         self._failures = 0
         self._retry_at = 0.0  # when to try the store again after a failure
-        self._blocked: set[Runner] = set()  # and perhaps some that are not any more
+        self._runners: set[Runner] = {topic.pool.runner for topic in self.topics.values()}
         self._planner_at = self._clock.time() + _PLANNER
         self.draining = False
 
@@ -150,7 +150,6 @@ class Dispatcher:
         for topic, blocked in self._leases.stuck(monotonic).items():
             if blocked:
                 topic.pool.runner.block()
-                self._blocked.add(topic.pool.runner)
             back = topic.stuck()
             self._completer.give_back(back)
             self._events.emit(PoolStuck(topic.name, len(back)))
@@ -188,6 +187,7 @@ class Dispatcher:
         """Give back what waits in the pools of paused topics."""
         paused = {topic.name for topic in self._store.ask(ListTopics()) if topic.paused}
         for name in paused & self.topics.keys():
+            self.topics[name].pool.pause()
             self._completer.give_back(self.topics[name].stuck())
             self._claims.drop(self.topics[name])
 
@@ -265,12 +265,10 @@ class Dispatcher:
             ]
             times += [self._clock.until(wall) for wall in walls if wall is not None]
             times += self._claims.due_again(now)
-        for runner in list(self._blocked):
-            runner.tend()
+        for runner in self._runners:
             if runner.blocked:
+                runner.tend()
                 times.append(_TEND)
-            else:
-                self._blocked.discard(runner)
         for topic in self._claims.fed_still():
             if topic.pool.waiting:
                 times.append(min(SOON, (topic.pool.tend(now) or now + SOON) - now))

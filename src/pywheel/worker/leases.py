@@ -2,6 +2,10 @@
 
 A claim is *held* while its job waits in a pool, and *begins* when its handler does. A held job that does not start in
 time is given back. So a lease measures the handler alone, and a hung handler holds its own job only.
+
+Jobs that may have killed their process are started one at a time, so that they take no others with them again. All
+jobs that ran as a process died are suspects, the culprit among them. While no two suspects run together, a culprit can
+hit only jobs that were never hit before.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..jobs.commands import Ack, Begin, Nack, Release, Touch
 from ..jobs.job import Job
+from ..jobs.lifecycle import LOST_BEGUN
 
 if TYPE_CHECKING:
     from .topic_state import TopicState
@@ -25,6 +30,10 @@ _START_BEGUN: Final = 2.5  # and one that has begun: `pause` waits 3 s for a wor
 _BEGIN: Final = 0.05  # seconds that a handler runs before the store is told: most are settled by then
 _STUCK: Final = 0.4  # seconds that a job waits in a pool before it is given back; half its lease if that is less
 _LOOK: Final = 0.25
+_PROBATION: Final = 0.25  # seconds after which a suspect that still runs is taken for harmless, at its second attempt
+_LONGER: Final = 4  # times, at each attempt after that
+_LONGEST: Final = 8  # attempts for which it becomes longer
+_SINGLY: Final = 16  # so many are tried one by one
 
 
 def lease_margin(ttr: int) -> int:
@@ -75,15 +84,49 @@ class Lease:
         return ttr + lease_margin(ttr)
 
 
+class Quarantine:
+    """The suspects on probation.
+
+    A suspect that goes on for longer than its probation is taken for harmless, and may be hit once more. So each
+    further attempt has a probation four times as long, until it runs to its end alone. A process that has survived
+    several suspects takes more at a time, doubling: what died with a whole host is not handled one by one.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[Lease, float] = {}
+        self._survived = 0
+
+    def room(self, now: float) -> int:
+        """Return how many more may be claimed."""
+        for lease in [lease for lease, until in self._until.items() if until <= now]:
+            self.release(lease)
+        return max((1 << self._survived // _SINGLY) - len(self._until), 0)
+
+    def free_at(self, now: float) -> float:
+        """Return when one more may be claimed, unless one ends before."""
+        return now if self.room(now) else min(self._until.values())
+
+    def begin(self, lease: Lease) -> None:
+        """Note that a suspect was claimed. Its probation is no longer than its lease."""
+        longer = _LONGER ** min(max(lease.job.attempt - 2, 0), _LONGEST)
+        self._until[lease] = lease.claimed + min(_PROBATION * longer, lease.ttr / 1000)
+
+    def release(self, lease: Lease) -> None:
+        """Note that a suspect has ended, or goes on for long."""
+        if self._until.pop(lease, None) is not None and self._survived < 10 * _SINGLY:
+            self._survived += 1
+
+
 class Leases:
     """All claims that are not settled. Only the dispatcher uses it."""
 
     def __init__(self) -> None:
-        self._all: dict[Lease, None] = {}  # in order
+        self._all: set[Lease] = set()
         self._held = 0  # how many of them the store does not know to have begun
         self._young: deque[Lease] = deque()  # claimed less than _BEGIN ago; most are settled before they are older
         self._old: list[Lease] = []  # that wait in a pool still, or whose beginning the store is to be told
-        self._kept: dict[Lease, None] = {}  # whose lease is renewed while the handler runs
+        self._kept: set[Lease] = set()  # whose lease is renewed while the handler runs
+        self.quarantine = Quarantine()
         self.bytes = 0
         """The bodies of all of them."""
 
@@ -96,24 +139,25 @@ class Leases:
     def add(self, leases: Sequence[Lease]) -> None:
         """Take claims of a topic in."""
         self._young.extend(leases)
-        self._all.update(dict.fromkeys(leases))
+        self._all.update(leases)
         self.bytes += sum([len(lease.job.body) for lease in leases])
         self._held += sum([not lease.begun for lease in leases])
         handler = leases[0].topic.handler
         if handler.keep_lease or handler.isolate:  # it is killed in time, counted from when its process is ready
-            self._kept.update(dict.fromkeys(leases))
+            self._kept.update(leases)
+        for suspect in [lease for lease in leases if lease.job.lost == LOST_BEGUN]:
+            self.quarantine.begin(suspect)
 
     def settle(self, leases: Iterable[Lease]) -> None:
         """Forget claims."""
-        known = self._all
-        for lease in leases:
-            if lease in known:
-                del known[lease]
-                self.bytes -= len(lease.job.body)
-                self._held -= not lease.begun
-                if self._kept:
-                    self._kept.pop(lease, None)
-        if not known:
+        settled = self._all.intersection(leases)
+        self._all -= settled
+        self.bytes -= sum([len(lease.job.body) for lease in settled])
+        self._held -= sum([not lease.begun for lease in settled])
+        self._kept -= settled
+        for suspect in [lease for lease in settled if lease.job.lost == LOST_BEGUN]:
+            self.quarantine.release(suspect)
+        if not self._all:
             self._young.clear()
 
     def _look(self, now: float) -> list[Lease]:

@@ -19,9 +19,8 @@ __all__ = ["LimitScan"]
 
 _PAGE: Final = 500  # jobs that are looked at in one step at most
 _EACH: Final = 16  # jobs of a group that stay known
-_PAUSE: Final = (0.5, 4)  # between two walks: seconds at least, and times as long as one took
+_PAUSE: Final = (0.5, 4)  # after a walk of more than a page: seconds at least, and times as long as it took
 _AGAIN: Final = 60.0  # seconds after which a walk begins in any case: what is due behind it may not have been told
-_SHORT: Final = 0.02  # seconds of a walk that needs no pause
 
 _Order = tuple[int, int, int]
 """What due jobs are ordered by: priority, negated, due time and id."""
@@ -51,6 +50,7 @@ class LimitScan:
         self._after: tuple[int | None, int, int] | None = None  # how far the walk has come
         self._size = 0  # jobs to look at next, at least
         self._began = 0.0  # when it began; 0 until it has
+        self._walked = 0  # jobs that it has seen
         self._walk_at = 0.0  # when the next walk may begin
         self._again_at = 0.0  # and when it does in any case
         self._seen = 0  # all that was due before this has been looked at, ms
@@ -112,7 +112,8 @@ class LimitScan:
         return (), (-rank, due, id - bool(known)), min(max(self._size, _EACH + 1), _PAGE)
 
     def _begin(self, now: float) -> None:
-        self._walking, self._wanted, self._after, self._size, self._began = True, False, None, 0, now
+        self._walking, self._wanted, self._after, self._size = True, False, None, 0
+        self._began, self._walked = now, 0
 
     # ---- learning ---------------------------------------------------------------------------------------------------
 
@@ -138,6 +139,7 @@ class LimitScan:
             self._hold(group, one)
         if stopped:
             return self._walking
+        self._walked += len(looked)
         if on and self._walking:
             rank, due, id = max(looked)
             self._after = (-rank, due, id)
@@ -198,6 +200,7 @@ class LimitScan:
         if self._walking:
             took = now - self._began
             least, times = _PAUSE
-            self._walk_at = now if took < _SHORT else now + max(least, times * took)
+            # However long it took: a slow store may have been slow at anything.
+            self._walk_at = now if self._walked <= _PAGE else now + max(least, times * took)
             self._again_at = now + max(_AGAIN, times * took)
         self._walking, self._after, self._size = False, None, 0

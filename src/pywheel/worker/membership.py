@@ -30,6 +30,8 @@ class Membership:
         """By topic, who waits for the ends of its jobs."""
         self._first: int | None = None  # when the first job of topics with room is due, if the store was asked just now
         self._there: dict[str, frozenset[str]] = {}  # the topics of those that are not gone, this worker among them
+        self.recovers = False
+        """Whether it is this worker that ends the leases that are over."""
 
     def look(self, now: float, behind: int, spare: Spare = tuple) -> bool:
         """Show that this worker works, and see who else does; return whether that has changed."""
@@ -42,8 +44,11 @@ class Membership:
         there = {m.worker: m.topics for m in self._members if m.silent <= longest or m.worker == me}
         there[me] = self._topics
         self.look_at = now + (_ALONE if len(there) == 1 and not self.waiters else _BESIDE)
-        changed, self._there = there != self._there, there
-        return changed
+        if there == self._there:
+            return False
+        self._there = there
+        self.recovers = owners(_RECOVERY, tuple(there))[0] == me
+        return True
 
     def shards(self, topic: str) -> int:
         """Return the mask of this worker's shards of a topic."""
@@ -60,11 +65,6 @@ class Membership:
     def missed(self) -> bool:
         """Whether this worker is not among those that are known to the store."""
         return all(member.worker != self._notifier.worker for member in self._members)
-
-    @property
-    def recovers(self) -> bool:
-        """Whether it is this worker that ends the leases that are over."""
-        return owners(_RECOVERY, tuple(self._there))[0] == self._notifier.worker
 
     def _handling(self, topic: str) -> list[str]:
         return [worker for worker, topics in self._there.items() if topic in topics]

@@ -44,12 +44,12 @@ class TopicState:
         self.inside = 0  # jobs in the pool, running or waiting
         self.waits = False  # for a place to begin at once: what is due may not be held
         self.retry_at = 0.0  # when to claim again what could not be claimed
-        self.trial = 0  # when its suspects had their turn last, counted
         self.behind = 0  # since when jobs are due that are not claimed, wall clock in ms; 0 if there are none
         self._seen: int | None = None  # all that was due before this was claimed, wall clock in ms
         self._whole_at = 0.0  # when to look at all that is due
         self._buffer = 0  # jobs that may wait in the pool
-        self._fed_at = 0.0
+        self._fed_at = 0.0  # when the jobs that leave next began to be counted; 0 while the pool is empty
+        self._passed = 0  # jobs that have left since
 
     @property
     def begin(self) -> int:
@@ -140,7 +140,7 @@ class TopicState:
     def feed(self, leases: list[Lease], now: float) -> None:
         """Give claimed jobs to the pool."""
         self.inside += len(leases)
-        self._fed_at = now
+        self._fed_at = self._fed_at or now
         self.pool.feed(leases)
 
     def rest(self, until: float) -> None:
@@ -171,7 +171,10 @@ class TopicState:
     # ---- what has ended ---------------------------------------------------------------------------------------------
 
     def left(self, leases: Sequence[Lease], now: float) -> None:
-        """Take in jobs that left the pool; when the pool runs dry, let it hold more if it was quick, less if slow."""
+        """Take in jobs that left the pool.
+
+        A pool that was quick to work off what it holds may hold more from then on, a slow one less.
+        """
         self.inside -= len(leases)
         self.waits = False
         if self.limits is not None and self.limits.most is not None:
@@ -179,9 +182,10 @@ class TopicState:
             if self.scan is not None and self.limits.per is not None:
                 for key in [lease.job.key for lease in leases if lease.job.key is not None]:
                     self.scan.free(key.partition(self.limits.per)[0])
-        if self.inside == 0 and self._fed_at:
+        self._passed += len(leases)
+        if self._fed_at and (self.inside == 0 or self._passed >= self.handler.concurrency + self._buffer):
             took = now - self._fed_at
-            self._fed_at = 0.0
+            self._passed, self._fed_at = 0, now if self.inside else 0.0
             if took < _QUICK:
                 self._buffer = min(max(_GROWTH * self._buffer, self.handler.concurrency), _MOST)
             elif took > _SLOW:

@@ -90,6 +90,9 @@ class Pool(ABC):
         """How many jobs wait in it."""
         return len(self._queue)
 
+    def pause(self) -> None:  # noqa: B027  (most pools have nothing to do)
+        """Let nothing begin that waits for more than a place, as for its process. By the dispatcher."""
+
     def take_back(self) -> list[Lease]:
         """Return the jobs that were not started; they never will be."""
         back = []

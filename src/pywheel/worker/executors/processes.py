@@ -63,6 +63,7 @@ class IsolatedPool(ThreadPool):
         super().__init__(handler, outside, threads, _as_it_is)
         self._isolated = Isolated(handler, program)
         self._lease = threading.local()  # what each thread handles
+        self._paused_at = -inf
         self._execution = Execution(self._call_elsewhere, outside.events, keep=_as_it_is, admit=outside.admit)
 
     def stop(self) -> None:
@@ -70,10 +71,17 @@ class IsolatedPool(ThreadPool):
         super().stop()
         self._isolated.close()
 
+    def pause(self) -> None:
+        """Let nothing begin whose process is starting: it is given back."""
+        self._paused_at = self._clock.time()
+
     def _call_elsewhere(self, job: Job) -> bytes | None:
         tracer = self._events.tracer
         lease: Lease = self._lease.handled
-        return self._isolated(job, {} if tracer is None else tracer.carried(), lambda: lease.until)
+        return self._isolated(job, {} if tracer is None else tracer.carried(), lambda: self._begin_by(lease))
+
+    def _begin_by(self, lease: Lease) -> float:
+        return lease.until if (lease.started or 0.0) > self._paused_at else -inf
 
     def _handle(self, lease: Lease) -> None:
         self._lease.handled = lease
