@@ -35,7 +35,7 @@ _LOOK_AGAIN: Final = 1_000  # ms after which a claim looks at all due jobs
 _LATER: Final = 100  # ms after which a job is asked for again that another transaction was at
 
 
-_KEPT: Final = slice(FOUND.index(KEPT[0]), FOUND.index(KEPT[-1]) + 1)
+_TTR, _MOST_ATTEMPTS = KEPT.index("ttr"), KEPT.index("max_attempts")
 
 
 def _order(one: Found) -> tuple[int, int, int]:
@@ -238,8 +238,10 @@ def _claim(tx: Transaction, command: Claim, *, last: bool) -> Steps[Claimed]:
         topic, found, others = yield from _known(tx, number, command)
     if topic.paused:
         return Claimed([], 0, [], paused=True)
-    ready = [one for one in found if one.due <= topic.now]
-    early = [one for one in found if one.due > topic.now] if len(ready) < len(found) else []
+    ready, early = found, list[Found]()
+    if command.limit <= 0:  # by ids
+        ready = [one for one in found if one.due <= topic.now]
+        early = [one for one in found if one.due > topic.now]
     gate = None
     if command.policy.limits is not None:
         gates = yield from _gates(tx, topic, command)
@@ -249,11 +251,9 @@ def _claim(tx: Transaction, command: Claim, *, last: bool) -> Steps[Claimed]:
     else:
         lost, sizes = [one.lost for one in ready], [one.size for one in ready]
         choice = lifecycle.choose(lost, sizes, command.begin, command.suspects, command.bytes)
-        taken, begun, left = (
-            [ready[place] for place in choice.taken],
-            choice.begun,
-            [ready[place] for place in choice.left],
-        )
+        taken, begun, left = ready, choice.begun, list[Found]()
+        if len(choice.taken) < len(ready):
+            taken, left = [ready[place] for place in choice.taken], [ready[place] for place in choice.left]
     left += sorted(early, key=lambda one: (one.due, one.id))
     jobs = yield from _start(tx, command, topic, taken, begun, gate, last=last)
     dues = [Due(one.due, one.id, command.topic, one.priority) for one in left]
@@ -436,19 +436,20 @@ def _start(
     rows: list[tuple[int, int, int, int, int]] = []
     policy, now = command.policy, topic.now
     backoffs, held_until, longest = _Backoffs(policy.backoff), now + policy.hold, now + policy.slack
-    for number, one in enumerate(found):
-        claims = one.claims + 1
-        attempt = lifecycle.attempts(claims, one.unspent)
-        lease = longest + (one.ttr or policy.ttr) if number < begun else held_until
-        rows.append((one.id, lease, int(number < begun), one.max_attempts or policy.max_attempts, backoffs[attempt]))
-        seen = (one.id, command.topic, one.body, one.due, one.created, _RUNNING)
-        jobs.append(record(*seen, one[_KEPT], claims, attempt, lease, one.error, one.lost))
+    for due, id, created, *fields, claims, unspent, lost, error, _, body in found:
+        claims += 1
+        attempt, begins = lifecycle.attempts(claims, unspent), len(jobs) < begun
+        lease = longest + (fields[_TTR] or policy.ttr) if begins else held_until
+        rows.append((id, lease, int(begins), fields[_MOST_ATTEMPTS] or policy.max_attempts, backoffs[attempt]))
+        jobs.append(
+            record(id, command.topic, body, due, created, _RUNNING, fields, claims, attempt, lease, error, lost)
+        )
     rows.sort()
     values = {"w": rows, "started": now, "worker": workers[command.worker], "jitter": policy.jitter}
     batch.append(Change(_START, "{w: id, next, begun, tries, backoff}", "+j.state = 0", values))
     if absent:
         batch.append(Rows("id body", "SELECT j.id, j.body FROM job j WHERE j.id {in ids}", {"ids": absent}))
-    tx.changes.leases = min(tx.changes.leases, min([row[1] for row in rows]))
+    tx.changes.leases = min(tx.changes.leases, *[row[1] for row in rows])
     answer = yield Last(batch) if last else batch
     if absent:
         bodies = dict(answer[-1])

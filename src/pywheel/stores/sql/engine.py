@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from ...jobs import commands as c
@@ -62,14 +64,6 @@ def _in_order(tx: Transaction, groups: Sequence[tuple[_Part, list[Any]]]) -> Ste
 
 def _grouped(commands: Sequence[c.Command[Any]]) -> Iterator[tuple[_Part, list[Any]]]:
     """Yield the commands in order, those together that one part applies at once."""
-    some: list[Any] = []
-    before: _Part | None = None
-    for command in commands:
-        part = _PARTS[type(command)]
-        if part is not before and before is not None:
-            yield before, some
-            some = []
-        before = part
-        some.append(command)
-    if before is not None:
-        yield before, some
+    parts = map(_PARTS.__getitem__, map(type, commands))
+    for part, some in groupby(zip(parts, commands, strict=True), itemgetter(0)):
+        yield part, [command for _, command in some]

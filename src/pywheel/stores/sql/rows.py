@@ -61,7 +61,7 @@ else:
     """A row of those."""
 TAKEN: Final = ("id", "body", "due", "created", *KEPT, "claims", "attempt", "next", "error", "lost")
 """What is read of a job that one statement has claimed, in the order of `Job`."""
-_FIRST, _END, _LAST = TAKEN.index(KEPT[0]), TAKEN.index(KEPT[-1]) + 1, len(TAKEN)
+_END, _LAST = TAKEN.index(KEPT[-1]) + 1, len(TAKEN)
 _FIELDS_OF_HEAD: Final = slice(HEAD.index(KEPT[0]), HEAD.index(KEPT[-1]) + 1)
 _RUN: Final = HEAD.index("error")
 
@@ -81,15 +81,6 @@ def columns_of(fields: Any) -> list[Any]:
     return values
 
 
-def fields_of(columns: Sequence[Any]) -> list[Any]:
-    """Return the values of FIELDS in a record, from those in its columns."""
-    values = list(columns)
-    for place in _JSON:
-        value = values[place]
-        values[place] = json.loads(value) if value else {}
-    return values
-
-
 def found_of(rows: Sequence[Sequence[Any]]) -> list[Any]:
     """Return rows with the columns of FOUND as such."""
     new = tuple.__new__  # with the fewest steps
@@ -97,18 +88,21 @@ def found_of(rows: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def record(
-    id: int, topic: str, body: bytes, due: int, created: int, state: State, fields: Sequence[Any], claims: int,
+    id: int, topic: str, body: bytes, due: int, created: int, state: State, fields: list[Any], claims: int,
     attempt: int, lease: int | None, error: str | None, lost: int,
 ) -> Job:  # fmt: skip
-    """Return the record of a job; its fields are as they are stored."""
-    values = fields_of(fields)
-    return tuple.__new__(Job, (id, topic, body, due, created, state, *values, claims, attempt, lease, error, lost))
+    """Return the record of a job. Its fields are as they are stored, in a list of its own."""
+    for place in _JSON:
+        value = fields[place]
+        fields[place] = json.loads(value) if value else {}
+    return tuple.__new__(Job, (id, topic, body, due, created, state, *fields, claims, attempt, lease, error, lost))
 
 
 def taken_of(row: Sequence[Any], topic: str) -> Job:
     """Return the record of a row that begins with the columns of TAKEN."""
-    fields = fields_of(row[_FIRST:_END])
-    return tuple.__new__(Job, (row[0], topic, *row[1:_FIRST], State.RUNNING, *fields, *row[_END:_LAST]))
+    id, body, due, created, *fields = row[:_END]
+    claims, attempt, lease, error, lost = row[_END:_LAST]
+    return record(id, topic, body, due, created, State.RUNNING, fields, claims, attempt, lease, error, lost)
 
 
 def job_of(row: Sequence[Any], names: Mapping[int, str], body: bytes = b"") -> Job:
@@ -126,5 +120,5 @@ def job_of(row: Sequence[Any], names: Mapping[int, str], body: bytes = b"") -> J
         state, lost = ending.state, ending.lost
         attempt -= not ending.spent
         due = due if ending.due is None else ending.due
-    fields = row[_FIELDS_OF_HEAD]
+    fields = list(row[_FIELDS_OF_HEAD])
     return record(id, names[topic], body, due, created, state, fields, claims, attempt, lease, error, lost)
