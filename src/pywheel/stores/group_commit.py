@@ -112,9 +112,9 @@ class GroupCommit(Interruptible):
         try:
             try:
                 if self._crowd == 1 and not self._waiting and token.acquire(blocking=False) and token is self._token:
-                    began = time.monotonic()
                     outcomes = self._transact(ops, until, None)
-                    self._ended(1, began)
+                    if self._gather:
+                        self._ended(1, until - self._limit)
                     return outcomes
                 return self._share(_Call(ops, until))
             finally:
@@ -246,7 +246,8 @@ class GroupCommit(Interruptible):
                 self._take(commit, call)
                 began = time.monotonic()
                 self._serve(commit)
-                self._ended(len(commit.calls), began)
+                if self._gather:
+                    self._ended(len(commit.calls), began)
             finally:
                 self._end(commit)
         finally:
@@ -262,8 +263,7 @@ class GroupCommit(Interruptible):
 
     def _ended(self, calls: int, began: float) -> None:
         """Note how many callers a commit had, and how long it took."""
-        if self._gather:
-            self._crowd, self._took = calls + len(self._waiting), time.monotonic() - began
+        self._crowd, self._took = calls + len(self._waiting), time.monotonic() - began
 
     def _end(self, commit: Commit) -> None:
         commit.over = True

@@ -381,7 +381,7 @@ class RelationalStore(SqlStore):
         count = [one for part in self.dialect.count(tx) for one in part]
         if commit is not None:
             commit.outcomes, commit.stored = outcomes, None
-        put = tx.tally.first if tx.tally.first < _NEVER else None
+        put = tx.tally.new[0][0] if tx.tally.new else None
         near = session.commit(count, self._near_of(tx.changes), put)
         if commit is not None:
             commit.stored = True

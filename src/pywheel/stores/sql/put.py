@@ -107,12 +107,12 @@ def plain(
         if type(command) is not Put or command.nonce is not None:
             return None
         jobs += command.jobs
+    topics = tx.topics.numbers
     for job in jobs:
-        if job.key is not None or job.priority:
+        if job.key is not None or job.priority or job.topic not in topics:
             return None
-    topics = tx.known({job.topic for job in jobs})
-    ids = take(len(jobs)) if topics and jobs else None
-    if topics is None or ids is None:
+    ids = take(len(jobs)) if jobs else None
+    if ids is None:
         return None
     insert = _inserting(tx, topics, ids, jobs)
     if len(commands) == 1:
@@ -138,7 +138,7 @@ def _inserting(tx: Transaction, topics: Mapping[str, int], ids: Sequence[int], j
             columns = _ALL
     if columns is _ALL:
         rows = [(*row, *columns_of(job.kept)) for row, job in zip(rows, jobs, strict=True)]
-    tx.tally.add_new(rows)
+    tx.tally.new += rows
     return Insert("job", columns, rows)
 
 
@@ -458,5 +458,5 @@ def _import_all(tx: Transaction, some: Sequence[Imported]) -> Steps[Sequence[int
     if attempts:
         batch.append(Insert("attempt", _ATTEMPT_COLUMNS, attempts))
     yield batch
-    tx.tally.add_new([(id, topics[one.job.topic]) for id, one in zip(ids, some, strict=True)])
+    tx.tally.new += [(id, topics[one.job.topic]) for id, one in zip(ids, some, strict=True)]
     return ids

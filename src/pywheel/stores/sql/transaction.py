@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...jobs.commands import NONCES_KEPT
@@ -95,19 +95,9 @@ class Lookup(NamedTuple):
 class Tally:
     """By how much a transaction changes the counts of topics."""
 
-    first = _NEVER  # the ids of what was put
-    last = 0
-
     def __init__(self) -> None:
         self.rows: dict[int, list[int]] = {}  # by topic: live, done, cancelled, dead
-        self.new: list[Sequence[Any]] = []  # rows of jobs that were put, which begin with an id and a topic
-
-    def add_new(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Count jobs that were put, in the order of their ids."""
-        if not self.new:
-            self.first = rows[0][0]
-        self.last = rows[-1][0]
-        self.new += rows
+        self.new: list[Sequence[Any]] = []  # rows of jobs that were put, which begin with id and topic, as ids ascend
 
     @property
     def put(self) -> Mapping[int, int]:
@@ -190,14 +180,6 @@ class Transaction:
         return self._ids(self, count)
 
     # ---- names ------------------------------------------------------------------------------------------------------
-
-    def known(self, names: Collection[str]) -> dict[str, int] | None:
-        """Return the numbers of topics, None if one of them is not known here."""
-        numbers = self.topics.numbers
-        try:
-            return {name: numbers[name] for name in names}
-        except KeyError:
-            return None
 
     def numbers(self, names: Iterable[str], *, add: bool = False, of: Names | None = None) -> Steps[dict[str, int]]:
         """Return the numbers of names, of topics unless told; those that are new are stored if `add` says so."""

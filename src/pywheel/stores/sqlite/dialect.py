@@ -91,7 +91,8 @@ class SqliteDialect(Dialect):
         return bool(tally.rows) or self._ends_tail(tally)
 
     def _ends_tail(self, tally: Tally) -> bool:
-        return tally.last // TAIL > (tally.first - 1) // TAIL
+        new = tally.new
+        return bool(new) and new[-1][0] // TAIL > (new[0][0] - 1) // TAIL
 
     def count(self, tx: Transaction) -> Steps[None]:
         """Write how the counts change, and those of the tail once it is long."""
@@ -103,12 +104,12 @@ class SqliteDialect(Dialect):
     def _fold(self, tx: Transaction) -> Steps[None]:
         """Add the tail to the counts."""
         tally = tx.tally
-        [tail] = yield (Select(_COUNT_TAIL, {"first": tally.first}),)
+        [tail] = yield (Select(_COUNT_TAIL, {"first": tally.new[0][0] if tally.new else _NEVER}),)
         for topic, jobs in (*tail, *tally.put.items()):
             tally.add(topic, LIVE, jobs)
         if tail or tally.new:
             yield (Do(f"UPDATE counted SET job = {_HIGHEST}"),)
-        tally.new, tally.first, tally.last = [], _NEVER, 0
+        tally.new = []
         yield self._added(tally)
 
     def _added(self, tally: Tally) -> Batch:
