@@ -11,11 +11,11 @@ from pywheel import (
 )
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
-from pywheel.jobs.queries import GetJob, ListJobs
+from pywheel.jobs.queries import GetJob, GetNextLease, ListJobs
 from pywheel.stores import Filter
 from pywheel.stores.sqlite import adopt
 from tests.jobs.waiting import until
-from tests.stores.files import NOW, put, reopened
+from tests.stores.files import NOW, TERMS, put, reopened
 
 
 def purge_all(store):
@@ -80,6 +80,20 @@ def test_a_backup_beside_writers_is_a_store_with_every_job_told_before(path, tmp
         assert all(copy.ask(GetJob(id)) for id in before)
         assert copy.check() == []
         assert put(copy) > max(before)
+
+
+def test_a_lease_of_a_restored_backup_ends_though_the_page_beside_it_knows_of_none(path, clock, tmp_path):
+    with reopened(path, clock) as store:
+        id = put(store)
+        [[job]] = store.apply([ops.Reserve("t", 1, TERMS, "w")])
+        store.backup(tmp_path / "backup.db")
+        store.apply([ops.Ack(job.id, job.claims)])
+        clock.advance(2)
+        store.apply([ops.Expire(10)])  # from here on it is known that there is none
+        assert store.ask(GetNextLease()) is None
+    (tmp_path / "backup.db").replace(path)
+    with reopened(path, clock) as store:
+        assert [job.id for job in store.apply([ops.Reserve("t", 1, TERMS, "w")])[0]] == [id]
 
 
 def test_a_backup_into_no_folder_is_refused(store, tmp_path):

@@ -118,6 +118,9 @@ class Presence:
         self._look_at = time.monotonic() + _LOOK
         self._notifiers: weakref.WeakSet[SqliteNotifier] = weakref.WeakSet()
         self.page = Page(database, self.now())
+        # The page may be older than the database, or newer: of before a loss of power, or before a backup was restored.
+        self.page.words[at.LEASED] += 1
+        self.page.words[at.LEASE] = at.UNKNOWN
 
     def now(self) -> int:
         """Return the time of heartbeats, in ms."""
