@@ -183,7 +183,7 @@ def _due(
     all_of_them = priorities_of(topic.lanes)
     nexts, found = list[int](), list[Found]()
     for priority in [one for one in all_of_them if behind.priority is None or one <= behind.priority]:
-        seen = answer[1:] if not known and all_of_them == [0] else (yield look(priority, most - len(found)))
+        seen = answer[1:] if not known and all_of_them == (0,) else (yield look(priority, most - len(found)))
         some = found_of(seen[0])
         if bounded:
             heads.found(number, priority, firsts[priority], some[0].due if some else topic.now, len(some))

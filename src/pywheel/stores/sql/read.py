@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from ...jobs import lifecycle
@@ -220,9 +221,10 @@ def _all_topics(known: Names) -> Steps[Sequence[Any]]:
     return sorted(rows, key=lambda row: row[1])
 
 
-def priorities_of(lanes: int) -> list[int]:
+@lru_cache
+def priorities_of(lanes: int) -> Sequence[int]:
     """Return the priorities that a topic's jobs may have, the highest first."""
-    return sorted({*priorities(lanes), 0}, reverse=True)
+    return tuple(sorted({*priorities(lanes), 0}, reverse=True))
 
 
 def counts(known: Lookup, query: q.CountJobs) -> Steps[dict[str, Counts]]:  # noqa: ARG001  (as all that reads)

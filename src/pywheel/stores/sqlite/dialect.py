@@ -302,8 +302,7 @@ class Carrier:
         listed, *blobs = self._execute(sql, bound).fetchone()
         rows: list[Any] = json.loads(listed)
         if blobs:
-            places = [place for place, name in enumerate(columns.split()) if TYPES.get(name) == "bytes"]
-            for place, joined in zip(places, blobs, strict=True):
+            for place, joined in zip(_places_of_bytes(columns), blobs, strict=True):
                 at = 0
                 for row in rows:
                     size = row[place]
@@ -399,6 +398,11 @@ def _alike(rows: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[int]]:
     for row in rows:
         found.setdefault(row[1:], []).append(row[0])
     return found
+
+
+@cache
+def _places_of_bytes(columns: str) -> list[int]:
+    return [place for place, name in enumerate(columns.split()) if TYPES.get(name) == "bytes"]
 
 
 def _listed(rows: list[Any]) -> str:
