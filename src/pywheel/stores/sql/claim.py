@@ -77,15 +77,21 @@ def reserve(tx: Transaction, commands: Sequence[Reserve]) -> Steps[list[list[Job
         if command.topic not in numbers or limit <= 0:
             outcomes.append([])
             continue
-        bounded = bool(tx.dialect.take)
-        if tx.lapsed and not (bounded and tx.topics.heads.first(numbers[command.topic], 0) is not None):
-            yield from expire_all(tx, topic=numbers[command.topic])
+        number, bounded = numbers[command.topic], bool(tx.dialect.take)
         limits = command.policy.limits
         whole = limits is None and command.bytes is None
         most = limit if limits is None else max(limit, LOOKED_PAST)
         small = None if whole else _SMALL
-        look = partial(_due, tx, numbers[command.topic], most, small, lock=limits is None, bounded=bounded)
-        topic, found, _ = yield from look()
+        look = partial(_due, tx, number, most, small, lock=limits is None)
+        lapsed = tx.lapsed
+        if lapsed and not (bounded and tx.topics.heads.first(number, 0) is not None):
+            yield from expire_all(tx, topic=number)
+            lapsed = False
+        topic, found, _ = yield from look(bounded=bounded)
+        if lapsed and len(found) < most and not topic.paused:  # while there is enough, once a second will do
+            ended, _ = yield from expire_all(tx, topic=number)
+            if ended:
+                topic, found, _ = yield from look()
         if topic.paused:
             outcomes.append([])
             continue
