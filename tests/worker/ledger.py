@@ -92,9 +92,10 @@ def length(job):
 
 
 def lines(path):
-    """Return what was written, by word."""
+    """Return what was written, by word. A line that is being written is left."""
     found = defaultdict(list)
-    for text in Path(path).read_bytes().splitlines():
+    whole, _, _ = Path(path).read_bytes().rpartition(b"\n")
+    for text in whole.splitlines():
         line = json.loads(text)
         found[line["word"]].append(line)
     return found

@@ -22,11 +22,15 @@ WORKERS = 4
 DRAINED = 120  # seconds at the end after which something hangs
 
 
-def insist(call):
-    """Call until the store can: one who is stopped may keep the turn to write for longer than others wait for it."""
+def insist(call, meanwhile):
+    """Call until the store can: who is stopped in a transaction keeps others from writing for longer than they wait.
+
+    `meanwhile` is done between two calls: it may be what lets the stopped one go on.
+    """
     while True:
         with contextlib.suppress(StoreError):
             return call()
+        meanwhile()
 
 
 class Storm:
@@ -134,13 +138,13 @@ class Storm:
     def pause(self):
         topic = self.draw.choice(TOPICS)
         asked = self.pen.note("pauses", topic=topic)
-        if not insist(lambda: self.queue.pause(topic)):
+        if not insist(lambda: self.queue.pause(topic), self.look_after):
             return  # it is paused already
         paused = time.time() * 1000
 
         def resume():
             resumed = time.time() * 1000
-            insist(lambda: self.queue.resume(topic))
+            insist(lambda: self.queue.resume(topic), self.look_after)
             self.pen.note("resumes", topic=topic, asked=asked, paused=paused, resumed=resumed)
 
         self.later.append((time.monotonic() + self.draw.uniform(0.2, 2), resume))
@@ -164,7 +168,7 @@ class Storm:
         facts = {"what": "put", "n": self.serial, "at": at, "jobs": [[self.serial, 0]]}
         self.pen.note("ask", **facts)
         job = self.queue.job(topic, {"by": "storm", "n": facts["n"], "do": do}, **options)
-        [[id]] = insist(lambda: self.queue.store.apply([Put((job,), f"storm-{facts['n']}")]))
+        [[id]] = insist(lambda: self.queue.store.apply([Put((job,), f"storm-{facts['n']}")]), self.look_after)
         self.pen.note("told", outcome=id, **facts)
 
     def new_topic(self):
@@ -222,8 +226,9 @@ class Storm:
         """Do what is to be done by now, and replace who died."""
         now = time.monotonic()
         for entry in [entry for entry in self.later if entry[0] <= now]:
-            self.later.remove(entry)
-            entry[1]()
+            if entry in self.later:  # else it was done while another one waited
+                self.later.remove(entry)
+                entry[1]()
         for process in [process for process in self.workers if process.poll() is not None]:
             self.replace(process)
         if self.consumer.poll() is not None:
