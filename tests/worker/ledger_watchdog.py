@@ -56,6 +56,7 @@ def watch(path):
     pen = Pen(path, "watchdog")
     lock = WriteLock(Path(path).with_name("jobs.db"))
     before, holder = time.time(), None
+    pen.note("watches")
     while True:
         time.sleep(PAUSE)
         sum(range(20_000))

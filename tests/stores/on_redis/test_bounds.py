@@ -300,7 +300,7 @@ class TestManyAtOnce:
         [claimed] = store.apply([Claim("b", (), TERMS, "w", 600, bytes=1, limit=600)])
         assert len(claimed.jobs) == 1
 
-    def test_what_was_claimed_is_returned_if_the_server_goes_in_between(self, store, ids, monkeypatch):
+    def goes_after_one_call(self, store, monkeypatch):
         answers = iter([store._apply_piece])
 
         def breaks(commands):
@@ -310,6 +310,9 @@ class TestManyAtOnce:
                 raise StoreAway("gone") from None
 
         monkeypatch.setattr(store, "_apply_piece", breaks)
+
+    def test_what_was_claimed_is_returned_if_the_server_goes_in_between(self, store, ids, monkeypatch):
+        self.goes_after_one_call(store, monkeypatch)
         [jobs] = store.apply([Reserve("t", 1_000, TERMS, "w")])
         assert [job.id for job in jobs] == ids[:250]
         with pytest.raises(StoreAway):
@@ -317,19 +320,11 @@ class TestManyAtOnce:
 
     def test_ends_that_were_not_sent_say_so_if_the_server_goes_in_between(self, store, ids, monkeypatch):
         [jobs] = store.apply([Reserve("t", 600, TERMS, "w")])
-        piece, answers = store._apply_piece, iter([store._apply_piece])
-
-        def breaks(commands):
-            try:
-                return next(answers)(commands)
-            except StopIteration:
-                raise StoreAway("gone") from None
-
-        monkeypatch.setattr(store, "_apply_piece", breaks)
-        outcomes = store.apply([Ack(job.id, job.claims) for job in jobs])
+        with monkeypatch.context() as patches:
+            self.goes_after_one_call(store, patches)
+            outcomes = store.apply([Ack(job.id, job.claims) for job in jobs])
         assert outcomes[:250] == [True] * 250
         assert [type(one) for one in outcomes[250:]] == [StoreAway] * 350
-        monkeypatch.setattr(store, "_apply_piece", piece)
         assert store.apply([Ack(job.id, job.claims) for job in jobs[250:]]) == [True] * 350
 
     def test_a_list_is_several_short_calls(self, store, ids, monitor):

@@ -53,7 +53,7 @@ def watched(tmp_path):
         script = Path(__file__).with_name("ledger_watchdog.py")
         watchdog = subprocess.Popen([sys.executable, str(script), str(ledger)], env=environment())
         try:
-            time.sleep(1)
+            until(lambda: lines(ledger)["watches"])
             since = time.time() * 1000
             holder.send_signal(signal.SIGSTOP)
             until(lambda: is_stopped(holder.pid))
@@ -66,18 +66,19 @@ def watched(tmp_path):
                 process.kill()
                 process.wait()
             holder.stdout.close()
-        assert {line["who"] for line in lines(ledger)["held"]} <= {holder.pid}
-        return since, over, union([(line["since"], line["wall"]) for line in lines(ledger)["held"]])
+        seen = lines(ledger)["held"]
+        assert {line["who"] for line in seen} <= {holder.pid}
+        return since, over, union([(line["since"], line["wall"]) for line in seen])
 
     return see
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="who holds a lock is asked as Linux says it")
-def test_the_watchdog_sees_a_stopped_process_in_a_transaction_and_not_for_longer(watched):
+def test_the_watchdog_sees_a_stopped_process_in_a_transaction_for_just_as_long(watched):
     since, over, held = watched("BEGIN IMMEDIATE")
-    assert since <= held[0][0]
-    assert held[-1][1] <= over + 1
-    assert sum(end - begin for begin, end in held) > (over - since) / 10  # a busy machine lets it look seldom
+    [(begin, end)] = held
+    assert since <= begin < end <= over + 1
+    assert end - begin > (over - since) / 2
 
 
 @pytest.mark.parametrize("statement", ["SELECT 1", "BEGIN"])
