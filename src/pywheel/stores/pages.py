@@ -7,13 +7,14 @@ for while there are more.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import nlargest
 from typing import Any, Final, NamedTuple
 
 from .._errors import BadJob
 from ..jobs.checks import MOST
 from ..jobs.job import Job, State
-from ..jobs.queries import PAGE_MOST, Filter, GetPage
+from ..jobs.queries import PAGE_MOST, Ended, Filter, GetPage
 from .checks import clamped
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Position",
     "asked",
     "bodies_within",
+    "latest",
 ]
 
 BYTES: Final = 4_000_000
@@ -108,3 +110,8 @@ def bodies_within(
             end += 1
         yield found[at:end]
         at, few = end, 2 * few
+
+
+def latest(found: Iterable[Ended], limit: int) -> list[Ended]:
+    """Return those that ended last, the last one first."""
+    return nlargest(limit, found, key=lambda one: (one.ended, one.id))

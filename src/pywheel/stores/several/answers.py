@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ...jobs import queries as q
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import clamped, note_name
-from ..pages import BYTES, Asked, Position, asked
-from ..readings import latest
+from ..pages import BYTES, Asked, Position, asked, latest
 from .ids import Ids
 from .parts import outer_dues, outer_job
 

@@ -6,13 +6,13 @@ are read in one go for many topics, up to a number, and counted edge by edge onl
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 from ...jobs.queries import FORECAST_MOST, GetForecast
-from ..readings import in_buckets
 from .read import priorities_of
 from .statement import Rows, Select, Steps
 from .transaction import LIVE, Lookup
@@ -93,7 +93,7 @@ class _Counts:
         edges = self._edges[run.start : run.stop + 1]
         [rows] = yield (Rows("next", _DUES, _values(groups, edges[0], edges[-1], most)),)
         if len(rows) < most:
-            self._add(run, in_buckets([due for [due] in rows], edges))
+            self._add(run, _in_buckets([due for [due] in rows], edges))
         else:
             yield from self.each(groups, run)
 
@@ -116,3 +116,10 @@ def _open_runs(counts: Sequence[int], limit: int) -> list[range]:
         else:
             runs.append(range(place, place + 1))
     return runs if len(runs) <= _RUNS else [range(runs[0].start, runs[-1].stop)]
+
+
+def _in_buckets(dues: Sequence[int], edges: Sequence[int]) -> list[int]:
+    """Return how many due times lie between each two edges."""
+    ordered = sorted(dues)
+    places = [bisect_left(ordered, edge) for edge in edges]
+    return [after - before for before, after in pairwise(places)]

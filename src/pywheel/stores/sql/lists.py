@@ -15,8 +15,7 @@ from ...jobs import queries as q
 from ...jobs.job import Job, State
 from ...jobs.queries import PAGE_MOST, Ended, Filter, Page
 from ..checks import clamped
-from ..pages import BYTES, Asked, Position, asked, bodies_within
-from ..readings import latest
+from ..pages import BYTES, Asked, Position, asked, bodies_within, latest
 from .read import heads, jobs_of, number_of, priorities_of
 from .schema import FINISHED
 from .statement import Rows, Select, Statement, Steps
