@@ -33,7 +33,7 @@ class _Server(NamedTuple):
 
 _POSTGRES: Final = _Server(".postgres.store", "PostgresStore", "psycopg", "postgres")
 _MYSQL: Final = _Server(".mysql.store", "MysqlStore", "pymysql", "mysql")
-_REDIS: Final = _Server(".redis.several", "open_redis", "redis", "redis")
+_REDIS: Final = _Server(".redis.store", "open_redis", "redis", "redis")
 _SERVERS: Final = {
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,

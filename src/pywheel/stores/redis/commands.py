@@ -2,46 +2,45 @@
 
 Most commands go one by one, as their name and their fields in JSON. Plain puts that follow each other go together, and
 so do those that end or extend claims.
+
+Commands that do much go by several calls: the server answers others in between. Each call is whole in itself: what it
+ended or claimed stays so, whether or not the next one comes. If the server goes away between two of them, the outcome
+of each command that was not sent any more is the StoreError. A client that dies there leaves claims that it never saw,
+as one that dies before an answer does; their leases end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from dataclasses import replace
+from itertools import accumulate, groupby, takewhile
 from operator import itemgetter
 from typing import Any, Final
 
-from ..._errors import JobExists, NonceTaken
+from ..._errors import JobExists, NonceTaken, StoreError
 from ...jobs import commands as c
-from ...jobs.job import Due, Imported, NewJob
+from ...jobs.job import Due, NewJob
+from ...jobs.lifecycle import LOST_BEGUN
 from ...jobs.limits import LOOKED_PAST, note_of
 from ..checks import lately, storable
 from ..nonces import same_ids
-from .connection import as_json, encoded, one
-from .records import (
-    PLAIN,
-    STATES,
-    from_id,
-    jobs_of,
-    known,
-    packed_job,
-    packed_past,
-    place_after,
-    plain_start,
-    receipt,
-    score,
-    to_id,
-)
+from . import records
+from .connection import as_json, encoded, given
+from .records import PLAIN, STATES, from_id, jobs_of, packed_job, score, to_ids
 
-__all__ = ["SETTLES", "FurtherClaim", "Request"]
+__all__ = ["PIECE", "Request", "by_pieces"]
 
+PIECE: Final = 250
+"""Jobs of one call, which is some ms then: leases it ends, jobs it claims or forgets."""
 _MANY: Final = 2**31 - 1
 _LANE: Final = itemgetter(NewJob._fields.index("topic"), NewJob._fields.index("priority"))
 """Topic and priority of a new job."""
 _EXISTS, _TWICE, _LATELY = -1, -2, -3  # no ids, which several stores note as less than these
+_SETTLES: Final = frozenset((c.Ack, c.Nack, c.Release, c.Touch, c.Begin))
+"""Those that go by receipts, many at once."""
 
 
-class FurtherClaim(c.Claim):
+class _FurtherClaim(c.Claim):
     """The rest of a claim that has got a job already: no body is claimed beyond its `bytes`."""
 
     __slots__ = ()
@@ -62,15 +61,19 @@ class Request:
         self.function = "settle"
         self.announces = False
         """Whether the list of workers changes."""
-        if len(commands) == 1 and _is_plain(commands[0]) and len(commands[0].jobs) == 1:  # type: ignore[attr-defined]
-            self._put_alone(commands[0].jobs[0])  # type: ignore[attr-defined]
+        first: Any = commands[0]
+        if len(commands) == 1 and _is_plain(first) and len(first.jobs) == 1 and not first.jobs[0].priority:
+            [job] = first.jobs
+            self.function = "put"
+            self._add(job.topic.encode(), _when(job), packed_job(job))
+            self._learn.append(lambda answers: [[next(answers)]])
             return
         for kind, some in groupby(commands, type):
             same: list[Any] = list(some)
             if kind is c.Put:
                 for plain, puts in groupby(same, _is_plain):
                     (self._put if plain else self._one_by_one)(list(puts))
-            elif kind in SETTLES:
+            elif kind in _SETTLES:
                 self._settle(kind, same)
             else:
                 self._one_by_one(same)
@@ -81,42 +84,31 @@ class Request:
 
     def outcomes(self, answer: Any) -> list[Any]:
         """Return the outcomes of the commands, in order."""
-        if self.function == "put":
-            return [[answer]]
         answers = iter(answer)
         return [outcome for learn in self._learn for outcome in learn(answers)]
 
     def _one_by_one(self, commands: list[Any]) -> None:
         name, encode, decode = _ONE[type(commands[0])]
-        if any(_grows(command) for command in commands):
-            self.function = "apply"
+        if name == b"put_keyed" or any(
+            type(command) is c.SetNote and command.value is not None for command in commands
+        ):
+            self.function = "apply"  # it stores something new: that is refused where no memory is left
         self.announces |= name == b"announce"
         for command in commands:
             self._add(name, *encode(command))
         self._learn.append(lambda answers: [decode(command, next(answers)) for command in commands])
 
-    def _put_alone(self, job: NewJob) -> None:
-        if job.priority:
-            self._put([c.Put((job,))])
-            return
-        self.function = "put"
-        self._add(job.topic.encode(), _when(job), packed_job(job))
-
     def _put(self, commands: Sequence[Any]) -> None:
         """Add plain jobs. On the way of every put, so it is written to be quick."""
         jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
         sizes = [len(command.jobs) for command in commands]
-        if not jobs:
-            self._learn.append(lambda _: [[] for _ in sizes])
-            return
         self.function = "apply"
         pieces = self.arguments
-        pieces.append(b"$3\r\nput\r\n" + one(b"%d" % len(jobs)))
-        self.count += 2
+        self._add(b"put", b"%d" % len(jobs))
         for (topic, priority), some in groupby(jobs, _LANE):
             same = list(some)
             self._add(topic.encode(), b"%d" % priority, b"%d" % len(same))
-            start = plain_start(topic)
+            start = records.plain_start(topic)
             for job in same:
                 when, body = _when(job), job.body
                 if job.kept != PLAIN:
@@ -129,29 +121,26 @@ class Request:
 
     def _settle(self, kind: type, commands: list[Any]) -> None:
         """Ends of claims, and new leases: those of a kind together."""
-        receipts = b"".join([receipt(command.id, command.claims) for command in commands])
+        receipts = b"".join([records.receipt(command.id, command.claims) for command in commands])
+        asked: Any = 0
+        results: list[bytes] = []
         if kind is c.Nack:
-            ends = [_given(delay=command.delay, error=storable(command.error)) for command in commands]
-            self._add(b"nack", as_json(ends), receipts)
-        elif kind is not c.Ack:
-            ttrs = (as_json([command.ttr for command in commands]),) if kind is not c.Release else ()
-            self._add(kind.__name__.lower().encode(), *ttrs, receipts)
-        elif any(command.result is not None for command in commands):
+            asked = [given(delay=command.delay, error=storable(command.error)) for command in commands]
+        elif kind in {c.Touch, c.Begin}:
+            asked = [command.ttr for command in commands]
+        elif kind is c.Ack and any(command.result is not None for command in commands):
             self.function = "apply"
-            self._add(b"ack_with_results", receipts, *(_maybe(b"r", command.result) for command in commands))
-        else:
-            self._add(b"ack", receipts)
+            results = [_maybe(command.result) for command in commands]
+            asked = len(results)
+        self._add(kind.__name__.lower().encode(), as_json(asked), receipts, *results)
         read = _STATES_AFTER.__getitem__ if kind is c.Nack else bool
         self._learn.append(lambda answers: list(map(read, next(answers))))
 
 
 def _shared_out(first: int, sizes: Sequence[int]) -> list[list[int]]:
     """Return the ids of each command's jobs, which follow each other."""
-    found = []
-    for size in sizes:
-        found.append(list(range(first, first + size)))
-        first += size
-    return found
+    firsts = accumulate(sizes, initial=first)
+    return [list(range(first, first + size)) for first, size in zip(firsts, sizes, strict=False)]
 
 
 def _is_plain(command: Any) -> bool:
@@ -159,17 +148,8 @@ def _is_plain(command: Any) -> bool:
     return type(command) is c.Put and command.nonce is None and not [job for job in command.jobs if job.key is not None]
 
 
-def _grows(command: Any) -> bool:
-    """Whether it stores something new: that is refused where no memory is left."""
-    return isinstance(command, c.Put | c.Import) or (type(command) is c.SetNote and command.value is not None)
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _maybe(mark: bytes, value: bytes | None) -> bytes:
-    return b"" if value is None else mark + value
+def _maybe(result: bytes | None) -> bytes:
+    return b"" if result is None else b"r" + result
 
 
 def _when(job: NewJob) -> bytes:
@@ -181,71 +161,72 @@ def _when(job: NewJob) -> bytes:
 
 def _fields(command: Any) -> tuple[bytes, ...]:
     """Return all fields of a command, as JSON."""
-    return (as_json({name: getattr(command, name) for name in command.__slots__}),)
+    return (as_json(given(**{name: getattr(command, name) for name in command.__slots__})),)
 
 
 def _put_fields(command: c.Put) -> Iterator[bytes]:
-    yield as_json(_given(nonce=command.nonce, fingerprint=_fingerprint(command), jobs=len(command.jobs)))
+    yield as_json(given(nonce=command.nonce, fingerprint=_fingerprint(command), jobs=len(command.jobs)))
     for job in command.jobs:
-        how = _given(replace=job.replace or None, parent=job.parent, dedupe=job.dedupe_for)
+        how = given(replace=job.replace or None, parent=job.parent, dedupe=job.dedupe_for)
         yield from (_when(job), packed_job(job), as_json(how) if how else b"", b"")
 
 
-def _fingerprint(command: c.Put) -> str | None:
-    return None if command.fingerprint is None else f"m{command.fingerprint}"  # never a number
+def _fingerprint(command: Any) -> str | None:
+    kept = getattr(command, "fingerprint", None)  # an import has none
+    return None if kept is None else f"m{kept}"  # never a number
 
 
 def _import_fields(command: c.Import) -> Iterator[bytes]:
-    yield as_json(_given(nonce=command.nonce, jobs=len(command.jobs)))
+    yield as_json(given(nonce=command.nonce, jobs=len(command.jobs)))
     for imported in command.jobs:
         passed = None if imported.holds_key else True
-        how = _given(created=imported.job.created, passed=passed, past=packed_past(imported))
-        yield from (b"%d" % imported.job.due, packed_job(imported.new), as_json(how), _maybe(b"r", imported.result))
+        how = given(created=imported.job.created, passed=passed, past=records.packed_past(imported))
+        yield from (b"%d" % imported.job.due, packed_job(imported.new), as_json(how), _maybe(imported.result))
 
 
 def _rewrite_fields(command: c.Rewrite) -> tuple[bytes, ...]:
-    return as_json(_given(id=command.id, claim=command.claim)), command.old, command.new
+    return as_json(given(id=command.id, claim=command.claim)), command.old, command.new
 
 
 def _keep_fields(command: c.SetNote) -> tuple[bytes, ...]:
-    fields = _given(name=command.name, ttl=command.ttl, absent=command.absent, value=command.value is not None)
+    fields = given(name=command.name, ttl=command.ttl, absent=command.absent, value=command.value is not None)
     return as_json(fields), command.value or b""
 
 
 def _claim_fields(command: c.Claim) -> tuple[bytes, ...]:
-    after = None if command.after is None else place_after(*command.after)
-    ids = [to_id(id) for id in dict.fromkeys(command.ids) if known(id)]
-    fields = _policy(command) | _given(
+    after, by_ids = command.after, command.limit <= 0
+    asked = given(
         begin=command.begin,
-        suspects=command.suspects,
+        suspects=max(command.suspects, 0),
         bytes=command.bytes,
-        least=int(type(command) is c.Claim),
+        least=int(type(command) is not _FurtherClaim),
         limit=command.limit,
-        after=after,
-        by_ids=command.limit <= 0,
-        reserves=0,
+        after=None if after is None else records.place_after(*after),
+        by_ids=by_ids,
     )
-    return as_json(fields), b"".join(ids), b"".join([to_id(id) for id in command.without if known(id)])
+    some = dict.fromkeys(command.ids) if by_ids else command.without
+    return as_json(_policy(command) | asked), to_ids(some)
 
 
 def _reserve_fields(command: c.Reserve) -> tuple[bytes, ...]:
     """Return a claim of the first jobs that begins them all."""
-    fields = _policy(command) | _given(
+    limited = command.policy.limits is not None
+    asked = given(
         begin=command.limit,
         suspects=_MANY,
         bytes=command.bytes,
         least=max(command.least, 0),
-        limit=command.limit if command.policy.limits is None else max(command.limit, LOOKED_PAST),
-        by_ids=False,
-        reserves=1,
+        limit=max(command.limit, LOOKED_PAST) if limited else command.limit,
+        reserves=True,
     )
-    return as_json(fields), b"", b""
+    return as_json(_policy(command) | asked), b""
 
 
 def _policy(command: c.Claim | c.Reserve) -> dict[str, Any]:
-    policy = command.policy
-    limits = None if policy.limits is None else _given(**policy.limits._asdict(), note=note_of(command.topic))
-    return {"topic": command.topic, "worker": command.worker, **_given(**policy._asdict() | {"limits": limits})}
+    policy = command.policy._asdict()
+    if command.policy.limits is not None:
+        policy["limits"] = given(**command.policy.limits._asdict(), note=note_of(command.topic))
+    return given(topic=command.topic, worker=command.worker, **policy)
 
 
 # ---- what is answered -----------------------------------------------------------------------------------------------
@@ -255,18 +236,18 @@ def _ids(command: c.Put | c.Import, answer: Any) -> Any:
     """Return the ids of jobs, or why there are none."""
     if not answer or answer[0] not in (_EXISTS, _TWICE, _LATELY):
         try:
-            return same_ids(answer, _fingerprint(command) if isinstance(command, c.Put) else None)
+            return same_ids(answer, _fingerprint(command))
         except NonceTaken as taken:
             return taken
     code, holder, place, *ago = answer
-    job: Imported | NewJob = command.jobs[place]
-    new = job.new if isinstance(job, Imported) else job
-    key = new.key or ""
+    job = command.jobs[place]
+    new = job if isinstance(job, NewJob) else job.new
     if code == _LATELY:
-        return lately(holder, key, ago[0], new.dedupe_for)
+        return lately(holder, new.key, ago[0], new.dedupe_for)
+    key = (new.key or "")[:80]
     if code == _TWICE:
-        return JobExists(f"two of the jobs put have the key {key[:80]!r}", 0)
-    return JobExists(f"job {holder} has the key {key[:80]!r} already and is live", holder)
+        return JobExists(f"two of the jobs put have the key {key!r}", 0)
+    return JobExists(f"job {holder} has the key {key!r} already and is live", holder)
 
 
 def _changed(_: Any, answer: Any) -> bool | JobExists:
@@ -284,16 +265,8 @@ def _claimed(command: c.Claim, answer: Any) -> c.Claimed:
         others.append(Due(due, from_id(packed), command.topic, priority))
         if group is not None:
             full.append((from_id(packed), group.decode()))
-    first = None if coming is None else score(coming)
-    return c.Claimed(
-        jobs_of(taken),
-        begun,
-        others,
-        paused=bool(paused),
-        again=int(again) if again else None,
-        full=tuple(full),
-        next=first,
-    )
+    first, again = None if coming is None else score(coming), int(again) if again else None
+    return c.Claimed(jobs_of(taken), begun, others, bool(paused), again, tuple(full), first)
 
 
 def _expired(_: Any, answer: Any) -> c.Expired:
@@ -303,8 +276,6 @@ def _expired(_: Any, answer: Any) -> c.Expired:
 
 _STATES_AFTER: Final = dict(enumerate(STATES)) | {-1: None}
 """By what is answered to a nack; None if its receipt was void."""
-SETTLES: Final = frozenset((c.Ack, c.Nack, c.Release, c.Touch, c.Begin))
-"""Those that go by receipts, many at once."""
 _ONE: Final[dict[type, tuple[bytes, Callable[[Any], Any], Callable[[Any, Any], Any]]]] = {
     c.Put: (b"put_keyed", _put_fields, _ids),
     c.Import: (b"put_keyed", _import_fields, _ids),
@@ -318,8 +289,93 @@ _ONE: Final[dict[type, tuple[bytes, Callable[[Any], Any], Callable[[Any, Any], A
     c.SetNote: (b"keep", _keep_fields, lambda _, answer: answer[0] if answer else None),
     c.Reserve: (b"claim", _reserve_fields, lambda _, answer: jobs_of(answer[5])),
     c.Claim: (b"claim", _claim_fields, _claimed),
-    FurtherClaim: (b"claim", _claim_fields, _claimed),
+    _FurtherClaim: (b"claim", _claim_fields, _claimed),
     c.Expire: (b"expire", _fields, _expired),
     c.Announce: (b"announce", _fields, lambda _, __: None),
 }
 """The function in Lua, what it is given, and the outcome by the command and the answer."""
+
+
+# ---- several calls --------------------------------------------------------------------------------------------------
+
+_CLAIMS: Final = (c.Reserve, c.Claim)
+_LONG: Final = (c.Expire, c.Purge, *_CLAIMS)
+_Apply = Callable[[Sequence[c.Command[Any]]], list[Any]]
+
+
+def by_pieces(apply: _Apply, commands: Sequence[c.Command[Any]]) -> list[Any]:
+    """Apply commands; what those that have much to do leave is done after them, each piece by a call of its own."""
+    ends: list[c.Command[Any]] = []  # of claims, by calls of their own: with the claims behind them they are too much
+    much = sum(min(getattr(one, "limit", 1), PIECE) for one in commands) > PIECE
+    if much and all(type(one) in _SETTLES or isinstance(one, _CLAIMS) for one in commands):
+        ends += takewhile(lambda one: type(one) in _SETTLES, commands)
+    outcomes: list[Any] = []
+    try:
+        for first in range(0, len(ends), PIECE):
+            outcomes += apply(ends[first : first + PIECE])
+        if len(ends) < len(commands):
+            outcomes += _with_the_rest(apply, commands[len(ends) :])
+    except StoreError as error:
+        if not outcomes:
+            raise
+        outcomes += [error] * (len(commands) - len(outcomes))
+    return outcomes
+
+
+def _with_the_rest(apply: _Apply, commands: Sequence[c.Command[Any]]) -> list[Any]:
+    firsts = [_piece(command) for command in commands]
+    outcomes = apply(firsts)
+    for place, (command, first) in enumerate(zip(commands, firsts, strict=True)):
+        if command is not first:
+            outcomes[place] = _whole(apply, command, outcomes[place])
+    return outcomes
+
+
+def _piece(command: Any) -> Any:
+    return replace(command, limit=PIECE) if isinstance(command, _LONG) and command.limit > PIECE else command
+
+
+def _whole(apply: _Apply, command: Any, outcome: Any) -> Any:
+    """Return the outcome of a command whose first piece came to this: of as many pieces as there was a server for."""
+    last = outcome
+    while (command := _rest(command, last)) is not None:
+        try:
+            [last] = apply([_piece(command)])
+        except StoreError:
+            break
+        outcome = _joined(outcome, last)
+    return outcome
+
+
+def _rest(command: Any, last: Any) -> Any:
+    """Return what is left of a command after a piece of it; None if nothing is."""
+    claimed = isinstance(command, _CLAIMS)
+    jobs = (last if isinstance(last, list) else last.jobs) if claimed else []
+    done = len(jobs) if claimed else last.ended if isinstance(last, c.Expired) else last
+    if isinstance(last, c.Claimed):
+        done += len(last.left)
+    limit = command.limit - PIECE
+    if done < PIECE or limit <= 0:
+        return None
+    left: Any = None if not claimed or command.bytes is None else command.bytes - sum(len(job.body) for job in jobs)
+    if isinstance(command, c.Reserve):
+        return replace(command, limit=limit, bytes=left, least=command.least - len(jobs))
+    if isinstance(command, c.Claim):
+        kind = _FurtherClaim if jobs else type(command)
+        suspects = command.suspects - sum(job.lost == LOST_BEGUN for job in jobs)
+        without = command.without + tuple(due.id for due in last.left)
+        begin, after = command.begin - last.begun, command.after
+        named = command.topic, command.ids, command.policy, command.worker
+        return kind(*named, begin, suspects, left, limit, after, without)
+    return replace(command, limit=limit)
+
+
+def _joined(one: Any, other: Any) -> Any:
+    """Return the outcome of two pieces."""
+    if isinstance(one, c.Expired):
+        return c.Expired(one.ended + other.ended, other.next_lease, tuple(sorted((*one.dead, *other.dead))))
+    if isinstance(one, c.Claimed):
+        again = min((time for time in (one.again, other.again) if time is not None), default=None)
+        jobs, left, begun = one.jobs + other.jobs, one.left + other.left, one.begun + other.begun
+        return c.Claimed(jobs, begun, left, other.paused, again, one.full + other.full, other.next)
+    return one + other

@@ -1,4 +1,4 @@
-"""One connection to the server.
+"""One connection to the server, the functions that the server runs for the store, and what errors are called here.
 
 redis-py connects: names, TLS, passwords. Commands are packed here and sent as they are: that is twice as fast as its
 client, and nothing is repeated by itself.
@@ -12,27 +12,24 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from types import TracebackType
 from typing import Any, Final
 
 from redis import connection as redis_connection
+from redis import exceptions as wrong
 from redis.backoff import NoBackoff
-from redis.connection import SSLConnection as _Tls
 from redis.retry import Retry
 
-from .errors import CROWDED, translated, wrong
-from .library import LIBRARY, name_of
+from ..._errors import NotAStore, PywheelError, StoreAway, StoreBusy, StoreError, StoreFull, StoreReadOnly
 from .place import Place
 
-__all__ = ["Connection", "as_json", "encoded", "one"]
+__all__ = ["Connection", "as_json", "encoded", "given"]
 
 _WORDS: Final = 256  # bytes
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}  # s, s, times
-
-
-def one(value: bytes) -> bytes:
-    """Return an argument as it is sent."""
-    return b"$%d\r\n%b\r\n" % (len(value), value)
 
 
 def encoded(values: Sequence[bytes]) -> bytes:
@@ -40,22 +37,157 @@ def encoded(values: Sequence[bytes]) -> bytes:
     return b"".join([b"$%d\r\n%b\r\n" % (len(value), value) for value in values])
 
 
+def _command(*parts: bytes) -> bytes:
+    return b"*%d\r\n%b" % (len(parts), encoded(parts))
+
+
 def as_json(asked: Any) -> bytes:
-    """Return what is asked for, without what is None: in Lua that is nil, and null is something."""
-    if isinstance(asked, dict):
-        asked = {name: value for name, value in asked.items() if value is not None}
+    """Return what a function is asked for, as it is sent."""
     return _ENCODER.encode(asked).encode()
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None: in Lua that is nil, and null is something."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+# ---- functions ------------------------------------------------------------------------------------------------------
+
+_FUNCTIONS: Final = {
+    "'no-writes'": "job page topics forecast ended notes states histories counts lapsed claims next_dues quiet verify "
+    "first_due",
+    # Where no memory is left, what was claimed can be settled, and what has finished be purged.
+    "'allow-oom'": "beat hear leave roster lease group settle mend",
+    "": "apply put open nonce",
+}
+"""By the flags that the server is to know of them."""
+_LIBRARY: Final = """#!lua name=pywheel_{version}
+local run
+-- The server has neither `string` nor `pairs` while it loads a library: all of it is made by the first call.
+local function make()
+{parts}
+return run
+end
+"""
+_FUNCTION: Final = """redis.register_function{{
+    function_name = '{name}', flags = {{{flags}}},
+    callback = function(keys, args)
+        run = run or make()
+        return run('{function}', keys, args)
+    end
+}}
+"""
+
+
+def _read(parts: str) -> str:
+    return "\n".join((files(__package__) / "lua" / f"{part}.lua").read_text() for part in parts.split())
+
+
+_PARTS: Final = "\n".join(
+    (
+        _read("base jobs places notes hints settle put steps"),
+        # Each in a block of its own: Lua has 200 local names at once.
+        *(f"do\n{_read(part)}\nend" for part in ("claim", "manage", "read", "workers", "verify")),
+    )
+)
+_VERSION: Final = sha1(_PARTS.encode(), usedforsecurity=False).hexdigest()[:12]
+"""Part of the names of functions, so those of several versions of pywheel lie side by side."""
+_LOAD: Final = _command(
+    *(b"FUNCTION", b"LOAD", b"REPLACE"),
+    _LIBRARY.format(version=_VERSION, parts=_PARTS).encode()
+    + "".join(
+        _FUNCTION.format(name=f"pywheel_{function}_{_VERSION}", flags=flags, function=function)
+        for flags, functions in _FUNCTIONS.items()
+        for function in functions.split()
+    ).encode(),
+)
+"""A function is made once, where a script would be made anew for every call."""
 
 
 @cache
 def _name(function: str) -> bytes:
     """Return what the server calls a function, as it is sent."""
-    return one(name_of(function))
+    return encoded((f"pywheel_{function}_{_VERSION}".encode(),))
 
 
-_LOAD: Final = b"*4\r\n%b" % encoded((b"FUNCTION", b"LOAD", b"REPLACE", LIBRARY))
-_MULTI: Final = b"*1\r\n$5\r\nMULTI\r\n"
-_EXEC: Final = b"*1\r\n$4\r\nEXEC\r\n"
+# ---- errors ---------------------------------------------------------------------------------------------------------
+
+_CROWDED: Final = b"max number of clients"
+_Kind = tuple[type[StoreError], str]
+_BY_TEXT: Final[dict[str, _Kind]] = {
+    _CROWDED.decode(): (StoreBusy, "takes no more connections: raise its maxclients, or let fewer processes connect"),
+    "CERTIFICATE_VERIFY": (
+        NotAStore,
+        "has a certificate that is not trusted ({text}): give ssl_ca_certs=FILE, or its name",
+    ),
+    "DB index": (NotAStore, "has no database of this number ({text})"),
+    "cluster support disabled": (NotAStore, "is no cluster: write redis:// or rediss://"),
+    "MISCONF": (StoreFull, "cannot write to its disk, and takes no more ({text})"),
+    "NOREPLICAS": (StoreReadOnly, "has too few replicas to take writes: see min-replicas-to-write"),
+    "BUSY": (StoreBusy, "is busy with somebody's script: try again, or end that by SCRIPT KILL or FUNCTION KILL"),
+    "WRONGTYPE": (NotAStore, "has other data under this prefix: give another one, ?prefix=name"),
+}
+_BY_CLASS: Final[dict[tuple[type[Exception], ...], _Kind]] = {  # the first that fits
+    (wrong.AuthenticationError, wrong.AuthorizationError, wrong.AuthenticationWrongNumberOfArgsError): (
+        NotAStore,
+        "refuses the user name or password: write redis://user:password@host",
+    ),
+    (wrong.NoPermissionError,): (
+        NotAStore,
+        "grants the user too few rights ({text}): docs/stores-redis.md has those needed",
+    ),
+    (wrong.OutOfMemoryError,): (StoreFull, "has reached its maxmemory: purge finished jobs, or raise it"),
+    (wrong.ReadOnlyError,): (StoreReadOnly, "is a replica, and cannot be written to: give the address of its master"),
+    (wrong.TryAgainError, wrong.ClusterDownError, wrong.MasterDownError): (
+        StoreAway,
+        "{text}: wait until it serves again",
+    ),
+    (wrong.BusyLoadingError,): (StoreAway, "it is loading its data: wait until that is done"),
+    (wrong.TimeoutError, TimeoutError): (
+        StoreAway,
+        "no answer within {limit:g} s: see whether it is overloaded, or stopped",
+    ),
+    (wrong.ConnectionError, OSError): (StoreAway, "{text}"),
+}
+_ELSEWHERE: Final[_Kind] = (NotAStore, "is a node of a cluster, and has not this store: write redis+cluster://")
+_MOVED: Final[_Kind] = (StoreAway, "another node has the store by now: wait for it, or look at the cluster")
+_MOVING: Final[_Kind] = (StoreAway, "the cluster is moving the store to another node: wait until that is done")
+
+
+def _kind_of(error: Exception, text: str, place: Place) -> _Kind:
+    if isinstance(error, wrong.AskError):
+        moved = isinstance(error, wrong.MovedError)
+        return (_MOVED if moved else _MOVING) if place.nodes else _ELSEWHERE
+    by_text = (kind for words, kind in _BY_TEXT.items() if words in text)
+    by_class = (kind for classes, kind in _BY_CLASS.items() if isinstance(error, classes))
+    return next(by_text, None) or next(by_class, (StoreError, "says: {text}"))
+
+
+class _Translated:
+    """Raises the errors of redis-py and of sockets as those of a store. A class: a generator costs thrice as much."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, wrong.RedisError | OSError) and not isinstance(error, PywheelError):
+            place, text = self._place, self._place.address.hide(error)
+            found, message = _kind_of(error, text, place)
+            message = message.format(text=text, limit=place.timeout)
+            if found is StoreAway:
+                reason, _, advice = message.partition(": ")
+                raise place.outage.away(reason, *filter(None, [advice])) from None
+            raise found(f"{place.server} {message}") from None
+
+
+# ---- connections ----------------------------------------------------------------------------------------------------
 
 
 class _Hearing:
@@ -88,21 +220,21 @@ class Connection:
     """A connection to the server. For one thread at a time. After any error but a refusal it is of no use."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
-        kind: Any = _Unix if "path" in place.options else _Tls if place.secure else _Tcp
+        self._translated = _Translated(place)
+        kind: Any = _Unix if "path" in place.options else redis_connection.SSLConnection if place.secure else _Tcp
         limits: dict[str, Any] = {"socket_timeout": place.timeout, "socket_connect_timeout": place.timeout}
         if kind is not _Unix:
             options = {getattr(socket, name): value for name, value in _KEEPALIVE.items() if hasattr(socket, name)}
             limits |= {"socket_keepalive": True, "socket_keepalive_options": options}
-        with translated(place):
+        with self._translated:
             # RESP2: what comes unasked comes on a connection that listens, and nowhere else.
             password = place.address.password
             self._redis = kind(**place.options, **limits, password=password, protocol=2, retry=Retry(NoBackoff(), 0))
             try:
                 self._redis.connect()
             except wrong.ConnectionError:
-                if CROWDED in getattr(self._redis, "last_words", b""):
-                    raise wrong.ConnectionError(CROWDED.decode()) from None
+                if _CROWDED in getattr(self._redis, "last_words", b""):
+                    raise wrong.ConnectionError(_CROWDED.decode()) from None
                 raise
         self.over = False
         self.midway = False
@@ -112,13 +244,12 @@ class Connection:
 
     def call(self, *parts: bytes) -> Any:
         """Return what the server answers to a command. StoreAway if that is not known."""
-        with translated(self._place):
-            return self._call(b"*%d\r\n%b" % (len(parts), encoded(parts)))
+        with self._translated:
+            return self._call(_command(*parts))
 
     def _call(self, *commands: bytes) -> Any:
         """Send commands at once; return what the last one gives."""
-        if self.over:  # redis-py would connect anew
-            raise wrong.ConnectionError("the connection was closed")
+        self._open()
         unread = len(commands)
         try:
             self.midway = True
@@ -137,23 +268,22 @@ class Connection:
             self.close()
             raise
 
+    def _open(self) -> None:
+        if self.over:  # redis-py would connect anew
+            raise wrong.ConnectionError("the connection was closed")
+
     def run(self, function: str, prefix: bytes, count: int, arguments: bytes) -> Any:
         """Return what a function answers to so many encoded arguments. The library is sent if the server has not it."""
-        name = _name(function)
-        command = b"*%d\r\n$5\r\nFCALL\r\n%b$1\r\n1\r\n$%d\r\n%b\r\n%b" % (
-            4 + count,
-            name,
-            len(prefix),
-            prefix,
-            arguments,
-        )
-        with translated(self._place):
+        head = 4 + count, _name(function), len(prefix), prefix
+        command = b"*%d\r\n$5\r\nFCALL\r\n%b$1\r\n1\r\n$%d\r\n%b\r\n%b" % (*head, arguments)
+        with self._translated:
             try:
                 return self._call(command)
             except wrong.ResponseError as error:
                 if not str(error).startswith("Function not found"):
                     raise
-            answer = self._call(_MULTI, _LOAD, command, _EXEC)[-1]  # together: somebody may FUNCTION FLUSH in between
+            # Together: somebody may FUNCTION FLUSH in between.
+            answer = self._call(_command(b"MULTI"), _LOAD, command, _command(b"EXEC"))[-1]
             if isinstance(answer, Exception):
                 raise answer
             return answer
@@ -162,18 +292,16 @@ class Connection:
 
     def subscribe(self, *channels: bytes) -> None:
         """Listen to channels from now on."""
-        with translated(self._place):
-            command = b"*%d\r\n%b" % (1 + len(channels), encoded((b"SUBSCRIBE", *channels)))
-            self._redis.send_packed_command((command,), check_health=False)
+        with self._translated:
+            self._redis.send_packed_command((_command(b"SUBSCRIBE", *channels),), check_health=False)
             for _ in channels:
                 self._redis.read_response()
 
     def heard(self, seconds: float = 0) -> list[tuple[bytes, bytes]]:
         """Return what was published since, with its channel; wait for the first so long. StoreAway if it broke."""
         messages: list[tuple[bytes, bytes]] = []
-        with translated(self._place):
-            if self.over:
-                raise wrong.ConnectionError("the connection was closed")
+        with self._translated:
+            self._open()
             while self._redis.can_read(timeout=0 if messages else seconds):
                 answer = self._redis.read_response()
                 if isinstance(answer, list) and answer[0] == b"message":

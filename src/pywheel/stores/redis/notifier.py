@@ -14,32 +14,36 @@ whoever sees it.
 
 from __future__ import annotations
 
+import json
 import selectors
 import socket
 import struct
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from itertools import groupby, islice
-from operator import itemgetter
+from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import StoreAway, StoreClosed, StoreError
+from ...clock import Clock
 from ...jobs.commands import Announce
 from ...jobs.job import Due, slice_of
 from ...jobs.queries import GetNextDues, ListTopics
 from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
+from ..ownership import owners, shards_of
 from ..several.ids import Ids
-from .presence import SILENT, Roster, topics_of
 from .records import from_id, score
 
 if TYPE_CHECKING:
     from .connection import Connection
     from .store import RedisStore
 
-__all__ = ["RedisNotifier"]
+__all__ = ["SILENT", "Presence", "RedisNotifier", "Roster"]
 
+SILENT: Final = 3.5
+"""Seconds without a beat after which a worker owns nothing: a beat is a query, and comes about once a second."""
+_BUSY: Final = 2.0  # seconds: who claimed jobs so long ago is busy
 _BEAT: Final = 1.2  # seconds between beats: the fifth look, as there are four a second beside others
 _ALONE: Final = 0.95  # the same if there is nobody else: each look
 _NEWS: Final = 0.24  # the same if a worker has fallen behind, or caught up, and while jobs are claimed
@@ -49,40 +53,107 @@ _TRIES: Final = 5
 _QUIET: Final = 0.5  # seconds without a beat after which a worker's jobs may be overlooked
 _NEVER: Final = float("inf")
 _LOOKS: Final = 5  # beats after which the other stores are looked at too: a hint may have been lost between nodes
-_SOME: Final = 500  # jobs whose due times are asked for at once
-_HINT: Final = struct.Struct(">6sd")
-"""Of a job: its id, and when it was due until then, if that was sooner."""
+_HINT: Final = struct.Struct(">6sdb")
+"""Of a job: its id, due time and priority."""
 
 
-class _Waker:
-    """Two ends of a connection to itself: a byte in it is readable beside other sockets."""
+# ---- who is there ---------------------------------------------------------------------------------------------------
 
-    def __init__(self) -> None:
-        self._in, self._out = socket.socketpair()
-        self._in.setblocking(False)
-        self._out.setblocking(False)
 
-    def fileno(self) -> int:
-        """Return the descriptor that is readable after `wake`."""
-        return self._out.fileno()
+def _topics_of(members: Sequence[bytes]) -> dict[str, frozenset[str]]:
+    """Return the topics of each worker, from an answer."""
+    pairs = iter(members)
+    return {worker.decode(): frozenset(json.loads(topics)) for worker, topics in zip(pairs, pairs, strict=True)}
 
-    def wake(self) -> None:
-        """Make it readable. From any thread, and from signal handlers."""
-        with suppress(OSError):  # full, so readable; or closed
-            self._in.send(b"\0")
 
-    def drain(self) -> None:
-        """Forget that somebody woke it."""
-        with suppress(OSError):
-            while len(self._out.recv(64)) == 64:
-                pass
+@dataclass(slots=True)
+class Roster:
+    """All workers that have announced topics, as of one answer."""
+
+    version: bytes
+    topics: dict[str, frozenset[str]]
+    beats: dict[str, tuple[int, int]]
+    """When each has shown that it works, and since when it is behind."""
+    wall: int
+    """When the server answered so, by its clock in ms."""
+    time: float
+    """The same by this host's."""
+    clock: Clock
+
+    def silent(self, worker: str) -> float:
+        """Return the seconds since a worker has shown that it works."""
+        when, _ = self.beats.get(worker, (self.wall, 0))
+        return abs(self.wall - when) / 1000 + self.clock.time() - self.time
+
+    def members(self) -> tuple[Member, ...]:
+        """Return all workers, by name."""
+        return tuple(
+            Member(worker, topics, self.silent(worker), self.beats.get(worker, (0, 0))[1])
+            for worker, topics in sorted(self.topics.items())
+        )
+
+    def heard(self, topic: str) -> list[str]:
+        """Return the workers that own the shards of a topic: those that are not silent, or all are."""
+        there = [worker for worker, topics in self.topics.items() if topic in topics]
+        return [worker for worker in there if self.silent(worker) <= SILENT] or there
+
+
+class Presence:
+    """Who is there, and what the notifiers of an opened store share. From any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.closed = False
+        self.begin(clock)
+
+    def begin(self, clock: Clock) -> None:
+        """Know of nobody yet."""
+        self.clock = clock
+        self.listening: dict[str, RedisNotifier] = {}
+        self.roster: Roster | None = None
+        self.stale = True
+        """Whether somebody came or went since the roster was read."""
+        self._busy_until = 0.0  # by the monotonic clock
+
+    def claimed(self) -> None:
+        """Note that jobs are claimed here."""
+        self._busy_until = self.clock.time() + _BUSY
+
+    @property
+    def busy(self) -> bool:
+        """Whether jobs were claimed here of late. Then others have some too, and a death is looked for more often."""
+        return self.clock.time() < self._busy_until
+
+    def learn(self, answer: Sequence[Any]) -> Roster:
+        """Take in an answer; its topics are None if nobody has come or gone since the roster that is known."""
+        version, _, wall, beats, topics = answer
+        known = self.roster.topics if topics is None and self.roster is not None else _topics_of(topics or ())
+        pairs = iter(beats)
+        said = {worker.decode(): beat.split() for worker, beat in zip(pairs, pairs, strict=True)}
+        seen = {worker: (int(when), int(behind)) for worker, (when, behind, _) in said.items()}
+        self.roster = Roster(version, known, seen, wall, self.clock.time(), self.clock)
+        self.stale = False
+        return self.roster
+
+    def renewed(self) -> None:
+        """Have everybody read all again: the server is another one, or has lost something."""
+        self.roster, self.stale = None, True
+        for notifier in list(self.listening.values()):
+            notifier.renew()
+
+    def after_fork(self, clock: Clock) -> None:
+        """Begin anew in a forked child: what listens is the parent's."""
+        for notifier in self.listening.values():
+            notifier.let_go()
+        self.begin(clock)
 
     def close(self) -> None:
-        """Close both ends. Idempotent."""
-        self._in.close()
-        self._out.close()
+        """Let all waits return."""
+        self.closed = True
+        for notifier in list(self.listening.values()):
+            notifier.wake()
 
-    __del__ = close
+
+# ---- the ear --------------------------------------------------------------------------------------------------------
 
 
 class RedisNotifier(Notifier):
@@ -92,19 +163,15 @@ class RedisNotifier(Notifier):
 
     def __init__(self, stores: Sequence[RedisStore], name: str) -> None:
         self.worker = f"{name}@{token_hex(6)}"
-        self._name = self.worker.encode()
-        self._bells = [stores[0].server.prefix + b":bell"]
-        self._bells += [store.server.prefix + b":bell:" + self._name for store in stores]
-        self._stores = stores
+        self._stores, self._store = stores, stores[0]
+        self._bells = [self._store.server.prefix + b":bell", *(store.bell_of(self.worker) for store in stores)]
         self._ids = Ids(len(stores))
-        self._store = stores[0]
-        self._presence = stores[0].presence
+        self._presence = self._store.presence
         self._swept: bytes | None = None  # the version of the roster by which the other stores were swept
         self._beats = 0
         self._closed = False
         self._horizon = -1
         self._told: tuple[int, dict[str, int], bytes] | None = None  # horizon, masks, version of the roster
-        self._reload = False
         self._rung = False
         self._hints: list[tuple[int, bytes]] = []  # as they were heard: the place of the store, and the message
         self._awaited: list[bytes] = []
@@ -113,18 +180,19 @@ class RedisNotifier(Notifier):
         self._beat_at = -_BEAT
         self._behind = 0
         self._overlooked_at: float = _NEVER  # wall clock at which to see whether the first job is there yet, in ms
-        self._waker = _Waker()
+        self._ears, self._bell = socket.socketpair()
+        self._ears.setblocking(False)
+        self._bell.setblocking(False)
         self._ear: Connection | None = None
         self._moved = False
         try:
             self._listen()
-            self._read, self._reload, self._rung = self._pauses, False, False
-            self._stopped = self._pauses
         except BaseException:
             self.close()
             raise
-        with self._presence.lock:
-            self._presence.listening.add(self)
+        self._read = self._stopped = self._pauses
+        self._reload = self._rung = False
+        self._presence.listening[self.worker] = self
 
     def _over(self) -> bool:
         return self._closed or self._presence.closed
@@ -140,11 +208,12 @@ class RedisNotifier(Notifier):
     def _tell(self, roster: Roster) -> None:
         """Let the store know what is to be heard here."""
         for _ in range(_TRIES):
-            if self.worker not in roster.topics:
+            topics = roster.topics.get(self.worker)
+            if topics is None:
                 self._told = None
                 return
             self._sweep(roster)
-            masks = roster.masks(self.worker)
+            masks = {topic: shards_of(self.worker, topic, roster.heard(topic)) for topic in topics}
             if self._told is not None:
                 horizon, said, version = self._told
                 enough = self._horizon <= horizon and (self._wasted < _WASTED or horizon - self._horizon < _AHEAD)
@@ -166,7 +235,7 @@ class RedisNotifier(Notifier):
         """
         if len(self._stores) == 1 or self._swept == roster.version:
             return
-        there = [topics_of(store.run("roster")[-1]).keys() for store in self._stores[1:]]
+        there = [_topics_of(store.run("roster")[-1]).keys() for store in self._stores[1:]]
         roster = self._store.roster()
         for store, workers in zip(self._stores[1:], there, strict=True):
             for worker in workers - roster.topics.keys():
@@ -181,12 +250,10 @@ class RedisNotifier(Notifier):
             return None
         if self._ear is None or self._moved:
             self._listen()
-        now = self._presence.clock.time()
-        passed, changed = now - self._beat_at, (behind > 0) - (behind < 0) != (self._behind > 0) - (self._behind < 0)
-        roster = self._presence.roster
-        soon = changed or self._presence.busy or self._presence.clock.wall() >= self._overlooked_at
-        rest = _NEWS if soon else _BEAT if roster is not None and len(roster.topics) > 1 else _ALONE
-        if passed < rest:
+        now, wall, roster = self._presence.clock.time(), self._presence.clock.wall(), self._presence.roster
+        changed = (behind > 0) - (behind < 0) != (self._behind > 0) - (self._behind < 0)
+        soon = changed or self._presence.busy or wall >= self._overlooked_at
+        if now - self._beat_at < (_NEWS if soon else _BEAT if roster and len(roster.topics) > 1 else _ALONE):
             return None
         first = self._say(behind, now, spare())
         overlooked = _NEVER if first is None else first + OVERLOOKED
@@ -194,37 +261,30 @@ class RedisNotifier(Notifier):
         return first
 
     def _say(self, behind: int, now: float, spare: Collection[str] = ()) -> int | None:
-        roster = self._presence.roster
-        known = roster.version.decode() if roster is not None else None
-        answer = self._store.run(
-            "beat", worker=self.worker, behind=behind, obeyed=self._stopped, known=known, topics=list(spare)
-        )
-        _, before, first, _, version, self._pauses, wall, beats, members = answer
+        known = self._presence.roster.version.decode() if self._presence.roster else None
+        said = {"worker": self.worker, "behind": behind, "obeyed": self._stopped}
+        _, before, first, _, *answer = self._store.run("beat", **said, known=known, topics=list(spare))
         self._beat_at, self._behind = now, behind
-        roster = self._presence.learn(version, wall, beats, members)
-        if before is not None and abs(wall - before) > SILENT * 1000:
+        roster, self._pauses = self._presence.learn(answer), answer[1]
+        if before is not None and abs(roster.wall - before) > SILENT * 1000:
             self._read_all()  # others have owned its shards
         dues = [] if first is None else [score(first)]
         self._beats += 1
         silence = any(silent > _QUIET for silent in map(roster.silent, roster.topics))
-        if len(self._stores) > 1 and (silence or self._beats % _LOOKS == 0):
-            dues += self._first_of_others(spare)
+        if len(self._stores) > 1 and (silence or self._beats % _LOOKS == 0):  # a query of each of the others
+            paused = {topic.name for topic in self._store.ask(ListTopics()) if topic.paused}
+            asked = GetNextDues([topic for topic in spare if topic not in paused])
+            dues += [due for store in self._stores[1:] for due in store.ask(asked).values()]
         if self._pauses != self._read:
             self._rung = True  # the bell may have been lost
         self._tell(roster)
         return min(dues, default=None)
 
-    def _first_of_others(self, topics: Collection[str]) -> list[int]:
-        """Return when the first jobs of topics are due in the other stores: a query each, while somebody is silent."""
-        paused = {topic.name for topic in self._store.ask(ListTopics()) if topic.paused}
-        asked = [topic for topic in topics if topic not in paused]
-        return [due for store in self._stores[1:] for due in store.ask(GetNextDues(asked)).values()]
-
     def ring(self, worker: str) -> None:
         """Wake another worker."""
         if not self._over():
             with suppress(StoreError):
-                self._store.call(b"PUBLISH", self._store.server.prefix + b":bell:" + worker.encode(), b"r")
+                self._store.call(b"PUBLISH", self._store.bell_of(worker), b"r")
 
     def quiet(self) -> None:
         """Say that nothing starts here any more of what was paused when `hints` said so."""
@@ -249,10 +309,10 @@ class RedisNotifier(Notifier):
         self._catch_up()
         roster = self._roster()
         told, self._hints = self._hints, []
-        reload, self._reload = self._reload or self._pauses != self._read, True  # if the store is away now
-        due = self._mine(told, roster)
+        mine = [due for place, message in told for due in self._mine(place, message, roster)]
+        reload = self._reload or self._pauses != self._read
         self._read, self._reload = self._pauses, False
-        return Hints(due, reload)
+        return Hints(mine, reload)
 
     def _catch_up(self) -> None:
         """Read all that was told until now: a token that is published after it comes behind it, on each node's way."""
@@ -264,13 +324,11 @@ class RedisNotifier(Notifier):
         until, self._awaited = time.monotonic() + place.timeout, [token] * ways
         for store, bell in zip(self._stores[:ways], self._bells[1:], strict=False):
             store.call(b"PUBLISH", bell, token)
-        try:
+        with suppress(StoreAway):
             while self._awaited and (left := until - time.monotonic()) > 0:
                 self._take_in(ear.heard(left))
-        except StoreAway:
-            self._deaf()
         if self._awaited:
-            self._deaf()
+            self._listen_by(None)
 
     def _take_in(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
         for bell, message in messages:
@@ -284,40 +342,27 @@ class RedisNotifier(Notifier):
             elif message in self._awaited:
                 self._awaited.remove(message)
 
-    def _mine(self, told: Sequence[tuple[int, bytes]], roster: Roster) -> list[Due]:
-        """Return the jobs that were told, as they are now, as far as they are this worker's and it looks so far."""
-        mine: list[Due] = []
-        wanted: dict[int, dict[bytes, str]] = {}  # by store, the topics of ids
-        for place, message in told:
-            behind = 5 + int.from_bytes(message[1:5], "big")
-            topic = message[5:behind].decode()
-            near = {packed: topic for packed, was in _HINT.iter_unpack(message[behind:]) if was <= self._horizon}
-            self._wasted += (len(message) - behind) // _HINT.size - len(near)
-            wanted.setdefault(place, {}).update(near)
-        for place, topics in wanted.items():
-            for packed, when, priority in self._dues(self._stores[place], topics):
-                topic, due = topics[packed], score(when)
-                table = roster.owners(topic)
-                if table and table[slice_of(due)] == self.worker:
-                    mine.append(Due(due, self._ids.outer(place, from_id(packed)), topic, priority))
-                else:
-                    self._wasted += 1
+    def _mine(self, place: int, message: bytes, roster: Roster) -> list[Due]:
+        """Return the jobs that a message of a store tells of, as far as they are this worker's and it looks so far."""
+        behind = 5 + int.from_bytes(message[1:5], "big")
+        topic, mine = message[5:behind].decode(), []
+        table = owners(topic, roster.heard(topic))
+        for packed, when, priority in _HINT.iter_unpack(message[behind:]):
+            due = int(when)
+            if due <= self._horizon and table and table[slice_of(due)] == self.worker:
+                mine.append(Due(due, self._ids.outer(place, from_id(packed)), topic, priority))
+            else:
+                self._wasted += 1
         return mine
-
-    @staticmethod
-    def _dues(store: RedisStore, topics: dict[bytes, str]) -> Iterator[Any]:
-        """Yield the ids, due times and priorities of those jobs that wait, some hundreds by each call."""
-        jobs = iter(sorted(topics.items(), key=itemgetter(1)))
-        while some := list(islice(jobs, _SOME)):
-            asked = {topic: [from_id(id) for id, _ in same] for topic, same in groupby(some, itemgetter(1))}
-            yield from store.run("dues", topics=asked)[1]
 
     def wait(self, seconds: float) -> bool:
         """Return when rung or woken, or after so many seconds."""
         if self._over():
             return False
         rung = self._hear(0 if self._rung else max(seconds, 0))
-        self._waker.drain()
+        with suppress(OSError):
+            while len(self._ears.recv(64)) == 64:
+                pass
         rung |= self._rung
         self._rung = False
         return rung
@@ -327,22 +372,22 @@ class RedisNotifier(Notifier):
         ear = self._ear
         try:
             with selectors.DefaultSelector() as selector:
-                selector.register(self._waker, selectors.EVENT_READ)
+                selector.register(self._ears, selectors.EVENT_READ)
                 if ear is not None:
                     selector.register(ear, selectors.EVENT_READ)
                 selector.select(seconds)
             messages = ear.heard() if ear is not None else []
         except (StoreAway, ValueError, OSError):
-            self._deaf()
+            self._listen_by(None)
             return True
         self._take_in(messages)
         return bool(messages)
 
-    def _deaf(self) -> None:
-        """The connection broke: some bells were not heard."""
+    def _listen_by(self, ear: Connection | None) -> None:
+        """Listen by another connection, or by none as it broke. What was told meanwhile was not heard."""
         if self._ear is not None:
             self._ear.close()
-        self._ear = None
+        self._ear = ear
         self._read_all()
 
     def _listen(self) -> None:
@@ -354,10 +399,8 @@ class RedisNotifier(Notifier):
         except BaseException:
             ear.close()
             raise
-        if self._ear is not None:
-            self._ear.close()
-        self._ear, self._moved = ear, False
-        self._read_all()  # what was told meanwhile was not heard
+        self._listen_by(ear)
+        self._moved = False
         self._take_in(messages)
         self._pauses = self._store.run("roster")[3]
         self._presence.stale = True
@@ -371,12 +414,12 @@ class RedisNotifier(Notifier):
         self.wake()
 
     def _read_all(self) -> None:
-        self._reload = True
-        self._rung = True
+        self._reload = self._rung = True
 
     def wake(self) -> None:
-        """End a wait."""
-        self._waker.wake()
+        """End a wait. From any thread, and from signal handlers."""
+        with suppress(OSError):  # full, so it is woken; or closed
+            self._bell.send(b"\0")
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -388,20 +431,18 @@ class RedisNotifier(Notifier):
         """Stop listening, and be gone for the others."""
         if self._closed:
             return
-        self._closed = True
-        self._presence.listening.discard(self)
-        if self._ear is not None:
-            self._ear.close()
+        self._presence.listening.pop(self.worker, None)
+        self.let_go()
         if not self._presence.closed:
             with suppress(StoreError):  # the first that is away ends it: nobody waits for each
                 for store in self._stores:
                     store.run("leave", worker=self.worker)
             self._presence.stale = True
-        self._waker.close()
 
-    def after_fork(self) -> None:
-        """Let go of everything in a forked child: it is the parent's."""
+    def let_go(self) -> None:
+        """Close what is open: in a forked child it is the parent's."""
         self._closed = True
         if self._ear is not None:
             self._ear.close()
-        self._waker.close()
+        self._ears.close()
+        self._bell.close()

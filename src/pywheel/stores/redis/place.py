@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ..._errors import BadAddress, NotAStore
@@ -13,34 +14,25 @@ __all__ = ["Place", "place"]
 
 _SECONDS: Final = 5.0
 _PORT: Final = 6379
-_STORES: Final = 32  # ids are exact in Lua then
 
 
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise ValueError("the number of a database")
+def _number(numbers: range, what: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) in numbers):
+        raise ValueError(what)
     return int(text)
 
 
-def _stores(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= _STORES):
-        raise ValueError(f"a number from 1 to {_STORES}")
-    return int(text)
-
-
+_database: Final = partial(_number, range(10**9), "the number of a database")
 _OURS: Final = {
     "prefix": identifier,
-    "stores": _stores,
+    "stores": partial(_number, range(1, 33), "a number from 1 to 32"),  # ids are exact in Lua then
     "timeout": seconds,
-    "db": _number,
+    "db": _database,
     "ssl_check_hostname": flag,
     "ssl_validate_ocsp": flag,
 }
-_DRIVER: Final = (
-    "client_name ssl_keyfile ssl_certfile ssl_cert_reqs ssl_ca_certs ssl_ca_path ssl_ca_data ssl_password "
-    "ssl_min_version ssl_ciphers"
-).split()
 _FILES: Final = ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_ca_path")
+_DRIVER: Final = (*_FILES, *"client_name ssl_cert_reqs ssl_ca_data ssl_password ssl_min_version ssl_ciphers".split())
 
 
 class Place(NamedTuple):
@@ -77,15 +69,7 @@ def place(address: Address) -> Place:
     given: dict[str, Any] = {**passed, **known}
     if address.user is not None:
         given["username"] = address.user
-    nodes: tuple[Host, ...] = ()
-    if address.scheme.endswith("+cluster"):
-        nodes = _nodes(address, given)
-    elif address.scheme == "redis+unix":
-        if address.hosts or not address.path.strip("/"):
-            raise BadAddress(f"{address.shown} leads nowhere: write redis+unix:///path/to/redis.sock?db=0")
-        given["path"] = address.path
-    else:
-        _where(address, given)
+    nodes = _hosts(address, given)
     for name in _FILES:
         if name in given and not os.access(given[name], os.R_OK):
             raise NotAStore(f"{address.shown}: {name} cannot be read: there is no such file, or no right to it")
@@ -96,19 +80,23 @@ def place(address: Address) -> Place:
     return Place(address, secure, prefix, stores, timeout, given, nodes, outage)
 
 
-def _nodes(address: Address, options: dict[str, Any]) -> tuple[Host, ...]:
-    if address.database not in ("", "0") or options.get("db"):
-        raise BadAddress(f"{address.shown}: a cluster has the database 0 alone: leave it out")
-    return tuple(Host(host.name or "localhost", host.port) for host in address.hosts) or (Host("localhost", None),)
-
-
-def _where(address: Address, options: dict[str, Any]) -> None:
-    if len(address.hosts) > 1:
-        raise BadAddress(f"{address.shown}: give the address of one server, or write {address.scheme}+cluster://")
-    host = address.hosts[0] if address.hosts else Host("localhost", None)
-    options["host"], options["port"] = host.name or "localhost", host.port or _PORT
-    if address.database:
+def _hosts(address: Address, given: dict[str, Any]) -> tuple[Host, ...]:
+    """Return the nodes of a cluster; note where a server is that is none."""
+    hosts = tuple(Host(host.name or "localhost", host.port) for host in address.hosts) or (Host("localhost", None),)
+    if address.scheme.endswith("+cluster"):
+        if address.database not in ("", "0") or given.get("db"):
+            raise BadAddress(f"{address.shown}: a cluster has the database 0 alone: leave it out")
+        return hosts
+    if address.scheme == "redis+unix":
+        if address.hosts or not address.path.strip("/"):
+            raise BadAddress(f"{address.shown} leads nowhere: write redis+unix:///path/to/redis.sock?db=0")
+        given["path"] = address.path
+    else:
+        if len(hosts) > 1:
+            raise BadAddress(f"{address.shown}: give the address of one server, or write {address.scheme}+cluster://")
+        given["host"], given["port"] = hosts[0].name, hosts[0].port or _PORT
         try:
-            options["db"] = _number(address.database)
+            given |= {"db": _database(address.database)} if address.database else {}
         except ValueError as error:
             raise BadAddress(f"{address.shown}: what stands after the / is {error}, such as 0") from None
+    return ()

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from ...jobs.job import FIELDS, Attempt, Imported, Job, NewJob, Outcome, State
 from ..checks import clamped, storable
-from .connection import as_json
+from .connection import as_json, given
 
-__all__ = [
-    "LAST",
-    "PLAIN",
-    "STATES",
-    "attempts",
-    "from_id",
-    "jobs_of",
-    "known",
-    "packed_job",
-    "packed_past",
-    "place_after",
-    "plain_start",
-    "receipt",
-    "score",
-    "to_id",
-]
+__all__ = ["LAST", "PLAIN", "STATES", "attempts", "from_id", "jobs_of", "packed_job", "packed_past", "place_after"]
+__all__ += ["plain_start", "receipt", "score", "to_ids"]
 
 LAST: Final = 2**48 - 1
 """The largest id that the store can give out."""
@@ -45,19 +31,14 @@ _VOID: Final = bytes(_RECEIPT.size)
 _CLAIMS: Final = 2**32
 
 
-def to_id(id: int) -> bytes:
-    """Return an id as the store has it."""
-    return id.to_bytes(6, "big")
+def to_ids(ids: Iterable[int]) -> bytes:
+    """Return ids as the store has them; 0 for those that no job can have."""
+    return b"".join([(id if 0 < id <= LAST else 0).to_bytes(6, "big") for id in ids])
 
 
 def from_id(packed: bytes) -> int:
-    """Return the number."""
+    """Return the number of an id as the store has it."""
     return int.from_bytes(packed, "big")
-
-
-def known(id: int) -> bool:
-    """Whether a job may have this id."""
-    return 0 < id <= LAST
 
 
 def place_after(priority: int | None, due: int, id: int) -> dict[str, Any]:
@@ -99,30 +80,16 @@ def packed_job(job: NewJob) -> bytes:
 
 
 def packed_past(one: Imported) -> dict[str, Any] | None:
-    """Return what was tried with a job; None for one that was only put. In Lua false stands for None."""
+    """Return what was tried with a job; None for one that was only put. In a row false stands for None."""
     job = one.job
     if not job.claims and job.state is State.DELAYED:
         return None
-    rows = [
-        (row.claim, row.attempt, _or_false(row.started), row.ended, _OUTCOMES.index(row.outcome), *_texts(row))
-        for row in one.history
-    ]
-    return {
-        "state": STATES.index(job.state),
-        "claims": job.claims,
-        "forgiven": job.claims - job.attempt,
-        "lost": job.lost,
-        "error": _or_false(storable(one.last_error)),
-        "rows": rows,
-    }
-
-
-def _or_false(value: Any) -> Any:
-    return False if value is None else value
-
-
-def _texts(row: Attempt) -> tuple[Any, Any]:
-    return _or_false(row.worker), _or_false(storable(row.error))
+    rows = []
+    for row in one.history:
+        told = row.claim, row.attempt, row.started, row.ended, _OUTCOMES.index(row.outcome), row.worker
+        rows.append([False if value is None else value for value in (*told, storable(row.error))])
+    state, forgiven, error = STATES.index(job.state), job.claims - job.attempt, storable(one.last_error)
+    return given(state=state, claims=job.claims, forgiven=forgiven, lost=job.lost, error=error, rows=rows)
 
 
 def _read(job: bytes) -> tuple[str, bytes, int, tuple[Any, ...]]:
@@ -152,8 +119,6 @@ def jobs_of(values: Sequence[Any]) -> list[Job]:
 
 def score(value: Any) -> int:
     """Return a due time as the store answers it: a number, or its text."""
-    if isinstance(value, int):
-        return value
     try:
         return int(value)
     except ValueError:
@@ -163,10 +128,12 @@ def score(value: Any) -> int:
 def attempts(rows: Sequence[Sequence[Any]]) -> list[Attempt]:
     """Return the rows of a history."""
     found = []
-    for claim, attempt, started, ended, outcome, worker, error, *result in rows:
-        who = None if worker is None else worker.decode()
-        why = None if error is None else error.decode()
-        found.append(
-            Attempt(claim, attempt, started, ended, _OUTCOMES[outcome], who, why, result[0] if result else None)
-        )
+    for claim, attempt, started, ended, outcome, *texts in rows:
+        worker, why, result = (*texts, None, None)[:3]
+        found.append(Attempt(claim, attempt, started, ended, _OUTCOMES[outcome], text(worker), text(why), result))
     return found
+
+
+def text(value: bytes | None) -> str | None:
+    """Return a text, where there is one."""
+    return None if value is None else value.decode()

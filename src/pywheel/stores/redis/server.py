@@ -6,17 +6,20 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from redis.crc import key_slot
+
 from ..._errors import NotAStore, StoreAway, StoreClosed, StoreReadOnly
+from ..address import Host
 from ..contract import Durability
-from .cluster import Cluster
 from .connection import Connection, encoded
 from .place import Place
 
-__all__ = ["CLOSED", "Server"]
+__all__ = ["CLOSED", "Server", "durability"]
 
 CLOSED: Final = "this store is closed: open another one"
 _IDLE: Final = 8  # connections that are kept open
 _OLDEST: Final = (7, 0)
+_DURABLE: Final[dict[bytes, Durability]] = {b"always": "fsync", b"everysec": "everysec"}
 
 
 class Server:
@@ -33,14 +36,14 @@ class Server:
         self._met = met
         self._run_id = ""
         self._idle: deque[Connection] = deque()
-        self._cluster = Cluster(place) if place.nodes else None
+        self._cluster = _Cluster(place) if place.nodes else None
 
     def run(self, function: str, arguments: Sequence[bytes]) -> Any:
         """Return what a function answers. It is asked again, once, where a connection that was kept open had broken."""
-        asked = len(arguments), encoded(arguments)
+        asked = function, self.prefix, len(arguments), encoded(arguments)
         connection, kept = self.take()
         try:
-            return connection.run(function, self.prefix, *asked)
+            return connection.run(*asked)
         except StoreAway:
             if not kept:
                 raise
@@ -48,7 +51,7 @@ class Server:
             self.give(connection)
         connection = self.fresh()
         try:
-            return connection.run(function, self.prefix, *asked)
+            return connection.run(*asked)
         finally:
             self.give(connection)
 
@@ -76,14 +79,9 @@ class Server:
             raise StoreClosed(CLOSED)
         cluster = self._cluster
         connection = cluster.connect(self.prefix) if cluster else Connection(self.place)
-        self._look(connection)
-        self.place.outage.over()
-        return connection
-
-    def _look(self, connection: Connection) -> None:
-        """See which server it is, and that it may be used."""
         try:
-            facts = connection.facts = _facts(connection.call(b"INFO"))
+            lines = (line.partition(":") for line in connection.call(b"INFO").decode("utf-8", "replace").splitlines())
+            facts = connection.facts = {name: value for name, colon, value in lines if colon}
             self._refuse(facts)
             run_id = facts.get("run_id", "")
             if run_id != self._run_id:
@@ -93,8 +91,11 @@ class Server:
         except BaseException:
             connection.close()
             raise
+        self.place.outage.over()
+        return connection
 
     def _refuse(self, facts: Mapping[str, str]) -> None:
+        """Raise why the server may not be used, if it may not."""
         if facts.get("role") == "slave":
             if self._cluster:
                 raise self.place.outage.away("its node has just become a replica", "wait for the new master")
@@ -111,12 +112,8 @@ class Server:
                 "set maxmemory-policy to noeviction"
             )
 
-    def look(self) -> None:
-        """See anew whether the server may be used: by a new connection. NotAStore: it may throw jobs away."""
-        self.give(self.fresh())
-
     def forget(self) -> None:
-        """Drop the connections that were kept open."""
+        """Drop the connections that were kept open: also in a forked child, as they are the parent's."""
         while self._idle:
             self._idle.pop().close()
 
@@ -125,25 +122,61 @@ class Server:
         self.over = True
         self.forget()
 
-    def after_fork(self) -> None:
-        """Let go of the connections in a forked child: they are the parent's."""
-        self.forget()
 
-    # ---- what it promises -------------------------------------------------------------------------------------------
+def durability(connection: Connection) -> Durability:
+    """Return what a server promises of what it has answered."""
+    if connection.facts.get("aof_enabled") != "1":
+        return "memory"
+    try:
+        _, how = connection.call(b"CONFIG", b"GET", b"appendfsync")
+    except (NotAStore, ValueError):  # no right to ask: then nothing is promised
+        return "memory"
+    return _DURABLE.get(how, "memory")
 
-    def durability(self, connection: Connection) -> Durability:
-        """Return what the server promises of what it has answered."""
-        if connection.facts.get("aof_enabled") != "1":
-            return "memory"
+
+class _Cluster:
+    """The nodes that are known, those that answered last first. From any thread: what is known is replaced at once."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._nodes = place.nodes
+
+    def connect(self, key: bytes) -> Connection:
+        """Return a new connection to the master that has a key. StoreAway if there is none, or no node answers."""
+        failed: list[Host] = []
+        for node in self._nodes:
+            try:
+                connection = Connection(self._place.at(node))
+            except StoreAway as error:
+                failed.append(node)
+                away = error
+                continue
+            try:
+                return self._from(connection, node, key, failed)
+            except StoreAway:  # the master does not answer: perhaps another node knows a new one, the next time
+                self._nodes = (*(other for other in self._nodes if other != node), node)
+                raise
+        raise away
+
+    def _from(self, connection: Connection, node: Host, key: bytes, failed: list[Host]) -> Connection:
+        """Ask a node who has the key, and note which nodes there are; keep the connection if it is that one."""
         try:
-            answer = connection.call(b"CONFIG", b"GET", b"appendfsync")
-        except NotAStore:  # no right to ask: then nothing is promised
-            return "memory"
-        how = answer[1] if len(answer) > 1 else b""
-        return "fsync" if how == b"always" else "everysec" if how == b"everysec" else "memory"
-
-
-def _facts(text: bytes) -> dict[str, str]:
-    """Return what INFO says."""
-    lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
-    return {name: value for name, colon, value in lines if colon}
+            slots = connection.call(b"CLUSTER", b"SLOTS")
+        except BaseException:
+            connection.close()
+            raise
+        found: dict[Host, None] = {node: None}
+        master: Host | None = None
+        for first, last, *servers in slots:
+            hosts = [Host(name.decode() if name and name != b"?" else node.name, port) for name, port, *_ in servers]
+            found.update(dict.fromkeys(hosts))
+            if first <= key_slot(key) <= last:
+                master = hosts[0]
+        found.update(dict.fromkeys(self._place.nodes))
+        self._nodes = tuple(sorted(found, key=failed.__contains__))
+        if master == node:
+            return connection
+        connection.close()
+        if master is None:
+            raise self._place.outage.away("no node of the cluster has its slot", "see CLUSTER INFO")
+        return Connection(self._place.at(master))

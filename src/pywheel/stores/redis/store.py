@@ -11,33 +11,35 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from ..._errors import NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError
+from ..._errors import NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError, StoreTooNew
 from ...clock import Clock
 from ...jobs import commands as c
-from ...jobs.queries import GetNextLease, ListWorkers
+from ...jobs.queries import GetNextLease, Query
+from ..address import Address
 from ..checks import sound
-from ..contract import Durability, intact
+from ..contract import Durability, Store, intact
 from ..group_commit import Commit, GroupCommit
-from ..notifier import Member, Notifier, workers
+from ..notifier import Notifier
 from ..schema import Schema
 from ..server_clock import ServerClock
+from ..several.inner import Inner
+from ..several.store import SeveralStore
 from ..verify import Finding
-from .commands import Request
-from .connection import Connection, as_json, encoded
-from .notifier import RedisNotifier
-from .pieces import by_pieces
-from .place import Place
-from .presence import SILENT, Presence, Roster
-from .queries import PIECE, Queries
-from .server import CLOSED, Server
+from .commands import PIECE, Request, by_pieces
+from .connection import Connection, as_json, encoded, given
+from .notifier import SILENT, Presence, RedisNotifier, Roster
+from .place import Place, place
+from .queries import ANSWERS
+from .server import CLOSED, Server, durability
 from .verify import verify
 
-__all__ = ["FORMAT", "SEVERAL", "RedisStore"]
+__all__ = ["RedisStore", "RedisStores", "open_redis"]
 
-FORMAT: Final = re.compile(rb"pywheel ([0-9]+) ?([0-9]*)")
-SEVERAL: Final = b"pywheel 1 in "
+R = TypeVar("R")
+_FORMAT: Final = re.compile(rb"pywheel ([0-9]+) ?([0-9]*)")
+_SEVERAL: Final = b"pywheel 1 in "
 _SCHEMA: Final = Schema(1, 1)
 _LEASES: Final = {"roster": 1, "lease": 1, "beat": 3}
 """Where the answers of functions say when the first lease is over."""
@@ -49,7 +51,7 @@ _LOOK: Final = (0.005, 0.05)  # seconds between looks at who is quiet: the first
 _REMEMBERED: Final = 300.0  # seconds for which the server surely knows what this client asked last
 
 
-class RedisStore(Queries):
+class RedisStore(Inner):
     """Jobs on a server. Each step is one function: all of it happens, or nothing, and others see it so.
 
     What is durable when `apply` returns says the server's configuration: `durability`.
@@ -80,7 +82,7 @@ class RedisStore(Queries):
         except BaseException:
             self.server.close()
             raise
-        _STORES.add(self)
+        _OPEN.add(self)
 
     def __repr__(self) -> str:
         return f"<RedisStore {self.url}>"
@@ -93,18 +95,13 @@ class RedisStore(Queries):
 
     def _met(self, connection: Connection, run_id: str) -> None:
         """Open the store on a server that was not met before, or that was started anew."""
-        self.durability = self.server.durability(connection)
+        self.durability = durability(connection)
         asked = {"version": _SCHEMA.version, "least": _SCHEMA.least, "create": self._create, "run_id": run_id}
         found = connection.run("open", self.server.prefix, 2, encoded((b"", as_json(asked))))[1]
         server = self.server.place.server
-        if not found:
-            raise NotAStore(f"there is no store at {server}: put a job first, or give the right address")
-        if found.startswith(SEVERAL):
-            several = found[len(SEVERAL) :].decode()
-            raise NotAStore(f"the jobs at {server} are in {several} stores: write ?stores={several}")
-        parts = FORMAT.fullmatch(found)
+        parts = _FORMAT.fullmatch(found)
         if parts is None:
-            raise NotAStore(f"{server} has other data under this prefix: give another one, ?prefix=name")
+            raise _not_so(server, found, 1)
         Schema(int(parts[1]), int(parts[2] or parts[1])).refuse(_SCHEMA.version, f"the store at {server}")
         self._create = True  # should all be lost, it begins anew
         self._asked = (-_REMEMBERED, 0)
@@ -122,7 +119,7 @@ class RedisStore(Queries):
         """Return what a function answers: one that may be called twice."""
         self._open()
         sent = time.monotonic()
-        answer = self.server.run(function, (self._now(), as_json(asked), *binary))
+        answer = self.server.run(function, (self._now(), as_json(given(**asked)), *binary))
         self._heard.heard(answer[0] / 1e6, sent, time.monotonic())
         if function in _LEASES:
             self._learn_lease(sent, answer[_LEASES[function]])
@@ -185,36 +182,29 @@ class RedisStore(Queries):
         """Apply the commands of one or more callers."""
         self._open()
         request = Request(commands)
-        if not request.count:  # every outcome is known
-            return request.outcomes(())
         number = next(self._numbers)
         head = encoded((self._now(), self._client, b"%d" % number))
         asked = request.function, self.server.prefix, 3 + request.count, head + b"".join(request.arguments)
         try:
             if commit is None:
                 return request.outcomes(self._ask(number, asked, until))
-            return self._for_several(commit, lambda: request.outcomes(self._ask(number, asked, until)))
+            commit.stored = None
+            commit.outcomes = request.outcomes(self._ask(number, asked, until))
+            commit.stored = True
+            return commit.outcomes
+        except StoreError:
+            raise
+        except BaseException:  # an interrupt: the others are to learn what happened
+            with suppress(StoreError):
+                if commit is not None and not commit.stored:
+                    commit.outcomes = request.outcomes(self._ask(number, asked, until))
+                    commit.stored = True
+            raise
         finally:
             if request.announces:
                 self.presence.stale = True
             if type(commands[-1]) is c.Claim:  # the last of a worker's step
                 self.presence.claimed()
-
-    def _for_several(self, commit: Commit, ask: Callable[[], list[Any]]) -> list[Any]:
-        """Ask for several callers, and note for them what came of it."""
-        commit.stored = None
-        try:
-            outcomes = ask()
-        except StoreError:
-            commit.stored = False
-            raise
-        except BaseException:  # an interrupt: the others are to learn what happened
-            with suppress(StoreError):
-                commit.outcomes = ask()
-                commit.stored = True
-            raise
-        commit.outcomes, commit.stored = outcomes, True
-        return outcomes
 
     def _ask(self, number: int, asked: tuple[str, bytes, int, bytes], until: float) -> Any:
         """Return the answer to a request, which happens once, however often it must be sent.
@@ -269,9 +259,15 @@ class RedisStore(Queries):
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    def _next_lease(self, _: GetNextLease) -> int | None:
-        """Return when some lease may be over. No query within a second and a half of an answer that said so."""
+    def ask(self, query: Query[R]) -> R:
+        """Return the answer to a query; see the contract."""
+        if type(query) not in ANSWERS:
+            raise TypeError(f"a store answers queries, not {type(query).__name__}")
         self._open()
+        return ANSWERS[type(query)](self, query)  # type: ignore[no-any-return]  # what the class of the query says
+
+    def next_lease(self) -> int | None:
+        """Return when some lease may be over. No query within a second and a half of an answer that said so."""
         if time.monotonic() - self._lease[0] >= _KNOWN:
             self.run("lease")
         return self._lease[1]
@@ -285,12 +281,11 @@ class RedisStore(Queries):
 
     def roster(self) -> Roster:
         """Return who is there, as of now."""
-        _, _, version, _, now, beats, members = self.run("roster")
-        return self.presence.learn(version, now, beats, members)
+        return self.presence.learn(self.run("roster")[2:])
 
-    def _workers(self, _: ListWorkers) -> list[Member]:
-        """Return all workers that have announced topics, by name."""
-        return workers(self.roster().members())
+    def bell_of(self, worker: str) -> bytes:
+        """Return the channel that a worker listens to."""
+        return self.server.prefix + b":bell:" + worker.encode()
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
@@ -306,13 +301,25 @@ class RedisStore(Queries):
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
+    def about(self) -> dict[str, Any]:
+        """Return which server it is, what it promises, and how much memory all its data takes."""
+        connection = self.server.fresh()
+        facts = connection.facts
+        self.server.give(connection)
+        names = {"version": "redis_version", "memory_bytes": "used_memory", "maxmemory_bytes": "maxmemory"}
+        if "valkey_version" in facts:  # the other one is that of the Redis which it is like
+            names["version"] = "valkey_version"
+        said = {name: facts.get(fact) for name, fact in names.items()}
+        numbers = {name: int(value) for name, value in said.items() if value and name.endswith("bytes")}
+        return {"server": facts.get("server_name", "redis"), **said, **numbers, "prefix": self.server.place.prefix}
+
     def verify(self, *, repair: bool = False) -> list[Finding]:
         """Return what is wrong with what is stored. Hundreds of jobs a call: others get their turn in between.
 
         NotAStore: the server is no longer told to keep all it has.
         """
         self._open()
-        self.server.look()
+        self.server.give(self.server.fresh())  # which looks at it anew
         return verify(self, repair=repair)
 
     def close(self) -> None:
@@ -335,17 +342,15 @@ class RedisStore(Queries):
                     self._begin()
                     self._forked = False
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
+        """Begin anew in a forked child."""
         self._forked = True
         self._renewing = threading.RLock()
         self._group_commit.renew()
         self._heard = ServerClock()
         self.clock = self._given or self._heard
-        self.server.after_fork()
+        self.server.forget()
         self.presence.after_fork(self.clock)
-
-
-_STORES: Final[weakref.WeakSet[RedisStore]] = weakref.WeakSet()
 
 
 def _separate(error: BaseException) -> bool:
@@ -353,9 +358,77 @@ def _separate(error: BaseException) -> bool:
     return isinstance(error, ValueError | TypeError | OverflowError) and not isinstance(error, StoreError)
 
 
+# ---- several stores -------------------------------------------------------------------------------------------------
+
+
+class RedisStores(SeveralStore):
+    """Stores with prefixes of their own, in a cluster on any of the masters. The prefix they share notes how many."""
+
+    def __init__(self, place: Place, *, clock: Clock | None = None, create: bool = True) -> None:
+        self.url, self.address, self._prefix = place.address.shown, place.address, place.prefix
+        server = Server(place, lambda _, __: None)
+        key, noted = server.prefix + b":store", _SEVERAL + b"%d" % place.stores
+        connection = server.fresh()
+        try:
+            found = connection.call(b"SET", key, noted, b"NX", b"GET") if create else connection.call(b"GET", key)
+        finally:
+            connection.close()
+        if found != noted and not (create and found is None):
+            raise _not_so(place.server, found, place.stores)
+        stores: list[RedisStore] = []
+        try:
+            for number in range(place.stores):
+                presence = stores[0].presence if stores else None
+                stores.append(RedisStore(place.part(number), clock=clock, presence=presence))
+        except BaseException:
+            for store in stores:
+                store.close()
+            raise
+        super().__init__(stores)
+        self._stores = stores
+        _OPEN.add(self)
+
+    def about(self) -> dict[str, Any]:
+        """Return what there is to know of the server of the first store, and how many stores there are."""
+        return {**super().about(), "prefix": self._prefix}
+
+    def __repr__(self) -> str:
+        return f"<RedisStores {self.url}>"
+
+    def notifier(self, name: str) -> Notifier:
+        """Return a new notifier: one ear for all stores."""
+        return RedisNotifier(self._stores, name)
+
+
+def _not_so(server: str, found: bytes | None, asked: int) -> StoreError:
+    """Return why so many stores cannot be opened where the format of a store, if anything, was found."""
+    if not found:
+        return NotAStore(f"there is no store at {server}: put a job first, or give the right address")
+    single = _FORMAT.fullmatch(found)
+    if single or found.startswith(_SEVERAL):
+        number = "1" if single else found[len(_SEVERAL) :].decode()
+        return NotAStore(
+            f"the number of stores at {server} is {number}, not {asked}: write ?stores={number}, or move the jobs by "
+            "pywheel copy, to another prefix"
+        )
+    if found.startswith(b"pywheel "):
+        return StoreTooNew(f"the stores at {server} are of a newer version of pywheel: upgrade pywheel")
+    return NotAStore(f"{server} has other data under this prefix: give another one, ?prefix=name")
+
+
+def open_redis(address: Address, *, clock: Clock | None = None, create: bool = True) -> Store:
+    """Open the store, or the stores, at an address."""
+    found = place(address)
+    kind = RedisStore if found.stores == 1 else RedisStores
+    return kind(found, clock=clock, create=create)
+
+
+_OPEN: Final[weakref.WeakSet[RedisStore | RedisStores]] = weakref.WeakSet()
+
+
 def _after_fork() -> None:
-    for store in list(_STORES):
-        store._after_fork()
+    for store in list(_OPEN):
+        store.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

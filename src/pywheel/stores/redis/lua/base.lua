@@ -9,7 +9,6 @@ local states, changed, texts, topics, names, sent_scores -- what one call has re
 local added, removed, hashed, freed, bounds, furthest, audiences, hints -- and what it is to write
 local steps, commands, api = {}, {}, {} -- by name: steps, what they consist of, and what else a client calls
 local SOME = 2000 -- arguments of one call; from 8 001 on `unpack` fails
-local MOST = 2147483647
 local LAST_ID = 281474976710655
 local PIECE = 250 -- leases that one call ends: queries.py
 
@@ -25,10 +24,6 @@ local function take()
     return ARGV[at - 1]
 end
 
-local function take_json()
-    return cjson.decode(take())
-end
-
 local function run(name, keys, args)
     P, ARGV, at, furthest, sent_scores = keys[1], args, 2, nil, {}
     local clock = call('TIME')
@@ -38,11 +33,7 @@ local function run(name, keys, args)
         return steps[name]()
     end
     begin_call()
-    return {micros, api[name](args[2] and take_json())}
-end
-
-local function bounded(limit)
-    return min(max(limit, 0), MOST)
+    return {micros, api[name](args[2] and cjson.decode(take()))}
 end
 
 local function bid(id)
@@ -138,10 +129,10 @@ local function values(kind, ids, found, read)
     return found
 end
 
--- Returns how many members of a set lie before a place, or with `too` up to it: of those with the same score the ids decide. Ids are
--- compared as numbers: text is compared by the server's locale.
-local function rank_of(key, score, b, too)
-    local low, id = call('ZCOUNT', key, '-inf', '(' .. score), number(b)
+-- Returns how many members of a set lie before a score and an id, or with `too` up to it. Ids are compared as numbers: text is compared by
+-- the server's locale.
+local function rank_of(key, score, id, too)
+    local low = call('ZCOUNT', key, '-inf', '(' .. score)
     local high = low + call('ZCOUNT', key, score, score)
     while low < high do
         local middle = floor((low + high) / 2)

@@ -11,13 +11,9 @@ end
 
 -- Puts some of what runs of a topic into its groups, each time it is called until all are there; returns how far that came.
 local function put_into_groups(topic)
-    local cursor, ids = grouped(topic) or '', {}
+    local cursor, ids = grouped(topic) or '', nil
     if cursor ~= '0' then
-        local part = call('ZSCAN', keys_of(topic).leases, cursor == '' and '0' or cursor, 'COUNT', PIECE)
-        for place = 1, #part[2], 2 do
-            ids[#ids + 1] = part[2][place]
-        end
-        states_of(ids)
+        cursor, ids = some_running(topic, cursor == '' and '0' or cursor)
         for _, b in ipairs(ids) do
             local state = states[b]
             if state and state[TEXT].key and state[STATE] == RUNNING then
@@ -25,10 +21,10 @@ local function put_into_groups(topic)
             end
         end
         flush()
-        call('HSET', P .. ':g', topic, part[1])
-        keys_of(topic).grouped = part[1]
+        call('HSET', P .. ':g', topic, cursor)
+        keys_of(topic).grouped = cursor
     end
-    return grouped(topic)
+    return cursor
 end
 
 function api.group(asked)
@@ -143,25 +139,23 @@ end
 
 -- Returns the first `most` due jobs of a topic, in order; without suspects if told. `after` is {due, id, priority or nil}.
 local function look(topic, most, after, without, no_suspects)
-    local found, lanes, place = {}, topic_named(topic), 1
-    while place <= #lanes and #found < most do
-        local priority, sources = lanes[place][1], {} -- one is in two lanes, with suspects
-        while lanes[place] and lanes[place][1] == priority do
-            local _, key, suspects = unpack(lanes[place])
-            local behind = after and (after.priority or priority) == priority
-            if not (no_suspects and suspects) and not (after and priority > (after.priority or priority)) then
-                local from = behind and rank_of(key, after.due, after.id, true) or 0
-                sources[#sources + 1] = {key = key, from = from, priority = priority, suspects = suspects}
-            end
-            place = place + 1
+    local found, sources, lanes = {}, {}, topic_named(topic)
+    for place, one in ipairs(lanes) do
+        if #found >= most then
+            break
         end
-        local some = merged(sources, most - #found, now, false, without)
-        if #found == 0 then
-            found = some
-        else
-            for _, one in ipairs(some) do
-                found[#found + 1] = one
+        local priority, key, suspects = unpack(one)
+        local last = after and after.priority or priority
+        if priority <= last and not (no_suspects and suspects) then
+            local from = after and priority == last and rank_of(key, after.due, after.id, true) or 0
+            sources[#sources + 1] = {key = key, from = from, priority = priority, suspects = suspects}
+        end
+        local next_lane = lanes[place + 1] -- of the same priority: then one of them has the suspects
+        if not next_lane or next_lane[1] ~= priority then
+            for _, job in ipairs(merged(sources, most - #found, now, false, without)) do
+                found[#found + 1] = job
             end
+            sources = {}
         end
     end
     return found
@@ -186,33 +180,20 @@ local function first_due_of(topic, most, suspects, after, without)
     return found, full and now or first_due(topic, beyond(now)) or false
 end
 
--- Appends those of some jobs that wait in a topic; returns the others.
-local function look_for(found, topic, ids)
-    for _, one in ipairs(topic_named(topic)) do
-        local source, others = {priority = one[1], key = one[2]}, {}
-        for place, due in ipairs(of_each('ZMSCORE', one[2], ids)) do
-            if due then
-                found[#found + 1] = {tonumber(due), ids[place], source}
-            else
-                others[#others + 1] = ids[place]
-            end
-        end
-        ids = others
-    end
-    return ids
-end
-
--- Returns those of some jobs that wait in a topic, in order.
+-- Returns those of some jobs that wait in a topic, in order. Ends leases of theirs that are over.
 local function waiting_of(topic, ids)
-    local found, over = {}, {}
-    local others = look_for(found, topic, ids)
-    for place, lease in ipairs(of_each('ZMSCORE', keys_of(topic).leases, others)) do
-        local b = others[place]
-        over[#over + 1] = lease and settle_lost(b, state_of(b)) and b or nil
+    local found = {}
+    for place, lease in ipairs(of_each('ZMSCORE', keys_of(topic).leases, ids)) do
+        if lease then
+            settle_lost(ids[place], state_of(ids[place]))
+        end
     end
-    if #over > 0 then
-        flush()
-        look_for(found, topic, over)
+    flush()
+    for _, one in ipairs(topic_named(topic)) do
+        local source = {priority = one[1], key = one[2]}
+        for place, due in ipairs(of_each('ZMSCORE', one[2], ids)) do
+            found[#found + 1] = due and {tonumber(due), ids[place], source} or nil
+        end
     end
     table.sort(found, comes_first)
     return found
@@ -231,9 +212,7 @@ end
 -- Claims a job that waits.
 local function start(one, state, asked, begins, options)
     local b, ttr, most = one[ID], options.ttr, options.max_attempts
-    if state[ATTEMPT] ~= NO_ATTEMPT then
-        make_history(b, state)
-    end
+    make_history(b, state)
     new_claim(state, asked.base)
     local attempt, text = state[CLAIMS] - state[FORGIVEN], state[TEXT]
     ttr, most = ttr and ttr ~= 0 and ttr or asked.ttr, most and most ~= 0 and most or asked.max_attempts
@@ -251,85 +230,57 @@ local function start(one, state, asked, begins, options)
     keep(b, state)
 end
 
--- Reads jobs before they are claimed, a few at a time: some may be large.
-local function with_job(found, place)
-    if not found[place][JOB] then
-        local ids, last = {}, min(place + 63, #found)
-        for next_one = place, last do
-            ids[#ids + 1] = found[next_one][ID]
-        end
-        local jobs = values(':j:', ids)
-        for next_one = place, last do
-            found[next_one][JOB] = jobs[found[next_one][ID]]
-        end
-    end
-    return found[place][JOB]
-end
-
--- Returns what a claim looks at, and when the next job is due, or false.
-local function found_for(asked)
-    if not is_open(asked.topic) then
-        return {}, false
-    elseif asked.by_ids then
-        return waiting_of(asked.topic, ids_of(asked.ids)), false
-    end
-    local without = {}
-    for _, b in ipairs(ids_of(asked.without)) do
-        without[b] = true
-    end
-    return first_due_of(asked.topic, bounded(asked.limit), asked.suspects, asked.after, without)
-end
-
 -- Outcome: whether the topic is paused, how many have begun, when to ask again for what limits hold back, or '', when the next one is due,
 -- or false; those that are left: id, due time, priority, and the full group that holds each back; and those that are claimed.
-function commands.claim()
-    local asked = take_json()
-    asked.ids, asked.without = take(), take()
+function commands.claim(asked)
+    local topic, some, found, coming = asked.topic, ids_of(take()), {}, false
     asked.base = receipts_base()
-    asked.suspects = max(asked.suspects, 0)
-    if asked.after then
-        asked.after.id = bid(asked.after.id)
-    end
     if asked.jitter > 0 then
         math.randomseed(micros % 4294967296)
     end
-    if asked.reserves == 1 then
-        settle_over(asked.topic, LATE, {}) -- the client has ended others before, by calls of their own
+    if asked.reserves then
+        settle_over(topic, LATE, {}) -- the client has ended others before, by calls of their own
     end
-    local found, coming = found_for(asked)
-    local gate, suspects, bytes, ids = asked.limits and #found > 0 and open_gate(asked.topic, asked.limits), asked.suspects, asked.bytes, {}
+    if is_open(topic) and asked.by_ids then
+        found = waiting_of(topic, some)
+    elseif is_open(topic) then
+        local without = {}
+        for _, b in ipairs(some) do
+            without[b] = true
+        end
+        found, coming = first_due_of(topic, asked.limit, asked.suspects, asked.after, without)
+    end
+    local gate, suspects, bytes, ids, jobs = asked.limits and #found > 0 and open_gate(topic, asked.limits), asked.suspects, asked.bytes, {}, {}
     for place = 1, #found do
         ids[place] = found[place][ID]
     end
     states_of(ids)
-    local text = new_texts(asked.topic, false, false, false, asked.worker)
+    local text = new_texts(topic, false, false, false, asked.worker)
     local taken, left, receipts, begun, full = {}, {}, {}, 0, false
     for place = 1, #found do
-        local one = found[place]
-        local b = one[ID]
+        local one, b = found[place], ids[place]
         local state = states[b]
         local lost = state and state[LOST] or NEVER_LOST
-        local leave = full or one[SCORE] > now
-            or ((gate or lost ~= NEVER_LOST) and (begun >= asked.begin or (lost == LOST_BEGUN and suspects <= 0)))
+        local leave = full or one[SCORE] > now or ((gate or lost ~= NEVER_LOST) and begun >= asked.begin)
+            or (lost == LOST_BEGUN and suspects <= 0)
         if not leave then
-            local job = with_job(found, place)
-            local options, size = read_job(job)
+            if not jobs[b] then -- a few are read at a time: some may be large
+                values(':j:', {unpack(ids, place, min(place + 63, #ids))}, jobs)
+            end
+            local options, size = read_job(jobs[b])
             full = bytes and size > bytes and #receipts >= 2 * asked.least
             leave = full or (gate and not admits(gate, options.key, b))
             if not leave then
-                local begins = begun < asked.begin
-                if not state then
-                    local key = options.key
-                    state = state_of_new(options, one[SCORE], key and new_texts(asked.topic, key, false, false, asked.worker) or text)
-                end
+                local key, begins = options.key, begun < asked.begin
+                state = state or state_of_new(options, one[SCORE], key and new_texts(topic, key, false, false, asked.worker) or text)
                 start(one, state, asked, begins, options)
-                deliver(taken, b, state, job)
+                deliver(taken, b, state, jobs[b])
                 receipts[#receipts + 1], receipts[#receipts + 2] = b, state[CLAIMS]
                 bytes, begun = bytes and bytes - size, begun + (begins and 1 or 0)
                 suspects = suspects - (lost == LOST_BEGUN and 1 or 0)
             end
         end
-        if leave and asked.reserves == 0 then
+        if leave and not asked.reserves then
             local size = #left
             left[size + 1], left[size + 2], left[size + 3] = b, one[SCORE], one[SOURCE].priority
             left[size + 4] = gate and gate.full[b] or false
@@ -339,7 +290,7 @@ function commands.claim()
     if gate then
         shut(gate)
     end
-    local paused = topic_named(asked.topic).pause and 1 or 0
+    local paused = topic_named(topic).pause and 1 or 0
     coming = coming and digits(coming)
     return {paused, begun, again, coming, left, taken},
         {paused, begun, '', #left > 0 and digits(now) or coming, {}, claimed = receipts}
@@ -347,32 +298,13 @@ end
 
 -- ---- what workers ask ---------------------------------------------------------------------------------------------------
 
-local function shown(found)
+-- Returns the first due jobs of a topic, those behind a position: id, due time, and priority of each.
+function api.first_due(asked)
+    local found = is_open(asked.topic) and look(asked.topic, asked.limit, asked.after, {}) or {}
     for place, one in ipairs(found) do
         found[place] = {one[ID], digits(one[SCORE]), one[SOURCE].priority}
     end
     return found
-end
-
--- Returns the first due jobs of a topic, those behind a position: id, due time, and priority of each.
-function api.first_due(asked)
-    local after = asked.after
-    if after then
-        after.id = bid(after.id)
-    end
-    return shown(is_open(asked.topic) and look(asked.topic, asked.limit, after, {}) or {})
-end
-
--- Returns the same of those of some jobs that wait; asked for are their ids, by topic.
-function api.dues(asked)
-    local found = {}
-    for topic, ids in pairs(asked.topics) do
-        for place, id in ipairs(ids) do
-            ids[place] = bid(id)
-        end
-        look_for(found, topic, ids)
-    end
-    return shown(found)
 end
 
 -- Returns for each topic when its first delayed job is due, false if there is none, or if it is paused and that matters.

@@ -18,7 +18,7 @@ local function audience(topic)
     for place = 1, #found, 2 do
         workers[#workers + 1] = found[place]
     end
-    for place, horizon in ipairs(#workers > 0 and call('HMGET', P .. ':h', unpack(workers)) or {}) do
+    for place, horizon in ipairs(of_each('ZMSCORE', P .. ':h', workers)) do
         if horizon then
             there[#there + 1] = {worker = workers[place], mask = tonumber(found[2 * place]), horizon = tonumber(horizon)}
         end
@@ -33,20 +33,19 @@ local function furthest_horizon()
     return furthest
 end
 
--- Notes for the owner of its slice that a job is due then; `was` is when it was due until now, if that is earlier.
-local function tell(topic, b, due, was)
-    was = was or due
-    if was > furthest_horizon() then
+-- Notes for the owner of its slice that a job is due then; without a priority that the owner is to look.
+local function tell(topic, b, due, priority)
+    if due > furthest_horizon() then
         return
     end
     local slice = bit.lshift(1, floor(due / SLICE) % SLICES)
     for _, one in ipairs(audience(topic)) do
-        if was <= one.horizon and band(one.mask, slice) ~= 0 then
+        if due <= one.horizon and band(one.mask, slice) ~= 0 then
             if not one.hints then
                 one.hints = {'h', struct.pack('>I4', #topic), topic}
                 hints[#hints + 1] = one
             end
-            one.hints[#one.hints + 1] = b .. struct.pack('>d', was)
+            one.hints[#one.hints + 1] = priority and b .. struct.pack('>db', due, priority) or nil
         end
     end
 end

@@ -14,6 +14,11 @@ local function settled(ref)
     return b, state or state_or_new(b, 0)
 end
 
+-- Returns when a job is due that is rescheduled or retried.
+local function due_as(asked)
+    return asked.delay and now + asked.delay or asked.due
+end
+
 -- Returns the same of a job that is delayed, when it is due, and its lane. `expect` is its due time and claims, if they matter.
 local function waiting(asked)
     local b, state = settled(asked.ref)
@@ -27,13 +32,8 @@ local function waiting(asked)
     return b, state, due, from
 end
 
--- Returns when a job is due that is rescheduled or retried.
-local function due_as(asked)
-    return asked.delay and now + asked.delay or asked.due
-end
-
-function commands.cancel()
-    local b, state, due, from = waiting(take_json())
+function commands.cancel(asked)
+    local b, state, due, from = waiting(asked)
     if not b then
         return 0
     end
@@ -42,23 +42,20 @@ function commands.cancel()
     new_claim(state, receipts_base())
     state[DUE], state[FORGIVEN] = due, state[FORGIVEN] + 1
     state[ATTEMPT], state[OUTCOME], state[ENDED], state[CLAIM] = 0, WAS_CANCELLED, now, state[CLAIMS]
-    state[STARTED], state[TEXT] = NO_TIME, new_texts(text.topic, text.key, text.error, false, false)
+    state[STARTED], state[TEXT] = NO_TIME, new_texts(text.topic, text.key, text.error)
     remove(from, b)
     finish(b, state, CANCELLED, now)
     keep(b, state)
     return 1
 end
 
-function commands.reschedule()
-    local asked = take_json()
-    local b, state, was, from = waiting(asked)
-    if not b then
-        return 0
+function commands.reschedule(asked)
+    local b, state, _, from = waiting(asked)
+    if b then
+        call('ZADD', from, due_as(asked), b)
+        tell(state[TEXT].topic, b, due_as(asked), state[PRIORITY])
     end
-    local due = due_as(asked)
-    call('ZADD', from, due, b)
-    tell(state[TEXT].topic, b, due, min(due, was))
-    return 1
+    return b and 1 or 0
 end
 
 local function forget_result(b, state)
@@ -69,8 +66,7 @@ local function forget_result(b, state)
 end
 
 -- Outcome: whether there was one, or who has its key.
-function commands.retry()
-    local asked = take_json()
+function commands.retry(asked)
     local b, state = settled(asked.ref)
     if not b or state[STATE] < DONE then
         return 0
@@ -111,8 +107,8 @@ local function forget_job(b, state)
     end
 end
 
-function commands.delete()
-    local b, state = settled(take_json().ref)
+function commands.delete(asked)
+    local b, state = settled(asked.ref)
     if not b or state[STATE] == RUNNING then
         return 0
     end
@@ -124,8 +120,8 @@ function commands.delete()
 end
 
 -- Arguments: id and claim, if it is the result of that; what there is, and what comes instead.
-function commands.rewrite()
-    local asked, old, new = take_json(), take(), take()
+function commands.rewrite(asked)
+    local old, new = take(), take()
     local b = find(asked.id)
     local key = b and chunk(asked.claim and ':r:' or ':j:', b)
     local there, start_with, has = b and call('HGET', key, b), '', nil
@@ -142,8 +138,7 @@ function commands.rewrite()
     return has == old and 1 or 0
 end
 
-function commands.pause()
-    local asked = take_json()
+function commands.pause(asked)
     local topic = topic_named(asked.topic)
     local changes = (topic.pause ~= nil) ~= asked.paused
     if changes then
@@ -158,9 +153,8 @@ function commands.pause()
 end
 
 -- Leases that are over are ended first, some of them.
-function commands.purge()
-    local asked = take_json()
-    local state, until_, left, gone = STATES[asked.state], now - asked.age, bounded(asked.limit), 0
+function commands.purge(asked)
+    local state, left, gone = STATES[asked.state], asked.limit, 0
     if left > 0 then
         forget_over(NONCES, left)
         forget_over(NOTES, left)
@@ -170,7 +164,7 @@ function commands.purge()
     end
     for _, topic in ipairs(state >= DONE and (asked.topic and {asked.topic} or call('HKEYS', P .. ':t')) or {}) do
         local key = keys_of(topic)[state]
-        local ids = left > 0 and call('ZRANGE', key, '-inf', until_, 'BYSCORE', 'LIMIT', 0, left) or {}
+        local ids = left > 0 and call('ZRANGE', key, '-inf', now - asked.age, 'BYSCORE', 'LIMIT', 0, left) or {}
         states_of(ids)
         for _, b in ipairs(ids) do
             forget_job(b, states[b])

@@ -49,9 +49,8 @@ local function keep_nonce(nonce, ids)
 end
 
 -- Outcome: a list of what was there before, as '' is a value too.
-function commands.keep()
-    local asked, value = take_json(), take()
-    local before = kept(NOTES, asked.name)
+function commands.keep(asked)
+    local value, before = take(), kept(NOTES, asked.name)
     if not (before and asked.absent) then
         if asked.value then
             keep_value(NOTES, asked.name, value, asked.ttl and now + asked.ttl)

@@ -179,6 +179,16 @@ local function lease_until(b, state)
     bounds[topic] = min(lease, bounds[topic] or lease)
 end
 
+-- Walks through what runs of a topic, from a cursor: returns the next one, and the ids of some whose states it has read.
+local function some_running(topic, cursor)
+    local part, ids = call('ZSCAN', keys_of(topic).leases, cursor, 'COUNT', PIECE), {}
+    for place = 1, #part[2], 2 do
+        ids[#ids + 1] = part[2][place]
+    end
+    states_of(ids)
+    return part[1], ids
+end
+
 -- Returns when the first lease may be over: what stands for a topic is looked at once it is the first.
 local function first_lease()
     for _ = 1, 100 do
@@ -200,57 +210,44 @@ end
 
 -- ---- the first of several sets ----------------------------------------------------------------------------------------
 
-local SCORE, ID, SOURCE, JOB = 1, 2, 3, 4 -- of a member that was read; the job itself once it was
+local SCORE, ID, SOURCE = 1, 2, 3 -- of a member that was read
 
 -- Returns up to `limit` members of sets in one order, by score, then by id: {score, id, source}. A source is {key = ..., from = the rank
--- from which it is read}, ranks from the end if it goes down. No further than `stop`, and not those `without`. Of many sets only those are
--- read on whose first member comes before the last that is wanted.
+-- from which it is read}, ranks from the end if it goes down. No further than `stop`, and not those `without`. Each round reads on in the
+-- sets that may have some that come before the last of those found.
 local function merged(sources, limit, stop, down, without)
-    local sign, found, firsts = down and -1 or 1, {}, {}
-    local bound = stop * sign
-    local function read(source, some)
-        local from = source.from
-        local part = down and call('ZRANGE', source.key, from, from + some - 1, 'REV', 'WITHSCORES')
-            or call('ZRANGE', source.key, from, from + some - 1, 'WITHSCORES')
-        source.from, source.more = from + some, #part == 2 * some
-        for place = 1, #part, 2 do
-            local b, score = part[place], tonumber(part[place + 1])
-            source.last = score * sign
-            if source.last > stop * sign then
-                source.more = false
-                break
-            elseif not (without and without[b]) then
-                source.count, found[#found + 1] = source.count + 1, {score, b, source}
+    local sign, found, several, some = down and -1 or 1, {}, #sources > 1, max(floor(limit / max(#sources, 1)), 1)
+    while #sources > 0 do
+        local more = {}
+        for _, source in ipairs(sources) do
+            local from, last = source.from, 0
+            local part = down and call('ZRANGE', source.key, from, from + some - 1, 'REV', 'WITHSCORES')
+                or call('ZRANGE', source.key, from, from + some - 1, 'WITHSCORES')
+            for place = 1, #part, 2 do
+                local b, score = part[place], tonumber(part[place + 1])
+                last = score * sign
+                if last > stop * sign then
+                    break
+                elseif not (without and without[b]) then
+                    found[#found + 1] = {score, b, source}
+                end
             end
+            source.from = from + some
+            more[#more + 1] = #part == 2 * some and last <= stop * sign and source or nil
         end
-    end
-
-    for _, source in ipairs(sources) do
-        source.count, source.more, source.last = 0, true, -math.huge
-        if #sources > 1 then
-            read(source, 1)
-            firsts[#firsts + 1] = source.count == 1 and source.last or nil
+        if several then
+            table.sort(found, function(one, other)
+                if one[SCORE] ~= other[SCORE] then
+                    return one[SCORE] * sign < other[SCORE] * sign
+                end
+                return down and one[ID] > other[ID] or not down and one[ID] < other[ID]
+            end)
         end
-    end
-    table.sort(firsts) -- numbers alone sort in a tenth of the time that entries take
-    bound = firsts[limit] or bound
-    for _, source in ipairs(sources) do
-        local some = #sources > 1 and 8 or limit
-        while source.more and source.count < limit and source.last <= bound do
-            read(source, some)
-            some = min(4 * some, limit)
+        for place = #found, limit + 1, -1 do
+            found[place] = nil
         end
-    end
-    if #sources > 1 then
-        table.sort(found, function(one, other)
-            if one[SCORE] ~= other[SCORE] then
-                return one[SCORE] * sign < other[SCORE] * sign
-            end
-            return down and one[ID] > other[ID] or not down and one[ID] < other[ID]
-        end)
-    end
-    for place = #found, limit + 1, -1 do
-        found[place] = nil
+        stop = #found == limit and found[limit][SCORE] or stop
+        sources, some = more, min(4 * some, limit)
     end
     return found
 end

@@ -42,10 +42,10 @@ local function know_topic(topic)
     end
 end
 
--- Many jobs without keys. Arguments: their number, then for each topic and priority: its name, the priority, how many, and when and what
+-- Many jobs without keys, so many. Arguments: for each topic and priority: its name, the priority, how many, and when and what
 -- for each. Outcome: the first id; the others follow it.
-function commands.put()
-    local count, start_with, far, char = tonumber(take()), created(now), furthest_horizon(), string.char
+function commands.put(count)
+    local start_with, far, char = created(now), furthest_horizon(), string.char
     local first = call('INCRBY', P .. ':n', count) - count + 1
     local id, key, jobs = first, nil, nil
     while count > 0 do
@@ -65,7 +65,7 @@ function commands.put()
             jobs[size + 1], jobs[size + 2] = b, start_with .. ARGV[at + 1]
             dues[place + 1], dues[place + 2] = text, b
             if due <= far then
-                tell(topic, b, due)
+                tell(topic, b, due, priority)
             end
             at, id = at + 2, id + 1
         end
@@ -76,7 +76,7 @@ end
 
 local function wait_until(b, topic, due, priority, lost)
     add(lane(topic, priority, lost), due, b)
-    tell(topic, b, due)
+    tell(topic, b, due, priority)
 end
 
 -- ---- jobs with keys, a nonce or a past ------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ local function enter_past(b, job, past, result)
     if #rows > 0 then
         state[CLAIM], state[ATTEMPT], started, state[ENDED], state[OUTCOME], worker, why = unpack(rows[#rows])
     end
-    state[STARTED], state[TEXT] = started or NO_TIME, new_texts(job.topic, job.key or false, past.error, why, worker)
+    state[STARTED], state[TEXT] = started or NO_TIME, new_texts(job.topic, job.key, past.error, why, worker)
     state[STATE], state[CLAIMS], state[FORGIVEN], state[LOST] = past.state, past.claims, past.forgiven, past.lost
     if result ~= '' then
         state[RESULT] = 1
@@ -175,7 +175,7 @@ end
 -- Replaces a job that waits.
 local function replace(holder, state, job)
     flush() -- it may be one of those that are put
-    local was, from = due_of(job.topic, holder)
+    local _, from = due_of(job.topic, holder)
     local jobs = chunk(':j:', holder)
     call('ZREM', from, holder)
     call('HSET', jobs, holder, sub(call('HGET', jobs, holder), 1, 6) .. sub(job.job, 7))
@@ -183,8 +183,7 @@ local function replace(holder, state, job)
         state[PRIORITY] = job.priority
         keep(holder, state)
     end
-    add(lane(job.topic, job.priority, state and state[LOST]), job.due, holder)
-    tell(job.topic, holder, job.due, min(job.due, was))
+    wait_until(holder, job.topic, job.due, job.priority, state and state[LOST])
     return number(holder)
 end
 
@@ -217,10 +216,10 @@ local function enter(job, held)
     return id
 end
 
--- Arguments: nonce, fingerprint, and how many, as JSON; for each when and what, '' or as JSON how it is put, and what result it has. All are stored,
+-- Asked for are nonce, fingerprint, and how many. Arguments: for each when and what, '' or as JSON how it is put, and what result it has. All are stored,
 -- or none. Outcome: the ids, and a refusal where the first would be less than 0.
-function commands.put_keyed()
-    local asked, jobs, ids, noted = take_json(), {}, {}, {}
+function commands.put_keyed(asked)
+    local jobs, ids, noted = {}, {}, {}
     for place = 1, asked.jobs do
         local when, what, how, result = take(), take(), take(), take()
         how = how ~= '' and cjson.decode(how) or PLAIN

@@ -28,18 +28,9 @@ function api.job(asked)
     return b and show({}, b, call('HGET', chunk(':j:', b), b)) or {}
 end
 
--- Returns packed ids, those that no job can have as 0.
-local function packed(ids)
-    local found = {}
-    for place, id in ipairs(ids) do
-        found[place] = bid(id > 0 and id <= LAST_ID and id or 0)
-    end
-    return found
-end
-
 -- Returns the states that readers see, -1 without a job.
-function api.states(asked)
-    local ids = packed(asked.ids)
+function api.states()
+    local ids = ids_of(take())
     states_of(ids)
     for place, b in ipairs(ids) do
         local there = states[b] or call('HEXISTS', chunk(':j:', b), b) == 1
@@ -49,8 +40,8 @@ function api.states(asked)
 end
 
 -- Returns for each job the rows of its history, then that of its state: what its last claim came to.
-function api.histories(asked)
-    local found, ids = {}, packed(asked.ids)
+function api.histories()
+    local found, ids = {}, ids_of(take())
     states_of(ids)
     for place, b in ipairs(ids) do
         local state, rows = states[b], {}
@@ -153,18 +144,15 @@ end
 function api.claims(asked)
     local cursor, done, looked, reply = asked.cursor, 0, 0, {}
     while looked < 200 and asked.topics[1 + done] do
-        local part, ids = call('ZSCAN', keys_of(asked.topics[1 + done]).leases, cursor, 'COUNT', 200), {}
-        for place = 1, #part[2], 2 do
-            ids[#ids + 1] = part[2][place]
-        end
-        states_of(ids)
+        local ids
+        cursor, ids = some_running(asked.topics[1 + done], cursor)
         for _, b in ipairs(ids) do
             local state = states[b]
             if state and state[STATE] == RUNNING and state[TEXT].worker == asked.worker then
                 reply[#reply + 1], reply[#reply + 2] = b, state[CLAIMS]
             end
         end
-        cursor, looked = part[1], looked + #ids + 1
+        looked = looked + #ids + 1
         done = done + (cursor == '0' and 1 or 0)
     end
     return done, cursor, reply
@@ -317,7 +305,7 @@ local function by_due()
     local sources, ids, dues, wanted = {}, {}, {}, min(page.limit, WORK / 4)
     for _, name in ipairs(page.topics) do
         for _, one in ipairs(topic_named(name)) do
-            local rank = rank_of(one[2], page.due, page.after, not page.down)
+            local rank = rank_of(one[2], page.due, number(page.after), not page.down)
             sources[#sources + 1] = {key = one[2], from = page.down and call('ZCARD', one[2]) - rank or rank}
         end
     end

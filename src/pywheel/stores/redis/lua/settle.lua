@@ -70,7 +70,7 @@ local function end_claim(b, state, to, due, spent, lost, outcome, why, ended)
     if to == DELAYED then
         state[STATE], state[DUE] = DELAYED, due or state[DUE]
         add(lane(topic, state[PRIORITY], lost), state[DUE], b)
-        tell(topic, b, state[DUE])
+        tell(topic, b, state[DUE], state[PRIORITY])
     else
         finish(b, state, to, ended)
     end
@@ -107,23 +107,19 @@ local function settle_over(topic, limit, dead)
     return #over
 end
 
--- Does the same for all topics, that of the earliest lease first. Returns the first lease that is not over as well, if it came so far.
+-- Does the same for all topics, that of the earliest lease first.
 local function settle_all_over(limit, dead)
-    local ended = 0
-    while ended < limit do
-        local lease = first_lease()
-        if not lease or lease > now then
-            return ended, lease or nil
-        end
+    local ended, lease = 0, first_lease()
+    while lease and lease <= now and ended < limit do
         ended = ended + settle_over(call('ZRANGE', P .. ':l', 0, 0)[1], limit - ended, dead)
+        lease = first_lease()
     end
     return ended
 end
 
-function commands.expire()
-    local limit, dead = bounded(take_json().limit), {}
-    local ended, first = settle_all_over(limit, dead)
-    local there = first and {} or call('ZRANGE', P .. ':l', 0, SOME, 'WITHSCORES')
+function commands.expire(asked)
+    local dead, first = {}, nil
+    local ended, there = settle_all_over(asked.limit, dead), call('ZRANGE', P .. ':l', 0, 100, 'WITHSCORES')
     for place = 1, #there, 2 do
         if first and tonumber(there[place + 1]) >= first then
             break
@@ -151,26 +147,18 @@ local function with_receipts(each, void)
     return outcomes
 end
 
-local function done(b, state)
-    end_claim(b, state, DONE, nil, true, NEVER_LOST, WAS_DONE, nil, now)
-end
-
-function commands.ack()
-    return with_receipts(done, 0)
-end
-
--- Behind the receipts stand the results, each with an r before it, or ''.
-function commands.ack_with_results()
-    local results = at
+-- Behind the receipts stand so many results, each with an r before it, or ''.
+function commands.ack(results)
+    local receipts = at
     local outcomes = with_receipts(function(b, state, place)
-        local result = ARGV[results + place]
+        local result = results > 0 and ARGV[receipts + place] or ''
         if result ~= '' then
             state[RESULT] = 1
             set(results_of(b), b, sub(result, 2))
         end
-        done(b, state)
+        end_claim(b, state, DONE, nil, true, NEVER_LOST, WAS_DONE, nil, now)
     end, 0)
-    at = at + #outcomes
+    at = at + results
     return outcomes
 end
 
@@ -181,8 +169,7 @@ function commands.release()
 end
 
 -- Outcomes: the new states, or -1.
-function commands.nack()
-    local ends = take_json()
+function commands.nack(ends)
     return with_receipts(function(b, state, place)
         local delay = ends[place].delay
         local dead = not delay or state[ATTEMPT] >= state[MOST_ATTEMPTS]
@@ -191,20 +178,13 @@ function commands.nack()
     end, -1)
 end
 
-local function extend(begins)
-    local ttrs = take_json()
-    return with_receipts(function(b, state, place)
-        state[LEASE] = now + ttrs[place]
-        state[BEGUN] = begins and 1 or state[BEGUN]
-        lease_until(b, state)
-        keep(b, state)
-    end, 0)
-end
-
-function commands.touch()
-    return extend(false)
-end
-
-function commands.begin()
-    return extend(true)
+-- New leases of claims.
+for name, begins in pairs({touch = 0, begin = 1}) do
+    commands[name] = function(ttrs)
+        return with_receipts(function(b, state, place)
+            state[LEASE], state[BEGUN] = now + ttrs[place], max(state[BEGUN], begins)
+            lease_until(b, state)
+            keep(b, state)
+        end, 0)
+    end
 end

@@ -31,7 +31,7 @@ function steps.apply()
     local kept = {}
     outcomes = {}
     while at <= #ARGV do
-        local outcome, instead = commands[take()]()
+        local outcome, instead = commands[take()](cjson.decode(take()))
         outcomes[#outcomes + 1], kept[#kept + 1] = outcome, instead or outcome
         flush()
     end
@@ -53,35 +53,32 @@ function steps.put()
         call('ZADD', P .. ':d:0:' .. topic, text, b)
         if due <= furthest then
             begin_call()
-            tell(topic, b, due)
+            tell(topic, b, due, 0)
             publish_hints()
         end
         end_request(id)
     end
-    return {micros, latest, id}
+    return {micros, latest, {id}}
 end
 
--- Opens a store: for a client that knows a version, and the least that goes with it, on a server of this run id. The format says version and least: an older store becomes one of this version, a newer one stays what it is. After a restart, or
--- on another server, some of what was promised last may be gone: ids and claims that were given out then are not given out again. Returns
--- '' if there is no store, or else its format.
+-- Opens a store: for a client that knows a version, and the least that goes with it, on a server of this run id. The format says version and
+-- least: an older store becomes one of this version, a newer one stays what it is. After a restart, or on another server, some of what was
+-- promised last may be gone: ids and claims that were given out then are not given out again. Returns '' if there is no store, or else its
+-- format.
 function api.open(asked)
-    local format, mine = call('GET', P .. ':store'), 'pywheel ' .. asked.version
-    mine = asked.least ~= asked.version and mine .. ' ' .. asked.least or mine
-    if not format then
-        if not asked.create then
-            return ''
-        end
-        format = mine
-        call('SET', P .. ':store', format)
-        call('ZADD', P .. ':x', 0, sub(bid(0), 1, 5))
-        call('HSET', P .. ':run', 'id', asked.run_id, 'base', 0)
+    local format = call('GET', P .. ':store')
+    if not format and not asked.create then
+        return ''
     end
-    local version, least = string.match(format, '^pywheel (%d+) ?(%d*)$')
-    if version and tonumber(version) < asked.version then
-        format = mine
-        call('SET', P .. ':store', format)
-    elseif not version or tonumber(least ~= '' and least or version) > asked.version then
+    local version, least = string.match(format or 'pywheel 0', '^pywheel (%d+) ?(%d*)$')
+    if not version or tonumber(least ~= '' and least or version) > asked.version then
         return format
+    elseif tonumber(version) < asked.version then
+        local mine = 'pywheel ' .. asked.version .. (asked.least ~= asked.version and ' ' .. asked.least or '')
+        call('SET', P .. ':store', mine)
+        call('ZADD', P .. ':x', 'NX', 0, sub(bid(0), 1, 5))
+        call('HSETNX', P .. ':run', 'id', asked.run_id)
+        format = mine
     end
     if call('HGET', P .. ':run', 'id') ~= asked.run_id then
         local last = tonumber(call('GET', P .. ':n') or 0)

@@ -1,14 +1,10 @@
 -- Who is there: what comes and goes in the lists that lua/hints.lua names.
 local GONE = 60000 -- ms of silence after which a worker is taken from the list
 
-
 local function set_furthest()
-    local furthest = false
-    for _, horizon in ipairs(call('HVALS', P .. ':h')) do
-        furthest = max(furthest or tonumber(horizon), tonumber(horizon))
-    end
-    if furthest then
-        call('SET', P .. ':hmax', furthest)
+    local horizon = call('ZRANGE', P .. ':h', 0, 0, 'REV', 'WITHSCORES')[2]
+    if horizon then
+        call('SET', P .. ':hmax', horizon)
     else
         call('DEL', P .. ':hmax')
     end
@@ -30,7 +26,7 @@ end
 local function gone(worker)
     unhear(worker)
     call('HDEL', P .. ':b', worker)
-    if call('HDEL', P .. ':h', worker) == 1 then
+    if call('ZREM', P .. ':h', worker) == 1 then
         set_furthest()
     end
     if call('HDEL', P .. ':m', worker) == 1 then
@@ -38,8 +34,7 @@ local function gone(worker)
     end
 end
 
-function commands.announce()
-    local asked = take_json()
+function commands.announce(asked)
     unhear(asked.worker)
     if #asked.topics == 0 then
         gone(asked.worker)
@@ -71,13 +66,10 @@ end
 
 -- Returns when the first lease may be over, and who is there: the version of the list, the number of the last pause, the time, the beats,
 -- and unless this version is known, the topics of each worker.
-local function roster(known)
+function api.roster(asked)
     local version, pauses = unpack(call('MGET', P .. ':v', P .. ':y'))
-    return first_lease(), version or '', tonumber(pauses or 0), now, call('HGETALL', P .. ':b'), version ~= known and call('HGETALL', P .. ':m')
-end
-
-function api.roster()
-    return roster()
+    local members = version ~= asked.known and call('HGETALL', P .. ':m')
+    return first_lease(), version or '', tonumber(pauses or 0), now, call('HGETALL', P .. ':b'), members
 end
 
 -- A worker goes.
@@ -95,7 +87,7 @@ function api.hear(asked)
                 call('HSET', P .. ':a:' .. topic, asked.worker, mask)
             end
         end
-        call('HSET', P .. ':h', asked.worker, asked.horizon)
+        call('ZADD', P .. ':h', asked.horizon, asked.worker)
         set_furthest()
     end
     return call('GET', P .. ':v') or ''
@@ -114,7 +106,7 @@ function api.beat(asked)
         local due = is_open(topic) and first_due(topic, '-inf')
         first = due and min(due, first or due) or first
     end
-    return before and tonumber(string.match(before, '^-?%d+')), first and digits(first), roster(asked.known)
+    return before and tonumber(string.match(before, '^-?%d+')), first and digits(first), api.roster(asked)
 end
 
 -- Returns whether a paused topic is quiet: 1 if it is, 0 if not, -1 if it is not paused. After a `silence`, in ms, a worker begins with
