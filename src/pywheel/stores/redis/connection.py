@@ -54,10 +54,10 @@ def given(**values: Any) -> dict[str, Any]:
 # ---- functions ------------------------------------------------------------------------------------------------------
 
 _FUNCTIONS: Final = {
-    "'no-writes'": "job page topics forecast ended notes states histories counts lapsed claims next_dues quiet verify "
+    "'no-writes'": "job page forecast ended notes states histories counts lapsed claims next_dues quiet verify "
     "first_due",
     # Where no memory is left, what was claimed can be settled, and what has finished be purged.
-    "'allow-oom'": "beat hear leave roster lease group settle mend",
+    "'allow-oom'": "beat hear leave roster lease settle mend",
     "": "apply put open nonce",
 }
 """By the flags that the server is to know of them."""

@@ -263,12 +263,12 @@ class RedisNotifier(Notifier):
     def _say(self, behind: int, now: float, spare: Collection[str] = ()) -> int | None:
         known = self._presence.roster.version.decode() if self._presence.roster else None
         said = {"worker": self.worker, "behind": behind, "obeyed": self._stopped}
-        _, before, first, _, *answer = self._store.run("beat", **said, known=known, topics=list(spare))
+        _, before, firsts, _, *answer = self._store.run("beat", **said, known=known, topics=list(spare))
         self._beat_at, self._behind = now, behind
         roster, self._pauses = self._presence.learn(answer), answer[1]
         if before is not None and abs(roster.wall - before) > SILENT * 1000:
             self._read_all()  # others have owned its shards
-        dues = [] if first is None else [score(first)]
+        dues = [score(due) for due in firsts if due is not None]
         self._beats += 1
         silence = any(silent > _QUIET for silent in map(roster.silent, roster.topics))
         if len(self._stores) > 1 and (silence or self._beats % _LOOKS == 0):  # a query of each of the others

@@ -94,12 +94,18 @@ def _states(store: RedisStore, query: q.GetStates) -> list[State | None]:
 
 def _names(store: RedisStore, topic: str | None = None) -> list[str]:
     """Return all topics, or that one."""
-    return [name.decode() for name in store.run("topics")[1][::2]] if topic is None else [topic]
+    return [name.decode() for name, _ in _known(store)] if topic is None else [topic]
+
+
+def _known(store: RedisStore) -> Iterator[tuple[bytes, bytes]]:
+    """Return the topics, and of each the number of its pause, if any, and its lanes but 0."""
+    each = iter(store.call(b"HGETALL", store.server.prefix + b":t"))
+    return zip(each, each, strict=True)
 
 
 def _topics(store: RedisStore, _: q.ListTopics) -> list[Topic]:
-    each, found = iter(store.run("topics")[1]), []
-    for name, known in zip(each, each, strict=True):
+    found = []
+    for name, known in _known(store):
         paused, *lanes = known.split(b" ")
         ranks = {int(lane) for lane in lanes if lane[-1:].isdigit()} - {0}
         found.append(Topic(name.decode(), paused != b"", tuple(sorted(ranks, reverse=True))))

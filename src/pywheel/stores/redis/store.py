@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
 from itertools import count
 from secrets import token_hex
 from typing import Any, Final, TypeVar
@@ -69,12 +68,9 @@ class RedisStore(Inner):
         self.clock = clock or self._heard
         self._create = create
         self._limit = place.timeout
-        self._forked = False
-        self._renewing = threading.RLock()
         self._begin()
         self.presence = presence or Presence(self.clock)
         self._lease: tuple[float, int | None] = (-_KNOWN, None)  # when it was asked, and when the first lease is over
-        self._grouped: set[str] = set()  # topics with limits by key whose groups are known to be whole
         self._group_commit = GroupCommit(self._transact, _separate, 2 * place.timeout)
         self.server = Server(place, self._met)
         try:
@@ -106,7 +102,6 @@ class RedisStore(Inner):
         self._create = True  # should all be lost, it begins anew
         self._asked = (-_REMEMBERED, 0)
         self._lease = (-_KNOWN, None)
-        self._grouped.clear()
         self.presence.renewed()
 
     # ---- asking -----------------------------------------------------------------------------------------------------
@@ -146,11 +141,6 @@ class RedisStore(Inner):
         return sound(commands, self._by_pieces) if commands else []
 
     def _by_pieces(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
-        for command in commands:
-            if isinstance(command, c.Reserve | c.Claim):
-                limits = command.policy.limits
-                if limits is not None and limits.per is not None and command.topic not in self._grouped:
-                    self._put_into_groups(command.topic)
         if any(type(command) is c.Reserve for command in commands):
             self._end_lost()
         return by_pieces(self._apply_piece, commands)
@@ -161,12 +151,6 @@ class RedisStore(Inner):
             return self._group_commit.apply(commands)
         until = time.monotonic() + self._limit
         return self._group_commit.alone(self._transact, commands, until, None)
-
-    def _put_into_groups(self, topic: str) -> None:
-        """Have what runs of a topic stand in its groups, by which a limit by key counts, piece by piece."""
-        while self.run("group", topic=topic)[1] != b"0":
-            pass
-        self._grouped.add(topic)
 
     def _end_lost(self) -> None:
         """End leases that are over, piece by piece: what was lost is reserved in its order, among all that is due."""
@@ -185,20 +169,21 @@ class RedisStore(Inner):
         number = next(self._numbers)
         head = encoded((self._now(), self._client, b"%d" % number))
         asked = request.function, self.server.prefix, 3 + request.count, head + b"".join(request.arguments)
+
+        def ask() -> list[Any]:
+            outcomes = request.outcomes(self._ask(number, asked, until))
+            if commit is not None:
+                commit.outcomes, commit.stored = outcomes, True
+            return outcomes
+
         try:
-            if commit is None:
-                return request.outcomes(self._ask(number, asked, until))
-            commit.stored = None
-            commit.outcomes = request.outcomes(self._ask(number, asked, until))
-            commit.stored = True
-            return commit.outcomes
-        except StoreError:
-            raise
-        except BaseException:  # an interrupt: the others are to learn what happened
-            with suppress(StoreError):
-                if commit is not None and not commit.stored:
-                    commit.outcomes = request.outcomes(self._ask(number, asked, until))
-                    commit.stored = True
+            if commit is not None:
+                commit.stored = None
+            return ask()
+        except BaseException as error:
+            if commit is not None and not isinstance(error, StoreError):  # an interrupt: the others are to learn more
+                with suppress(StoreError):
+                    ask()
             raise
         finally:
             if request.announces:
@@ -333,19 +318,12 @@ class RedisStore(Inner):
         self.presence.close()
 
     def _open(self) -> None:
-        """Raise StoreClosed if it is; in a forked child, begin anew."""
         if self.server.over:
             raise StoreClosed(CLOSED)
-        if self._forked:
-            with self._renewing:
-                if self._forked:
-                    self._begin()
-                    self._forked = False
 
     def after_fork(self) -> None:
         """Begin anew in a forked child."""
-        self._forked = True
-        self._renewing = threading.RLock()
+        self._begin()
         self._group_commit.renew()
         self._heard = ServerClock()
         self.clock = self._given or self._heard
@@ -368,22 +346,17 @@ class RedisStores(SeveralStore):
         self.url, self.address, self._prefix = place.address.shown, place.address, place.prefix
         server = Server(place, lambda _, __: None)
         key, noted = server.prefix + b":store", _SEVERAL + b"%d" % place.stores
-        connection = server.fresh()
-        try:
+        with closing(server.fresh()) as connection:
             found = connection.call(b"SET", key, noted, b"NX", b"GET") if create else connection.call(b"GET", key)
-        finally:
-            connection.close()
         if found != noted and not (create and found is None):
             raise _not_so(place.server, found, place.stores)
         stores: list[RedisStore] = []
-        try:
+        with ExitStack() as opened:
             for number in range(place.stores):
                 presence = stores[0].presence if stores else None
-                stores.append(RedisStore(place.part(number), clock=clock, presence=presence))
-        except BaseException:
-            for store in stores:
-                store.close()
-            raise
+                store = RedisStore(place.part(number), clock=clock, presence=presence)
+                stores.append(opened.enter_context(store))
+            opened.pop_all()
         super().__init__(stores)
         self._stores = stores
         _OPEN.add(self)

@@ -51,41 +51,33 @@ def _parts(store: RedisStore) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
     """
     prefix = store.server.prefix + b":"
     for kind in (b"k", b"o", b"d", b"f", b"l", b"g"):
-        scan = b"HSCAN" if kind == b"k" else b"ZSCAN"
-        for key in _keys(store, prefix + kind + b":"):
-            name = key[len(prefix) + 2 :]
-            for some in _some(_members(store, scan, key)):
-                yield kind, name, some
+        for key in _found(store, b"SCAN", match=prefix + kind + b":*"):
+            for some in _some(_members(store, b"HSCAN" if kind == b"k" else b"ZSCAN", key)):
+                yield kind, key[len(prefix) + 2 :], some
     for scan, key in ((b"HSCAN", b"e"), (b"ZSCAN", b"c"), (b"ZSCAN", b"c:ends")):
         for some in _some(_members(store, scan, prefix + key)):
             yield b"e", b"", some
-    for some in _some(key[len(prefix) + 2 :] for key in _keys(store, prefix + b"h:")):
+    for some in _some(key[len(prefix) + 2 :] for key in _found(store, b"SCAN", match=prefix + b"h:*")):
         yield b"h", b"", some
     for kind in (b"s", b"r", b"j"):
-        for key in _keys(store, prefix + kind + b":"):
+        for key in _found(store, b"SCAN", match=prefix + kind + b":*"):
             for some in _some(store.call(b"HKEYS", key)):
                 yield kind, key[len(prefix) + 2 :], some
 
 
-def _keys(store: RedisStore, start: bytes) -> Iterator[bytes]:
-    """Yield the keys that begin so; some perhaps twice."""
-    pattern = b"".join(b"\\" + bytes((one,)) if one in b"*?[]\\" else bytes((one,)) for one in start) + b"*"
+def _found(store: RedisStore, *scan: bytes, match: bytes = b"*") -> Iterator[bytes]:
+    """Yield what a scan finds; some perhaps twice."""
     cursor = b"0"
     while True:
-        cursor, keys = store.call(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", b"1000")
-        yield from keys
+        cursor, found = store.call(*scan, cursor, b"MATCH", match, b"COUNT", b"1000")
+        yield from found
         if cursor == b"0":
             return
 
 
-def _members(store: RedisStore, scan: bytes, key: bytes) -> Iterator[bytes]:
-    """Yield the members of a set, or the fields of a hash; some perhaps twice."""
-    cursor = b"0"
-    while True:
-        cursor, pairs = store.call(scan, key, cursor, b"COUNT", b"%d" % _SOME)
-        yield from pairs[::2]
-        if cursor == b"0":
-            return
+def _members(store: RedisStore, *scan: bytes) -> Iterator[bytes]:
+    """Yield the members of a set, or the fields of a hash, without what stands by them."""
+    return islice(_found(store, *scan), 0, None, 2)
 
 
 def _some(members: Iterable[bytes]) -> Iterator[list[bytes]]:

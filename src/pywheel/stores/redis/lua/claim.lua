@@ -9,28 +9,6 @@ local function pass(rate)
     rate.due = min(max(rate.due, micros_now) + rate.every, micros_now + rate.burst * rate.every)
 end
 
--- Puts some of what runs of a topic into its groups, each time it is called until all are there; returns how far that came.
-local function put_into_groups(topic)
-    local cursor, ids = grouped(topic) or '', nil
-    if cursor ~= '0' then
-        cursor, ids = some_running(topic, cursor == '' and '0' or cursor)
-        for _, b in ipairs(ids) do
-            local state = states[b]
-            if state and state[TEXT].key and state[STATE] == RUNNING then
-                add(keys_of(topic).groups, 0, state[TEXT].key .. '\0' .. b)
-            end
-        end
-        flush()
-        call('HSET', P .. ':g', topic, cursor)
-        keys_of(topic).grouped = cursor
-    end
-    return cursor
-end
-
-function api.group(asked)
-    return put_into_groups(asked.topic)
-end
-
 -- Returns what limits let through: a gate, which has the limits, and the rates that anybody asked for of late, with when the next start
 -- of each is due, in us. A new rate has no record of earlier starts. It assumes the latest start that any rate has noted, capped at its
 -- own burst. What has lost its lease does not run.
@@ -53,7 +31,6 @@ local function open_gate(topic, limits)
     gate.guarded = note or not limits.most
     if limits.most and limits.per then
         settle_over(topic, LATE, {})
-        gate.closed = put_into_groups(topic) ~= '0'
     end
     return gate
 end
@@ -88,9 +65,6 @@ end
 -- Whether a job may begin; then it counts.
 local function admits(gate, key, b)
     local most, group, micros_now = gate.limits.most, group_of(gate, key), now * 1000
-    if gate.closed then
-        return hold_back(gate, micros_now + POLL)
-    end
     if most and group and running_of(gate, group) >= most then
         gate.full[b] = gate.limits.per and group
         return hold_back(gate, micros_now + POLL)
@@ -224,8 +198,8 @@ local function start(one, state, asked, begins, options)
     end
     remove(one[SOURCE].key, b)
     lease_until(b, state)
-    if text.key and grouped(asked.topic) then
-        add(keys_of(asked.topic).groups, 0, text.key .. '\0' .. b)
+    if text.key then
+        add(keys_of(asked.topic).groups, 0, with_key(text.key, b))
     end
     keep(b, state)
 end

@@ -78,7 +78,7 @@ function commands.retry(asked)
         return {EXISTS, number(holder)}
     elseif key then
         call('HSET', keys_of(topic).holders, key, b)
-        call('ZREM', former_of(topic, key), b)
+        call('ZREM', keys_of(topic).former, with_key(key, b))
     end
     call('ZREM', keys_of(topic)[state[STATE]], b)
     state[STATE], state[FORGIVEN], state[LOST] = DELAYED, state[CLAIMS], NEVER_LOST
@@ -94,7 +94,7 @@ local function forget_job(b, state)
     if key and call('HGET', keys_of(topic).holders, key) == b then
         call('HDEL', keys_of(topic).holders, key)
     elseif key then
-        call('ZREM', former_of(topic, key), b)
+        call('ZREM', keys_of(topic).former, with_key(key, b))
     end
     call('HDEL', chunk(':s:', b), b)
     call('DEL', history_of(b))

@@ -1,15 +1,16 @@
 -- Where jobs stand. What waits is in :d:<lane>:<topic> by due time: a lane is a priority, with an s behind it for suspects, whose handler
 -- ran as their last lease was lost. So no claim looks at other priorities, nor at more suspects than it may take. :t has for each topic the
 -- number of the pause that it is in, if any, and behind a space each its lanes but 0. What runs is in :l:<topic> by the end of its lease,
--- and what of it has a key in :g:<topic> by that, from the first claim with a limit by key on: :g has these topics. In :l stands for each
--- topic a time before which none of its leases is over. Finished jobs are in :f:<state><topic> by when they ended.
+-- and what of it has a key in :g:<topic> by that. In :l stands for each topic a time before which none of its leases is over. Finished jobs
+-- are in :f:<state><topic> by when they ended. A key's live job is in :k:<topic>; those that had it, finished or as they handed it on, are
+-- in :o:<topic>. What is ordered by a key is it, a NUL, and the id.
 local SUSPECT = 's'
 
 -- Returns the names of a topic's keys, made once: of its finished jobs by state.
 local function keys_of(topic)
     local found = names[topic]
     if not found then
-        found = {leases = P .. ':l:' .. topic, groups = P .. ':g:' .. topic, holders = P .. ':k:' .. topic}
+        found = {leases = P .. ':l:' .. topic, groups = P .. ':g:' .. topic, holders = P .. ':k:' .. topic, former = P .. ':o:' .. topic}
         found[DONE], found[DEAD], found[CANCELLED] = P .. ':f:2' .. topic, P .. ':f:3' .. topic, P .. ':f:4' .. topic
         names[topic] = found
     end
@@ -49,18 +50,15 @@ local function lane_name(priority, lost)
     return lost == LOST_BEGUN and priority .. SUSPECT or tostring(priority)
 end
 
--- Returns the key of a lane, which is there from now on.
+-- Returns the key of a lane, which is there from now on, as its topic is.
 local function lane(topic, priority, lost)
-    local name = lane_name(priority, lost)
-    if name == '0' then
-        return P .. ':d:0:' .. topic
-    end
-    local there = topic_named(topic)
-    if not there.by_name[name] then
-        call('HSET', P .. ':t', topic, (there.value or '') .. ' ' .. name)
+    local name, there = lane_name(priority, lost), topic_named(topic)
+    if not (there.value and there.by_name[name]) then
+        call('HSET', P .. ':t', topic, (there.value or '') .. (there.by_name[name] and '' or ' ' .. name))
         topics[topic] = nil
+        there = topic_named(topic)
     end
-    return topic_named(topic).by_name[name]
+    return there.by_name[name]
 end
 
 -- Returns when a job is due that waits, and its lane.
@@ -91,9 +89,8 @@ local function history_of(b)
     return P .. ':h:' .. number(b)
 end
 
--- The jobs that had a key: finished ones, and those that handed it to a successor.
-local function former_of(topic, key)
-    return P .. ':o:' .. #topic .. ':' .. topic .. key
+local function with_key(key, b)
+    return key .. '\0' .. b
 end
 
 -- Changes of sorted sets and hashes are kept until `flush`, and then made by few calls.
@@ -116,15 +113,14 @@ end
 
 -- Has jobs of a topic that ended let go of their keys, unless they had handed them on.
 local function let_go(topic, keys, ids)
-    local held, holders = {}, keys_of(topic).holders
-    for place, holder in ipairs(of_each('HMGET', holders, keys)) do
-        local b = ids[place]
-        if holder == b then
+    local held, places = {}, keys_of(topic)
+    for place, holder in ipairs(of_each('HMGET', places.holders, keys)) do
+        if holder == ids[place] then
             held[#held + 1] = keys[place]
-            call('ZADD', former_of(topic, keys[place]), number(b), b)
+            add(places.former, 0, with_key(keys[place], holder))
         end
     end
-    each_part('HDEL', holders, held)
+    each_part('HDEL', places.holders, held)
 end
 
 local function write(command, lists)
@@ -135,13 +131,13 @@ local function write(command, lists)
 end
 
 local function flush()
-    write('ZREM', removed)
-    write('ZADD', added)
     write('HSET', hashed)
     for topic, ended in pairs(freed) do
         let_go(topic, ended.keys, ended.ids)
         freed[topic] = nil
     end
+    write('ZREM', removed)
+    write('ZADD', added)
     for topic, lease in pairs(bounds) do
         call('ZADD', P .. ':l', 'LT', lease, topic)
         bounds[topic] = nil
@@ -164,29 +160,10 @@ local function write_states()
     flush()
 end
 
--- Returns how far what runs of a topic with a limit by key stands in its groups: a cursor, 0 for all; false if it is not to.
-local function grouped(topic)
-    local keys = keys_of(topic)
-    if keys.grouped == nil then
-        keys.grouped = call('HGET', P .. ':g', topic)
-    end
-    return keys.grouped
-end
-
 local function lease_until(b, state)
     local topic, lease = state[TEXT].topic, state[LEASE]
     add((names[topic] or keys_of(topic)).leases, lease, b)
     bounds[topic] = min(lease, bounds[topic] or lease)
-end
-
--- Walks through what runs of a topic, from a cursor: returns the next one, and the ids of some whose states it has read.
-local function some_running(topic, cursor)
-    local part, ids = call('ZSCAN', keys_of(topic).leases, cursor, 'COUNT', PIECE), {}
-    for place = 1, #part[2], 2 do
-        ids[#ids + 1] = part[2][place]
-    end
-    states_of(ids)
-    return part[1], ids
 end
 
 -- Returns when the first lease may be over: what stands for a topic is looked at once it is the first.
@@ -258,6 +235,15 @@ local function is_live(b)
     return seen(state_of(b)) <= RUNNING
 end
 
+-- Returns jobs that had a key, the last first, from a place on.
+local function former_jobs(topic, key, from, limit)
+    local found = call('ZRANGE', keys_of(topic).former, '(' .. key .. '\1', '[' .. key .. '\0', 'BYLEX', 'REV', 'LIMIT', from, limit)
+    for place, member in ipairs(found) do
+        found[place] = sub(member, -6)
+    end
+    return found
+end
+
 -- Returns the live job with a key, or else the latest finished one.
 local function find_by_key(topic, key)
     local holder, from = call('HGET', keys_of(topic).holders, key), 0
@@ -265,7 +251,7 @@ local function find_by_key(topic, key)
         return holder
     end
     while true do
-        local former = call('ZRANGE', former_of(topic, key), from, from + 9, 'REV')
+        local former = former_jobs(topic, key, from, 10)
         for _, b in ipairs(former) do
             if holder and holder > b then
                 return holder

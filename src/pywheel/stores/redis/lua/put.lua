@@ -35,13 +35,6 @@ local function new_id()
     return id, b
 end
 
-local function know_topic(topic)
-    if not topic_named(topic).value then
-        call('HSET', P .. ':t', topic, '')
-        topics[topic] = nil
-    end
-end
-
 -- Many jobs without keys, so many. Arguments: for each topic and priority: its name, the priority, how many, and when and what
 -- for each. Outcome: the first id; the others follow it.
 function commands.put(count)
@@ -50,7 +43,6 @@ function commands.put(count)
     local id, key, jobs = first, nil, nil
     while count > 0 do
         local topic, priority, some = take(), tonumber(take()), tonumber(take())
-        know_topic(topic)
         local dues = list_of(added, lane(topic, priority))
         for _ = 1, some do
             local low = id % 256
@@ -119,7 +111,7 @@ end
 
 -- Returns one of the last jobs that had a key, and when it ended, if that was after a time.
 local function ended_lately(topic, key, since)
-    local last = call('ZREVRANGE', former_of(topic, key), 0, 19)
+    local last = former_jobs(topic, key, 0, 20)
     states_of(last)
     for _, b in ipairs(last) do
         local state = states[b]
@@ -195,17 +187,16 @@ local function enter(job, held)
     if holder and not (state and state[STATE] == RUNNING) then
         return replace(holder, state, job)
     elseif holder then
-        call('ZADD', former_of(topic, key), number(holder), holder) -- it hands its key on
+        add(keys_of(topic).former, 0, with_key(key, holder)) -- it hands its key on
     end
     local id, b = new_id()
-    know_topic(topic)
     set(chunk(':j:', b), b, job.job)
     local past = how.past and enter_past(b, job, how.past, job.result)
     if keys then
         set(keys_of(topic).holders, key, b)
         keys[key] = b
     elseif key then
-        call('ZADD', former_of(topic, key), id, b)
+        add(keys_of(topic).former, 0, with_key(key, b))
     end
     if past and past[STATE] >= DONE then
         lane(topic, job.priority) -- whatever its state, the topic has this priority

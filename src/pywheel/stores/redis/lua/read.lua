@@ -6,8 +6,8 @@ local TOPICS = 200 -- whose indexes are looked at at once
 
 -- ---- jobs -------------------------------------------------------------------------------------------------------------
 
--- Appends a job as readers see it: with a lease that is over taken as expired.
-local function show(reply, b, job)
+-- Returns a job's state as readers see it: with a lease that is over taken as expired.
+local function view(b, job)
     local state, shown = state_of(b) or state_of_job(job, 0), {}
     local attempts, due, spent, lost = state[CLAIMS] - state[FORGIVEN], state[DUE], true, state[LOST]
     shown[STATE], shown[CLAIMS], shown[TEXT], shown[LEASE] = state[STATE], state[CLAIMS], state[TEXT], false
@@ -19,13 +19,16 @@ local function show(reply, b, job)
         shown[STATE], due, spent, lost = when_lost(state)
     end
     shown[DUE], shown[ATTEMPT], shown[LOST] = due or state[DUE], attempts - (spent and 0 or 1), lost
-    deliver(reply, b, shown, job)
-    return reply
+    return shown
 end
 
 function api.job(asked)
-    local b = find(asked.ref)
-    return b and show({}, b, call('HGET', chunk(':j:', b), b)) or {}
+    local b, reply = find(asked.ref), {}
+    local job = b and call('HGET', chunk(':j:', b), b)
+    if job then
+        deliver(reply, b, view(b, job), job)
+    end
+    return reply
 end
 
 -- Returns the states that readers see, -1 without a job.
@@ -62,11 +65,6 @@ function api.histories()
 end
 
 -- ---- topics -----------------------------------------------------------------------------------------------------------
-
--- Returns the topics, and behind each the number of its pause, if any, and its lanes but 0.
-function api.topics()
-    return call('HGETALL', P .. ':t')
-end
 
 -- Returns for some topics how many are delayed, running, done, dead, cancelled, and of how many the lease is over.
 function api.counts(asked)
@@ -144,15 +142,18 @@ end
 function api.claims(asked)
     local cursor, done, looked, reply = asked.cursor, 0, 0, {}
     while looked < 200 and asked.topics[1 + done] do
-        local ids
-        cursor, ids = some_running(asked.topics[1 + done], cursor)
+        local part, ids = call('ZSCAN', keys_of(asked.topics[1 + done]).leases, cursor, 'COUNT', 200), {}
+        for place = 1, #part[2], 2 do
+            ids[#ids + 1] = part[2][place]
+        end
+        states_of(ids)
         for _, b in ipairs(ids) do
             local state = states[b]
             if state and state[STATE] == RUNNING and state[TEXT].worker == asked.worker then
                 reply[#reply + 1], reply[#reply + 2] = b, state[CLAIMS]
             end
         end
-        looked = looked + #ids + 1
+        cursor, looked = part[1], looked + #ids + 1
         done = done + (cursor == '0' and 1 or 0)
     end
     return done, cursor, reply
@@ -188,23 +189,6 @@ local function may_fit(state)
         and (not page.error or string.find(state and state[TEXT].error or '', page.error, 1, true))
 end
 
-local function fits(b, topic)
-    local state = states[b]
-    if page.topic and topic ~= page.topic then
-        return false
-    elseif not (page.due_from or page.due_until) then
-        return true
-    end
-    local when = state and state[DUE]
-    if state and state[STATE] == RUNNING and seen(state) == DELAYED then
-        local _, again = when_lost(state)
-        when = again or when
-    elseif not state or state[STATE] == DELAYED then
-        when = due_of(topic, b)
-    end
-    return when >= (page.due_from or when) and when <= (page.due_until or when)
-end
-
 -- Looks at some jobs, in order; returns whether that was not enough, or all. The page says how far it came.
 local function look_at(ids, dues)
     local first, some = 1, 4
@@ -221,11 +205,13 @@ local function look_at(ids, dues)
             if job then
                 local _, size, topic = read_job(job)
                 page.read = page.read + #job
-                if fits(b, topic) then
-                    local shown = page.preview and page.preview < size and sub(job, 1, #job - size + page.preview) or job
-                    show(page.found, b, shown)
+                local state = (not page.topic or topic == page.topic) and view(b, job)
+                local due = state and state[DUE]
+                if state and due >= (page.due_from or due) and due <= (page.due_until or due) then
+                    job = page.preview and page.preview < size and sub(job, 1, #job - size + page.preview) or job
+                    deliver(page.found, b, state, job)
                     page.sizes[#page.sizes + 1] = size
-                    page.bytes, page.limit = page.bytes + #shown, page.limit - 1
+                    page.bytes, page.limit = page.bytes + #job, page.limit - 1
                 end
             end
             if is_full() then
@@ -237,22 +223,26 @@ local function look_at(ids, dues)
     return true
 end
 
--- Returns some members of a set behind a score, in the direction of the page.
-local function members_behind(key, score, limit)
+-- Returns some members of a set from a place on, in the direction of the page.
+local function members_from(key, first, by, least, most, limit)
     if page.down then
-        return call('ZRANGE', key, score, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, limit)
+        return call('ZRANGE', key, first, least, by, 'REV', 'LIMIT', 0, limit)
     end
-    return call('ZRANGE', key, score, '+inf', 'BYSCORE', 'LIMIT', 0, limit)
+    return call('ZRANGE', key, first, most, by, 'LIMIT', 0, limit)
 end
 
 -- Returns the next ids of all jobs with the key.
-local function with_key()
-    local ids = {}
+local function ids_with_key()
+    local ids, first = {}, '(' .. with_key(page.key, page.after)
     for _, name in ipairs(page.topics) do
-        collect(ids, members_behind(former_of(name, page.key), beyond(number(page.after)), WORK))
-        collect(ids, {call('HGET', keys_of(name).holders, page.key) or nil})
+        local former = members_from(keys_of(name).former, first, 'BYLEX', '[' .. page.key .. '\0', '(' .. page.key .. '\1', WORK)
+        for place, member in ipairs(former) do
+            former[place] = sub(member, -6)
+        end
+        former[#former + 1] = call('HGET', keys_of(name).holders, page.key) or nil
+        collect(ids, former)
     end
-    return in_order(ids)
+    return ids
 end
 
 -- Returns the ids of all jobs that are asked for, and perhaps of some others; nil if these are too many.
@@ -282,7 +272,7 @@ end
 -- Walks through the hashes of jobs; returns whether it came to the end.
 local function walk()
     while true do
-        local chunks = members_behind(P .. ':x', floor(number(page.after) / 256), 8)
+        local chunks = members_from(P .. ':x', floor(number(page.after) / 256), 'BYSCORE', '-inf', '+inf', 8)
         for _, key in ipairs(chunks) do
             local ids = {}
             collect(ids, call('HKEYS', P .. ':j:' .. key))
@@ -325,7 +315,7 @@ function api.page(asked)
     if page.due then
         all = by_due()
     else
-        local ids = page.key and with_key() or few()
+        local ids = page.key and ids_with_key() or few()
         all = ids and look_at(in_order(ids)) or not ids and walk()
     end
     return all and 0 or 1, page.due or 0, page.after, page.found, page.sizes

@@ -64,8 +64,8 @@ local function end_claim(b, state, to, due, spent, lost, outcome, why, ended)
         state[TEXT] = new_texts(topic, key, why, why, text.worker)
     end
     remove(keys_of(topic).leases, b)
-    if key and grouped(topic) then
-        remove(keys_of(topic).groups, key .. '\0' .. b)
+    if key then
+        remove(keys_of(topic).groups, with_key(key, b))
     end
     if to == DELAYED then
         state[STATE], state[DUE] = DELAYED, due or state[DUE]

@@ -23,14 +23,14 @@ local function places_of(b, state)
         found[P .. ':d:' .. lane_name(state[PRIORITY], state[LOST]) .. ':' .. topic] = {b, nil, NOWHERE}
     elseif state[STATE] == RUNNING then
         found[keys_of(topic).leases] = {b, state[LEASE], INDEXES}
-        if key and grouped(topic) then
-            found[keys_of(topic).groups] = {key .. '\0' .. b, 0, INDEXES}
+        if key then
+            found[keys_of(topic).groups] = {with_key(key, b), 0, INDEXES}
         end
     else
         found[keys_of(topic)[state[STATE]]] = {b, state[ENDED], INDEXES}
     end
     if key and call('HGET', keys_of(topic).holders, key) ~= b then
-        found[former_of(topic, key)] = {b, number(b), state[STATE] > RUNNING and INDEXES or KEYLESS}
+        found[keys_of(topic).former] = {with_key(key, b), 0, state[STATE] > RUNNING and INDEXES or KEYLESS}
     end
     return found
 end
@@ -72,27 +72,28 @@ function check.e(_, note)
     end
 end
 
--- A state without a job.
-function check.s(_, b)
-    if call('HEXISTS', chunk(':s:', b), b) == 1 and call('HEXISTS', chunk(':j:', b), b) == 0 and wrong(HISTORY, b) then
-        call('HDEL', chunk(':s:', b), b)
+-- Drops what stands for no job, if it does.
+local function check_stray(b, there, known, ...)
+    if there == 1 and not known and wrong(HISTORY, b) then
+        call(...)
     end
 end
 
--- A result of a job whose state knows of none.
+function check.s(_, b)
+    local key = chunk(':s:', b)
+    check_stray(b, call('HEXISTS', key, b), call('HEXISTS', chunk(':j:', b), b) == 1, 'HDEL', key, b)
+end
+
+-- A result, of which the job's state may know.
 function check.r(_, b)
-    local state = state_of(b)
-    if call('HEXISTS', results_of(b), b) == 1 and not (state and state[RESULT] == 1) and wrong(HISTORY, b) then
-        call('HDEL', results_of(b), b)
-    end
+    local state, key = state_of(b), results_of(b)
+    check_stray(b, call('HEXISTS', key, b), state and state[RESULT] == 1, 'HDEL', key, b)
 end
 
 -- A history, by the number of its job.
 function check.h(_, id)
     local b = bid(tonumber(id))
-    if call('EXISTS', history_of(b)) == 1 and call('HEXISTS', chunk(':s:', b), b) == 0 and wrong(HISTORY, b) then
-        call('DEL', history_of(b))
-    end
+    check_stray(b, call('EXISTS', history_of(b)), call('HEXISTS', chunk(':s:', b), b) == 1, 'DEL', history_of(b))
 end
 
 -- Puts a job where it is missing.
@@ -124,12 +125,10 @@ function check.j(name, b)
         call('SET', P .. ':n', digits(number(b)))
     end
     if not topic_named(topic).value and wrong(TOPICS, b) then
-        know_topic(topic)
+        lane(topic, 0)
     end
     for place, there in pairs(places_of(b, state)) do
-        if place ~= keys_of(topic).groups or grouped(topic) == '0' then -- else some are still to come
-            check_place(b, state, place, unpack(there, 1, 3))
-        end
+        check_place(b, state, place, unpack(there, 1, 3))
     end
     local first = state[STATE] == RUNNING and tonumber(call('ZSCORE', P .. ':l', topic) or math.huge)
     if first and first > state[LEASE] and wrong(INDEXES, b) then

@@ -94,19 +94,15 @@ function api.hear(asked)
 end
 
 -- A worker shows that it works, since when it is `behind`, and which pause it has `obeyed`, and learns who else does. Returns when it has
--- shown so before, when the first job of the topics is due that it has room for, and the roster.
+-- shown so before, when the first jobs of the topics are due that it has room for, and the roster.
 function api.beat(asked)
-    local worker, first = asked.worker, false
+    local worker = asked.worker
     local before = call('HGET', P .. ':b', worker)
     sweep(worker)
     if call('HEXISTS', P .. ':m', worker) == 1 then
         call('HSET', P .. ':b', worker, digits(now) .. ' ' .. digits(asked.behind) .. ' ' .. digits(asked.obeyed))
     end
-    for _, topic in ipairs(asked.topics) do
-        local due = is_open(topic) and first_due(topic, '-inf')
-        first = due and min(due, first or due) or first
-    end
-    return before and tonumber(string.match(before, '^-?%d+')), first and digits(first), api.roster(asked)
+    return before and tonumber(string.match(before, '^-?%d+')), api.next_dues(asked), api.roster(asked)
 end
 
 -- Returns whether a paused topic is quiet: 1 if it is, 0 if not, -1 if it is not paused. After a `silence`, in ms, a worker begins with
