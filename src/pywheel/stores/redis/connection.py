@@ -54,8 +54,7 @@ def given(**values: Any) -> dict[str, Any]:
 # ---- functions ------------------------------------------------------------------------------------------------------
 
 _FUNCTIONS: Final = {
-    "'no-writes'": "job page forecast ended notes states histories counts lapsed claims next_dues quiet verify "
-    "first_due",
+    "'no-writes'": "job page forecast ended notes states histories counts lapsed claims next_dues verify first_due",
     # Where no memory is left, what was claimed can be settled, and what has finished be purged.
     "'allow-oom'": "beat hear leave roster lease settle mend",
     "": "apply put open nonce",

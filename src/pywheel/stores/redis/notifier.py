@@ -72,8 +72,8 @@ class Roster:
 
     version: bytes
     topics: dict[str, frozenset[str]]
-    beats: dict[str, tuple[int, int]]
-    """When each has shown that it works, and since when it is behind."""
+    beats: dict[str, tuple[int, int, int]]
+    """When each has shown that it works, since when it is behind, and which pause it has obeyed."""
     wall: int
     """When the server answered so, by its clock in ms."""
     time: float
@@ -82,7 +82,7 @@ class Roster:
 
     def silent(self, worker: str) -> float:
         """Return the seconds since a worker has shown that it works."""
-        when, _ = self.beats.get(worker, (self.wall, 0))
+        when = self.beats[worker][0] if worker in self.beats else self.wall
         return abs(self.wall - when) / 1000 + self.clock.time() - self.time
 
     def members(self) -> tuple[Member, ...]:
@@ -91,6 +91,10 @@ class Roster:
             Member(worker, topics, self.silent(worker), self.beats.get(worker, (0, 0))[1])
             for worker, topics in sorted(self.topics.items())
         )
+
+    def obeyed(self, worker: str) -> int:
+        """Return the number of the last pause since which nothing starts at a worker that was claimed before."""
+        return self.beats[worker][2] if worker in self.beats else -1
 
     def heard(self, topic: str) -> list[str]:
         """Return the workers that own the shards of a topic: those that are not silent, or all are."""
@@ -128,8 +132,9 @@ class Presence:
         version, _, wall, beats, topics = answer
         known = self.roster.topics if topics is None and self.roster is not None else _topics_of(topics or ())
         pairs = iter(beats)
-        said = {worker.decode(): beat.split() for worker, beat in zip(pairs, pairs, strict=True)}
-        seen = {worker: (int(when), int(behind)) for worker, (when, behind, _) in said.items()}
+        seen: dict[str, Any] = {
+            worker.decode(): tuple(map(int, beat.split())) for worker, beat in zip(pairs, pairs, strict=True)
+        }
         self.roster = Roster(version, known, seen, wall, self.clock.time(), self.clock)
         self.stale = False
         return self.roster
@@ -359,29 +364,21 @@ class RedisNotifier(Notifier):
         """Return when rung or woken, or after so many seconds."""
         if self._over():
             return False
-        rung = self._hear(0 if self._rung else max(seconds, 0))
-        with suppress(OSError):
-            while len(self._ears.recv(64)) == 64:
-                pass
-        rung |= self._rung
-        self._rung = False
-        return rung
-
-    def _hear(self, seconds: float) -> bool:
-        """Return whether the bell was rung within so many seconds."""
-        ear = self._ear
+        ear, messages = self._ear, []
         try:
             with selectors.DefaultSelector() as selector:
-                selector.register(self._ears, selectors.EVENT_READ)
-                if ear is not None:
-                    selector.register(ear, selectors.EVENT_READ)
-                selector.select(seconds)
+                for source in (self._ears, *filter(None, [ear])):
+                    selector.register(source, selectors.EVENT_READ)
+                selector.select(0 if self._rung else max(seconds, 0))
             messages = ear.heard() if ear is not None else []
         except (StoreAway, ValueError, OSError):
             self._listen_by(None)
-            return True
         self._take_in(messages)
-        return bool(messages)
+        with suppress(OSError):
+            while len(self._ears.recv(64)) == 64:
+                pass
+        rung, self._rung = self._rung or bool(messages), False
+        return rung
 
     def _listen_by(self, ear: Connection | None) -> None:
         """Listen by another connection, or by none as it broke. What was told meanwhile was not heard."""

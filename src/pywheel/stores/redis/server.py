@@ -41,19 +41,16 @@ class Server:
     def run(self, function: str, arguments: Sequence[bytes]) -> Any:
         """Return what a function answers. It is asked again, once, where a connection that was kept open had broken."""
         asked = function, self.prefix, len(arguments), encoded(arguments)
-        connection, kept = self.take()
-        try:
-            return connection.run(*asked)
-        except StoreAway:
-            if not kept:
-                raise
-        finally:
-            self.give(connection)
-        connection = self.fresh()
-        try:
-            return connection.run(*asked)
-        finally:
-            self.give(connection)
+        while True:
+            connection, kept = self.take()
+            try:
+                return connection.run(*asked)
+            except StoreAway:
+                if not kept:
+                    raise
+                self.forget()  # the others that were kept have broken as well
+            finally:
+                self.give(connection)
 
     def take(self) -> tuple[Connection, bool]:
         """Return a connection, and whether it was kept open. StoreAway if there is none to be had."""

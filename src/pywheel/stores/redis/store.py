@@ -275,14 +275,19 @@ class RedisStore(Inner):
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
         limit = time.monotonic() + seconds
-        pause, longest = _LOOK
+        rest, longest = _LOOK
         while True:
-            quiet = self.run("quiet", topic=topic, silence=int(SILENT * 1000))[1]
-            left = limit - time.monotonic()
-            if quiet or left <= 0:
-                return bool(quiet > 0)
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, longest)
+            known = self.call(b"HGET", self.server.prefix + b":t", topic.encode()) or b""
+            pause, roster = known.partition(b" ")[0], self.roster()
+            if not pause:
+                return False
+            members = [worker for worker, topics in roster.topics.items() if topic in topics]
+            if all(roster.obeyed(worker) >= int(pause) or roster.silent(worker) > SILENT for worker in members):
+                return True
+            if (left := limit - time.monotonic()) <= 0:
+                return False
+            time.sleep(min(rest, left))
+            rest = min(2 * rest, longest)
 
     # ---- life -------------------------------------------------------------------------------------------------------
 

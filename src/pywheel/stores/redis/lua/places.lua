@@ -197,20 +197,22 @@ local function merged(sources, limit, stop, down, without)
     while #sources > 0 do
         local more = {}
         for _, source in ipairs(sources) do
-            local from, last = source.from, 0
-            local part = down and call('ZRANGE', source.key, from, from + some - 1, 'REV', 'WITHSCORES')
-                or call('ZRANGE', source.key, from, from + some - 1, 'WITHSCORES')
+            local from, part = source.from, {}
+            if not source.last or source.last <= stop * sign then
+                part = down and call('ZRANGE', source.key, from, from + some - 1, 'REV', 'WITHSCORES')
+                    or call('ZRANGE', source.key, from, from + some - 1, 'WITHSCORES')
+            end
             for place = 1, #part, 2 do
                 local b, score = part[place], tonumber(part[place + 1])
-                last = score * sign
-                if last > stop * sign then
+                source.last = score * sign
+                if source.last > stop * sign then
                     break
                 elseif not (without and without[b]) then
                     found[#found + 1] = {score, b, source}
                 end
             end
             source.from = from + some
-            more[#more + 1] = #part == 2 * some and last <= stop * sign and source or nil
+            more[#more + 1] = #part == 2 * some and source or nil
         end
         if several then
             table.sort(found, function(one, other)

@@ -105,19 +105,3 @@ function api.beat(asked)
     return before and tonumber(string.match(before, '^-?%d+')), api.next_dues(asked), api.roster(asked)
 end
 
--- Returns whether a paused topic is quiet: 1 if it is, 0 if not, -1 if it is not paused. After a `silence`, in ms, a worker begins with
--- nothing it held.
-function api.quiet(asked)
-    local since, quiet = topic_named(asked.topic).pause, 1
-    local members = since and call('HGETALL', P .. ':m') or {}
-    for place = 1, #members, 2 do
-        for _, topic in ipairs(cjson.decode(members[place + 1])) do
-            local beat = topic == asked.topic and (call('HGET', P .. ':b', members[place]) or '0 0 -1')
-            local when, obeyed = string.match(beat or '', '^(-?%d+) %S+ (-?%d+)$')
-            if when and tonumber(obeyed) < since and math.abs(now - tonumber(when)) <= asked.silence then
-                quiet = 0
-            end
-        end
-    end
-    return since and quiet or -1
-end
