@@ -194,39 +194,25 @@ def _keep_fields(command: c.SetNote) -> tuple[bytes, ...]:
 
 
 def _claim_fields(command: c.Claim) -> tuple[bytes, ...]:
-    after, by_ids = command.after, command.limit <= 0
-    asked = given(
-        begin=command.begin,
-        suspects=max(command.suspects, 0),
-        bytes=command.bytes,
-        least=int(type(command) is not _FurtherClaim),
-        limit=command.limit,
-        after=None if after is None else records.place_after(*after),
-        by_ids=by_ids,
-    )
+    by_ids, least = command.limit <= 0, int(type(command) is not _FurtherClaim)
+    after = None if command.after is None else records.place_after(*command.after)
+    asked = {"begin": command.begin, "suspects": max(command.suspects, 0), "least": least, "limit": command.limit}
     some = dict.fromkeys(command.ids) if by_ids else command.without
-    return as_json(_policy(command) | asked), to_ids(some)
+    return _claim(command, **asked, after=after, by_ids=by_ids), to_ids(some)
 
 
 def _reserve_fields(command: c.Reserve) -> tuple[bytes, ...]:
     """Return a claim of the first jobs that begins them all."""
-    limited = command.policy.limits is not None
-    asked = given(
-        begin=command.limit,
-        suspects=_MANY,
-        bytes=command.bytes,
-        least=max(command.least, 0),
-        limit=max(command.limit, LOOKED_PAST) if limited else command.limit,
-        reserves=True,
-    )
-    return as_json(_policy(command) | asked), b""
+    limit = command.limit if command.policy.limits is None else max(command.limit, LOOKED_PAST)
+    least = max(command.least, 0)
+    return _claim(command, begin=command.limit, suspects=_MANY, least=least, limit=limit, reserves=True), b""
 
 
-def _policy(command: c.Claim | c.Reserve) -> dict[str, Any]:
+def _claim(command: c.Claim | c.Reserve, **asked: Any) -> bytes:
     policy = command.policy._asdict()
     if command.policy.limits is not None:
         policy["limits"] = given(**command.policy.limits._asdict(), note=note_of(command.topic))
-    return given(topic=command.topic, worker=command.worker, **policy)
+    return as_json(given(topic=command.topic, worker=command.worker, bytes=command.bytes, **policy, **asked))
 
 
 # ---- what is answered -----------------------------------------------------------------------------------------------

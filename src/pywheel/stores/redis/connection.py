@@ -179,11 +179,10 @@ class _Translated:
         if isinstance(error, wrong.RedisError | OSError) and not isinstance(error, PywheelError):
             place, text = self._place, self._place.address.hide(error)
             found, message = _kind_of(error, text, place)
-            message = message.format(text=text, limit=place.timeout)
+            reason, colon, advice = (part.format(text=text, limit=place.timeout) for part in message.partition(": "))
             if found is StoreAway:
-                reason, _, advice = message.partition(": ")
                 raise place.outage.away(reason, *filter(None, [advice])) from None
-            raise found(f"{place.server} {message}") from None
+            raise found(f"{place.server} {reason}{colon}{advice}") from None
 
 
 # ---- connections ----------------------------------------------------------------------------------------------------

@@ -109,20 +109,14 @@ end
 
 -- Returns the values of many ids in the hashes of a kind, by id; false for those without. Others are read by a function, if there is one.
 local function values(kind, ids, found, read)
-    local parts, last, part = {}, nil, nil
+    local parts = {}
     found = found or {}
-    for place = 1, #ids do
-        local b = ids[place]
-        local key = sub(b, 1, 5)
-        if key ~= last then
-            part, last = list_of(parts, key), key
-        end
+    for _, b in ipairs(ids) do
+        local part = list_of(parts, sub(b, 1, 5))
         part[#part + 1] = b
     end
     for key, part in pairs(parts) do
-        local there = call('HMGET', P .. kind .. key, unpack(part))
-        for place = 1, #part do
-            local value = there[place]
+        for place, value in ipairs(call('HMGET', P .. kind .. key, unpack(part))) do
             found[part[place]] = value and read and read(value) or value
         end
     end

@@ -40,12 +40,9 @@ function commands.cancel(asked)
     local text = state[TEXT]
     make_history(b, state)
     new_claim(state, receipts_base())
-    state[DUE], state[FORGIVEN] = due, state[FORGIVEN] + 1
-    state[ATTEMPT], state[OUTCOME], state[ENDED], state[CLAIM] = 0, WAS_CANCELLED, now, state[CLAIMS]
-    state[STARTED], state[TEXT] = NO_TIME, new_texts(text.topic, text.key, text.error)
+    state[DUE], state[ATTEMPT], state[STARTED], state[TEXT] = due, 0, NO_TIME, new_texts(text.topic, text.key, text.error)
     remove(from, b)
-    finish(b, state, CANCELLED, now)
-    keep(b, state)
+    end_claim(b, state, CANCELLED, nil, false, state[LOST], WAS_CANCELLED, nil, now)
     return 1
 end
 

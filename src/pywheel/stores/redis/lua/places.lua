@@ -145,16 +145,9 @@ local function flush()
 end
 
 local function write_states()
-    local last, list = nil, nil
-    for place = 1, #changed do
-        local b = changed[place]
-        local state, part = states[b], sub(b, 1, 5)
-        if part ~= last then
-            list, last = list_of(hashed, P .. ':s:' .. part), part
-        end
-        if state then
-            local size = #list
-            list[size + 1], list[size + 2] = b, pack_state(state)
+    for _, b in ipairs(changed) do
+        if states[b] then
+            set(chunk(':s:', b), b, pack_state(states[b]))
         end
     end
     flush()

@@ -43,17 +43,6 @@ local function make_history(b, state)
     end
 end
 
-local function finish(b, state, to, ended)
-    local text = state[TEXT]
-    state[STATE] = to
-    add(keys_of(text.topic)[to], ended, b)
-    if text.key then
-        local ended = freed[text.topic] or {keys = {}, ids = {}}
-        local place = #ended.ids + 1
-        freed[text.topic], ended.keys[place], ended.ids[place] = ended, text.key, b
-    end
-end
-
 -- Ends a claim: `to`, when it is due again or nil for as before, whether an attempt was spent, and what it came to.
 local function end_claim(b, state, to, due, spent, lost, outcome, why, ended)
     local text = state[TEXT]
@@ -72,7 +61,12 @@ local function end_claim(b, state, to, due, spent, lost, outcome, why, ended)
         add(lane(topic, state[PRIORITY], lost), state[DUE], b)
         tell(topic, b, state[DUE], state[PRIORITY])
     else
-        finish(b, state, to, ended)
+        state[STATE] = to
+        add(keys_of(topic)[to], ended, b)
+        if key then
+            local free = freed[topic] or {keys = {}, ids = {}}
+            freed[topic], free.keys[#free.keys + 1], free.ids[#free.ids + 1] = free, key, b
+        end
     end
     keep(b, state)
 end

@@ -36,16 +36,15 @@ local function places_of(b, state)
 end
 
 -- A member of a set of places.
-local function check_member(name, member, kind)
-    local place, b = P .. ':' .. kind .. ':' .. name, sub(member, -6)
-    local state = call('ZSCORE', place, member) and (read(b) or NOT_THERE)
-    local there = state and state ~= NOT_THERE and places_of(b, state)[place]
-    if state and not (there and there[1] == member) and wrong(state ~= NOT_THERE and TWICE or NO_JOB, b) then
-        call('ZREM', place, member)
-    end
-end
 for _, kind in ipairs({'d', 'l', 'f', 'g', 'o'}) do
-    check[kind] = check_member
+    check[kind] = function(name, member)
+        local place, b = P .. ':' .. kind .. ':' .. name, sub(member, -6)
+        local state = call('ZSCORE', place, member) and (read(b) or NOT_THERE)
+        local there = state and state ~= NOT_THERE and places_of(b, state)[place]
+        if state and not (there and there[1] == member) and wrong(state ~= NOT_THERE and TWICE or NO_JOB, b) then
+            call('ZREM', place, member)
+        end
+    end
 end
 
 -- A key that a job has.
@@ -142,7 +141,7 @@ function api.verify(asked)
     local name = take()
     wrongs, mends = {}, asked.mend
     for place = at, #ARGV do
-        check[asked.kind](name, ARGV[place], asked.kind)
+        check[asked.kind](name, ARGV[place])
     end
     return wrongs
 end
