@@ -33,7 +33,7 @@ from ...jobs.queries import GetNextDues, ListTopics
 from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
 from ..ownership import owners, shards_of
 from ..several.ids import Ids
-from .records import from_id, score
+from .records import from_id, pairs, score
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -62,8 +62,7 @@ _HINT: Final = struct.Struct(">6sdb")
 
 def _topics_of(members: Sequence[bytes]) -> dict[str, frozenset[str]]:
     """Return the topics of each worker, from an answer."""
-    pairs = iter(members)
-    return {worker.decode(): frozenset(json.loads(topics)) for worker, topics in zip(pairs, pairs, strict=True)}
+    return {worker.decode(): frozenset(json.loads(topics)) for worker, topics in pairs(members)}
 
 
 @dataclass(slots=True)
@@ -73,7 +72,7 @@ class Roster:
     version: bytes
     topics: dict[str, frozenset[str]]
     beats: dict[str, tuple[int, int, int]]
-    """When each has shown that it works, since when it is behind, and which pause it has obeyed."""
+    """When each has shown that it works, since when it is behind, and the last pause since which it starts nothing."""
     wall: int
     """When the server answered so, by its clock in ms."""
     time: float
@@ -82,19 +81,12 @@ class Roster:
 
     def silent(self, worker: str) -> float:
         """Return the seconds since a worker has shown that it works."""
-        when = self.beats[worker][0] if worker in self.beats else self.wall
-        return abs(self.wall - when) / 1000 + self.clock.time() - self.time
+        return abs(self.wall - self.beats[worker][0]) / 1000 + self.clock.time() - self.time
 
     def members(self) -> tuple[Member, ...]:
         """Return all workers, by name."""
-        return tuple(
-            Member(worker, topics, self.silent(worker), self.beats.get(worker, (0, 0))[1])
-            for worker, topics in sorted(self.topics.items())
-        )
-
-    def obeyed(self, worker: str) -> int:
-        """Return the number of the last pause since which nothing starts at a worker that was claimed before."""
-        return self.beats[worker][2] if worker in self.beats else -1
+        there = sorted(self.topics.items())
+        return tuple(Member(worker, topics, self.silent(worker), self.beats[worker][1]) for worker, topics in there)
 
     def heard(self, topic: str) -> list[str]:
         """Return the workers that own the shards of a topic: those that are not silent, or all are."""
@@ -131,12 +123,9 @@ class Presence:
         """Take in an answer; its topics are None if nobody has come or gone since the roster that is known."""
         version, _, wall, beats, topics = answer
         known = self.roster.topics if topics is None and self.roster is not None else _topics_of(topics or ())
-        pairs = iter(beats)
-        seen: dict[str, Any] = {
-            worker.decode(): tuple(map(int, beat.split())) for worker, beat in zip(pairs, pairs, strict=True)
-        }
-        self.roster = Roster(version, known, seen, wall, self.clock.time(), self.clock)
-        self.stale = False
+        seen: dict[str, Any] = {worker.decode(): tuple(map(int, beat.split())) for worker, beat in pairs(beats)}
+        seen = {worker: seen.get(worker, (wall, 0, -1)) for worker in known}
+        self.roster, self.stale = Roster(version, known, seen, wall, self.clock.time(), self.clock), False
         return self.roster
 
     def renewed(self) -> None:

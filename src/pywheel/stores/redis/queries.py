@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import inf
 from operator import add, itemgetter
@@ -14,7 +14,7 @@ from ..checks import a_prefix, clamped, note_name
 from ..notifier import workers
 from ..pages import BYTES, Asked, Position, asked
 from .commands import PIECE
-from .records import LAST, STATES, attempts, from_id, jobs_of, place_after, score, text, to_ids
+from .records import LAST, STATES, attempts, from_id, jobs_of, pairs, place_after, score, text, to_ids
 
 if TYPE_CHECKING:
     from .store import RedisStore
@@ -97,10 +97,9 @@ def _names(store: RedisStore, topic: str | None = None) -> list[str]:
     return [name.decode() for name, _ in _known(store)] if topic is None else [topic]
 
 
-def _known(store: RedisStore) -> Iterator[tuple[bytes, bytes]]:
+def _known(store: RedisStore) -> Iterable[tuple[bytes, bytes]]:
     """Return the topics, and of each the number of its pause, if any, and its lanes but 0."""
-    each = iter(store.call(b"HGETALL", store.server.prefix + b":t"))
-    return zip(each, each, strict=True)
+    return pairs(store.call(b"HGETALL", store.server.prefix + b":t"))
 
 
 def _topics(store: RedisStore, _: q.ListTopics) -> list[Topic]:
@@ -163,7 +162,7 @@ def _notes(store: RedisStore, query: q.ListNotes) -> list[tuple[str, bytes]]:
     while len(found) < query.limit:
         some = min(query.limit - len(found), _NOTES)
         _, looked, last, reply = store.run("notes", least=least, prefix=query.prefix, limit=some)
-        found += [(name.decode(), value) for name, value in zip(reply[::2], reply[1::2], strict=True)]
+        found += [(name.decode(), value) for name, value in pairs(reply)]
         if looked < some:
             break
         least = f"({last.decode()}"
@@ -198,8 +197,8 @@ def _claims(store: RedisStore, query: q.ListClaims) -> list[tuple[int, int]]:
     topics, cursor = _names(store), "0"
     while topics:
         answer = store.run("claims", worker=query.worker, cursor=cursor, topics=topics[:_TOPICS])
-        done, cursor, receipts = answer[1], answer[2].decode(), iter(answer[3])
-        found |= {from_id(id): claims for id, claims in zip(receipts, receipts, strict=True)}
+        done, cursor = answer[1], answer[2].decode()
+        found |= {from_id(id): claims for id, claims in pairs(answer[3])}
         topics = topics[done:]
     return list(found.items())
 

@@ -13,7 +13,7 @@ from ..checks import clamped, storable
 from .connection import as_json, given
 
 __all__ = ["LAST", "PLAIN", "STATES", "attempts", "from_id", "jobs_of", "packed_job", "packed_past", "place_after"]
-__all__ += ["plain_start", "receipt", "score", "to_ids"]
+__all__ += ["pairs", "plain_start", "receipt", "score", "text", "to_ids"]
 
 LAST: Final = 2**48 - 1
 """The largest id that the store can give out."""
@@ -132,6 +132,12 @@ def attempts(rows: Sequence[Sequence[Any]]) -> list[Attempt]:
         worker, why, result = (*texts, None, None)[:3]
         found.append(Attempt(claim, attempt, started, ended, _OUTCOMES[outcome], text(worker), text(why), result))
     return found
+
+
+def pairs(values: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+    """Return values two by two."""
+    each = iter(values)
+    return zip(each, each, strict=True)
 
 
 def text(value: bytes | None) -> str | None:

@@ -282,7 +282,7 @@ class RedisStore(Inner):
             if not pause:
                 return False
             members = [worker for worker, topics in roster.topics.items() if topic in topics]
-            if all(roster.obeyed(worker) >= int(pause) or roster.silent(worker) > SILENT for worker in members):
+            if all(roster.beats[worker][2] >= int(pause) or roster.silent(worker) > SILENT for worker in members):
                 return True
             if (left := limit - time.monotonic()) <= 0:
                 return False

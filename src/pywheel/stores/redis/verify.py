@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import verify as faults
 from ..verify import Fault, Finding, verified
+from .records import pairs
 
 if TYPE_CHECKING:
     from .store import RedisStore
@@ -38,8 +39,9 @@ def verify(store: RedisStore, *, repair: bool) -> list[Finding]:
 def _walk(store: RedisStore, *, mend: bool) -> list[Finding]:
     found: dict[int, set[Any]] = {}  # ids, or names of notes
     for kind, name, members in _parts(store):
-        answer = iter(store.run("mend" if mend else "verify", name, *members, mend=mend, kind=kind.decode())[1])
-        for number, id in zip(answer, answer, strict=True):
+        for number, id in pairs(
+            store.run("mend" if mend else "verify", name, *members, mend=mend, kind=kind.decode())[1]
+        ):
             found.setdefault(number, set()).add(id.decode() if isinstance(id, bytes) else id)
     return [finding for number in sorted(found) for finding in _FAULTS[number - 1].found(sorted(found[number]))]
 
