@@ -42,15 +42,14 @@ class Keys:
         return wrong + self.topics() + self.keys() + self.chunks() + self.leases()
 
     def leases(self):
-        """No lease is over before what stands for its topic; what runs with a key is in a group, of limited topics."""
+        """No lease is over before what stands for its topic; what runs with a key is in a group."""
         wrong, groups = [], Counter()
-        limited = self.client.hkeys(self.prefix + ":g")
         first = dict(self.client.zrange(self.prefix + ":l", 0, -1, withscores=True))
         for key, topic in self.kinds[b"l"]:
             [(_, lease)] = self.client.zrange(key, 0, 0, withscores=True)
             wrong += [f"a lease of {topic} is over sooner"] if first.get(topic, lease + 1) > lease else []
             running = [id for id in self.client.zrange(key, 0, -1) if id in self.jobs]
-            groups.update(id for id in running if topic in limited and self.topic_and_key(self.jobs[id])[1] is not None)
+            groups.update(id for id in running if self.topic_and_key(self.jobs[id])[1] is not None)
         there = [member[-6:] for key, _ in self.kinds[b"g"] for member in self.client.zrange(key, 0, -1)]
         return wrong + ([f"groups: {there}"] if groups != Counter(there) else [])
 
@@ -83,7 +82,7 @@ class Keys:
         for key, _ in self.kinds[b"k"]:
             holders.update(self.client.hvals(key))
         for key, _ in self.kinds[b"o"]:
-            former.update(self.client.zrange(key, 0, -1))
+            former.update(member[-6:] for member in self.client.zrange(key, 0, -1))
         keyed = {id for id, job in self.jobs.items() if self.topic_and_key(job)[1] is not None}
         return [f"keys: {ids}" for ids in (holders & former, keyed ^ (holders | former)) if ids]
 

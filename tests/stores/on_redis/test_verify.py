@@ -145,7 +145,7 @@ def test_what_stands_wrongly_in_lanes_is_dropped(store, ranked, client):
 
 def test_keys_are_those_of_live_jobs(store, jobs, client):
     client("HSET", ":k:t", "old", packed(jobs.done), "gone", packed(999), "key", packed(jobs.plain))
-    client("ZADD", ":o:1:tkey", 1, packed(jobs.plain))
+    client("ZADD", ":o:t", 0, b"key\0" + packed(jobs.plain))
     expected = ids((faults.KEYS, [jobs.plain, jobs.done, 999]), (faults.KEYLESS, [jobs.keyed]))
     assert {what: some for what, some in found(store).items() if what in expected} == expected
     mended(store)

@@ -95,7 +95,7 @@ class TestGone:
                 process.kill()
             with working(queue):
                 until(
-                    lambda: all(client.hlen(prefix + b":m") == client.hlen(prefix + b":h") == 1 for prefix in prefixes)
+                    lambda: all(client.hlen(prefix + b":m") == client.zcard(prefix + b":h") == 1 for prefix in prefixes)
                 )
 
     def test_who_closes_leaves_nothing_in_the_store(self, url, redis_server):
@@ -202,6 +202,7 @@ class TestHints:
                 one.beat(0)
                 one.hints()
             [[id]] = store.apply([Put((NewJob("t", b"", clock.wall()),))])
+            assert sorted(len(one.hints().due) for one in ears) == [0, 1]
             table = owners("t", [one.worker for one in ears])
             for number in range(1, 2 * SHARDS):
                 due = clock.wall() + number * SLICE

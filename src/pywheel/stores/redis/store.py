@@ -296,12 +296,13 @@ class RedisStore(Inner):
         connection = self.server.fresh()
         facts = connection.facts
         self.server.give(connection)
-        names = {"version": "redis_version", "memory_bytes": "used_memory", "maxmemory_bytes": "maxmemory"}
-        if "valkey_version" in facts:  # the other one is that of the Redis which it is like
-            names["version"] = "valkey_version"
-        said = {name: facts.get(fact) for name, fact in names.items()}
-        numbers = {name: int(value) for name, value in said.items() if value and name.endswith("bytes")}
-        return {"server": facts.get("server_name", "redis"), **said, **numbers, "prefix": self.server.place.prefix}
+        return {
+            "server": facts.get("server_name", "redis"),
+            "version": facts.get("valkey_version", facts.get("redis_version")),  # this is that of the Redis it is like
+            "memory_bytes": int(facts.get("used_memory", 0)),
+            "maxmemory_bytes": int(facts.get("maxmemory", 0)),
+            "prefix": self.server.place.prefix,
+        }
 
     def verify(self, *, repair: bool = False) -> list[Finding]:
         """Return what is wrong with what is stored. Hundreds of jobs a call: others get their turn in between.

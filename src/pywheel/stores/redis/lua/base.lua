@@ -10,7 +10,7 @@ local added, removed, hashed, freed, bounds, furthest, audiences, hints -- and w
 local steps, commands, api = {}, {}, {} -- by name: steps, what they consist of, and what else a client calls
 local SOME = 2000 -- arguments of one call; from 8 001 on `unpack` fails
 local LAST_ID = 281474976710655
-local PIECE = 250 -- leases that one call ends: queries.py
+local PIECE = 250 -- leases that one call ends: commands.py
 
 local function begin_call()
     states, changed, texts, topics, names, audiences, hints = {}, {}, {}, {}, {}, {}, {}

@@ -175,24 +175,20 @@ end
 
 -- ---- claims -----------------------------------------------------------------------------------------------------------
 
-local function backoff_of(asked, attempt)
-    local delay = asked.backoff[min(max(attempt, 1), #asked.backoff)] or 0
-    if delay > 0 and asked.jitter > 0 then
-        delay = floor(delay * (1 + asked.jitter * (2 * math.random() - 1)) + 0.5)
-    end
-    return max(delay, 0)
-end
-
 -- Claims a job that waits.
 local function start(one, state, asked, begins, options)
     local b, ttr, most = one[ID], options.ttr, options.max_attempts
     make_history(b, state)
     new_claim(state, asked.base)
     local attempt, text = state[CLAIMS] - state[FORGIVEN], state[TEXT]
+    local backoff = asked.backoff[min(max(attempt, 1), #asked.backoff)] or 0
+    if backoff > 0 and asked.jitter > 0 then
+        backoff = floor(backoff * (1 + asked.jitter * (2 * math.random() - 1)) + 0.5)
+    end
     ttr, most = ttr and ttr ~= 0 and ttr or asked.ttr, most and most ~= 0 and most or asked.max_attempts
     state[STATE], state[DUE], state[ATTEMPT], state[BEGUN] = RUNNING, one[SCORE], attempt, begins and 1 or 0
     state[LEASE] = now + (begins and ttr + asked.slack or asked.hold)
-    state[MOST_ATTEMPTS], state[BACKOFF], state[STARTED] = most, backoff_of(asked, attempt), now
+    state[MOST_ATTEMPTS], state[BACKOFF], state[STARTED] = most, max(backoff, 0), now
     if text.worker ~= asked.worker or text.why then
         state[TEXT] = new_texts(text.topic, text.key, text.error, false, asked.worker)
     end

@@ -57,7 +57,7 @@ end
 
 local function forget_result(b, state)
     if state[RESULT] == 1 then
-        call('HDEL', results_of(b), b)
+        call('HDEL', chunk(':r:', b), b)
         state[RESULT] = 0
     end
 end

@@ -81,10 +81,6 @@ local function first_due(topic, after)
     return first
 end
 
-local function results_of(b)
-    return chunk(':r:', b)
-end
-
 local function history_of(b)
     return P .. ':h:' .. number(b)
 end

@@ -158,7 +158,7 @@ local function enter_past(b, job, past, result)
     state[STATE], state[CLAIMS], state[FORGIVEN], state[LOST] = past.state, past.claims, past.forgiven, past.lost
     if result ~= '' then
         state[RESULT] = 1
-        set(results_of(b), b, sub(result, 2))
+        set(chunk(':r:', b), b, sub(result, 2))
     end
     keep(b, state)
     return state

@@ -56,7 +56,7 @@ function api.histories()
             rows[#rows + 1] = row_of(state, state[CLAIMS], over and state[LEASE], over and WAS_LOST or 0, false)
         elseif state and state[ATTEMPT] ~= NO_ATTEMPT then
             local row = row_of(state, state[CLAIM], state[ENDED], state[OUTCOME], state[TEXT].why)
-            row[8] = state[RESULT] == 1 and call('HGET', results_of(b), b)
+            row[8] = state[RESULT] == 1 and call('HGET', chunk(':r:', b), b)
             rows[#rows + 1] = row
         end
         found[place] = rows

@@ -148,7 +148,7 @@ function commands.ack(results)
         local result = results > 0 and ARGV[receipts + place] or ''
         if result ~= '' then
             state[RESULT] = 1
-            set(results_of(b), b, sub(result, 2))
+            set(chunk(':r:', b), b, sub(result, 2))
         end
         end_claim(b, state, DONE, nil, true, NEVER_LOST, WAS_DONE, nil, now)
     end, 0)

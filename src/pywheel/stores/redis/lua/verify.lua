@@ -85,7 +85,7 @@ end
 
 -- A result, of which the job's state may know.
 function check.r(_, b)
-    local state, key = state_of(b), results_of(b)
+    local state, key = state_of(b), chunk(':r:', b)
     check_stray(b, call('HEXISTS', key, b), state and state[RESULT] == 1, 'HDEL', key, b)
 end
 
