@@ -295,25 +295,18 @@ def by_pieces(apply: _Apply, commands: Sequence[c.Command[Any]]) -> list[Any]:
     much = sum(min(getattr(one, "limit", 1), PIECE) for one in commands) > PIECE
     if much and all(type(one) in _SETTLES or isinstance(one, _CLAIMS) for one in commands):
         ends += takewhile(lambda one: type(one) in _SETTLES, commands)
+    rest = commands[len(ends) :]
+    firsts = [_piece(command) for command in rest]
     outcomes: list[Any] = []
     try:
         for first in range(0, len(ends), PIECE):
             outcomes += apply(ends[first : first + PIECE])
-        if len(ends) < len(commands):
-            outcomes += _with_the_rest(apply, commands[len(ends) :])
+        found = zip(rest, firsts, apply(firsts) if firsts else [], strict=True)
+        outcomes += [one if command is first else _whole(apply, command, one) for command, first, one in found]
     except StoreError as error:
         if not outcomes:
             raise
         outcomes += [error] * (len(commands) - len(outcomes))
-    return outcomes
-
-
-def _with_the_rest(apply: _Apply, commands: Sequence[c.Command[Any]]) -> list[Any]:
-    firsts = [_piece(command) for command in commands]
-    outcomes = apply(firsts)
-    for place, (command, first) in enumerate(zip(commands, firsts, strict=True)):
-        if command is not first:
-            outcomes[place] = _whole(apply, command, outcomes[place])
     return outcomes
 
 

@@ -53,53 +53,26 @@ def given(**values: Any) -> dict[str, Any]:
 
 # ---- functions ------------------------------------------------------------------------------------------------------
 
-_FUNCTIONS: Final = {
-    "'no-writes'": "job page forecast ended notes states histories counts lapsed claims next_dues verify first_due",
-    # Where no memory is left, what was claimed can be settled, and what has finished be purged.
-    "'allow-oom'": "beat hear leave roster lease settle mend",
-    "": "apply put open nonce",
-}
-"""By the flags that the server is to know of them."""
-_LIBRARY: Final = """#!lua name=pywheel_{version}
-local run
--- The server has neither `string` nor `pairs` while it loads a library: all of it is made by the first call.
-local function make()
-{parts}
-return run
-end
-"""
-_FUNCTION: Final = """redis.register_function{{
-    function_name = '{name}', flags = {{{flags}}},
-    callback = function(keys, args)
-        run = run or make()
-        return run('{function}', keys, args)
-    end
-}}
-"""
-
 
 def _read(parts: str) -> str:
     return "\n".join((files(__package__) / "lua" / f"{part}.lua").read_text() for part in parts.split())
 
 
-_PARTS: Final = "\n".join(
+_MAKE: Final = "\n".join(
     (
+        "local run",
+        # The server has neither `string` nor `pairs` while it loads a library: all of it is made by the first call.
+        "local function make()",
         _read("base jobs places notes hints settle put steps"),
         # Each in a block of its own: Lua has 200 local names at once.
         *(f"do\n{_read(part)}\nend" for part in ("claim", "manage", "read", "workers", "verify")),
+        "return run\nend",
+        _read("library"),
     )
 )
-_VERSION: Final = sha1(_PARTS.encode(), usedforsecurity=False).hexdigest()[:12]
-"""Part of the names of functions, so those of several versions of pywheel lie side by side."""
-_LOAD: Final = _command(
-    *(b"FUNCTION", b"LOAD", b"REPLACE"),
-    _LIBRARY.format(version=_VERSION, parts=_PARTS).encode()
-    + "".join(
-        _FUNCTION.format(name=f"pywheel_{function}_{_VERSION}", flags=flags, function=function)
-        for flags, functions in _FUNCTIONS.items()
-        for function in functions.split()
-    ).encode(),
-)
+_VERSION: Final = sha1(_MAKE.encode(), usedforsecurity=False).hexdigest()[:12]
+_TEXT: Final = f"#!lua name=pywheel_{_VERSION}\nlocal VERSION = '{_VERSION}'\n{_MAKE}"
+_LOAD: Final = _command(b"FUNCTION", b"LOAD", b"REPLACE", _TEXT.encode())
 """A function is made once, where a script would be made anew for every call."""
 
 

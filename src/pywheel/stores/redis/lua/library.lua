@@ -1,0 +1,16 @@
+-- What the server calls the functions, and what it is to know of them: none has a name of another version of pywheel.
+local function register(flag, functions)
+    for place = 1, #functions do
+        local name = functions[place]
+        local function callback(keys, args)
+            run = run or make()
+            return run(name, keys, args)
+        end
+        redis.register_function({function_name = 'pywheel_' .. name .. '_' .. VERSION, flags = {flag}, callback = callback})
+    end
+end
+register('no-writes', {'job', 'page', 'forecast', 'ended', 'notes', 'states', 'histories', 'counts', 'lapsed', 'claims', 'next_dues',
+    'first_due', 'verify'})
+-- Where no memory is left, what was claimed can be settled, and what has finished be purged.
+register('allow-oom', {'beat', 'hear', 'leave', 'roster', 'lease', 'settle', 'mend'})
+register(nil, {'apply', 'put', 'open', 'nonce'})
