@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from redis.crc import key_slot
@@ -11,7 +11,7 @@ from redis.crc import key_slot
 from ..._errors import NotAStore, StoreAway, StoreClosed, StoreReadOnly
 from ..address import Host
 from ..contract import Durability
-from .connection import Connection, encoded
+from .connection import Connection
 from .place import Place
 
 __all__ = ["CLOSED", "Server", "durability"]
@@ -38,13 +38,12 @@ class Server:
         self._idle: deque[Connection] = deque()
         self._cluster = _Cluster(place) if place.nodes else None
 
-    def run(self, function: str, arguments: Sequence[bytes]) -> Any:
-        """Return what a function answers. It is asked again, once, where a connection that was kept open had broken."""
-        asked = function, self.prefix, len(arguments), encoded(arguments)
+    def ask(self, question: Callable[[Connection], Any]) -> Any:
+        """Return what a connection answers. It is asked again where those that were kept open had broken."""
         while True:
             connection, kept = self.take()
             try:
-                return connection.run(*asked)
+                return question(connection)
             except StoreAway:
                 if not kept:
                     raise

@@ -114,20 +114,18 @@ class RedisStore(Inner):
         """Return what a function answers: one that may be called twice."""
         self._open()
         sent = time.monotonic()
-        answer = self.server.run(function, (self._now(), as_json(given(**asked)), *binary))
+        arguments = encoded((self._now(), as_json(given(**asked)), *binary))
+        call = function, self.server.prefix, 2 + len(binary), arguments
+        answer = self.server.ask(lambda connection: connection.run(*call))
         self._heard.heard(answer[0] / 1e6, sent, time.monotonic())
         if function in _LEASES:
             self._learn_lease(sent, answer[_LEASES[function]])
         return answer
 
     def call(self, *parts: bytes) -> Any:
-        """Return what the server answers to a plain command."""
+        """Return what the server answers to a plain command: one that may be given twice."""
         self._open()
-        connection, _ = self.server.take()
-        try:
-            return connection.call(*parts)
-        finally:
-            self.server.give(connection)
+        return self.server.ask(lambda connection: connection.call(*parts))
 
     def _learn_lease(self, sent: float, first: int | None) -> None:
         if sent >= self._lease[0]:
