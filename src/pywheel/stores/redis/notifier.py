@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..._errors import StoreAway, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs.commands import Announce
-from ...jobs.job import Due, slice_of
-from ...jobs.queries import GetNextDues, ListTopics
+from ...jobs.job import Due, State, slice_of
+from ...jobs.queries import GetNextDues, GetStates, ListTopics
 from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
 from ..ownership import owners, shards_of
 from ..several.ids import Ids
@@ -303,8 +303,8 @@ class RedisNotifier(Notifier):
         self._catch_up()
         roster = self._roster()
         told, self._hints = self._hints, []
-        mine = [due for place, message in told for due in self._mine(place, message, roster)]
-        reload = self._reload or self._pauses != self._read
+        reload, self._reload = self._reload or self._pauses != self._read, True  # if the store is away now
+        mine = self._mine(told, roster)
         self._read, self._reload = self._pauses, False
         return Hints(mine, reload)
 
@@ -336,28 +336,40 @@ class RedisNotifier(Notifier):
             elif message in self._awaited:
                 self._awaited.remove(message)
 
-    def _mine(self, place: int, message: bytes, roster: Roster) -> list[Due]:
-        """Return the jobs that a message of a store tells of, as far as they are this worker's and it looks so far."""
-        behind = 5 + int.from_bytes(message[1:5], "big")
-        topic, mine = message[5:behind].decode(), []
-        table = owners(topic, roster.heard(topic))
-        for packed, when, priority in _HINT.iter_unpack(message[behind:]):
-            due = int(when)
-            if due <= self._horizon and table and table[slice_of(due)] == self.worker:
-                mine.append(Due(due, self._ids.outer(place, from_id(packed)), topic, priority))
+    def _mine(self, told: Sequence[tuple[int, bytes]], roster: Roster) -> list[Due]:
+        """Return the jobs that were told last and wait, as far as they are this worker's and it looks so far."""
+        tables: dict[str, tuple[str, ...]] = {}
+        latest: dict[tuple[int, bytes], tuple[str, int, int]] = {}
+        for place, message in told:
+            behind = 5 + int.from_bytes(message[1:5], "big")
+            topic = message[5:behind].decode()
+            tables[topic] = owners(topic, roster.heard(topic))
+            for packed, when, priority in _HINT.iter_unpack(message[behind:]):
+                latest[place, packed] = topic, int(when), priority
+        mine: list[dict[int, Due]] = [{} for _ in self._stores]
+        for (place, packed), (topic, due, priority) in latest.items():
+            if due <= self._horizon and tables[topic] and tables[topic][slice_of(due)] == self.worker:
+                id = from_id(packed)
+                mine[place][id] = Due(due, self._ids.outer(place, id), topic, priority)
             else:
                 self._wasted += 1
-        return mine
+        found = []
+        for store, dues in zip(self._stores, mine, strict=True):
+            states = store.ask(GetStates(list(dues)))
+            found += [due for due, state in zip(dues.values(), states, strict=True) if state is State.DELAYED]
+        return found
 
     def wait(self, seconds: float) -> bool:
         """Return when rung or woken, or after so many seconds."""
         if self._over():
             return False
-        ear, messages = self._ear, []
+        ear = self._ear
+        messages: list[tuple[bytes, bytes]] = []
         try:
             with selectors.DefaultSelector() as selector:
-                for source in (self._ears, *filter(None, [ear])):
-                    selector.register(source, selectors.EVENT_READ)
+                selector.register(self._ears, selectors.EVENT_READ)
+                if ear is not None:
+                    selector.register(ear, selectors.EVENT_READ)
                 selector.select(0 if self._rung else max(seconds, 0))
             messages = ear.heard() if ear is not None else []
         except (StoreAway, ValueError, OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +24,7 @@ def _number(numbers: range, what: str, text: str) -> int:
 
 
 _database: Final = partial(_number, range(10**9), "the number of a database")
-_OURS: Final = {
+_OURS: Final[dict[str, Callable[[str], Any]]] = {
     "prefix": identifier,
     "stores": partial(_number, range(1, 33), "a number from 1 to 32"),  # ids are exact in Lua then
     "timeout": seconds,
