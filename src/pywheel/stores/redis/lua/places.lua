@@ -197,11 +197,11 @@ local function merged(sources, limit, stop, down, without)
                 if source.last > stop * sign then
                     break
                 elseif not (without and without[b]) then
-                    found[#found + 1] = {score, b, source}
+                    source.count, found[#found + 1] = (source.count or 0) + 1, {score, b, source}
                 end
             end
             source.from = from + some
-            more[#more + 1] = #part == 2 * some and source or nil
+            more[#more + 1] = #part == 2 * some and (source.count or 0) < limit and source or nil
         end
         if several then
             table.sort(found, function(one, other)
