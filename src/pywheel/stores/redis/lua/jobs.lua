@@ -27,18 +27,15 @@ local new_texts, pack_state, unpack_state
 do -- so that its names do not count among the 200
     local NUMBERS, SIZE = '>BBbBI4I4i4ddBddd', 57
 
-    local function texts_of(packed)
-        local found = texts[packed]
-        if not found then
-            local topic, key, err, why, worker = unpack(cmsgpack.unpack(packed))
-            found = {packed = packed, topic = topic, key = key, error = err, why = why, worker = worker}
-            texts[packed] = found
-        end
-        return found
+    local function noted(packed, topic, key, err, why, worker)
+        texts[packed] = {packed = packed, topic = topic, key = key, error = err, why = why, worker = worker}
+        return texts[packed]
     end
 
     function new_texts(topic, key, err, why, worker)
-        return texts_of(cmsgpack.pack({topic, key or false, err or false, why or false, worker or false}))
+        key, err, why, worker = key or false, err or false, why or false, worker or false
+        local packed = cmsgpack.pack({topic, key, err, why, worker})
+        return texts[packed] or noted(packed, topic, key, err, why, worker)
     end
 
     function pack_state(state)
@@ -46,8 +43,8 @@ do -- so that its names do not count among the 200
     end
 
     function unpack_state(packed)
-        local state = {struct.unpack(NUMBERS, packed)}
-        state[TEXT] = texts_of(sub(packed, SIZE + 1))
+        local state, tail = {struct.unpack(NUMBERS, packed)}, sub(packed, SIZE + 1)
+        state[TEXT] = texts[tail] or noted(tail, unpack(cmsgpack.unpack(tail)))
         return state
     end
 end
