@@ -1,6 +1,6 @@
 -- Who is there, and whom a change concerns. Workers are in :m with their topics, their beats in :b (when, whether behind, and which pause
--- they have obeyed), up to when they want hints in :h, and which slices of each topic's time they own in :a:<topic>. What concerns a worker
--- is published on its bell, and what concerns all on that for all: m, somebody came or went; p, a topic was paused or resumed; h, hints.
+-- they have obeyed), up to when they want hints in :h, and in :a:<topic> which slices of its time they own, and that again. What concerns a
+-- worker is published on its bell, and what concerns all on that for all: m, somebody came or went; p, a topic was paused or resumed; h, hints.
 local SLICE, SLICES = 50, 32 -- jobs/job.py
 
 local function bell_of(worker)
@@ -10,20 +10,15 @@ end
 -- Returns who handles a topic: {worker, mask of the slices, horizon}.
 local function audience(topic)
     local there = audiences[topic]
-    if there then
-        return there
-    end
-    local found, workers = call('HGETALL', P .. ':a:' .. topic), {}
-    there = {}
-    for place = 1, #found, 2 do
-        workers[#workers + 1] = found[place]
-    end
-    for place, horizon in ipairs(of_each('ZMSCORE', P .. ':h', workers)) do
-        if horizon then
-            there[#there + 1] = {worker = workers[place], mask = tonumber(found[2 * place]), horizon = tonumber(horizon)}
+    if not there then
+        there = {}
+        local found = call('HGETALL', P .. ':a:' .. topic)
+        for place = 1, #found, 2 do
+            local mask, horizon = string.match(found[place + 1], '^(%S+) (%S+)$')
+            there[#there + 1] = {worker = found[place], mask = tonumber(mask), horizon = tonumber(horizon)}
         end
+        audiences[topic] = there
     end
-    audiences[topic] = there
     return there
 end
 

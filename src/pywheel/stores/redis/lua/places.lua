@@ -226,35 +226,29 @@ local function is_live(b)
     return seen(state_of(b)) <= RUNNING
 end
 
--- Returns jobs that had a key, the last first, from a place on.
-local function former_jobs(topic, key, from, limit)
-    local found = call('ZRANGE', keys_of(topic).former, '(' .. key .. '\1', '[' .. key .. '\0', 'BYLEX', 'REV', 'LIMIT', from, limit)
+-- Returns the last jobs that had a key, the last first.
+local function former_jobs(topic, key, limit)
+    local found = call('ZRANGE', keys_of(topic).former, '(' .. key .. '\1', '[' .. key .. '\0', 'BYLEX', 'REV', 'LIMIT', 0, limit)
     for place, member in ipairs(found) do
         found[place] = sub(member, -6)
     end
     return found
 end
 
--- Returns the live job with a key, or else the latest finished one.
+-- Returns the live job with a key, or else the latest finished one: those that handed it on may be live.
 local function find_by_key(topic, key)
-    local holder, from = call('HGET', keys_of(topic).holders, key), 0
+    local holder = call('HGET', keys_of(topic).holders, key)
     if holder and is_live(holder) then
         return holder
     end
-    while true do
-        local former = former_jobs(topic, key, from, 10)
-        for _, b in ipairs(former) do
-            if holder and holder > b then
-                return holder
-            elseif not is_live(b) then
-                return b
-            end
+    for _, b in ipairs(former_jobs(topic, key, PIECE)) do
+        if holder and holder > b then
+            break
+        elseif not is_live(b) then
+            return b
         end
-        if #former < 10 then
-            return holder or nil
-        end
-        from = from + 10
     end
+    return holder or nil
 end
 
 -- Finds a job by its id, or by {topic, key}.

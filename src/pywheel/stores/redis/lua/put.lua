@@ -111,7 +111,7 @@ end
 
 -- Returns one of the last jobs that had a key, and when it ended, if that was after a time.
 local function ended_lately(topic, key, since)
-    local last = former_jobs(topic, key, 0, 20)
+    local last = former_jobs(topic, key, 20)
     states_of(last)
     for _, b in ipairs(last) do
         local state = states[b]

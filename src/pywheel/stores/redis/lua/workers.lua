@@ -84,7 +84,7 @@ function api.hear(asked)
             if mask == 0 then
                 call('HDEL', P .. ':a:' .. topic, asked.worker)
             else
-                call('HSET', P .. ':a:' .. topic, asked.worker, mask)
+                call('HSET', P .. ':a:' .. topic, asked.worker, digits(mask) .. ' ' .. digits(asked.horizon))
             end
         end
         call('ZADD', P .. ':h', asked.horizon, asked.worker)
