@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -44,6 +44,11 @@ class _Together(psycopg.Pipeline):
             while self.command_queue:
                 self.command_queue.popleft()()
             yield from super()._communicate_gen()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # psycopg would log what goes wrong now, though the first error says it all.
+        with suppress(psycopg.Error, StoreError) if error is not None else nullcontext():
+            super().__exit__(None, None, None)
 
 
 class Timed(psycopg.Connection[Any]):
