@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 import psycopg
@@ -21,14 +20,14 @@ from ..._errors import (
     StoreFull,
     StoreReadOnly,
 )
-from ..relational.session import Conflict
+from ..relational.session import Conflict, MetLock
 
-__all__ = ["translated"]
+__all__ = ["meaning"]
 
 _Kinds = tuple[type[psycopg.Error], ...]
 
-_AWAY: Final = "is the server up, and the address right?"
 _USER: Final = "give the right user and password, in the address or in PGPASSWORD"
+_CROWDED: Final = "raise max_connections on the server, or let fewer processes connect"
 _DATABASE: Final = "create the database, or give the name of another"
 _GRANT: Final = "grant what docs/stores-postgres.md lists"
 _REPLICA: Final = "this is a replica, or read-only: give the primary's address"
@@ -42,9 +41,9 @@ _SAYINGS: Final[tuple[tuple[_Kinds, type[PywheelError], str], ...]] = (
     ((e.ReadOnlySqlTransaction,), StoreReadOnly, _REPLICA),
     ((e.DiskFull,), StoreFull, "make room on the server"),
     ((e.OutOfMemory,), StoreFull, "give the server more memory, or max_locks_per_transaction if it says so"),
-    ((e.TooManyConnections,), StoreBusy, "raise max_connections on the server, or let fewer processes connect"),
+    ((e.TooManyConnections,), StoreBusy, _CROWDED),
     ((e.QueryCanceled,), StoreBusy, "try again; if it was statement_timeout, set it to 0 for this role"),
-    ((e.LockNotAvailable,), StoreBusy, "try again; if it was lock_timeout, set it to 0 for this role"),
+    ((e.LockNotAvailable,), MetLock, "try again; if it was lock_timeout, set it to 0 for this role"),
     ((e.IdleInTransactionSessionTimeout, e.IdleSessionTimeout), StoreAway, "this process was stopped: try again"),
     ((e.UndefinedTable, e.UndefinedColumn, e.InvalidSchemaName), NotAStore, _MIGRATE),
     ((e.InvalidSqlStatementName, e.DuplicatePreparedStatement), NotAStore, "behind a pooler add ?prepare=off"),
@@ -53,11 +52,7 @@ _SAYINGS: Final[tuple[tuple[_Kinds, type[PywheelError], str], ...]] = (
 )
 # Of what is said while a connection comes about, the text is all there is.
 _TEXTS: Final[tuple[tuple[str, type[PywheelError], str], ...]] = (
-    (
-        "too many clients|too many connections|connection slots",
-        StoreBusy,
-        "raise max_connections on the server, or let fewer processes connect",
-    ),
+    ("too many clients|too many connections|connection slots", StoreBusy, _CROWDED),
     ('database ".*" does not exist', NotAStore, _DATABASE),
     ('authentication failed|password|role ".*" does not exist|pg_hba.conf', NotAStore, _USER),
     ("permission denied", NotAStore, _GRANT),
@@ -70,30 +65,16 @@ _NOISE: Final = re.compile(
 )
 
 
-@contextmanager
-def translated(hide: Callable[[object], str], shown: str) -> Iterator[None]:
-    """Raise what PostgreSQL says as one of our errors. `hide` takes passwords out, `shown` is the address."""
-    try:
-        yield
-    except PywheelError:
-        raise
-    except psycopg.Error as error:
-        said = _NOISE.sub("", hide(error.diag.message_primary or error)) or type(error).__name__
-        kind, todo = _meaning(error, said)
-        raise kind(f"{shown}: {said}" + (f": {todo}" if todo else "")) from error
-    except OSError as error:
-        raise StoreAway(f"{shown}: {error}") from error
-
-
-def _meaning(error: psycopg.Error, said: str) -> tuple[type[PywheelError], str]:
-    """Return which error of ours this is, and what to do."""
+def meaning(error: psycopg.Error, hide: Callable[[object], str]) -> tuple[type[PywheelError], str, str]:
+    """Return which error of ours this is, what it says, and what to do. `hide` takes passwords out."""
+    said = _NOISE.sub("", hide(error.diag.message_primary or error)) or type(error).__name__
     for kinds, kind, todo in _SAYINGS:
         if isinstance(error, kinds):
-            return kind, todo
+            return kind, said, todo
     if error.sqlstate is None or "recovery" in said:
         for text, kind, todo in _TEXTS:
             if re.search(text, said):
-                return kind, todo
+                return kind, said, todo
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return StoreAway, _AWAY
-    return StoreError, ""
+        return StoreAway, said, "is the server up, and the address right?"
+    return StoreError, said, ""
