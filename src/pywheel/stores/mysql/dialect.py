@@ -77,16 +77,13 @@ class MysqlDialect(ServerDialect):
     """The tables of one store."""
 
     kinds: ClassVar[Mapping[str, str]] = {
-        "big": "bigint",
-        "int": "int",
-        "small": "smallint",
+        **ServerDialect.kinds,
         "text": "longtext",
         "name": "mediumtext",
         "bytes": "longblob",
         "binary": "varbinary(800)",
         "serial": "int NOT NULL AUTO_INCREMENT PRIMARY KEY",
         "primary": "NOT NULL PRIMARY KEY",
-        "clustered": "",
         "row": "seq bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, ",
         "member": "id int NOT NULL AUTO_INCREMENT PRIMARY KEY, name mediumtext NOT NULL",
         "session": "server varbinary(400)",  # where its session holds the lock named after it

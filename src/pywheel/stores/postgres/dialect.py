@@ -48,16 +48,13 @@ class PostgresDialect(ServerDialect):
     take = _TAKE
 
     kinds: ClassVar[Mapping[str, str]] = {
-        "big": "bigint",
-        "int": "int",
-        "small": "smallint",
+        **ServerDialect.kinds,
         "text": "text",
         "name": 'text COLLATE "C"',
         "bytes": "bytea",
         "binary": "bytea",
         "serial": "int GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
         "primary": "PRIMARY KEY",
-        "clustered": "",
         "row": "",
         "member": 'name text COLLATE "C" PRIMARY KEY',
         # The session that listens, to see at once that its process has ended.

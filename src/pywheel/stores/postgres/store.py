@@ -12,11 +12,10 @@ from ..address import flag, identifier
 from ..relational.lanes import Lane
 from ..relational.store import RelationalStore
 from ..sql.statement import Batch, Select
-from .connection import Timed, connect
+from .connection import Timed, connect, meaning
 from .dialect import PostgresDialect
 from .migrate import Migration
 from .notifier import PostgresNotifier, ring
-from .sayings import meaning
 from .session import PostgresSession, PostgresWithin, rows_of, started
 
 __all__ = ["PostgresStore"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from ..sql.dialect import Dialect
@@ -55,6 +55,7 @@ def is_number(column: str) -> bool:
 class ServerDialect(Dialect):
     """The tables of a store on a server."""
 
+    kinds: ClassVar[Mapping[str, str]] = {"big": "bigint", "int": "int", "small": "smallint", "clustered": ""}
     database: ClassVar[str]
     """An expression for the name of the database."""
     snapshot: ClassVar[Batch]

@@ -124,7 +124,9 @@ class RelationalStore(SqlStore):
     within: type[SessionWithin]
     """A put in a caller's transaction."""
     hears: type[RelationalNotifier]
+    """The ear of a worker."""
     migrate: type[Migration]
+    """What makes the tables."""
     drivers: tuple[str, ...]
     """The modules of callers' connections."""
     driver_error: type[Exception]
@@ -133,10 +135,10 @@ class RelationalStore(SqlStore):
     """Returns which error of ours one of the driver is, what it says, and what to do."""
     broken: tuple[type[StoreError], ...] = (StoreAway,)
     """What is raised where a connection was found closed: a read is tried once more."""
-
     options: ClassVar[Mapping[str, Callable[[str], Any]]]
     """The options that this database alone has."""
     driver_options: Collection[str]
+    """Those that it hands to its driver."""
 
     @abstractmethod
     def _configure(self, known: dict[str, Any], passed: dict[str, str]) -> None:
