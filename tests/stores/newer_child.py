@@ -24,24 +24,16 @@ def upgrade(url, least):
     match url.partition(":")[0].partition("+")[0]:
         case "sqlite":
             MIGRATIONS.append(script.replace("{p}", ""))
-        case "postgresql":
-            from pywheel.stores.postgres import migrate
-
-            known = migrate.migrations
-            migrate.migrations = lambda schema, prefix: [
-                *known(schema, prefix),
-                script.replace("{p}", prefix if schema is None else f'"{schema}".{prefix}'),
-            ]
         case "redis":
             from pywheel.stores.redis import store
 
             version = store._SCHEMA.version + 1
             store._SCHEMA = Schema(version, int(least or version))
         case _:
-            from pywheel.stores.mysql import migrate, statements
+            from pywheel.stores.relational import migrate
 
-            scripts = [*statements.scripts(), script]
-            statements.scripts = migrate.scripts = lambda: scripts
+            known = migrate.scripts
+            migrate.scripts = lambda dialect: [*known(dialect), script.replace("{p}", dialect.tables)]
 
 
 def main(url, least):

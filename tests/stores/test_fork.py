@@ -286,9 +286,10 @@ def child_later():
 # Redis is asked no time.
 place, name = (queue.store.server, "take") if hasattr(queue.store, "server") else (queue.store.clock, "wall")
 call, left = getattr(place, name), [1]
+commits = [lane.commits for lane in queue.store.lanes] if hasattr(queue.store, "lanes") else [queue.store._group_commit]
 
 def interrupted():
-    if left and queue.store._group_commit._token._is_owned():
+    if left and any(one._token._is_owned() for one in commits):
         left.pop()
         signal.raise_signal(signal.SIGUSR1)
     return call()

@@ -7,7 +7,7 @@ from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs
 from pywheel.stores import open
-from pywheel.stores.relational import store as relational
+from pywheel.stores.relational import lanes
 
 pytestmark = pytest.mark.servers
 
@@ -30,7 +30,7 @@ def test_a_job_that_came_and_went_since_the_transaction_looked_is_seen(stores, m
     one.apply([ops.Delete(("t", "k"))])
     went = []
 
-    drive = relational.drive
+    drive = lanes.drive
 
     def interrupted(send, steps, batch):
         def then_another(batch):
@@ -44,7 +44,7 @@ def test_a_job_that_came_and_went_since_the_transaction_looked_is_seen(stores, m
 
         return drive(then_another, steps, batch)
 
-    monkeypatch.setattr(relational, "drive", interrupted)
+    monkeypatch.setattr(lanes, "drive", interrupted)
     refused = put(one)
     assert isinstance(refused, JobExists)
     assert refused.id == went[0]

@@ -20,7 +20,7 @@ class PostgresDamage:
         self._connection = store._connect(float("inf"))
 
     def __call__(self, statement, *values):
-        self._connection.execute(statement.replace("{p}", self._store._tables) % values)
+        self._connection.execute(statement.replace("{p}", self._store.dialect.tables) % values)
 
     def last_id(self, id):
         self("SELECT setval('{p}id', %s)", id)

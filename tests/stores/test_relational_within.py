@@ -92,7 +92,7 @@ def test_a_rollback_leaves_nothing(queue, connection):
 
 
 def test_a_key_that_is_taken_is_refused_and_the_transaction_goes_on(queue, connection):
-    run(connection, f"SELECT 1 FROM {getattr(queue.store, '_tables', queue.store._prefix)}job")  # its snapshot is older
+    run(connection, f"SELECT 1 FROM {queue.store.dialect.tables}job")  # its snapshot is older
     first = queue.put("order", key="k")
     with pytest.raises(JobExists):
         queue.put("order", key="k", connection=connection)
@@ -110,7 +110,7 @@ def fixed(queue, connection, level="REPEATABLE READ"):
         connection,
         f"SET {'SESSION' if hasattr(connection, 'get_autocommit') else ''} TRANSACTION ISOLATION LEVEL {level}",
     )
-    run(connection, f"SELECT count(*) FROM {getattr(queue.store, '_tables', queue.store._prefix)}job")
+    run(connection, f"SELECT count(*) FROM {queue.store.dialect.tables}job")
 
 
 @pytest.mark.parametrize("running", [False, True], ids=["delayed", "running"])

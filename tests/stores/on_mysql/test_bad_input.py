@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,8 @@ from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob, ListWorkers
 from pywheel.stores import open
 from pywheel.stores.mysql.connection import _check_version
-from pywheel.stores.mysql.migrate import script
+from pywheel.stores.mysql.dialect import MysqlDialect
+from pywheel.stores.mysql.migrate import Migration
 from tests.stores import servers
 
 SECRET = "s3cr3t-w0rd"
@@ -146,7 +148,7 @@ def test_what_a_dba_has_sessions_begin_with_changes_nothing(server):
             assert run(server, f"SELECT id FROM {database_of(store.url)}.pywheel_job") == ((id,),)
             with store._use() as connection:
                 assert connection.ready  # in no transaction
-            assert store.writing(time.monotonic() + 5).ready
+            assert store._puts.writing(time.monotonic() + 5).ready
     finally:
         run(server, "SET GLOBAL autocommit = 1", "SET GLOBAL completion_type = 0")
 
@@ -205,7 +207,8 @@ def test_a_store_is_not_made_where_it_is_not_to_be(server):
 def test_the_statements_for_a_dba_make_a_store(server, user):
     url = server.url(prefix="jobs_")
     database = database_of(url)
-    statements = script("jobs_", mariadb=not server.is_mysql).split(";\n")
+    connection = SimpleNamespace(mariadb=not server.is_mysql)
+    statements = Migration(connection, MysqlDialect("jobs_")).script(0).split(";\n")
     run(server, *filter(str.strip, statements), database=database)
     run(server, RIGHTS.format(database=database, user=f"{user}@localhost"))
     with open(of(url, user), create=False) as store:

@@ -14,6 +14,8 @@ from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.queries import CountJobs, GetJob, ListJobs
 from pywheel.stores import Filter, open
 from pywheel.stores.mysql.connection import AlreadyThere, Timed
+from pywheel.stores.mysql.session import requested
+from pywheel.stores.sql.statement import Do
 from tests.jobs.waiting import until
 from tests.stores import servers
 from tests.stores.network import Proxy
@@ -143,9 +145,9 @@ def test_counts_stay_right_when_they_are_summed_up(mariadb_server):
         for n in range(30):
             put(store, NewJob(f"t{n % 3}", b"", 0))
         before = store.ask(CountJobs())
-        store._fold()
+        store.run(Do(store.dialect.fold))
         assert store.ask(CountJobs()) == before
-        assert len(store.run(["SELECT seq FROM pywheel_tally"])[0].rows) == 3
+        assert len(store.raw(["SELECT seq FROM pywheel_tally"])[0]) == 3
 
 
 def test_a_put_that_may_have_happened_is_not_said_not_to_have(mariadb_server):
@@ -179,7 +181,7 @@ def test_no_transaction_is_left_open_by_a_commit_that_is_told_of(mariadb_server)
         [id] = put(store, NewJob("t", b"", 0))
         assert store.apply([ops.Reschedule(id, 10**12)]) == [True]
         with administrator.cursor() as cursor:
-            writers = [lane._writer.thread_id() for lane in store._lanes if lane._writer is not None]
+            writers = [lane.writer.thread_id() for lane in store.lanes if lane.writer is not None]
             assert len(writers) == 2
             for writer in writers:
                 text = f"SELECT 1 FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = {writer}"
@@ -190,7 +192,8 @@ def test_no_transaction_is_left_open_by_a_commit_that_is_told_of(mariadb_server)
 def test_a_transaction_that_was_asked_after_and_never_happened_is_not_taken_for_one_that_did(mariadb_server):
     """The question bars it from happening. If the answer is lost and it is asked again, it finds its own bar."""
     with open(mariadb_server.url()) as store:
-        client, number = store.new_request()
+        session = store.own(store._steps, time.monotonic() + 5)
+        client, session._number = store._steps.client, next(store._steps.requests)
         ask, lost = Timed.ask, []
 
         def lose_the_first(connection, statements):
@@ -202,10 +205,10 @@ def test_a_transaction_that_was_asked_after_and_never_happened_is_not_taken_for_
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Timed, "ask", lose_the_first)
-            assert not store.happened(number, time.monotonic() + 5)
+            assert not session._happened(None)
         assert lost
         with store._use() as connection, pytest.raises(AlreadyThere), store.translated():
-            connection.ask([store._sql("request", client=client, number=number)])
+            store.send(connection, [requested(client, session._number)], None)
 
 
 def test_the_connection_that_writes_is_kept(mariadb_server):
@@ -216,14 +219,14 @@ def test_the_connection_that_writes_is_kept(mariadb_server):
         ears.publish(2**60)
         [id] = put(store, NewJob("t", b"", 0, key="k"))
         put(store, NewJob("t", b"", 0))
-        writers = [lane._writer for lane in store._lanes]
+        writers = [lane.writer for lane in store.lanes]
         for n in range(3):
             assert store.apply([ops.Reschedule(id, 10**12 + n)]) == [True]
             assert store.apply([ops.Cancel(("nowhere", "k"))]) == [False]
             assert isinstance(store.apply([ops.Put((NewJob("t", b"", 0, key="k"),))])[0], JobExists)
             put(store, NewJob(f"t{n}", b"", 0))
             put(store, NewJob("t", b"", 0))
-        assert [lane._writer for lane in store._lanes] == writers
+        assert [lane.writer for lane in store.lanes] == writers
         assert [writer is not None and writer.open for writer in writers] == [True, True, True, False]
 
 
@@ -233,7 +236,7 @@ def test_many_that_are_acknowledged_wait_for_no_other_row(mariadb_server):
         put(store, *(NewJob("t", b"", 0, key=f"k{n}") for n in range(300)))
         [jobs] = store.apply([ops.Reserve("t", 300, TERMS, "w")])
         *mine, other = jobs
-        store.run(["ANALYZE TABLE pywheel_job, pywheel_finished"])
+        store.raw(["ANALYZE TABLE pywheel_job, pywheel_finished"])
         database = store.address.database
         with contextlib.closing(mariadb_server.connect(database=database)) as holder, holder.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -250,7 +253,7 @@ def test_an_interrupt_between_a_put_and_its_answer_leaves_no_answer_to_the_next(
     left = [True]
 
     def interrupted(self, *arguments, **words):
-        if left and self is store._writer:
+        if left and self is store._puts.writer:
             left.clear()
             raise Interrupt
         return given(self, *arguments, **words)

@@ -36,8 +36,8 @@ class Plans:
         with store._use() as asked:
             for text in texts:
                 [plan] = asked.ask([f"EXPLAIN {text}"])
-                if any(_is_whole(line) for line in plan.rows if line[1] != "INSERT"):
-                    found.append((text, *plan.rows))
+                if any(_is_whole(line) for line in plan if line[1] != "INSERT"):
+                    found.append((text, *plan))
         assert texts
         return found
 

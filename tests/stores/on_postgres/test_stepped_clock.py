@@ -8,6 +8,7 @@ from pywheel import Fixed, JobQueue
 from pywheel.jobs import State
 from pywheel.stores import open
 from pywheel.stores.postgres import dialect
+from pywheel.stores.sql.statement import Select
 from tests.jobs.waiting import finished, until, working
 
 HOUR = 3_600_000
@@ -31,7 +32,7 @@ def test_jobs_are_handled_whatever_its_steps_and_none_before_it_is_due(postgres_
 
         @queue.handler("t", ttr=30, retry=Fixed(0))
         def handle(job):
-            [[now]] = store._read("now", {})
+            [[(now,)]] = store.run(Select("SELECT {now}"))
             if now < job.due:
                 early.append(job)
 

@@ -7,27 +7,19 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pymysql
 from pymysql.connections import TEXT_TYPES, MySQLResult
 from pymysql.constants import CLIENT, COMMAND, FIELD_TYPE, SERVER_STATUS
 
-from ..._errors import (
-    BadJob,
-    NotAStore,
-    PywheelError,
-    StoreAway,
-    StoreBusy,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-)
-from ..relational.session import Conflict
+from ..._errors import BadJob, NotAStore, PywheelError, StoreAway, StoreBusy, StoreError, StoreFull, StoreReadOnly
+from ..relational.session import Conflict, MetLock
+from .dialect import parted
 
-__all__ = ["AlreadyThere", "Interrupted", "Result", "Timed", "connect", "translated"]
+__all__ = ["AlreadyThere", "Interrupted", "Timed", "connect", "meaning"]
 
 _OLDEST: Final = {"MariaDB": (10, 6), "MySQL": (8, 0)}
 _CONNECT: Final = 5.0  # seconds that a connection may take to come about
@@ -50,18 +42,15 @@ class AlreadyThere(Conflict):
         return "PRIMARY" in str(self.__cause__)
 
 
+class LockWait(MetLock, Conflict):
+    """Another transaction has held a lock for too long."""
+
+
 class Interrupted(StoreBusy):
     """Somebody ended a statement by KILL QUERY."""
 
 
-class Result(NamedTuple):
-    """What a statement gave."""
-
-    rows: Sequence[Sequence[Any]]
-    matched: int
-    last_id: int
-
-
+_Given = Sequence[Sequence[Any]]
 _Column = tuple[str | None, type[int] | None]  # how its text is encoded, if it is one, and what to make of it
 _COLUMNS: Final[dict[bytes, _Column]] = {}
 _MOST_COLUMNS: Final = 1_000  # they are the same ones all the time
@@ -132,20 +121,18 @@ class Timed(pymysql.Connection):
 
     def connect(self, sock: socket.socket | None = None) -> None:
         """Connect. PyMySQL leaves a Unix socket open that nobody listens to. NotAStore if it lacks a package."""
-        if sock is None and self.unix_socket:
-            sock = socket.socket(socket.AF_UNIX)
-            try:
+        with ExitStack() as failed:
+            if sock is None and self.unix_socket:
+                sock = failed.enter_context(socket.socket(socket.AF_UNIX))
                 sock.settimeout(self.connect_timeout)
                 sock.connect(self.unix_socket)
-            except BaseException:
-                sock.close()
-                raise
-            self.host_info = "Localhost via UNIX socket"
-            self._secure = True  # as PyMySQL has it: a password may be sent
-        try:
-            super().connect(sock)
-        except RuntimeError as error:  # MySQL's passwords go over a plain network encrypted only
-            raise NotAStore(f"{error}: pip install cryptography, or connect by TLS") from error
+                self.host_info = "Localhost via UNIX socket"
+                self._secure = True  # as PyMySQL has it: a password may be sent
+            try:
+                super().connect(sock)
+            except RuntimeError as error:  # MySQL's passwords go over a plain network encrypted only
+                raise NotAStore(f"{error}: pip install cryptography, or connect by TLS") from error
+            failed.pop_all()
 
     def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002
         self._result = None
@@ -156,9 +143,9 @@ class Timed(pymysql.Connection):
             self.server_status = result.server_status
         return int(result.affected_rows)
 
-    def ask(self, statements: Sequence[str]) -> list[Result]:
-        """Run statements in order, in one trip if they fit; return what each gave. None runs after one that fails."""
-        results: list[Result] = []
+    def ask(self, statements: Sequence[str]) -> list[_Given]:
+        """Run statements in order, in one trip if they fit; return the rows of each. None runs after one that fails."""
+        results: list[_Given] = []
         packets = list(self._packets(statements))
         self._asking = True
         try:
@@ -175,14 +162,14 @@ class Timed(pymysql.Connection):
         self._asking = False
         return results
 
-    def one(self, statements: Sequence[str]) -> Sequence[Sequence[Any]]:
+    def one(self, statements: Sequence[str]) -> _Given:
         """Run statements of which one may give rows; return those.
 
         For MariaDB short ones are one statement: that spares an answer for each, half of what a put takes here.
         """
         if self.mariadb and len(statements) > 1 and sum(map(len, statements)) < _SHORT:
             statements = [f"BEGIN NOT ATOMIC {';'.join(statements)}; END"]
-        return next((result.rows for result in reversed(self.ask(statements)) if result.rows), ())
+        return next((rows for rows in reversed(self.ask(statements)) if rows), ())
 
     @property
     def ready(self) -> bool:
@@ -194,8 +181,8 @@ class Timed(pymysql.Connection):
         self._limit()
         self._execute_command(COMMAND.COM_QUERY, statement.encode())
 
-    def receive(self) -> Result:
-        """Return what the statement sent gave."""
+    def receive(self) -> _Given:
+        """Return the rows of the statement sent."""
         self._limit()
         self.next_result()
         return self._given()
@@ -223,27 +210,18 @@ class Timed(pymysql.Connection):
         # In quarters of a second: it is the same most of the time, and the socket need not be told, which takes long.
         self._read_timeout = self._write_timeout = left if left < 1 else math.ceil(4 * left) / 4
 
-    def _given(self) -> Result:
-        result = self._result
-        return Result(result.rows or (), result.affected_rows, result.insert_id or 0)
+    def _given(self) -> _Given:
+        return self._result.rows or ()
 
     def _packets(self, statements: Sequence[str]) -> Iterator[str]:
         most = self.packet - _ROOM
-        some: list[str] = []
-        size = 0
         for statement in statements:
             if len(statement) > most:
                 raise BadJob(
                     f"a job takes {len(statement):,} bytes on its way to a server that takes {self.packet:,}: "
                     "let max_allowed_packet be larger there"
                 )
-            if size + len(statement) >= most:
-                yield ";".join(some)
-                some, size = [], 0
-            some.append(statement)
-            size += len(statement) + 1
-        if some:
-            yield ";".join(some)
+        return parted(statements, most, ";")
 
 
 def connect(until: float, **options: Any) -> Timed:
@@ -256,7 +234,7 @@ def connect(until: float, **options: Any) -> Timed:
         connect_timeout=math.ceil(left),
         read_timeout=math.ceil(left),
         write_timeout=math.ceil(left),
-        client_flag=CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
+        client_flag=CLIENT.MULTI_STATEMENTS,
         conv=dict.fromkeys(_INTS, int),
     )
     connection.until = until
@@ -264,19 +242,16 @@ def connect(until: float, **options: Any) -> Timed:
         version = str(connection.get_server_info())  # type: ignore[no-untyped-call]
         _check_version(version)
         connection.mariadb = "MariaDB" in version
-        results = connection.ask(
+        lists = "in_predicate_conversion_threshold" if connection.mariadb else "range_optimizer_max_mem_size"
+        # Long lists of ids stay ranges of the primary key, read and locked in its order.
+        settings = f"sql_mode = 'STRICT_ALL_TABLES', innodb_lock_wait_timeout = {_LOCKS}, {lists} = 0"
+        *_, [[connection.packet]] = connection.ask(
             [
                 "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-                "SET SESSION autocommit = 1, completion_type = 0, sql_mode = 'STRICT_ALL_TABLES'",
-                f"SET SESSION innodb_lock_wait_timeout = {_LOCKS}",
-                # Long lists of ids stay ranges of the primary key, read and locked in its order.
-                "SET SESSION in_predicate_conversion_threshold = 0"
-                if connection.mariadb
-                else "SET SESSION range_optimizer_max_mem_size = 0",
+                f"SET SESSION autocommit = 1, completion_type = 0, {settings}",
                 "SELECT @@max_allowed_packet",
             ]
         )
-        connection.packet = results[-1].rows[0][0]
     except BaseException:
         connection.close()
         raise
@@ -288,82 +263,40 @@ def _check_version(said: str) -> None:
     kind = "MariaDB" if "MariaDB" in said else "MySQL"
     found = re.match(r"(?:5\.5\.5-)?([0-9]+)\.([0-9]+)", said)
     if found and (int(found[1]), int(found[2])) < _OLDEST[kind]:
-        oldest = ".".join(map(str, _OLDEST[kind]))
-        raise NotAStore(f"this is {kind} {found[1]}.{found[2]}: the store needs MySQL 8.0 or MariaDB 10.6 ({oldest})")
+        raise NotAStore(f"this is {kind} {found[1]}.{found[2]}: the store needs MySQL 8.0 or MariaDB 10.6")
 
 
-@contextmanager
-def translated(hide: Callable[[object], str], shown: str) -> Iterator[None]:
-    """Raise what the server and its driver say as one of our errors. `hide` takes passwords out."""
-    try:
-        yield
-    except PywheelError:
-        raise
-    except pymysql.Error as error:
-        raise ours(error, hide, shown) from error
-    except OSError as error:
-        raise StoreAway(f"{shown}: {hide(error)}: is the server up, and the address right?") from error
-
-
-_SAYINGS: Final[tuple[tuple[tuple[int, ...], type[PywheelError], str], ...]] = (
-    ((1213, 1205), Conflict, "others changed the same all the time: try again"),
-    ((1062,), AlreadyThere, "others changed the same all the time: try again"),
-    ((1317,), Interrupted, "somebody ended it by KILL QUERY: try again"),
-    ((1045, 1698, 1251, 2059, 1862, 1820, 3118, 4151), NotAStore, "give the right user and password, in the address"),
-    ((1049, 1046), NotAStore, "create the database, or give another"),
-    ((1044, 1142, 1143, 1227, 1370, 1095), StoreReadOnly, "grant what docs/stores-mysql.md lists"),
-    ((1290, 1792, 1836, 4105), StoreReadOnly, "this is a replica, or read-only: give the primary's address"),
-    ((1114, 1021, 1041, 1037, 1038), StoreFull, "make room on the server"),
-    ((1040, 1203, 1226), StoreBusy, "let max_connections be larger on the server, or begin fewer workers"),
-    ((3024, 1969, 1969, 3572), StoreBusy, "try again"),
-    ((1146, 1054), NotAStore, "run `pywheel migrate`"),
-    ((1153, 2020, 1301), BadJob, "let max_allowed_packet be larger on the server"),
-    ((1264, 1366, 1406, 1118), BadJob, "the server does not take it"),
-    ((1665,), NotAStore, "let binlog_format be ROW or MIXED on the server"),
-    (
-        (
-            1053,
-            1077,
-            1079,
-            1152,
-            1158,
-            1159,
-            1160,
-            1161,
-            1184,
-            1927,
-            2002,
-            2003,
-            2005,
-            2006,
-            2013,
-            2014,
-            2055,
-            4031,
-            1130,
-            1129,
-        ),
-        StoreAway,
-        "is the server up, and the address right?",
-    ),
+_AWAY: Final = "is the server up, and the address right?"
+_SAYINGS: Final[tuple[tuple[str, type[PywheelError], str], ...]] = (
+    ("1213", Conflict, "others changed the same all the time: try again"),
+    ("1205", LockWait, "others changed the same all the time: try again"),
+    ("1062", AlreadyThere, "others changed the same all the time: try again"),
+    ("1317", Interrupted, "somebody ended it by KILL QUERY: try again"),
+    ("1045 1698 1251 2059 1862 1820 3118 4151", NotAStore, "give the right user and password, in the address"),
+    ("1130", NotAStore, "let the user come from this host"),
+    ("1049 1046", NotAStore, "create the database, or give another"),
+    ("1044 1142 1143 1227 1370 1095", StoreReadOnly, "grant what docs/stores-mysql.md lists"),
+    ("1290 1792 1836 4105", StoreReadOnly, "this is a replica, or read-only: give the primary's address"),
+    ("1114 1021 1041 1037 1038", StoreFull, "make room on the server"),
+    ("1040 1203 1226", StoreBusy, "let max_connections be larger on the server, or begin fewer workers"),
+    ("3024 1969 3572", StoreBusy, "try again"),
+    ("1146 1054", NotAStore, "run `pywheel migrate`"),
+    ("1153 2020 1301", BadJob, "let max_allowed_packet be larger on the server"),
+    ("1264 1366 1406 1118", BadJob, "the server does not take it"),
+    ("1665", NotAStore, "let binlog_format be ROW or MIXED on the server"),
+    ("1053 1077 1079 1152 1158 1159 1160 1161 1184 1927 1129", StoreAway, _AWAY),
 )
-_KINDS: Final = {number: (kind, todo) for numbers, kind, todo in _SAYINGS for number in numbers}
+_KINDS: Final = {int(number): (kind, todo) for numbers, kind, todo in _SAYINGS for number in numbers.split()}
 _FULL: Final = re.compile(r"errno: 28|error 28|No space left|error: 168|Disk full", re.IGNORECASE)
 
 
-def ours(error: pymysql.Error, hide: Callable[[object], str], shown: str) -> PywheelError:
-    """Return the error of ours that says what a server's says, and what to do."""
+def meaning(error: pymysql.Error, hide: Callable[[object], str]) -> tuple[type[PywheelError], str, str]:
+    """Return which error of ours this is, what it says, and what to do. `hide` takes passwords out."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     said = hide(error.args[-1] if error.args else type(error).__name__) or type(error).__name__
     if _FULL.search(said):
-        return StoreFull(f"{shown}: {said}: make room on the server")
-    if number == 1130:  # ER_HOST_NOT_PRIVILEGED
-        return NotAStore(f"{shown}: {said}: let the user come from this host")
-    kind, todo = _KINDS.get(number, (None, ""))
-    if kind is not None:
-        return kind(f"{shown}: {said}: {todo}")
-    if isinstance(error, pymysql.InterfaceError) or (
-        isinstance(error, pymysql.OperationalError) and not 1000 <= number < 2000
-    ):
-        return StoreAway(f"{shown}: {said}: is the server up, and the address right?")
-    return StoreError(f"{shown}: {said}")
+        return StoreFull, said, "make room on the server"
+    # Of what the driver or nobody has numbered, the connection is the reason.
+    of_server = 1_000 <= number < 2_000 or not isinstance(error, pymysql.OperationalError | pymysql.InterfaceError)
+    kind, todo = _KINDS.get(number, (StoreError, "") if of_server else (StoreAway, _AWAY))
+    return kind, said, todo

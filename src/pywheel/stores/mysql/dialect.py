@@ -15,12 +15,12 @@ from enum import IntEnum
 from hashlib import sha256
 from typing import Any, ClassVar, Final
 
-from ..relational.dialect import Later, ServerDialect
+from ..relational.dialect import MORE, Later, ServerDialect, is_number
 from ..sql.rows import TAKEN, listed
-from ..sql.schema import TABLES, TYPES
-from ..sql.statement import Batch, Change, Drop, Each, Insert, NewNames, NewPriorities, Rows, Select, Statement
+from ..sql.schema import TABLES
+from ..sql.statement import Batch, Change, Do, Drop, Each, Insert, NewNames, NewPriorities, Rows, Select, Statement
 
-__all__ = ["MOMENT", "NOW", "SET_MOMENT", "Later", "MysqlDialect", "hashed", "in_parts", "literal"]
+__all__ = ["MOMENT", "NOW", "SET_MOMENT", "Later", "MysqlDialect", "hashed", "literal", "parted"]
 
 NOW: Final = "(timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(3)) DIV 1000)"
 """The server's time, ms since 1970, at the beginning of a statement."""
@@ -29,10 +29,6 @@ MOMENT: Final = "@pywheel_now"
 SET_MOMENT: Final = f"SET {MOMENT} = {NOW}"
 _LONG: Final = 1 << 19  # characters of an INSERT: a server takes a million bytes at least, unless somebody changed it
 
-_NAMES: Final = ("topic", "worker", "job", "finished", "attempt", "nonce", "note", "tally", "member")
-_TABLE: Final = re.compile(rf"\b(FROM|JOIN|STRAIGHT_JOIN|INTO|UPDATE|TABLE) ({'|'.join(_NAMES)})\b")
-_COLUMN: Final = re.compile(rf"(?<![:.\w])({'|'.join(_NAMES)})\.(?=[a-z])")
-_VALUE: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
 _RESERVED: Final = re.compile(r"(?<![:\w`])(key)\b")
 _NAMED: Final = re.compile(r"\b(\w\.)?(name|key|nonce) = (:\w+|w\.\w+)")
 _FORGET: Final = re.compile(r"DELETE FROM (\w+) WHERE (\w+) IN \(SELECT \w+ FROM \((.+)\) o\)")
@@ -70,6 +66,7 @@ SET j.backoff = round(
 SELECT {listed(TAKEN, "j", attempt="j.claims - j.unspent")}, @pywheel_looked
 FROM (SELECT 1) n LEFT JOIN ({_TAKEN_IDS} STRAIGHT_JOIN job j ON j.id = w.id) ON true
 """
+_SERVER: Final = "concat_ws(':', @@hostname, @@port, @@server_id)"
 _LIST: Final = re.compile(r"\{([a-z]+): ")
 _FILLED: Final = re.compile(r"\b(started bigint|worker int)")
 """Columns that a claim writes: with values from the beginning, a row does not grow, and pages are not split."""
@@ -80,25 +77,46 @@ class MysqlDialect(ServerDialect):
     """The tables of one store."""
 
     kinds: ClassVar[Mapping[str, str]] = {
-        "big": "bigint",
-        "int": "int",
-        "small": "smallint",
+        **ServerDialect.kinds,
         "text": "longtext",
         "name": "mediumtext",
         "bytes": "longblob",
         "binary": "varbinary(800)",
         "serial": "int NOT NULL AUTO_INCREMENT PRIMARY KEY",
         "primary": "NOT NULL PRIMARY KEY",
-        "clustered": "",
+        "row": "seq bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, ",
+        "member": "id int NOT NULL AUTO_INCREMENT PRIMARY KEY, name mediumtext NOT NULL",
+        "session": "server varbinary(400)",  # where its session holds the lock named after it
     }
     lock = "FOR UPDATE"
     skip = "FOR UPDATE SKIP LOCKED"
     then = "STRAIGHT_JOIN"
 
+    database = "lower(database())"  # a server may write it in either way
+    snapshot = (Do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"), Do("START TRANSACTION READ ONLY"))
+    alone = (Do("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"), Do("START TRANSACTION"))  # what is read is locked
+    fold = f"""
+        BEGIN;
+        SELECT json_arrayagg(seq) INTO @pywheel_ids
+        FROM (SELECT seq FROM tally ORDER BY seq LIMIT 2000 FOR UPDATE SKIP LOCKED) c;
+        INSERT INTO tally (topic, live, done, cancelled, dead)
+        SELECT t.topic, sum(t.live), sum(t.done), sum(t.cancelled), sum(t.dead)
+        FROM {_TAKEN_IDS} STRAIGHT_JOIN tally t FORCE INDEX (PRIMARY) ON t.seq = w.id GROUP BY t.topic;
+        DELETE t FROM {_TAKEN_IDS} STRAIGHT_JOIN tally t FORCE INDEX (PRIMARY) ON t.seq = w.id;
+        COMMIT
+    """
+    session: ClassVar[dict[str, str]] = {"server": _SERVER}
+    known_by = "hash"
+    leftovers = (Do(f"DELETE FROM request WHERE at < {NOW} - 86400000 LIMIT 10000"),)
+
     def __init__(self, tables: str) -> None:
-        super().__init__()
-        self.tables = tables
-        """What their names begin with."""
+        super().__init__(tables)
+        self.last_id = "(SELECT value FROM number WHERE name = 'id')"
+        # Locks are the server's, not the database's.
+        lock = f"concat('pywheel.', left(sha2(concat(database(), '.{tables}'), 256), 16), '.', hex({{}}))"
+        self.listen = f"SELECT get_lock({lock.format(':me')}, 0)"
+        """What holds the lock that is named after a worker."""
+        self.gone = f"IF(w.server = {_SERVER}, is_used_lock({lock.format('w.hash')}) IS NULL, 0)"
         self.returning = False
         """Whether an INSERT can return what it wrote, as MariaDB's does."""
 
@@ -117,9 +135,7 @@ class MysqlDialect(ServerDialect):
         text = _NAMED.sub(_by_hash, text)
         for found, forced in _PLANS:
             text = found.sub(forced, text)
-        text = _COLUMN.sub(lambda match: f"{self.tables}{match[1]}.", text)
-        text = _TABLE.sub(lambda match: f"{match[1]} {self.tables}{match[2]}", text)
-        return _VALUE.sub(r"%(\1)s", _RESERVED.sub(r"`\1`", text).replace("%", "%%"))
+        return super().named(_RESERVED.sub(r"`\1`", text))
 
     def now(self) -> str:
         """Return the time of the packet; a test's clock comes with each statement."""
@@ -128,7 +144,7 @@ class MysqlDialect(ServerDialect):
     def source(self, name: str, columns: Sequence[str]) -> str:
         """Return rows of a JSON text."""
         paths = ", ".join(
-            f"{column} {'bigint' if _is_number(column) else 'longtext CHARACTER SET utf8mb4'} PATH '$[{place}]'"
+            f"{column} {'bigint' if is_number(column) else 'longtext CHARACTER SET utf8mb4'} PATH '$[{place}]'"
             for place, column in enumerate(columns)
         )
         return f"JSON_TABLE(:{name}, '$[*]' COLUMNS ({paths})) {name}"
@@ -144,22 +160,17 @@ class MysqlDialect(ServerDialect):
     @property
     def pausing(self) -> str:
         """Return what pauses or resumes a topic, and numbers that."""
-        stir = f"UPDATE {self.tables}number SET value = last_insert_id(value + 1) WHERE name = 'stir'"
+        stir = "UPDATE number SET value = last_insert_id(value + 1) WHERE name = 'stir'"
         return f"{stir};UPDATE topic SET paused = :paused, stirred = last_insert_id() WHERE id = :topic"
 
     def draw(self) -> str:
         """Return a number from -1 to 1."""
         return "(2 * rand() - 1)"
 
-    @property
-    def last_id(self) -> str:
-        """Return an expression for the last id that was given out."""
-        return f"(SELECT value FROM {self.tables}number WHERE name = 'id')"
-
     def raise_ids(self, table: str) -> str:
         """Return what has no id given out that a row of a table has."""
         highest = f"greatest(value, (SELECT coalesce(max(id), 0) FROM {table}))"
-        return f"UPDATE {self.tables}number SET value = {highest} WHERE name = 'id'"
+        return f"UPDATE number SET value = {highest} WHERE name = 'id'"
 
     # ---- forms ------------------------------------------------------------------------------------------------------
 
@@ -190,10 +201,10 @@ class MysqlDialect(ServerDialect):
             text = f"DELETE j FROM {finished} {{then}} job j FORCE INDEX (PRIMARY) ON j.id = f.id"
             return ([self.text(text) % {"ids": literal(one.ids)}] if one.ids else []), None
         if isinstance(one, NewNames):
-            return [self._new_names(one)], None
+            rows = ",".join(f"({literal(name)})" for name in sorted(one.names))
+            return [self.text(f"INSERT IGNORE INTO {one.table} (name) VALUES ") + rows], None
         if isinstance(one, NewPriorities):
-            text = "UPDATE topic SET lanes = lanes | :lanes WHERE id = :topic AND lanes & :lanes <> :lanes"
-            return [self.text(text) % {"topic": one.topic, "lanes": one.lanes}], None
+            one = self.lanes(one)
         if isinstance(one, Each):
             text = self.text(one.text)
             return [text % self._bound(one.text, values, moment) for values in one.values], None
@@ -230,10 +241,6 @@ class MysqlDialect(ServerDialect):
         if one.returns:
             look = f"SELECT {', '.join(one.returns.values())} {joined}"
         return look and self.text(look), self.text(write)
-
-    def _new_names(self, one: NewNames) -> str:
-        rows = ",".join(f"({literal(name)})" for name in sorted(one.names))
-        return self.text(f"INSERT IGNORE INTO {one.table} (name) VALUES ") + rows
 
     def _insert(self, one: Insert, moment: str) -> tuple[list[str], int | None]:
         """Return INSERTs. Of jobs those with a key that is taken are left out; of all else such a row is a conflict."""
@@ -277,7 +284,7 @@ class MysqlDialect(ServerDialect):
 
     def schema(self) -> str:
         """Return what makes the tables. Each statement may be run again; each table has ``{options}``."""
-        text = re.sub(r" *--.*", "", TABLES + _MORE)
+        text = re.sub(r" *--.*", "", TABLES + MORE + _MORE)
         indexes: dict[str, list[str]] = {}
         for name, table, columns in re.findall(r"CREATE INDEX (\w+) ON (\w+) \((.*?)\)", text):
             if not columns.startswith("topic, key"):
@@ -307,10 +314,6 @@ def _hash_of(value: str) -> str:
 def hashed(name: str) -> bytes:
     """Return what a name is found by."""
     return sha256(name.encode()).digest()[:16]
-
-
-def _is_number(column: str) -> bool:
-    return TYPES[column] in ("big", "int", "small")
 
 
 def _in_json(rows: Sequence[Sequence[Any]]) -> str:
@@ -344,16 +347,22 @@ def literal(value: Any, moment: str = "") -> str:
 def in_parts(rows: Iterable[Sequence[Any]], moment: str = "") -> Iterator[str]:
     """Yield rows as they stand after VALUES, in parts that are not too long for one statement."""
     columns = [_column(column, moment) for column in zip(*rows, strict=True)]
+    for some in parted(map(",".join, zip(*columns, strict=True)), _LONG, "),("):
+        yield f"({some})"
+
+
+def parted(texts: Iterable[str], most: int, between: str) -> Iterator[str]:
+    """Yield texts joined, as many at once as are not too long."""
     some: list[str] = []
     size = 0
-    for text in map(",".join, zip(*columns, strict=True)):
-        if some and size + len(text) > _LONG:
-            yield f"({'),('.join(some)})"
+    for text in texts:
+        if some and size + len(text) > most:
+            yield between.join(some)
             some, size = [], 0
         some.append(text)
-        size += len(text) + 3
+        size += len(text) + len(between)
     if some:
-        yield f"({'),('.join(some)})"
+        yield between.join(some)
 
 
 def _column(values: Sequence[Any], moment: str) -> list[str]:
@@ -385,24 +394,6 @@ _HASHES: Final[Mapping[str, Sequence[str]]] = {
 }
 """By table: what its names are found by."""
 _MORE: Final = """
-CREATE TABLE tally (                    -- by how many the jobs of a topic have become more: a row for each change
-    seq bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
-    topic int NOT NULL,
-    live bigint NOT NULL,
-    done bigint NOT NULL,
-    cancelled bigint NOT NULL,
-    dead bigint NOT NULL
-);
-CREATE TABLE member (                   -- workers that are there
-    id int NOT NULL AUTO_INCREMENT PRIMARY KEY,
-    name mediumtext NOT NULL,
-    topics longtext,
-    beat bigint NOT NULL,
-    horizon bigint NOT NULL DEFAULT -1,
-    behind bigint NOT NULL DEFAULT 0,
-    stopped bigint NOT NULL DEFAULT 0,  -- nothing starts there of what was paused up to this number
-    server varbinary(400)               -- where its session holds the lock named after it
-);
 -- What workers are told: a job; 0 to read all again; -1 to look who is there. Rings are told apart by their numbers.
 CREATE TABLE hint (
     worker binary(16) NOT NULL,

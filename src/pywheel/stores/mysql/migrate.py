@@ -1,89 +1,84 @@
-"""The tables of the store: made, and brought to the version that this pywheel knows."""
+"""The tables of a store on MySQL and MariaDB."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import pymysql
 
-from ..._errors import NotAStore, StoreBusy
-from ..schema import IN_USE, Schema, of_migrations
+from ..._errors import StoreBusy
+from ..relational import migrate
+from ..schema import Schema
 from .connection import Timed
-from .statements import migrations, scripts
+from .dialect import MysqlDialect
 
-__all__ = ["schema_of", "script", "upgrade"]
+__all__ = ["Migration"]
 
+_OPTIONS: Final = "ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE {}"
+_COLLATIONS: Final = {True: "utf8mb4_nopad_bin", False: "utf8mb4_0900_bin"}  # MariaDB's, MySQL's
 _MISSING: Final = 1146  # ER_NO_SUCH_TABLE
 _LOCKED: Final = 1205  # ER_LOCK_WAIT_TIMEOUT
-_PATIENCE: Final = 1  # seconds for which others wait behind an upgrade that waits for a table
 _LIMIT: Final = "SET SESSION lock_wait_timeout = "
 _AGAIN: Final = "-- Others wait behind whoever waits for a table. An error 1205: run all of this again."
-_PAUSE: Final = 2.0  # seconds until it is tried again
 _LONGEST: Final = 3_600  # seconds for another process that makes tables
 
 
-def script(prefix: str, version: int = 0, *, mariadb: bool) -> str:
-    """Return the statements that lead from a version to the newest, for a DBA to run in order; "" if it is that."""
-    if version >= len(scripts()):
-        return ""
-    steps = [f"{_AGAIN}\n{_LIMIT}{_PATIENCE}", *_steps(prefix, version, mariadb=mariadb), f"{_LIMIT}DEFAULT"]
-    return "".join(f"{statement};\n\n" for statement in steps)
+class Migration(migrate.Migration):
+    """Statements that may be run again: each is a transaction."""
 
+    connection: Timed
+    dialect: MysqlDialect
+    limit = 1
 
-def _steps(prefix: str, version: int, *, mariadb: bool) -> list[str]:
-    newer = migrations(prefix, mariadb=mariadb)
-    steps = [statement for statements in newer[version:] for statement in statements]
-    # Last: who finds the number finds all that it stands for.
-    made = of_migrations(scripts())
-    numbers = f"('least', {made.least}), ('schema', {made.version})"
-    return [*steps, f"REPLACE INTO {prefix}number (name, value) VALUES {numbers}"]
-
-
-def schema_of(connection: Timed, prefix: str) -> Schema:
-    """Return what the tables are; of version 0 if there are none, or not all."""
-    try:
-        [found] = connection.ask([f"SELECT name, value FROM {prefix}number WHERE name IN ('schema', 'least')"])
-    except pymysql.Error as error:
-        if error.args[0] == _MISSING:
-            return Schema(0, 0)
-        raise
-    numbers = {str(name): int(value) for name, value in found.rows}
-    version = numbers.get("schema", 0)
-    return Schema(version, numbers.get("least", version))
-
-
-def upgrade(connection: Timed, prefix: str, shown: str, *, create: bool) -> None:
-    """Make the tables, or bring them up to date, if that is to be done. StoreTooNew, NotAStore."""
-    newest = len(scripts())
-    there = schema_of(connection, prefix)
-    there.refuse(newest, shown)
-    found = there.version
-    if found >= newest:
-        return
-    if not found and not create:
-        raise NotAStore(f"there is no store at {shown}: put a job first, or run `pywheel migrate`")
-    lock = f"left(concat('pywheel.migrate.{prefix}', database()), 64)"
-    patience = max(math.floor(min(connection.until - time.monotonic(), _LONGEST)) - 1, 1)
-    [held] = connection.ask([f"SELECT get_lock({lock}, {patience})"])
-    if held.rows[0][0] != 1:
-        raise StoreBusy(f"{shown}: another process is making the tables: try again")
-    found = schema_of(connection, prefix).version  # after an error the session ends, and the lock with it
-    while found < newest and not _done(connection, _steps(prefix, found, mariadb=connection.mariadb)):
-        # Whoever queues for a table stops all who come behind: they have their turn before it is tried again.
-        if time.monotonic() + _PAUSE + 2 * _PATIENCE >= connection.until:
-            raise StoreBusy(f"{shown}: {IN_USE}")
-        time.sleep(_PAUSE)
-    connection.ask([f"DO release_lock({lock})"])
-
-
-def _done(connection: Timed, steps: list[str]) -> bool:
-    """Run the statements of an upgrade, unless somebody keeps a table locked; return whether they ran."""
-    try:
-        connection.ask([f"{_LIMIT}{_PATIENCE}", *steps, f"{_LIMIT}DEFAULT"])
-    except pymysql.Error as error:
-        if error.args[0] != _LOCKED:
+    def found(self) -> Schema:
+        """Return what the tables are; of version 0 if there are none, or not all."""
+        text = f"SELECT name, value FROM {self.dialect.tables}number WHERE name IN ('schema', 'least')"
+        try:
+            [found] = self.connection.ask([text])
+        except pymysql.Error as error:
+            if error.args[0] == _MISSING:
+                return Schema(0, 0)
             raise
-        return False
-    return True
+        numbers = {str(name): int(value) for name, value in found}
+        version = numbers.get("schema", 0)
+        return Schema(version, numbers.get("least", version))
+
+    @contextmanager
+    def alone(self, shown: str) -> Iterator[None]:
+        """Hold a lock of the server. After an error the session ends, and the lock with it."""
+        lock = f"left(concat('pywheel.migrate.{self.dialect.tables}', database()), 64)"
+        patience = max(math.floor(min(self.connection.until - time.monotonic(), _LONGEST)) - 1, 1)
+        [held] = self.connection.ask([f"SELECT get_lock({lock}, {patience})"])
+        if held[0][0] != 1:
+            raise StoreBusy(f"{shown}: another process is making the tables: try again")
+        yield
+        self.connection.ask([f"DO release_lock({lock})"])
+
+    def run(self, version: int) -> bool:
+        """Run what leads from a version to the newest; False if somebody keeps a table locked."""
+        try:
+            self.connection.ask(self._statements(version))
+        except pymysql.Error as error:
+            if error.args[0] != _LOCKED:
+                raise
+            return False
+        return True
+
+    def script(self, version: int) -> str:
+        """Return what leads from a version to the newest, to be run in order."""
+        return f"{_AGAIN}\n" + "".join(f"{statement};\n\n" for statement in self._statements(version))
+
+    def _statements(self, version: int) -> list[str]:
+        steps = [f"{_LIMIT}{self.limit}"]
+        for script in migrate.scripts(self.dialect)[version:]:
+            bare = "\n".join(line.partition("--")[0].rstrip() for line in script.splitlines()) + "\n"
+            text = bare.replace("{options}", _OPTIONS.format(_COLLATIONS[self.connection.mariadb]))
+            steps += [part.strip() for part in text.split(";\n")][:-1]
+        # Last: who finds the number finds all that it stands for.
+        numbers = f"('least', {self.made.least}), ('schema', {self.made.version})"
+        steps.append(f"REPLACE INTO {self.dialect.tables}number (name, value) VALUES {numbers}")
+        return [*steps, f"{_LIMIT}DEFAULT"]

@@ -6,216 +6,162 @@ its horizon commits a hint, and then ends that statement by KILL QUERY. With ``n
 
 from __future__ import annotations
 
-import select
+import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from secrets import randbits
+from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import StoreError
-from ..relational.connections import leave_alone
 from ..relational.notifier import RelationalNotifier
+from ..relational.ringer import Hints, Jobs
+from ..sql.statement import Batch, Do, Insert, Rows, Statement
 from .connection import Interrupted, Timed
 from .dialect import hashed
-from .workers import ALL
 
 if TYPE_CHECKING:
     from .store import MysqlStore
 
-__all__ = ["MysqlNotifier"]
+__all__ = ["MysqlNotifier", "ring"]
 
+_ALL: Final = 0  # a hint: read all again
+_NOBODY: Final = -1  # a hint: look who is there
 _SLEEP: Final = 30.0  # seconds of one wait on the server; a hint without a wake-up is found by a beat
 _NAP: Final = 0.5  # the same while jobs are claimed: the server sees that a client was killed when its statement ends
 _SEEN: Final = 100  # rings after which their hints are deleted at once
-_FIELDS: Final = 7  # of a worker's row
 _NO_RING: Final = 0  # a list in a statement has something in it
-_NEAR: Final = 2.0  # seconds for which more is expected after a hint, or before a job is due
-_LOOKS: Final = (0.02, 1.0)  # seconds between looks for hints: while something is near, and at most
+_WORKER: Final = re.compile(r"worker = x'([0-9a-f]{32})'")
+_NEW: Final = "SELECT 1 FROM hint WHERE worker = :me AND ring NOT IN (:seen)"
+# A wait that ends by KILL QUERY. Whoever kills has committed hints before: so it finds this statement waiting, or else
+# it begins later, and finds the hints.
+_WAIT: Final = f"SELECT sleep(:seconds) FROM DUAL WHERE NOT EXISTS ({_NEW})"
+_SLEEPERS: Final = (
+    "SELECT id, info FROM information_schema.processlist WHERE info LIKE 'SELECT sleep(%' AND info LIKE '%{}hint%'"
+)
+_HINTS: Final = (
+    "SELECT h.ring, h.job, j.next, j.topic, j.priority FROM hint h LEFT JOIN job j FORCE INDEX (PRIMARY) "
+    "ON j.id = h.job AND j.state = 0 WHERE h.worker = :me AND h.ring NOT IN (:seen)"
+)
+_FORGET: Final = "DELETE h FROM hint h FORCE INDEX (PRIMARY) WHERE h.worker = :me AND h.ring IN (:seen)"
+
+
+def ring(store: MysqlStore, hints: Hints) -> None:
+    """Write hints to workers, and end their waits."""
+    number = 1 + randbits(62)
+    jobs = {worker: [_ALL] if ids is None else ids or [_NOBODY] for worker, ids in hints.items()}
+    rows = sorted((hashed(worker), number, job) for worker in jobs for job in jobs[worker])
+    texts, _ = store.dialect.texts([Insert("hint", ("worker", "ring", "job"), rows)], None)
+    if len(texts) > 1:  # who reads some of a ring does not look for the rest
+        texts = ["BEGIN", *texts, "COMMIT"]
+    if not store.notifies:
+        store.raw(texts)
+        return
+    *_, sleepers = store.raw([*texts, _SLEEPERS.format(store.dialect.tables)])
+    rung = set(map(hashed, hints))
+    for id, info in sleepers:  # one that ended meanwhile waits again only after it has read the hints
+        found = _WORKER.search(info)
+        if found and bytes.fromhex(found[1]) in rung:
+            with suppress(StoreError):
+                store.raw([f"KILL QUERY {id:d}"])
 
 
 class MysqlNotifier(RelationalNotifier):
     """A session that holds a lock named after the worker, and waits for hints."""
 
+    _store: MysqlStore
+    hinted = f"EXISTS ({_NEW})"
+
     def __init__(self, store: MysqlStore, name: str) -> None:
-        super().__init__(store._presence, name)
-        self._store = store
-        self._hash = hashed(self.worker)
-        self._ear: Timed | None = None
+        super().__init__(store, name)
+        # And the rings whose hints are still there.
+        self._me = {"name": self.worker, "me": hashed(self.worker), "seen": [_NO_RING]}
         self._waits = 0.0  # for how many seconds the wait that is under way was to last
-        self._seen = [_NO_RING]  # rings whose hints are still there
-        self._look = _LOOKS[0]
-        self._came = 0.0  # when a hint came last
-        self._told: dict[
-            int, tuple[int, int, str, int]
-        ] = {}  # due time, id, topic and priority of jobs, as read with their hints
+        self._told: dict[int, tuple[int, int, str, int]] = {}  # jobs, as read with their hints
         self._notes = 0  # of this process: what was read before one may be old
 
-    def _sql(self, statement: str, /, **values: object) -> str:
-        return self._store._sql(statement, now=self._store.now, hash=self._hash, **values)
-
-    # ---- the row ----------------------------------------------------------------------------------------------------
-
-    def _enter(self) -> int:
-        if self._ear is None:
-            self._ear = self._connect()
-        _, found = self._store.run([self._sql("worker_add", name=self.worker), self._sql("stopped")])
-        [[stirred]] = found.rows
-        return int(stirred)
-
     def _connect(self) -> Timed:
-        store = self._store
-        until = time.monotonic() + store._seconds
-        ear = store._connect(until)
+        session = self._store._connect(time.monotonic() + self._store._seconds)
+        listen = self._store.dialect.texts((Do(self._store.dialect.listen, self._me),), None)[0]
         try:
-            with store.translated():
-                ear.ask(
-                    [
-                        # A wait keeps no snapshot, which would keep the server from clearing away what was deleted.
-                        "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
-                        self._sql("listen", lock=store.lock),
-                    ]
-                )
+            # A wait keeps no snapshot, which would keep the server from clearing away what was deleted.
+            session.ask(["SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED", *listen])
         except BaseException:
-            ear.close()
+            session.close()
             raise
         self._waits = 0.0
-        self._rung = self._reload = True
-        return ear
+        return session
 
-    def _write(self, *, beat: int | None = None, horizon: int | None = None, stopped: int | None = None) -> bool:
-        entered = self._ear is not None
-        if beat is not None:
-            return self._beat(beat) and entered
-        text = self._sql("publish", horizon=horizon) if stopped is None else self._sql("quiet", stirred=stopped)
-        [result] = self._store.run([text])
-        return result.matched == 1 and entered
+    def _ask(self, *batch: Statement) -> Sequence[Any]:
+        texts, _ = self._store.dialect.texts(batch, self._store.now)
+        return self._store.reading(lambda connection: connection.one(texts))
 
-    def _beat(self, behind: int) -> bool:
-        """Write the beat, and take in what the answer says of all that a worker asks now and then."""
-        store = self._store
-        seen, self._seen = self._seen, [_NO_RING]
-        texts = [self._sql("beat", behind=behind)]
-        if len(seen) > 1:
-            texts = ["START TRANSACTION", self._sql("forget_hint", seen=seen), *texts, "COMMIT"]
-        texts.append(self._sql("watch", lock=store.lock, topics=sorted(map(hashed, self._spare)), seen=self._seen))
-        sent = time.monotonic()
-        rows = store.run_one(texts)
-        received = time.monotonic()
-        if not rows:
-            return False
-        self._presence.take(sorted((row[:_FIELDS] for row in rows), key=itemgetter(0)))
-        now, lease, self._first, hinted = rows[0][_FIELDS:]
-        store._heard(now, sent, received)
-        store.leases.found(lease, sent)
-        if hinted:  # whoever was about to end the wait may have died
-            self._take()
-        mine = next((row for row in rows if row[0] == self.worker), None)
-        if mine is not None and mine[_FIELDS - 1]:  # the lock is free: the session has ended, unseen from here
-            self._deaf()
-            return False
-        return mine is not None
-
-    def _leave(self) -> None:
-        with suppress(StoreError):
-            self._store.run([self._sql("worker_remove")])
-        self._deaf()
-
-    def _deaf(self) -> None:
-        ear, self._ear = self._ear, None
-        if ear is not None:
-            ear.end()
-
-    def abandoned(self) -> None:
-        """Be over, in a forked child: row and session are the parent's."""
-        super().abandoned()
-        leave_alone(self._ear)
+    def _beating(self, beat: Do) -> Batch:
+        if len(self._me["seen"]) == 1:
+            return (beat,)
+        forget = Do(_FORGET, self._me)
+        self._me = {**self._me, "seen": [_NO_RING]}
+        return (Do("START TRANSACTION"), forget, beat, Do("COMMIT"))
 
     # ---- hints ------------------------------------------------------------------------------------------------------
 
     def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str, int]]:
         told, self._told = self._told, {}
         unread = [id for id in ids if id not in told]
-        read = {job[1]: job for job in self._store._due_now(unread)} if unread else {}
+        read = {job[1]: job for job in super()._due_now(unread)} if unread else {}
         jobs = (told.get(id) or read.get(id) for id in ids)
         return [job for job in jobs if job is not None and job[0] is not None]
 
-    def note(self, dues: Mapping[int, int]) -> None:
-        """Note jobs that are, or were until now, due then."""
+    def note(self, jobs: Jobs) -> None:
+        """Note jobs that are, or were until now, due then, and look if one is near."""
         self._notes += 1
-        super().note(dues)
+        super().note(jobs)
 
-    def _stirred(self) -> int:
-        return self._store._stirred()
-
-    def _listen(self, seconds: float) -> None:
-        ear = self._ear
-        if ear is None:  # it broke: the next beat makes another one
-            self._select(min(seconds, 0.5))
-            return
+    def _hear(self, session: Timed, seconds: float) -> None:
+        """Wait until the server's wait ends."""
         try:
             with self._store.translated():
-                if self._store.notifies:
-                    self._wait(ear, seconds)
-                else:
-                    self._poll(seconds)
+                self._wait(session, seconds)
         except Interrupted:  # in the middle of something else
             self._waits = 0.0
-        except StoreError:
-            self._deaf()
-            self._rung = self._reload = True
 
-    def _wait(self, ear: Timed, seconds: float) -> None:
-        """Wait until the server's wait ends."""
-        ear.until = time.monotonic() + self._store._seconds
+    def _wait(self, session: Timed, seconds: float) -> None:
+        session.until = time.monotonic() + self._store._seconds
         longest = _NAP if self._presence.busy else _SLEEP
+        texts = self._store.dialect.texts
         if not self._waits:
-            if len(self._seen) > _SEEN:
-                ear.ask([self._sql("forget_hint", seen=self._seen)])
-                self._seen = [_NO_RING]
-            ear.send(self._sql("sleep", seconds=longest, seen=self._seen))
+            if len(self._me["seen"]) > _SEEN:
+                session.ask(texts((Do(_FORGET, self._me),), None)[0])
+                self._me = {**self._me, "seen": [_NO_RING]}
+            session.send(texts((Do(_WAIT, {**self._me, "seconds": longest}),), None)[0][0])
             self._waits = longest
         elif self._waits > longest:
             self._waits = longest  # if this fails it ends by itself
             with suppress(StoreError):
-                self._store.run([f"KILL QUERY {ear.thread_id():d}"])  # type: ignore[no-untyped-call]
-        if self._select(seconds, ear.fileno()):
+                self._store.raw([f"KILL QUERY {session.thread_id():d}"])  # type: ignore[no-untyped-call]
+        if self._select(seconds, session.fileno()):
             self._waits = 0.0
             over: Sequence[Sequence[int]] = ()  # no row: there were hints already
             with suppress(Interrupted), self._store.translated():
-                over = ear.receive().rows
+                over = session.receive()
             if not over or over[0][0]:
                 self._take()
 
-    def _poll(self, seconds: float) -> None:
-        """Look for hints now and then: often while something is near, or came of late."""
-        until = time.monotonic() + seconds
-        while True:
-            now = time.monotonic()
-            near = seconds < _NEAR or now - self._came < _NEAR
-            self._look = _LOOKS[0] if near else min(2 * self._look, _LOOKS[1])
-            woken, _, _ = select.select([self._ears], [], [], min(self._look, max(until - now, 0)))
-            if woken:
-                return
-            self._take()
-            if self._rung or time.monotonic() >= until:
-                return
-
-    def _take(self) -> None:
+    def _take(self) -> bool:
         """Take in the hints that are there, of rings that are complete, with what is known of their jobs."""
-        store, notes = self._store, self._notes
-        rows = store._read("hints", hash=self._hash, seen=self._seen)
+        notes = self._notes
+        [rows] = self._store.run(Rows("ring job next topic priority", _HINTS, self._me))
         if not rows:
-            return
-        self._came = time.monotonic()
-        self._seen += {row[0] for row in rows}
+            return False
+        self._me = {**self._me, "seen": [*self._me["seen"], *{row[0] for row in rows}]}
         jobs = {row[1] for row in rows}
-        if ALL in jobs:
+        if _ALL in jobs:
             self.heard(None)
-        if min(jobs) < ALL:
+        if _NOBODY in jobs:
             self.heard(())
-        names = store.topic_names({row[3] for row in rows if row[3] is not None})
+        names = self._store.topic_names({row[3] for row in rows if row[3] is not None})
         told = {id: (due, id, names.get(topic, ""), priority) for _, id, due, topic, priority in rows}
         self._told = told if notes == self._notes else {}
-        if max(jobs) > ALL:
-            self.heard(job for job in jobs if job > ALL)
+        if max(jobs) > _ALL:
+            self.heard(job for job in jobs if job > _ALL)
+        return True

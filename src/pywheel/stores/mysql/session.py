@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pymysql
 from pymysql.constants import SERVER_STATUS
 from pymysql.cursors import Cursor
 
-from ..._errors import StoreBusy
-from ..relational.session import LATER, OwnSession, SessionWithin
-from ..sql.statement import Batch, Insert, NewNames, NewPriorities, Rows, Select, Statement
-from .connection import AlreadyThere, Result
+from ..._errors import StoreBusy, StoreError
+from ..relational.session import OwnSession, SessionWithin, Unknown
+from ..sql.statement import Batch, Do, Insert, Rows, Select, Statement
+from .connection import AlreadyThere
 from .dialect import MOMENT, NOW, SET_MOMENT
 
 if TYPE_CHECKING:
     from .store import MysqlStore
 
-__all__ = ["MysqlSession", "MysqlWithin"]
+__all__ = ["MysqlSession", "MysqlWithin", "forgotten", "requested"]
 
 _FORGOTTEN: Final = 256  # transactions of this client after which the earlier ones are forgotten
 _OVER: Final = "connection=: the server has ended this transaction, as it and another waited for each other: begin anew"
@@ -29,6 +31,20 @@ _CHANGED: Final = (
 _LOCKED: Final = "{lock j}"
 _ENDED: Final = {1213: _OVER, 1020: _CHANGED}
 """What the server says when it has rolled back all of a transaction; 1020: by `innodb_snapshot_isolation`."""
+# Waits for a transaction that is under way; one that has not happened never will, and the second row says so.
+_BAR: Final = f"INSERT INTO request (client, number, at) VALUES (:client, :number, {NOW}), (:client, -:number, {NOW})"
+_BARRED: Final = "SELECT 1 FROM request WHERE client = :client AND number = -:number"
+
+
+def requested(client: bytes, number: int) -> Do:
+    """Return what says of a transaction that it happened."""
+    text = f"INSERT INTO request (client, number, at) VALUES (:client, :number, {NOW})"
+    return Do(text, {"client": client, "number": number})
+
+
+def forgotten(client: bytes, number: int) -> Do:
+    """Return what forgets that those of a client happened that are before a number."""
+    return Do("DELETE FROM request WHERE client = :client AND number < :number", {"client": client, "number": number})
 
 
 class MysqlSession(OwnSession):
@@ -37,31 +53,34 @@ class MysqlSession(OwnSession):
     _store: MysqlStore
     _number = 0  # of the transaction, by which it is known whether it happened
 
-    def _send(self, batch: Batch) -> list[Any]:
-        texts, places = self._store.dialect.texts(batch, self._now)
-        with self._store.translated():
-            results = self._connection.ask(texts) if texts else []
-        return [() if place is None else results[place].rows for place in places]
+    def _begin(self, batch: Batch) -> Sequence[Any]:
+        return self._send(batch)
 
-    _begin = _send
-
-    def _commit(self, batch: Batch, near: int | None) -> Sequence[Any]:
-        client, self._number = self._store.new_request()
-        sql, asked = self._store._sql, {"client": client, "number": self._number}
-        texts = [sql("request", **asked, now=self._now)]
+    def _commit(self, batch: Batch) -> None:
+        client, self._number = self._lane.client, next(self._lane.requests)
+        first: list[Statement] = [requested(client, self._number)]
         if self._number % _FORGOTTEN == 0:
-            texts.append(sql("forget_requests", **asked))
-        texts += [*self._store.dialect.texts(batch, self._now)[0], "COMMIT"]
-        if near is not None:  # one that has read would stay open
-            texts += [sql("near", due=near), "COMMIT"]
+            first.append(forgotten(client, self._number))
+        texts, _ = self._store.dialect.texts([*first, *batch], self._now)
         with self._store.translated():
-            return sorted(self._connection.one(texts))
+            self._connection.one([*texts, "COMMIT"])
 
     def _happened(self, put: int | None) -> bool:  # noqa: ARG002
-        return self._store.happened(self._number, self._until)
+        """Return whether a transaction whose connection broke in its commit has happened; else it never will."""
+        asked = {"client": self._lane.client, "number": self._number}
+        while True:
+            try:
+                with suppress(AlreadyThere):
+                    self._store.run(Do(_BAR, asked))
+                return not self._store.run(Select(_BARRED, asked))[0]
+            except StoreError as error:  # it is under way, or the server still away
+                if time.monotonic() >= self._until:
+                    raise Unknown(
+                        "the connection broke in a commit, and whether it happened is not known yet"
+                    ) from error
+                time.sleep(0.1)
 
-    def _put(self, insert: Insert, *, again: bool) -> tuple[int | None, Sequence[int] | None]:
-        """Insert jobs, count them and commit, in one packet. A look at the workers would take half as long again."""
+    def _put(self, insert: Insert, *, again: bool) -> Sequence[int] | None:
         # Of one alone, or the second time, an error says that it is there; else rows say which are.
         plain = again or len(insert.rows) == 1 or not insert.unless_taken
         try:
@@ -69,11 +88,11 @@ class MysqlSession(OwnSession):
                 rows = self._connection.one(self._put_texts(insert, plain=plain))
         except AlreadyThere as error:
             self.abandon()
-            there = self._store.present([row[0] for row in insert.rows]) if again else set()
+            there = self._store._present([row[0] for row in insert.rows]) if again else set()
             if there or (insert.unless_taken and not error.primary):
-                return LATER, sorted(there)
+                return sorted(there)
             raise
-        return LATER, None if plain else [id for [id] in rows]
+        return None if plain else [id for [id] in rows]
 
     def _put_texts(self, insert: Insert, *, plain: bool) -> list[str]:
         dialect, moment = self._store.dialect, str(self._now)
@@ -108,57 +127,44 @@ class MysqlWithin(SessionWithin):
         inside = self._theirs.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
         return bool(inside or not self._theirs.get_autocommit())
 
-    def _their_database(self) -> str:
-        [[name]] = self._execute("SELECT database()").rows
-        return str(name)
-
-    def _is_ours(self, database: str) -> bool:
-        return database.lower() == self._lent.database.lower()  # a server may write it in either way
-
-    def _sent(self, batch: Batch) -> list[Any]:
-        return [self._one(statement) for statement in batch]
-
-    def _one(self, one: Statement) -> Sequence[Any]:
-        if isinstance(one, NewNames | NewPriorities):
-            self._lent.commit_alone(one)
-            return ()
+    def _rows(self, one: Statement) -> Sequence[Any]:
         if isinstance(one, Select | Rows):
             if _is_committed(one):
-                return self._lent.read(one)
+                return self._lent.run(one)[0]  # type: ignore[no-any-return]
             if isinstance(one, Rows) and one.text.endswith(_LOCKED):
                 return self._locked(one)
             if self._begins > 1:
                 one = Select(f"{one.text} LOCK IN SHARE MODE", one.values)
-        return self._rows(one)
+        return self._read(one)
 
     def _locked(self, one: Rows) -> Sequence[Any]:
         """Find live jobs without a lock, those too that others have stored since the snapshot; then lock those rows."""
         loose = Rows(one.columns, one.text.removesuffix(_LOCKED), one.values)
         place = one.columns.split().index("id")
-        found = self._rows(loose)
-        ids = {row[place] for row in (*found, *(self._lent.read(loose) if self._begins > 1 else ()))}
+        found = self._read(loose)
+        ids = {row[place] for row in (*found, *(self._lent.run(loose)[0] if self._begins > 1 else ()))}
         if not ids:
             return ()
         chosen = one.text.partition(" FROM ")[0]
         text = f"{chosen} FROM job j WHERE j.id {{in ids}} AND j.passed = 0 {_LOCKED}"
-        return self._rows(Rows(one.columns, text, {"ids": sorted(ids)}))
+        return self._read(Rows(one.columns, text, {"ids": sorted(ids)}))
 
-    def _rows(self, one: Statement) -> Sequence[Any]:
-        texts, [place] = self._lent.dialect.texts((one,), self._lent.now)
-        results = [self._execute(text).rows for text in texts]
+    def _read(self, one: Statement) -> Sequence[Any]:
+        texts, [place] = self._lent.dialect.texts((one,), self._now)
+        results = [self._execute(text) for text in texts]
         return () if place is None else results[place]
 
-    def _execute(self, text: str) -> Result:
+    def _execute(self, text: str) -> Sequence[Any]:
         """Run a statement; rows are tuples, whatever the caller's connection makes of them."""
         with self._lent.translated(), Cursor(self._theirs) as cursor:
             try:
-                matched = cursor.execute(text)
+                cursor.execute(text)
             except pymysql.OperationalError as error:
                 if error.args[0] in _ENDED:
                     self._begun = False
                     raise StoreBusy(_ENDED[error.args[0]]) from error
                 raise
-            return Result(cursor.fetchall() if cursor.description else (), matched, cursor.lastrowid or 0)
+            return cursor.fetchall() if cursor.description else ()
 
 
 def _is_committed(one: Select | Rows) -> bool:

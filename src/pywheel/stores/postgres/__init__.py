@@ -1,5 +1,1 @@
 """The store on PostgreSQL."""
-
-from .store import PostgresStore
-
-__all__ = ["PostgresStore"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -13,9 +14,20 @@ from psycopg import errors, waiting
 from psycopg.generators import PQGen  # type: ignore[attr-defined]
 from psycopg.waiting import Ready, Wait
 
-from ..._errors import NotAStore, StoreAway, StoreError
+from ..._errors import (
+    BadJob,
+    NotAStore,
+    PywheelError,
+    StoreAway,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+)
+from ..relational.session import Conflict, MetLock
 
-__all__ = ["Timed", "connect"]
+__all__ = ["Timed", "connect", "meaning"]
 
 _V = TypeVar("_V")
 
@@ -44,6 +56,11 @@ class _Together(psycopg.Pipeline):
             while self.command_queue:
                 self.command_queue.popleft()()
             yield from super()._communicate_gen()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # psycopg would log what goes wrong now, though the first error says it all.
+        with suppress(psycopg.Error, StoreError) if error is not None else nullcontext():
+            super().__exit__(None, None, None)
 
 
 class Timed(psycopg.Connection[Any]):
@@ -147,3 +164,55 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
             "the address of the server itself, or ?notify=off, and they look for hints"
         )
     return connection
+
+
+_USER: Final = "give the right user and password, in the address or in PGPASSWORD"
+_CROWDED: Final = "raise max_connections on the server, or let fewer processes connect"
+_DATABASE: Final = "create the database, or give the name of another"
+_GRANT: Final = "grant what docs/stores-postgres.md lists"
+_REPLICA: Final = "this is a replica, or read-only: give the primary's address"
+_SAYINGS: Final[tuple[tuple[str, type[PywheelError], str], ...]] = (
+    ("UniqueViolation SerializationFailure DeadlockDetected", Conflict, "others change the same: try again"),
+    ("InvalidPassword InvalidAuthorizationSpecification", NotAStore, _USER),
+    ("InvalidCatalogName", NotAStore, _DATABASE),
+    ("InsufficientPrivilege", StoreReadOnly, _GRANT),
+    ("ReadOnlySqlTransaction", StoreReadOnly, _REPLICA),
+    ("DiskFull", StoreFull, "make room on the server"),
+    ("OutOfMemory", StoreFull, "give the server more memory, or max_locks_per_transaction if it says so"),
+    ("TooManyConnections", StoreBusy, _CROWDED),
+    ("QueryCanceled", StoreBusy, "try again; if it was statement_timeout, set it to 0 for this role"),
+    ("LockNotAvailable", MetLock, "try again; if it was lock_timeout, set it to 0 for this role"),
+    ("IdleInTransactionSessionTimeout IdleSessionTimeout", StoreAway, "this process was stopped: try again"),
+    ("UndefinedTable UndefinedColumn InvalidSchemaName", NotAStore, "run `pywheel migrate`"),
+    ("InvalidSqlStatementName DuplicatePreparedStatement", NotAStore, "behind a pooler add ?prepare=off"),
+    ("DataCorrupted IndexCorrupted", StoreCorrupt, "restore it, or REINDEX"),
+    ("ProgramLimitExceeded DataError", BadJob, "the server does not take it"),
+)
+# Of what is said while a connection comes about, the text is all there is.
+_TEXTS: Final[tuple[tuple[str, type[PywheelError], str], ...]] = (
+    ("too many clients|too many connections|connection slots", StoreBusy, _CROWDED),
+    ('database ".*" does not exist', NotAStore, _DATABASE),
+    ('authentication failed|password|role ".*" does not exist|pg_hba.conf', NotAStore, _USER),
+    ("permission denied", NotAStore, _GRANT),
+    ("starting up|shutting down|recovery mode|not yet accepting", StoreAway, "try again when it is up"),
+    ("during recovery", StoreReadOnly, _REPLICA),
+    ("SSL|certificate|sslmode|invalid", NotAStore, "see sslmode, sslrootcert and the other options of libpq"),
+)
+_NOISE: Final = re.compile(
+    r" This probably means the server terminated.*?request\.| Is the server running.*?\?| LINE [0-9]+: .*"
+)
+
+
+def meaning(error: psycopg.Error, hide: Callable[[object], str]) -> tuple[type[PywheelError], str, str]:
+    """Return which error of ours this is, what it says, and what to do. `hide` takes passwords out."""
+    said = _NOISE.sub("", hide(error.diag.message_primary or error)) or type(error).__name__
+    for names, kind, todo in _SAYINGS:
+        if isinstance(error, tuple(getattr(errors, name) for name in names.split())):
+            return kind, said, todo
+    if error.sqlstate is None or "recovery" in said:
+        for text, kind, todo in _TEXTS:
+            if re.search(text, said):
+                return kind, said, todo
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return StoreAway, said, "is the server up, and the address right?"
+    return StoreError, said, ""

@@ -6,23 +6,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from ..relational.dialect import Later, ServerDialect
+from ..relational.dialect import MORE, Later, ServerDialect, is_number
 from ..sql.rows import TAKEN, listed
 from ..sql.schema import TABLES, TYPES
-from ..sql.statement import Change, Drop, Each, Insert, NewNames, NewPriorities, Statement
+from ..sql.statement import Change, Do, Drop, Each, Insert, NewNames, NewPriorities, Select, Statement
 
 __all__ = ["Later", "PostgresDialect", "numbers"]
 
+_BEGAN: Final = "floor(extract(epoch FROM a.backend_start) * 1000)"
 NOW = "coalesce(:now::bigint, floor(extract(epoch FROM now()) * 1000)::bigint)"
-_NAMES: Final = ("topic", "worker", "job", "finished", "attempt", "nonce", "note", "tally", "member", "hint", "schema")
-_TABLE: Final = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE|TABLE|ON|USING) ({'|'.join(_NAMES)})\b")
-_COLUMN: Final = re.compile(rf"\b({'|'.join(_NAMES)})\.(?=[a-z])")
 _INDEX: Final = re.compile(r"\bINDEX ([a-z_]+) ON\b")
 _SEQUENCE: Final = re.compile(r"\bSEQUENCE ([a-z_]+)")
-_BYTES: Final = re.compile(r":([a-z_]+)::bytea\b")  # they go as they are
-_VALUE: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
-
-
+_BYTES: Final = re.compile(r"(%\(\w+\))s::bytea\b")  # they go as they are
 _TAKE: Final = f"""
 WITH c AS MATERIALIZED (
     SELECT j.id, j.lost, length(j.body) AS size FROM job j
@@ -53,32 +48,59 @@ class PostgresDialect(ServerDialect):
     take = _TAKE
 
     kinds: ClassVar[Mapping[str, str]] = {
-        "big": "bigint",
-        "int": "int",
-        "small": "smallint",
+        **ServerDialect.kinds,
         "text": "text",
         "name": 'text COLLATE "C"',
         "bytes": "bytea",
         "binary": "bytea",
         "serial": "int GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
         "primary": "PRIMARY KEY",
-        "clustered": "",
+        "row": "",
+        "member": 'name text COLLATE "C" PRIMARY KEY',
+        # The session that listens, to see at once that its process has ended.
+        "session": "pid int, began bigint",
     }
 
+    database = "current_database()"
+    snapshot = (Do("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),)
+    # The connections of a store want plans that find few rows by their keys.
+    plans = (
+        Select(
+            "SELECT set_config('plan_cache_mode', 'auto', true), set_config('enable_seqscan', 'on', true), "
+            "set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true)"
+        ),
+    )
+    fold = """
+        WITH part AS (
+            DELETE FROM tally WHERE ctid = ANY(ARRAY(SELECT ctid FROM tally LIMIT 2000 FOR UPDATE SKIP LOCKED))
+            RETURNING topic, live, done, cancelled, dead
+        )
+        INSERT INTO tally (topic, live, done, cancelled, dead)
+        SELECT topic, sum(live), sum(done), sum(cancelled), sum(dead) FROM part GROUP BY topic
+    """
+    session: ClassVar[dict[str, str]] = {
+        "pid": "CASE WHEN :listens THEN pg_backend_pid() END",
+        "began": f"(SELECT {_BEGAN} FROM pg_stat_activity a WHERE a.pid = pg_backend_pid())",
+    }
+    known_by = "name"
+    # When a session of another role began may be hidden.
+    gone = (
+        "w.pid IS NOT NULL AND NOT EXISTS ("
+        f"SELECT 1 FROM pg_stat_activity a WHERE a.pid = w.pid AND coalesce({_BEGAN} = w.began, true))"
+    )
+
     def __init__(self, tables: str) -> None:
-        super().__init__()
-        self.tables = tables
-        """What their names begin with: the schema, if it is told, and the prefix."""
-        self.lists: dict[str, list[tuple[str, Sequence[str]]]] = {}
+        super().__init__(tables)
+        self.last_id = f"(SELECT last_value FROM {tables}id)"
+        locked = ", ".join(f"{tables}{name}" for name in ("topic", "job", "finished", "attempt", "tally"))
+        self.alone = (Do("BEGIN"), Do(f"LOCK TABLE {locked} IN SHARE ROW EXCLUSIVE MODE"))
 
     def named(self, text: str) -> str:
         """Return SQL with names of tables and values as psycopg takes them."""
-        text = _COLUMN.sub(lambda match: f"{self.tables}{match[1]}.", text)
-        text = _TABLE.sub(lambda match: f"{match[1]} {self.tables}{match[2]}", text)
         prefix = self.tables.rpartition(".")[2]
         text = _INDEX.sub(lambda match: f"INDEX {prefix}{match[1]} ON", text)
         text = _SEQUENCE.sub(lambda match: f"SEQUENCE {self.tables}{match[1]}", text)
-        return _VALUE.sub(r"%(\1)s", _BYTES.sub(r"%(\1)b::bytea", text.replace("%", "%%")))
+        return _BYTES.sub(r"\1b::bytea", super().named(text))
 
     def now(self) -> str:
         """Return the time at which the transaction began: its statements must not judge a lease differently.
@@ -102,11 +124,6 @@ class PostgresDialect(ServerDialect):
         """Return what pauses or resumes a topic, and numbers that."""
         return f"UPDATE topic SET paused = :paused, stirred = nextval('{self.tables}stir') WHERE id = :topic"
 
-    @property
-    def last_id(self) -> str:
-        """Return an expression for the last id that was given out."""
-        return f"(SELECT last_value FROM {self.tables}id)"
-
     def raise_ids(self, table: str) -> str:
         """Return what has no id given out that a row of a table has."""
         highest = f"greatest({self.last_id}, (SELECT max(id) FROM {table}))"
@@ -117,15 +134,14 @@ class PostgresDialect(ServerDialect):
     def statement(self, one: Statement) -> tuple[str, Any] | None:
         """Return a statement and its values, None if there is nothing to do."""
         if isinstance(one, Insert):
-            return self._insert(one)
+            return self._insert(one, one.columns[:1] if one.unless_taken else ())
         if isinstance(one, Drop):
             return None  # a Change has deleted them
         if isinstance(one, NewNames):
             text = f"INSERT INTO {one.table} (name) SELECT name FROM {{w: name}} ORDER BY name ON CONFLICT DO NOTHING"
             return self.text(text), self.bound(text, {"w": [(name,) for name in one.names]})
         if isinstance(one, NewPriorities):
-            text = "UPDATE topic SET lanes = lanes | :lanes WHERE id = :topic AND lanes & :lanes <> :lanes"
-            return self.text(text), {"topic": one.topic, "lanes": one.lanes}
+            one = self.lanes(one)
         if isinstance(one, Change):
             text = self.kept((one.write, one.source, one.where), lambda: self._changed(one))
             return self.text(text), self.bound(text, one.values)
@@ -144,7 +160,7 @@ class PostgresDialect(ServerDialect):
             else:
                 some = list(zip(*value, strict=True)) if value else [()] * len(columns)
                 for column, part in zip(columns, some, strict=True):
-                    bound[f"{name}_{column}"] = numbers(part) if _is_number(column) else list(part)
+                    bound[f"{name}_{column}"] = numbers(part) if is_number(column) else list(part)
         return bound
 
     def _changed(self, one: Change) -> str:
@@ -163,46 +179,37 @@ class PostgresDialect(ServerDialect):
             returns = ", ".join(one.returns)
         return f"{text} RETURNING {returns}" if returns else text
 
-    def _insert(self, one: Insert, returning: str | None = None, use: str = "") -> tuple[str, Any] | None:
+    def _insert(self, one: Insert, returning: tuple[str, ...]) -> tuple[str, Any] | None:
         if not one.rows:
             return None
         columns = list(zip(*one.rows, strict=True))
         kinds = tuple(_kind(column) for column in columns)
-        if returning is None:
-            returning = f" RETURNING {one.columns[0]}" if one.unless_taken else ""
-        key = (one.table, one.columns, kinds, one.unless_taken, len(one.rows) == 1, use)
-        text = self.kept(key, lambda: self.named(self._mark_now(self._inserting(one, kinds, returning))))
+        key = (one.table, one.columns, kinds, one.unless_taken, len(one.rows) == 1, returning)
+        text = self.kept(key, lambda: self.text(self._inserting(one, kinds, returning)))
         values: dict[str, Any] = {}
         for name, column, kind in zip(one.columns, columns, kinds, strict=True):
             if len(one.rows) == 1:
                 values[name] = int(column[0]) if kind == "later" else column[0]
                 continue
-            values[name] = numbers(column) if _is_number(name) else list(column)
+            values[name] = numbers(column) if is_number(name) else list(column)
             if kind == "mixed":
                 values[f"{name}_later"] = numbers(type(value) is Later for value in column)
         return text, values
 
     def put(self, one: Insert) -> tuple[str, Any]:
-        """Return one statement that inserts jobs and counts them, and tells how far some worker looks, and which."""
-        said = self._insert(one, " RETURNING id, topic", "put")
+        """Return one statement that inserts jobs and counts them, and with `unless_taken` tells which."""
+        said = self._insert(one, ("id", "topic"))
         assert said is not None
         text, values = said
-        ids = "ARRAY(SELECT id FROM n)" if one.unless_taken else "NULL"
 
         def whole() -> str:
             count = self.named("INSERT INTO tally (topic, live, done, cancelled, dead)")
-            horizon = self.named("SELECT max(horizon) FROM member WHERE topics IS NOT NULL")
-            return (
-                f"WITH n AS ({text}), c AS ({count} SELECT topic, count(*), 0, 0, 0 FROM n GROUP BY topic) "
-                f"SELECT ({horizon}), {ids}"
-            )
+            count += " SELECT topic, count(*), 0, 0, 0 FROM n GROUP BY topic"
+            return f"WITH n AS ({text}){f', c AS ({count}) SELECT id FROM n' if one.unless_taken else f' {count}'}"
 
         return self.kept(("whole", text), whole), values
 
-    def _mark_now(self, text: str) -> str:
-        return text.replace("{now}", self.now())
-
-    def _inserting(self, one: Insert, kinds: Sequence[str], returning: str) -> str:
+    def _inserting(self, one: Insert, kinds: Sequence[str], returning: tuple[str, ...]) -> str:
         single = len(one.rows) == 1
         chosen, lists, names = [], [], []
         for name, kind in zip(one.columns, kinds, strict=True):
@@ -222,11 +229,12 @@ class PostgresDialect(ServerDialect):
             text = f"{into} VALUES ({', '.join(chosen)})"
         else:
             text = f"{into} SELECT {', '.join(chosen)} FROM unnest({', '.join(lists)}) AS w ({', '.join(names)})"
-        return f"{text} ON CONFLICT DO NOTHING{returning}" if one.unless_taken else text + returning
+        text += " ON CONFLICT DO NOTHING" if one.unless_taken else ""
+        return f"{text} RETURNING {', '.join(returning)}" if returning else text
 
     def schema(self) -> str:
         """Return what makes the tables."""
-        return self.named(re.sub(r"\{([a-z]+)\}", lambda match: self.kinds[match[1]], TABLES + _MORE))
+        return self.named(re.sub(r"\{([a-z]+)\}", lambda match: self.kinds[match[1]], TABLES + MORE + _MORE))
 
 
 def _kind(column: Sequence[Any]) -> str:
@@ -241,34 +249,13 @@ def _lists(text: str) -> dict[str, list[str]]:
     return {name: [one.strip() for one in columns.split(",")] for name, columns in _LIST.findall(text)}
 
 
-def _is_number(column: str) -> bool:
-    return TYPES[column] in ("big", "int", "small")
-
-
 def numbers(values: Iterable[int | None]) -> str:
     """Return integers as an array, as text: psycopg would adapt them one by one."""
     return "{" + str(list(values))[1:-1].replace("None", "NULL") + "}"
 
 
 _MORE: Final = """
-CREATE TABLE tally (                    -- by how many the jobs of a topic have become more: a row for each change
-    topic int NOT NULL,
-    live bigint NOT NULL,
-    done bigint NOT NULL,
-    cancelled bigint NOT NULL,
-    dead bigint NOT NULL
-);
 ALTER TABLE topic ADD stirred bigint NOT NULL DEFAULT 0;  -- the number of the last pause or resumption, of all topics'
-CREATE TABLE member (                   -- workers that are there
-    name text COLLATE "C" PRIMARY KEY,
-    topics text,                        -- JSON: names; NULL: none announced
-    beat bigint NOT NULL,
-    horizon bigint NOT NULL DEFAULT -1,
-    behind bigint NOT NULL DEFAULT 0,
-    stopped bigint NOT NULL DEFAULT 0,  -- nothing starts there of what was paused up to this number
-    pid int,                            -- the session that listens, to see at once that its process has ended
-    began bigint
-) WITH (fillfactor = 50);
 -- For workers behind a pooler, who cannot listen. A crash of the server may take them: then they read all anew.
 CREATE UNLOGGED TABLE hint (
     worker text COLLATE "C" NOT NULL,
@@ -287,6 +274,6 @@ ALTER TABLE finished SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacu
 ALTER TABLE attempt SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 ALTER TABLE tally SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
     autovacuum_vacuum_cost_delay = 0);
-ALTER TABLE member SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
+ALTER TABLE member SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 ALTER TABLE hint SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 """

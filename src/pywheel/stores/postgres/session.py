@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg.rows import tuple_row
 
-from ..relational.session import Conflict, OwnSession, SessionWithin, Unknown
-from ..sql.statement import Batch, Drop, Each, Insert, NewNames, NewPriorities
+from ..._errors import StoreAway
+from ..relational.session import Conflict, OwnSession, SessionWithin, Unknown, drive
+from ..sql import read
+from ..sql.statement import Batch, Do, Each, Insert, Select, Statement
 from .dialect import PostgresDialect
 
 if TYPE_CHECKING:
@@ -19,11 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresSession", "PostgresWithin", "rows_of", "started"]
 
-_ANYHOW: Final = 2**62  # how far some worker may look, if that is not known
 _LOOK: Final = 0.1  # seconds between looks what became of a commit
-_BEGUN: Final = "SELECT {now}, pg_current_xact_id()::text, pg_postmaster_start_time()::text"
+_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_BEGUN: Final = "SELECT pg_current_xact_id()::text, pg_postmaster_start_time()::text"
 _CLOCK: Final = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-_NOTHING: Final = Drop(())
+_STATUS: Final = (
+    "SELECT CASE WHEN pg_postmaster_start_time()::text = :born THEN pg_xact_status(:id::xid8) ELSE 'restarted' END"
+)
+"""What became of a transaction. A server that was started anew may have given its number to another."""
 
 
 def started(execute: Callable[..., Any], dialect: PostgresDialect, batch: Batch, now: int | None) -> list[Any]:
@@ -54,34 +59,21 @@ class PostgresSession(OwnSession):
     """The number of the transaction, and since when the server has been up."""
 
     def _begin(self, batch: Batch) -> list[Any]:
-        with self._pipeline():
-            self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-            begun = self._connection.execute(self._store.dialect.text(_BEGUN), {"now": self._now})
-            cursors = self._started(batch)
-        [(_, self._id, self._born)] = begun.fetchall()
-        return rows_of(cursors)
+        [_, [(self._id, self._born)], *rows] = self._send((Do(_BEGIN), Select(_BEGUN), *batch))
+        return rows
 
-    def _send(self, batch: Batch) -> list[Any]:
-        with self._pipeline():
-            cursors = self._started(batch)
-        return rows_of(cursors)
-
-    def _commit(self, batch: Batch, near: int | None) -> Sequence[Any]:
-        seen = None
-        with self._pipeline() as pipeline:
-            self._started(batch)
-            self._connection.execute("COMMIT")
-            pipeline.sync()
-            if near is not None:
-                seen = self._connection.execute(self._store._sql["near"], {"due": near})
-        return [] if seen is None else seen.fetchall()
+    def _commit(self, batch: Batch) -> None:
+        self._send((*batch, Do("COMMIT")))
 
     def _happened(self, put: int | None) -> bool:
+        asked = Select(_STATUS, {"id": self._id, "born": self._born})
         while True:
-            status = self._store.status(self._id, self._born, self._until)
+            status = "in progress"
+            with suppress(StoreAway):
+                [[(status,)]] = self._store.run(asked, until=self._until)
             if status == "restarted":
                 if put is not None:  # nobody else has its id
-                    return self._store.is_there(put, self._until)
+                    return bool(self._store._present((put,)))
                 raise Unknown("the server broke down in a commit, and whether it happened is not known")
             if status != "in progress":
                 return status == "committed"
@@ -89,34 +81,27 @@ class PostgresSession(OwnSession):
                 raise Unknown("the connection broke in a commit, and whether it happened is not known yet")
             time.sleep(_LOOK)
 
-    def _put(self, insert: Insert, *, again: bool) -> tuple[int | None, Sequence[int] | None]:
+    def _put(self, insert: Insert, *, again: bool) -> Sequence[int] | None:
         text, values = self._store.dialect.put(insert)
-        if again and (there := self._store.there(self._connection, insert)):
-            return _ANYHOW, there
+        if again and (there := self._there(insert)):
+            return there
         try:
             with self._store.translated():
-                [(horizon, ids)] = self._connection.execute(text, {**values, "now": self._now}).fetchall()
+                cursor = self._connection.execute(text, {**values, "now": self._now})
         except Conflict:
             if not again:
                 raise  # else the first was under way until now
-        return (_ANYHOW, self._store.there(self._connection, insert)) if again else (horizon, ids)
+        return self._there(insert) if again else [id for [id] in cursor.fetchall()] if cursor.description else None
 
-    def _started(self, batch: Batch) -> list[Any]:
-        return started(self._connection.execute, self._store.dialect, batch, self._now)
-
-    @contextmanager
-    def _pipeline(self) -> Iterator[Any]:
-        with self._store.translated(), self._connection.pipeline() as pipeline:
-            yield pipeline
+    def _there(self, insert: Insert) -> list[int]:
+        """Return which of some new jobs are stored."""
+        return sorted(drive(self._send, read.there([row[0] for row in insert.rows])))
 
 
 class PostgresWithin(SessionWithin):
     """The statements of a put, one by one: the caller's connection is in no pipeline of ours."""
 
-    def __init__(self, store: PostgresStore, connection: Any) -> None:
-        super().__init__(store, connection)
-        self._dialect = store.dialect
-        self._now = store.now
+    _lent: PostgresStore
 
     @property
     def fixed(self) -> bool:  # type: ignore[override]
@@ -128,22 +113,13 @@ class PostgresWithin(SessionWithin):
         idle = self._theirs.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         return not (self._theirs.autocommit and idle)
 
-    def _their_database(self) -> str:
-        [(name,)] = self._execute("SELECT current_database()").fetchall()
-        return str(name)
-
     def _begin(self) -> None:
         super()._begin()
         if self._now is None:  # else it would be the time at which the caller began
             [(self._now,)] = self._execute(_CLOCK).fetchall()
 
-    def _sent(self, batch: Batch) -> list[Any]:
-        named = [isinstance(one, NewNames | NewPriorities) for one in batch]
-        for one, new in zip(batch, named, strict=True):
-            if new:
-                self._lent.commit_alone(one)  # type: ignore[arg-type]
-        left = [_NOTHING if new else one for one, new in zip(batch, named, strict=True)]
-        return rows_of(started(self._execute, self._dialect, left, self._now))
+    def _rows(self, one: Statement) -> Sequence[Any]:
+        return rows_of(started(self._execute, self._lent.dialect, (one,), self._now))[0]  # type: ignore[no-any-return]
 
     def _execute(self, text: str, values: Any = None, *, binary: bool = False) -> Any:
         """Run a statement; rows are tuples, whatever the caller's connection makes of them."""

@@ -8,35 +8,22 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 
 from ..._errors import StoreBusy, StoreClosed
 
-__all__ = ["CLOSED", "Connection", "Connections", "leave_alone"]
+__all__ = ["CLOSED", "Connections", "leave_alone"]
 
 CLOSED: Final = "this store is closed: open another one"
 
 
-class Connection(Protocol):
-    """What is kept here."""
-
-    until: float
-    """The monotonic time until which an answer may take."""
-
-    def close(self) -> None:
-        """Close it."""
-
-
-C = TypeVar("C", bound=Connection)
-
-
-class Connections(Generic[C]):
+class Connections:
     """Up to `most` connections. One that an error has come out of is closed, as nobody knows what it is in.
 
     A signal handler may raise at any point: so there is no lock that could stay locked, only calls that are atomic.
     """
 
-    def __init__(self, connect: Callable[[float], C], most: int, seconds: float) -> None:
+    def __init__(self, connect: Callable[[float], Any], most: int, seconds: float) -> None:
         self._connect = connect
         self._most = most
         self._seconds = seconds
@@ -44,52 +31,43 @@ class Connections(Generic[C]):
         self._begin()
 
     def _begin(self) -> None:
-        self._idle: list[C] = []
-        self._out: set[C] = set()
+        self._idle: list[Any] = []
+        self._out: set[Any] = set()
         self._places: SimpleQueue[_Place] = SimpleQueue()
         for _ in range(self._most):
             self._places.put(_Place(self._places))
 
     @contextmanager
-    def use(self, until: float | None = None) -> Iterator[C]:
+    def use(self, until: float | None = None) -> Iterator[Any]:
         """Give a connection, an idle one or a new one. StoreBusy if none becomes free in time; StoreAway."""
         until = until or time.monotonic() + self._seconds
         try:
             place = self._places.get(timeout=max(until - time.monotonic(), 0))
         except Empty:
             raise StoreBusy(f"all {self._most} connections were busy for {self._seconds:g} s: try again") from None
-        connection: C | None = None
+        connection: Any = None
         whole = False
         try:
-            connection = self._take(until)
+            if self.closed:
+                raise StoreClosed(CLOSED)
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self._connect(until)
+            connection.until = until
+            self._out.add(connection)
             yield connection
             whole = True
         finally:
-            if connection is not None:
-                self._put_back(connection, whole=whole)
+            self._out.discard(connection)
+            if whole:
+                self._idle.append(connection)
+                if self.closed:
+                    self.drop_idle()
+            elif connection is not None:
+                with suppress(Exception):  # it may be broken
+                    connection.close()
             place.leave()
-
-    def _take(self, until: float) -> C:
-        if self.closed:
-            raise StoreClosed(CLOSED)
-        connection: C | None = None
-        with suppress(IndexError):
-            connection = self._idle.pop()
-        if connection is None:
-            connection = self._connect(until)
-        connection.until = until
-        self._out.add(connection)
-        return connection
-
-    def _put_back(self, connection: C, *, whole: bool) -> None:
-        self._out.discard(connection)
-        if whole:
-            self._idle.append(connection)
-            if self.closed:
-                self.drop_idle()
-            return
-        with suppress(Exception):  # it may be broken
-            connection.close()
 
     def drop_idle(self) -> None:
         """Close the connections that nobody uses: the server may have closed them."""

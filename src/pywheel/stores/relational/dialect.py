@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
 
 from ..sql.dialect import Dialect
-from ..sql.statement import Insert, Select, Statement, Steps
+from ..sql.schema import TYPES
+from ..sql.statement import Batch, Do, Insert, NewPriorities, Select, Statement, Steps
 from ..sql.transaction import Tally, Transaction
 
-__all__ = ["Later", "ServerDialect"]
+__all__ = ["MORE", "Later", "ServerDialect", "is_number"]
+
+_NAMES: Final = "topic|worker|job|finished|attempt|nonce|note|tally|member|hint|schema|number|request"
+_TABLE: Final = re.compile(rf"\b(FROM|JOIN|STRAIGHT_JOIN|INTO|UPDATE|TABLE|ON|USING) ({_NAMES})\b")
+_COLUMN: Final = re.compile(rf"(?<![:.\w])({_NAMES})\.(?=[a-z])")
+_VALUE: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
+
+
+MORE: Final = """
+CREATE TABLE tally (                    -- by how many the jobs of a topic have become more: a row for each change
+    {row}topic {int} NOT NULL,
+    live {big} NOT NULL,
+    done {big} NOT NULL,
+    cancelled {big} NOT NULL,
+    dead {big} NOT NULL
+);
+CREATE TABLE member (                   -- workers that are there
+    {member},
+    topics {text},                      -- JSON: names; NULL: none announced
+    beat {big} NOT NULL,
+    horizon {big} NOT NULL DEFAULT -1,
+    behind {big} NOT NULL DEFAULT 0,
+    stopped {big} NOT NULL DEFAULT 0,   -- nothing starts there of what was paused up to this number
+    {session}
+);
+"""
+"""The tables that stores on servers have beside those of the engine."""
 
 
 class Later(int):
@@ -18,13 +47,46 @@ class Later(int):
     __slots__ = ()
 
 
+def is_number(column: str) -> bool:
+    """Return whether a column has whole numbers."""
+    return TYPES[column] in ("big", "int", "small")
+
+
 class ServerDialect(Dialect):
     """The tables of a store on a server."""
 
-    @property
-    @abstractmethod
-    def last_id(self) -> str:
-        """An expression for the last id that was given out."""
+    kinds: ClassVar[Mapping[str, str]] = {"big": "bigint", "int": "int", "small": "smallint", "clustered": ""}
+    database: ClassVar[str]
+    """An expression for the name of the database."""
+    snapshot: ClassVar[Batch]
+    """What begins a transaction that only reads, and sees one moment."""
+    alone: Batch
+    """What begins a transaction beside which nobody writes."""
+    plans: ClassVar[Batch] = ()
+    """What lets a transaction read all rows in the quickest way."""
+    fold: ClassVar[str]
+    """A statement that sums up some rows of counts. What others count now stays."""
+    session: ClassVar[dict[str, str]]
+    """Columns of a worker's row that say which session is its own, and expressions for them."""
+    known_by: ClassVar[str]
+    """The column by which hints name a worker."""
+    leftovers: ClassVar[Batch] = ()
+    """What deletes more that is of no use any more, now and then."""
+    gone: str
+    """An expression that says whether the session of a worker has ended, whose row is `w`."""
+    last_id: str
+    """An expression for the last id that was given out."""
+
+    def __init__(self, tables: str) -> None:
+        super().__init__()
+        self.tables = tables
+        """What their names begin with."""
+
+    def named(self, text: str) -> str:
+        """Return SQL with names of tables, and values as the driver takes them."""
+        text = _COLUMN.sub(lambda match: f"{self.tables}{match[1]}.", text)
+        text = _TABLE.sub(lambda match: f"{match[1]} {self.tables}{match[2]}", text)
+        return _VALUE.sub(r"%(\1)s", text.replace("%", "%%"))
 
     @abstractmethod
     def raise_ids(self, table: str) -> str:
@@ -34,12 +96,21 @@ class ServerDialect(Dialect):
         """Return a time that the server reckons."""
         return Later(delay)
 
+    @abstractmethod
+    def schema(self) -> str:
+        """Return what makes the tables."""
+
     def counted(self, tally: Tally) -> list[Statement]:
         """Return what writes the counts: a row for each change of a topic, summed up now and then."""
         for topic, jobs in tally.put.items():
             tally.add(topic, 0, jobs)
         rows = [(topic, *row) for topic, row in sorted(tally.rows.items()) if any(row)]
         return [Insert("tally", ("topic", "live", "done", "cancelled", "dead"), rows)] if rows else []
+
+    def lanes(self, one: NewPriorities) -> Do:
+        """Return what notes priorities."""
+        text = "UPDATE topic SET lanes = lanes | :lanes WHERE id = :topic AND lanes & :lanes <> :lanes"
+        return Do(text, {"topic": one.topic, "lanes": one.lanes})
 
     def count(self, tx: Transaction) -> Steps[None]:
         """Write the counts."""

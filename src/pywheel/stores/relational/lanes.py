@@ -1,4 +1,4 @@
-"""Which commands may wait for a lock that another program's transaction holds.
+"""The connections of a store that write, and which commands may wait for a lock on which of them.
 
 A put in a caller's transaction holds its key for as long as that takes. A store therefore writes on four connections,
 each with a group commit of its own: one for claims and acks, one for plain puts, one for what may have to wait, and one
@@ -9,19 +9,174 @@ that want the same go there without a try on the third.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Container, Hashable, Iterator, Sequence
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+from itertools import count
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Any, Final
 
+from ..._errors import StoreAway, StoreBusy, StoreError
 from ...jobs import commands as c
 from ..contract import Locked
+from ..group_commit import Commit, GroupCommit
+from ..sql.engine import apply
+from ..sql.put import NOT_FREE
+from ..sql.statement import Insert, Last, Steps
+from ..sql.transaction import Taken
+from .session import Conflict, MetLock, OwnSession, Unknown, drive
 
-__all__ = ["Held", "may_wait"]
+if TYPE_CHECKING:
+    from .store import RelationalStore
 
+__all__ = ["TRIES", "Held", "Ids", "Lane", "may_wait"]
+
+TRIES: Final = 12
+"""How often a transaction begins anew where others came first."""
 _MAY_WAIT: Final = frozenset({c.Import, c.Cancel, c.Reschedule, c.Delete, c.Retry, c.Rewrite, c.Pause})
-
-
 _MOST: Final = 10_000  # keys and jobs that are remembered
+_GATHER: Final = 0.5  # of a commit's time, for which one waits for more to share it
+_MOST_IDS: Final = 1_024
+
+
+class Lane:
+    """A connection that writes. Threads share its transactions, whose last trip commits."""
+
+    def __init__(self, store: RelationalStore, held: Held, spared: float = 0.0) -> None:
+        self.store: Any = store
+        self._held = held
+        self.spared = spared
+        """For so many seconds what met a lock is not tried again here: others come behind it."""
+        self._seconds: float = store._seconds
+        self.commits = GroupCommit(self._transact, _separate, self._seconds, _GATHER)
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Begin without a connection, as somebody else to the server."""
+        self.writer: Any = None
+        self.client, self.requests = token_bytes(16), count(1)
+        """What a transaction is known by, where the database knows none itself: a client, and a number."""
+
+    def writing(self, until: float) -> Any:
+        """Return the connection: only whoever commits for all uses it."""
+        connection = self.writer
+        if connection is not None and not connection.ready:  # it broke, or an interrupt came in the middle of its use
+            self.writer = None
+            connection.end()
+            connection = None
+        if connection is None:
+            connection = self.store._connect(until)
+            with self.store.translated():
+                self.store._begin_writing(connection, self)
+            self.writer = connection
+        connection.until = until
+        return connection
+
+    def tried(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
+        """Return what becomes of commands here, without waiting for a lock."""
+        try:
+            return self.commits.apply(commands)
+        except (Locked, StoreError) as error:
+            if len(commands) == 1 or isinstance(error, StoreError):
+                return [error] * len(commands)
+        return [outcome for command in commands for outcome in self.tried((command,))]
+
+    def _transact(self, commands: Sequence[c.Command[Any]], until: float, commit: Commit | None) -> list[Any]:
+        self.store._open()
+        if self.spared and self._held.lately(commands, self.spared):
+            raise Locked(self._seconds)
+        try:
+            outcomes = self._begun_anew(commands, until, commit)
+        except MetLock as error:
+            if commit is None:  # else it is not known whose commands
+                self._held.met(commands)
+            raise Locked(self._seconds) from error
+        self._held.free(commands, outcomes)
+        return outcomes
+
+    def _begun_anew(
+        self, commands: Sequence[c.Command[Any]], until: float, commit: Commit | None, *, eager: bool = True
+    ) -> list[Any]:
+        """Apply commands in a transaction; in another one if others came first, or its connection broke before."""
+        broke = False
+        for attempt in range(TRIES):
+            session: OwnSession = self.store.own(self, until)
+            try:
+                return self._run(session, commands, commit, eager=eager)
+            except (Conflict, Taken) as error:
+                if attempt:
+                    self.store.ids.forget()
+                last = attempt + 1 == TRIES or time.monotonic() >= until
+                if isinstance(error, Taken):
+                    if last:
+                        raise StoreBusy("others took the same keys all the time: try again") from error
+                elif last or isinstance(error, MetLock):
+                    raise
+                time.sleep(0.002 * attempt)
+            except StoreAway as error:
+                if broke or isinstance(error, Unknown) or time.monotonic() >= until:
+                    raise
+                broke = True
+            finally:
+                session.abandon()
+        raise AssertionError
+
+    def _run(
+        self, session: OwnSession, commands: Sequence[c.Command[Any]], commit: Commit | None, *, eager: bool
+    ) -> list[Any]:
+        eager = eager and all(type(command) is c.Put and command.nonce is None for command in commands)
+        tx = self.store.transaction(self.store.ids.many, eager=eager)
+        steps = apply(tx, commands)
+        try:
+            batch = next(steps)
+        except StopIteration as end:  # there is nothing to do
+            return end.value  # type: ignore[no-any-return]
+        commit = commit or Commit()
+        alone = isinstance(batch, Last) and len(batch) == 1 and isinstance(batch[0], Insert)
+        if alone and all(type(command) is c.Put for command in commands):  # one statement is all there is to do
+            commit.stored, counts = None, True
+            outcomes = _put(session, steps, batch[0])
+        else:
+            outcomes = drive(session.send, steps, batch)
+            counted = self.store.dialect.counted(tx.tally)
+            commit.outcomes, commit.stored, counts = outcomes, None, bool(counted)
+            session.commit(counted, tx.tally.new[0][0] if tx.tally.new else None)
+        commit.outcomes, commit.stored = outcomes, True
+        tx.committed()
+        self.store.tell(commands, outcomes, tx.changes)
+        if counts:
+            self.store.count()
+        for place, outcome in enumerate(outcomes):
+            if outcome is NOT_FREE:
+                outcomes[place] = self._put_by_look(commands[place])
+        return outcomes
+
+    def _put_by_look(self, command: c.Command[Any]) -> Any:
+        """Put a job whose key is taken: see by whom."""
+        try:
+            [outcome] = self._begun_anew([command], time.monotonic() + self._seconds, None, eager=False)
+        except StoreError as error:  # the others have been stored
+            if not isinstance(error, MetLock):
+                return error
+            self._held.met((command,))
+            return Locked(self._seconds)
+        return outcome
+
+
+def _put(session: OwnSession, steps: Steps[list[Any]], insert: Any) -> list[Any]:
+    """Return what becomes of puts, once their jobs are stored."""
+    ids = session.put(insert)
+    try:
+        steps.send([[(row[0],) for row in insert.rows] if ids is None else [(id,) for id in ids]])
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    raise AssertionError
+
+
+def _separate(error: BaseException) -> bool:
+    """Return whether one caller's commands may be the reason of an error."""
+    return isinstance(error, Exception) and not isinstance(error, StoreError)
 
 
 class Held:
@@ -73,3 +228,30 @@ def may_wait(commands: Sequence[c.Command[Any]], topics: Container[str]) -> bool
         elif type(command) in _MAY_WAIT:
             return True
     return False
+
+
+class Ids:
+    """Ids that belong to this process, in order, taken from the store before they are used. `draw` gives so many.
+
+    What is sent twice is stored once. All lanes share them: of jobs due at one time those come first that a thread has
+    put first.
+    """
+
+    def __init__(self, draw: Callable[[int], Sequence[int]]) -> None:
+        self._draw = draw
+        self._lock = threading.RLock()
+        self._left: deque[int] = deque()
+        self._block = 1  # one that is not used would leave a shard out
+
+    def many(self, count: int) -> list[int]:
+        """Return so many ids."""
+        with self._lock:
+            if len(self._left) < count:
+                self._left.extend(self._draw(max(count - len(self._left), self._block)))
+                self._block = min(2 * self._block, _MOST_IDS)
+            return [self._left.popleft() for _ in range(count)]
+
+    def forget(self) -> None:
+        """Give none of those that are left: others have them, where a server took over that was behind."""
+        with self._lock:
+            self._left.clear()

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import os
 import select
+import threading
+import time
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from secrets import token_hex
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import StoreAway, StoreClosed, StoreError
 from ...jobs.job import Due, slice_of
 from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
 from ..ownership import owners
-from .connections import CLOSED
-from .presence import SILENT, Presence
+from ..sql.statement import Batch, Do, Rows, Select, Statement
+from .connections import CLOSED, leave_alone
+from .presence import SEEN, SILENT
+from .ringer import Jobs
+
+if TYPE_CHECKING:
+    from .store import RelationalStore
 
 __all__ = ["RelationalNotifier"]
 
@@ -24,11 +32,26 @@ _ALONE: Final = 0.95  # the same if there is nobody else: each look
 _NEWS: Final = 0.2  # the same if a worker is behind, or no longer, and while jobs are claimed: see `Presence.busy`
 _KEPT: Final = 10_000  # hints
 _FURTHER: Final = 30_000  # ms that a horizon is written further out than it is: then it need not be written so often
-# Who puts a job looks at the horizons as its statement begins. So a worker that reads within one which was published
-# long before misses nothing. If it had none so far, it reads once more, after any such statement has ended.
-_AHEAD: Final = 10_000  # ms
-_AGAIN: Final = 1.0  # seconds
 _NEVER: Final = float("inf")
+_NEAR: Final = 2.0  # seconds for which more is expected after a hint, or before a job is due
+_LOOKS: Final = (0.02, 1.0)  # seconds between looks for hints: while something is near, and at most
+_MINE: Final = "member WHERE name = :name"
+_FIELDS: Final = 7  # of a worker's row
+_PRIORITIES: Final = [(priority,) for priority in range(-9, 10)]
+# All that a worker asks about once a second: who is there; the time, when the next lease ends, when the first job of
+# some topics is due, and whether there are hints for it.
+_WATCH: Final = f"""
+    SELECT {SEEN}, %s, n.* FROM (
+        SELECT {{now}} AS moment, (SELECT min(next) FROM job WHERE state = 1) AS lease, (
+            SELECT min((
+                SELECT j.next FROM job j WHERE j.state = 0 AND j.topic = t.id AND j.priority = r.priority
+                ORDER BY j.next LIMIT 1
+            ))
+            FROM {{w: name}} {{then}} topic t ON t.name = w.name
+            {{then}} {{r: priority}} ON r.priority = 0 OR t.lanes >> (9 + r.priority) & 1 = 1 WHERE t.paused = 0
+        ) AS first, %s AS hinted
+    ) n {{then}} member w ON true
+"""
 _CLEAR: Final = 20  # beats between looks for workers that are gone
 
 
@@ -36,14 +59,23 @@ class RelationalNotifier(Notifier):
     """A row in the table of workers, and whatever the database has that wakes a client."""
 
     silent = SILENT
+    hinted = "false"
+    """An expression that says whether there are hints of which this worker was not told."""
 
-    def __init__(self, presence: Presence, name: str) -> None:
+    def __init__(self, store: RelationalStore, name: str) -> None:
         self.worker = f"{name}@{token_hex(4)}"
-        self._presence = presence
-        self._clock = presence.clock
+        self._store: Any = store
+        self._presence = store._presence
+        self._clock = store.clock
+        self._me: dict[str, Any] = {"name": self.worker, "me": self.worker}
+        """By what statements name this worker: as its row does, and as hints do."""
+        self._session: Any = None
+        """A connection that hears what the server says."""
+        self._lock = threading.RLock()  # whoever closes it may be another thread than the one that asks
+        self._entered: Any = None  # the session of which this worker's row tells
         self._horizon = -1
         self._written = -1  # the horizon that others see
-        self._noted: dict[int, int] = {}  # job: when it is due
+        self._noted: dict[int, None] = {}  # jobs that changed, in order
         self._reload = False
         self._rung = False
         self._read = 0  # the last pause that `hints` has told of
@@ -52,8 +84,9 @@ class RelationalNotifier(Notifier):
         self._spare: Collection[str] = ()  # topics of which is asked what is due first
         self._first: int | None = None  # when that is, as a beat was told
         self._overlooked_at: float = _NEVER  # the wall clock at which to see whether it is still there, in ms
-        self._look_again_at = _NEVER
         self._beats = 0
+        self._look = _LOOKS[0]
+        self._came = 0.0  # when a hint came last, while they are looked for
         self._closed = False
         self._ears, self._bell = os.pipe()
         os.set_blocking(self._ears, False)
@@ -62,55 +95,148 @@ class RelationalNotifier(Notifier):
     # ---- what a database does ---------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _write(self, *, beat: int | None = None, horizon: int | None = None, stopped: int | None = None) -> bool:
-        """Write what is given into this worker's row; with a beat read the roster, and the first due time of `_spare`,
-        too. Whether the row was there."""  # noqa: D205, D209
+    def _connect(self) -> Any:
+        """Return a new session that hears."""
 
     @abstractmethod
-    def _enter(self) -> int:
-        """Make this worker's row, and listen; return the number of the last pause."""
+    def _ask(self, *batch: Statement) -> Sequence[Any]:
+        """Run statements that concern this worker's row; return the rows of the last."""
 
     @abstractmethod
-    def _leave(self) -> None:
-        """Delete the row, and stop listening. Raises nothing."""
-
-    @abstractmethod
-    def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str, int]]:
-        """Return due time, id and topic of those jobs that are delayed, in the order of the ids."""
-
-    @abstractmethod
-    def _stirred(self) -> int:
-        """Return the number of the last pause or resumption."""
-
-    @abstractmethod
-    def _listen(self, seconds: float) -> None:
+    def _hear(self, session: Any, seconds: float) -> None:
         """Wait for so long, or until `_ears` or the database has something; take in what that is (`heard`)."""
+
+    @abstractmethod
+    def _take(self) -> bool:
+        """Take in the hints that are there; return whether there were any."""
+
+    # ---- the row ----------------------------------------------------------------------------------------------------
+
+    def _heard_by(self) -> Any:
+        """Return the session, a new one if it broke: then hints were missed."""
+        if self._session is None or not self._session.ready:
+            self._deaf()
+            with self._store.translated():
+                self._session = self._connect()
+            self._rung = self._reload = True
+        return self._session
+
+    def _deaf(self) -> None:
+        with self._lock:
+            session, self._session = self._session, None
+            if session is not None:
+                session.end()
+
+    def _enter(self) -> None:
+        """Make this worker's row, and listen."""
+        columns = self._store.dialect.session
+        session = self._heard_by()
+        text = (
+            f"INSERT INTO member (name, beat, horizon, behind, stopped, {', '.join(columns)}) VALUES "
+            "(:name, {now}, -1, 0, (SELECT coalesce(max(stirred), 0) FROM topic), "
+            f"{', '.join(columns.values())}) {{else name: beat, horizon, behind, stopped, {', '.join(columns)}}}"
+        )
+        values = {**self._me, "listens": self._store.notifies}
+        [(stopped,)] = self._ask(Do(text, values), Select(f"SELECT stopped FROM {_MINE}", self._me))
+        self._read, self._entered = int(stopped), session
+
+    def _set(self, column: str, value: int) -> bool:
+        """Write into the row; return whether it is there, with this session."""
+        write = Do(f"UPDATE member SET {column} = :value WHERE name = :name", {**self._me, "value": value})
+        found = self._ask(write, Select(f"SELECT 1 FROM {_MINE}", self._me))
+        return bool(found) and self._session is self._entered
+
+    def _beat(self, behind: int) -> bool:
+        """Write the beat, and take in what the answer says of all that a worker asks now and then."""
+        beat = Do("UPDATE member SET beat = {now}, behind = :behind WHERE name = :name", {**self._me, "behind": behind})
+        values = {**self._me, "w": [(topic,) for topic in self._spare], "r": _PRIORITIES}
+        sent = time.monotonic()
+        rows = self._ask(*self._beating(beat), Select(_WATCH % (self._store.dialect.gone, self.hinted), values))
+        received = time.monotonic()
+        if not rows:
+            return False
+        self._presence.take(row[:_FIELDS] for row in rows)
+        now, lease, self._first, hinted = rows[0][_FIELDS:]
+        self._store.heard(now, sent, received)
+        self._store.leases.found(lease, sent)
+        if hinted:  # whoever was about to end the wait may have died
+            self._take()
+        mine = next((row for row in rows if row[0] == self.worker), None)
+        if mine is not None and mine[_FIELDS - 1]:  # the session has ended, unseen from here
+            self._deaf()
+        return mine is not None and self._session is self._entered is not None
+
+    def _beating(self, beat: Do) -> Batch:
+        """Return what writes a beat."""
+        return (beat,)
+
+    def _leave(self) -> None:
+        with suppress(StoreError):
+            self._ask(Do("DELETE FROM hint WHERE worker = :me", self._me), Do(f"DELETE FROM {_MINE}", self._me))
+        self._deaf()
+
+    def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str, int]]:
+        """Return due time, id, topic and priority of those jobs that are delayed, in the order of the ids."""
+        text = "SELECT j.id, j.next, j.topic, j.priority FROM job j WHERE j.id {in ids} AND j.state = 0"
+        [rows] = self._store.run(Rows("id next topic priority", text, {"ids": sorted(ids)}))
+        names = self._store.topic_names({row[2] for row in rows})
+        found = {id: (due, id, names[topic], priority) for id, due, topic, priority in rows}
+        return [found[id] for id in ids if id in found]
+
+    def _listen(self, seconds: float) -> None:
+        """Wait for so long, or until woken or told."""
+        session = self._session
+        if session is None:  # it broke: the next beat makes another one
+            self._select(min(seconds, 0.5))
+            return
+        try:
+            with self._store.translated():
+                if self._store.notifies:
+                    self._hear(session, seconds)
+                else:
+                    self._poll(seconds)
+        except (StoreError, ValueError):  # it broke, or was closed meanwhile
+            self._deaf()
+            self._rung = self._reload = True
+
+    def _poll(self, seconds: float) -> None:
+        """Look for hints now and then: often while something is near, or came of late."""
+        until = time.monotonic() + seconds
+        while True:
+            now = time.monotonic()
+            near = seconds < _NEAR or now - self._came < _NEAR
+            self._look = _LOOKS[0] if near else min(2 * self._look, _LOOKS[1])
+            woken, _, _ = select.select([self._ears], [], [], min(self._look, max(until - now, 0)))
+            if woken:
+                return
+            if self._take():
+                self._came = time.monotonic()
+            if self._rung or time.monotonic() >= until:
+                return
 
     # ---- for the presence -------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Be there, from now on."""
         try:
-            self._read = self._enter()
+            self._enter()
         except StoreAway:  # an idle connection had been closed, or this one was in the middle
-            self._read = self._enter()
+            self._deaf()
+            self._enter()
         self._reload = self._rung = False  # there is nothing before the beginning
-        with self._presence.lock:
-            self._presence.local[self.worker] = self
+        self._presence.local[self.worker] = self
 
-    def note(self, dues: Mapping[int, int]) -> None:
-        """Note jobs that are, or were until now, due then."""
-        horizon, noted = self._horizon, self._noted
-        for id, due in dues.items():
-            if due <= horizon:
-                noted[id] = due
-        if len(noted) > _KEPT:
-            self._noted = {}
-            self._reload = True
-
-    def looks_as_far_as(self, due: int) -> bool:
-        """Whether it wants to be told of a job that is due then."""
-        return due <= self._horizon
+    def note(self, jobs: Jobs) -> None:
+        """Note jobs that are, or were until now, due then, and look if one is near."""
+        near = [id for id, (_, due) in jobs.items() if due <= self._horizon]
+        if near:
+            noted = self._noted
+            noted.update(dict.fromkeys(near))
+            if len(noted) > _KEPT:
+                self._noted = {}
+                self._reload = True
+            self._rung = True
+            self.wake()
 
     def rung(self, *, reload: bool) -> None:
         """Let it look."""
@@ -125,11 +251,9 @@ class RelationalNotifier(Notifier):
         if ids is None:
             self._reload = True
             return
-        some = False
-        for id in ids:
-            self._noted[id] = -1
-            some = True
-        self._presence.stale |= not some
+        noted = dict.fromkeys(ids)
+        self._noted.update(noted)
+        self._presence.stale |= not noted
 
     # ---- for the worker ---------------------------------------------------------------------------------------------
 
@@ -139,9 +263,7 @@ class RelationalNotifier(Notifier):
         if self._over:
             return
         if not horizon <= self._written <= horizon + 4 * _FURTHER:
-            if self._written < self._clock.wall() + _AHEAD:
-                self._look_again_at = self._clock.time() + _AGAIN
-            self._present(horizon=horizon + _FURTHER)
+            self._present(partial(self._set, "horizon", horizon + _FURTHER))
             self._written = horizon + _FURTHER
 
     def beat(self, behind: int, spare: Spare = tuple) -> int | None:
@@ -157,28 +279,25 @@ class RelationalNotifier(Notifier):
             return None
         self._behind, self._beat_at = behind, now
         self._spare = spare()
-        self._present(beat=behind)
+        self._present(partial(self._beat, behind))
         first = self._first
         overlooked = _NEVER if first is None else first + OVERLOOKED
         self._overlooked_at = overlooked if overlooked > self._clock.wall() else _NEVER
         self._presence.tell_of_the_dead()
         if since > self.silent:
             self._reload = True  # others have owned its shards
-        if now >= self._look_again_at:
-            self._look_again_at = _NEVER
-            self._reload = self._rung = True
         self._beats += 1
         if self._beats % _CLEAR == 0:
             self._presence.clear_away()
         return first
 
-    def _present(self, **values: int) -> None:
+    def _present(self, write: Callable[[], bool]) -> None:
         """Write into the row; make it anew if others have deleted it, or the connection broke."""
-        if not self._write(**values):
+        if not write():
             self._enter()
             self._written = -1
             self._reload = True
-            self._write(**values)
+            write()
 
     def members(self) -> tuple[Member, ...]:
         """Return all workers that have announced topics, by name."""
@@ -192,7 +311,7 @@ class RelationalNotifier(Notifier):
         noted, self._noted = self._noted, {}
         try:
             if reload:
-                self._read = self._stirred()
+                [[(self._read,)]] = self._store.run(Select("SELECT coalesce(max(stirred), 0) FROM topic"))
             jobs = self._due_now(list(noted)) if noted else ()
         except BaseException:
             self._reload = True
@@ -231,12 +350,12 @@ class RelationalNotifier(Notifier):
     def ring(self, worker: str) -> None:
         """Wake another worker."""
         with suppress(StoreError):
-            self._presence.ring(worker)
+            self._presence.hint({worker: set()})
 
     def quiet(self) -> None:
         """Say that nothing starts here any more of what was paused when `hints` said so."""
         if not self._over:
-            self._present(stopped=self._read)
+            self._present(partial(self._set, "stopped", self._read))
 
     def close(self) -> None:
         """Stop listening, and be gone for the others. They have been told all by then: the process may end."""
@@ -249,16 +368,16 @@ class RelationalNotifier(Notifier):
         if self._closed:
             return
         self._closed = True
-        with self._presence.lock:
-            self._presence.local.pop(self.worker, None)
+        self._presence.local.pop(self.worker, None)
         if not self._presence.closed:
             self._leave()
-            self._presence.came_or_went(self.worker)
+            self._presence.tell_all((self.worker,))
         self.wake()
 
     def abandoned(self) -> None:
-        """Be over, in a forked child: the row is the parent's."""
+        """Be over, in a forked child: row and session are the parent's."""
         self._closed = True
+        leave_alone(self._session)
 
     def __del__(self) -> None:
         for file in (self.__dict__.get("_ears"), self.__dict__.get("_bell")):

@@ -1,19 +1,19 @@
 """The workers on a store, as this process sees them, and who of them is told what.
 
 A worker writes its horizon before it reads; who changes a job reads the horizons after its commit. So either the worker
-reads the change, or whoever made it sees how far the worker looks, and rings it. Plain puts read them with the put (see
-`notifier`), or leave it to the ringer.
+reads the change, or whoever made it sees how far the worker looks, and rings it. Another thread does so, for many at
+once (see `ringer`).
 """
 
 from __future__ import annotations
 
 import json
-import threading
+import math
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..._errors import StoreClosed, StoreError
@@ -21,15 +21,24 @@ from ...clock import Clock
 from ...jobs.job import slice_of
 from ..notifier import Member
 from ..ownership import owners
+from ..sql.statement import Do, Select
 from .ringer import Hints, Jobs, Ringer
 
 if TYPE_CHECKING:
     from .notifier import RelationalNotifier
+    from .store import RelationalStore
 
-__all__ = ["BUSY", "SILENT", "Presence", "Seen", "Told", "WorkerQueries"]
+__all__ = ["BUSY", "SEEN", "SILENT", "Leases", "Presence", "Seen", "Told"]
 
+SEEN: Final = "w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped"
+"""The columns of a worker's row `w`, but for whether it is gone."""
+_NEAR: Final = (  # of all workers, if one of them looks as far as this
+    f"SELECT {SEEN}, NULL FROM member w "
+    "WHERE EXISTS (SELECT 1 FROM member f WHERE f.topics IS NOT NULL AND f.horizon >= :due)"
+)
 SILENT: Final = 3.4
 """Seconds: a beat is a query, once a second."""
+_FRESH: Final = 1.5  # seconds that a lease's end that was read is good for: then others may have given leases
 _HELD: Final = 5.0  # seconds of silence after which a worker cannot begin any more with what it held
 _FORGOTTEN: Final = 60_000  # ms of silence after which a worker's row is deleted
 BUSY: Final = 2.0
@@ -38,19 +47,39 @@ _GATHER: Final = 0.1  # seconds for which jobs of several puts are gathered at m
 _PAUSES: Final = (0.002, 0.05)  # seconds between looks at who is quiet: the first, the longest
 
 
-class Told:
-    """What is to be told after a commit."""
+class Leases:
+    """When some lease may be over at the earliest, as far as one process knows it without asking each time."""
 
     def __init__(self) -> None:
-        self.jobs: dict[int, tuple[str, int]] = {}  # id: topic and due time
-        self.stirred: set[str] = set()
-        """Topics that were paused or resumed."""
-        self.announced: set[str] = set()
-        """Workers that handle other topics, or none any more."""
+        never: tuple[float, int | None] = (-math.inf, None)
+        self._read = never  # when it was read, and the earliest end
+        self._given = never  # of the leases that this process has given since: when the last one, the earliest end
 
-    def changed(self, id: int, topic: str, due: int) -> None:
-        """Note that a job is due then, from now on."""
-        self.jobs[id] = (topic, due)
+    def found(self, lease: int | None, moment: float) -> None:
+        """Take in the earliest end of a lease, as it was at a monotonic time."""
+        self._read = (moment, lease)
+        if self._given[0] < moment:  # they were there to be read
+            self._given = (moment, None)
+
+    def gave(self, lease: int) -> None:
+        """Take in the earliest end of leases that this process has given."""
+        before = self._given[1]
+        self._given = (time.monotonic(), lease if before is None else min(before, lease))
+
+    def first(self, read: Callable[[], int | None]) -> int | None:
+        """Return the earliest end of a lease; what was read is read again once it is old."""
+        moment = time.monotonic()
+        if moment - self._read[0] > _FRESH:
+            self.found(read(), moment)
+        return min((lease for _, lease in (self._read, self._given) if lease is not None), default=None)
+
+
+class Told(NamedTuple):
+    """What is to be told after a commit."""
+
+    jobs: Jobs
+    stirred: bool = False  # whether topics were paused or resumed
+    announced: Collection[str] = ()  # workers that handle other topics, or none any more
 
 
 class Seen(NamedTuple):
@@ -77,44 +106,20 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(json.loads(text))
 
 
-class WorkerQueries(ABC):
-    """What a database does for the workers. Each raises StoreError."""
-
-    @abstractmethod
-    def roster(self) -> list[Sequence[Any]]:
-        """Return the rows of all workers, by name."""
-
-    @abstractmethod
-    def pause_of(self, topic: str) -> tuple[bool, int] | None:
-        """Return whether a topic is paused, and the number of its last pause or resumption."""
-
-    @abstractmethod
-    def forget(self, age: int) -> None:
-        """Delete the rows of those that have been silent for so many ms."""
-
-    @abstractmethod
-    def near(self, due: int) -> Sequence[Sequence[Any]]:
-        """Return the rows of all workers, if one of them looks as far as this."""
-
-    @abstractmethod
-    def ring(self, hints: Hints) -> None:
-        """Tell workers."""
-
-
 class Presence:
     """Who is there. From any thread."""
 
-    def __init__(self, queries: WorkerQueries, clock: Clock) -> None:
-        self.queries = queries
+    def __init__(self, store: RelationalStore, clock: Clock) -> None:
+        self._store = store
         self.clock = clock
         self.closed = False
-        self.lock = threading.RLock()
         self.local: dict[str, RelationalNotifier] = {}
         self.stale = True  # somebody came or went
         self.busy_until = 0.0  # by the monotonic clock
-        self._roster: list[Seen] = []
+        self.known: list[Seen] = []
+        """All workers as they were when they were last read, by name."""
         self._dead: set[str] = set()  # of those in the roster, as others were told
-        self._ringer = Ringer(queries.ring, self._whom)
+        self._ringer = Ringer(store.ring, self._whom)
 
     # ---- who is there -----------------------------------------------------------------------------------------------
 
@@ -123,21 +128,21 @@ class Presence:
         if self.stale:
             self.stale = False
             try:
-                self.take(self.queries.roster())
+                self._look()
             except BaseException:
                 self.stale = True
                 raise
-        return self._roster
+        return self.known
 
-    @property
-    def known(self) -> list[Seen]:
-        """All workers as they were when they were last read."""
-        return self._roster
+    def _look(self) -> None:
+        """Read all workers."""
+        [rows] = self._store.run(Select(f"SELECT {SEEN}, {self._store.dialect.gone} FROM member w"))
+        self.take(rows)
 
     def take(self, rows: Iterable[Sequence[Any]]) -> None:
         """Take in the rows of all workers, just read."""
-        gone = {seen.worker for seen in self._roster if seen.gone}
-        self._roster = [Seen.of(row, gone) for row in rows]
+        gone = {seen.worker for seen in self.known if seen.gone}
+        self.known = sorted((Seen.of(row, gone) for row in rows), key=itemgetter(0))
 
     def silent(self, seen: Seen) -> float:
         """Return for how many seconds a worker has not shown that it works; 60 if its process has ended.
@@ -161,85 +166,61 @@ class Presence:
 
     def clear_away(self) -> None:
         """Delete the rows of workers that have been silent for long."""
-        if any(self.silent(seen) * 1_000 > _FORGOTTEN / 2 for seen in self._roster):
-            self.queries.forget(_FORGOTTEN)
+        if any(self.silent(seen) * 1_000 > _FORGOTTEN / 2 for seen in self.known):
+            dialect = self._store.dialect
+            self._store.run(
+                Do("DELETE FROM member WHERE abs({now} - beat) > :age", {"age": _FORGOTTEN}),
+                Do(f"DELETE FROM hint WHERE worker NOT IN (SELECT {dialect.known_by} FROM member)"),
+                *dialect.leftovers,
+            )
             self.stale = True
 
     # ---- telling ----------------------------------------------------------------------------------------------------
 
-    def tell(self, told: Told, near: Sequence[Sequence[Any]]) -> None:
-        """After a commit: tell those whom it concerns. Raises nothing; what cannot be told is read in time."""
-        with suppress(StoreError):
-            if told.announced or told.stirred:
-                self._tell_all(told)
-            if near:
-                self._tell_of_jobs(told.jobs, near)
+    def tell(self, told: Told) -> None:
+        """After a commit: tell those whom it concerns. Raises nothing; what cannot be told is read in time.
 
-    def _tell_all(self, told: Told) -> None:
-        self.stale = True
-        what = None if told.stirred else set[int]()
-        hints: Hints = {
-            seen.worker: what for seen in self.roster() if told.stirred or seen.worker not in told.announced
-        }
-        self._hint(hints, {})
-
-    def tell_later(self, jobs: Jobs) -> None:
-        """After a commit that has not asked who looks how far: tell those whom the jobs concern, many at once.
-
-        That may take a quarter of the time until the first is due.
+        Jobs are told of many at once. That may take a quarter of the time until the first is due.
         """
-        dues = {id: due for id, (_, due) in jobs.items()}
-        first = min(dues.values())
-        for notifier in list(self.local.values()):
-            notifier.note(dues)
-            if notifier.looks_as_far_as(first):
-                notifier.rung(reload=False)
-        self._ringer.later(jobs, min(max(first - self.clock.wall(), 0) / 4_000, _GATHER))
+        if told.announced or told.stirred:
+            self.tell_all(() if told.stirred else told.announced, reload=told.stirred)
+        if told.jobs:
+            for notifier in list(self.local.values()):
+                notifier.note(told.jobs)
+            left = max(min(due for _, due in told.jobs.values()) - self.clock.wall(), 0) / 1_000
+            self._ringer.later(told.jobs, min(left / 4, _GATHER))
+
+    def tell_all(self, but: Collection[str] = (), *, reload: bool = False) -> None:
+        """Let all workers but these look who is there, or read all again."""
+        self.stale = True
+        with suppress(StoreError):
+            there = [seen.worker for seen in self.roster() if seen.worker not in but]
+            self.hint({worker: None if reload else set() for worker in there})
 
     def _whom(self, jobs: Jobs) -> Hints:
-        """Return whom of other processes jobs concern."""
-        near = self.queries.near(min(due for _, due in jobs.values()))
-        hints = self._hints(jobs, near) if near else {}
-        return {worker: hint for worker, hint in hints.items() if worker not in self.local}
-
-    def _tell_of_jobs(self, jobs: Jobs, near: Sequence[Sequence[Any]]) -> None:
-        self._hint(self._hints(jobs, near), {id: due for id, (_, due) in jobs.items()})
-
-    def _hints(self, jobs: Jobs, near: Sequence[Sequence[Any]]) -> Hints:
-        """Return whom jobs concern, from the rows of workers just read."""
+        """Return whom of other processes jobs concern, from the rows of workers just read."""
+        [near] = self._store.run(Select(_NEAR, {"due": min(due for _, due in jobs.values())}))
+        if not near:
+            return {}
         self.take(near)
-        horizons = {seen.worker: seen.horizon for seen in self._roster}
-        by_topic: dict[str, tuple[str, ...]] = {}
-        hints: Hints = {}
+        horizons = {seen.worker: seen.horizon for seen in self.known if seen.worker not in self.local}
+        tables: dict[str, tuple[str, ...]] = {}
+        hints: dict[str, set[int]] = {}
         for id, (topic, due) in jobs.items():
-            table = by_topic.get(topic)
-            if table is None:
-                table = by_topic[topic] = owners(topic, self.handling(topic, self._roster))
-            if table and due <= horizons[owner := table[slice_of(due)]]:
-                hint = hints.setdefault(owner, set())
-                if hint is not None:
-                    hint.add(id)
-        return hints
+            if topic not in tables:
+                tables[topic] = owners(topic, self.handling(topic, self.known))
+            owner = tables[topic][slice_of(due)] if tables[topic] else ""
+            if due <= horizons.get(owner, -1):
+                hints.setdefault(owner, set()).add(id)
+        return {**hints}
 
-    def _hint(self, hints: Hints, dues: dict[int, int]) -> None:
+    def hint(self, hints: Hints) -> None:
         """Tell the workers of this process at once, the others by the ringer."""
-        for notifier in list(self.local.values()):
-            notifier.note(dues)
         for worker in list(hints):
             here = self.local.get(worker)  # another thread may be closing it
             if here is not None:
                 here.rung(reload=hints.pop(worker) is None)
         self._ringer.add(hints)
-
-    def ring(self, worker: str) -> None:
-        """Let a worker look who is there."""
-        self._hint({worker: set()}, {})
-
-    def came_or_went(self, me: str) -> None:
-        """Let all others look who is there."""
-        self.stale = True
-        with suppress(StoreError):
-            self._hint({seen.worker: set() for seen in self.roster() if seen.worker != me}, {})
 
     @property
     def busy(self) -> bool:
@@ -248,9 +229,9 @@ class Presence:
 
     def tell_of_the_dead(self) -> None:
         """Let all others look, if somebody's session was found to have ended: who looks first spares them a second."""
-        dead = {seen.worker for seen in self._roster if seen.gone}
+        dead = {seen.worker for seen in self.known if seen.gone}
         if dead - self._dead:
-            self._hint({seen.worker: set() for seen in self._roster if seen.worker not in dead}, {})
+            self.hint({seen.worker: set() for seen in self.known if seen.worker not in dead})
         self._dead = dead
 
     # ---- pauses -----------------------------------------------------------------------------------------------------
@@ -263,15 +244,15 @@ class Presence:
         while True:
             if self.closed:
                 raise StoreClosed("the store was closed meanwhile: open another one")
-            found = self.queries.pause_of(topic)
-            if found is None or not found[0]:
+            [found] = self._store.run(Select("SELECT paused, stirred FROM topic WHERE name = :topic", {"topic": topic}))
+            if not found or not found[0][0]:
                 return False
-            self.take(self.queries.roster())
-            handling = {seen.worker: seen for seen in self._roster if seen.topics and topic in seen.topics}
+            self._look()
+            handling = {seen.worker: seen for seen in self.known if seen.topics and topic in seen.topics}
             if there is None:  # who comes later has read that it is paused
                 there = frozenset(handling)
             left = [handling[worker] for worker in there & handling.keys()]
-            if all(seen.stopped >= found[1] or seen.gone or self.silent(seen) > _HELD for seen in left):
+            if all(seen.stopped >= found[0][1] or seen.gone or self.silent(seen) > _HELD for seen in left):
                 return True
             if (remaining := until - time.monotonic()) <= 0:
                 return False
@@ -293,9 +274,8 @@ class Presence:
 
     def after_fork(self, leave: Callable[[RelationalNotifier], None]) -> None:
         """Forget the parent's workers, in a forked child."""
-        self.lock = threading.RLock()
         for notifier in self.local.values():
             leave(notifier)
         self.local = {}
         self.stale = True
-        self._ringer = Ringer(self.queries.ring, self._whom)
+        self._ringer = Ringer(self._store.ring, self._whom)

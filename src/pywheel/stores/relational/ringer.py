@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..._errors import StoreError
 
@@ -24,13 +24,6 @@ Jobs = dict[int, tuple[str, int]]
 """Topic and due time, by id."""
 
 
-class _Told(NamedTuple):
-    by: float  # the monotonic time
-    hints: Hints
-    jobs: Jobs
-    sent: list[threading.Event]  # set once all of it was sent, or could not be
-
-
 class Ringer:
     """Gathers hints while it sends others. Its thread begins with the first; what cannot be sent is dropped.
 
@@ -40,7 +33,8 @@ class Ringer:
     def __init__(self, send: Callable[[Hints], None], whom: Callable[[Jobs], Hints]) -> None:
         self._send = send
         self._whom = whom
-        self._told: deque[_Told] = deque()
+        # By when to tell of hints and jobs, and who waits for that.
+        self._told: deque[tuple[float, Hints, Jobs, list[threading.Event]]] = deque()
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._sleeps_until = 0.0  # whoever has something that is to be told before rings the bell
         self._looked = 0.0
@@ -51,22 +45,22 @@ class Ringer:
     def add(self, hints: Hints) -> None:
         """Tell workers, soon."""
         if hints:
-            self._put(_Told(0, hints, {}, []))
+            self._put(0, hints, {})
 
     def later(self, jobs: Jobs, seconds: float) -> None:
         """Tell of jobs whom they concern, in so many seconds at the latest."""
-        self._put(_Told(max(time.monotonic() + seconds, self._looked + _APART), {}, jobs, []))
+        self._put(max(time.monotonic() + seconds, self._looked + _APART), {}, jobs)
 
     def flush(self, seconds: float = 1.0) -> None:
         """Return once all was sent that was added before, or after so many seconds."""
         if self._thread is not None and self._thread is not threading.current_thread() and not self._closed:
             sent = threading.Event()
-            self._put(_Told(0, {}, {}, [sent]))
+            self._put(0, {}, {}, sent)
             sent.wait(seconds)
 
-    def _put(self, told: _Told) -> None:
-        self._told.append(told)
-        if told.by < self._sleeps_until:
+    def _put(self, by: float, hints: Hints, jobs: Jobs, *sent: threading.Event) -> None:
+        self._told.append((by, hints, jobs, [*sent]))
+        if by < self._sleeps_until:
             self._bell.put(None)
         if self._thread is None:
             with self._lock:
@@ -76,35 +70,34 @@ class Ringer:
                     self._thread = thread
 
     def _run(self) -> None:
-        while (told := self._gathered()) is not None:
-            with suppress(StoreError):  # they read in time; the next hint may get through
-                if told.jobs:
-                    self._looked = time.monotonic()
-                    _merge(told.hints, self._whom(told.jobs))
-                if told.hints:
-                    self._send(told.hints)
-            for sent in told.sent:
-                sent.set()
-
-    def _gathered(self) -> _Told | None:
-        """Wait for something that is to be told now; return it, with all that came before. None at the end."""
-        all_told = _Told(_NEVER, {}, {}, [])
         while True:
-            self._sleeps_until = _NEVER
-            closed = self._closed
-            while self._told:
-                told = self._told.popleft()
-                all_told = all_told._replace(by=min(all_told.by, told.by))
-                _merge(all_told.hints, told.hints)
-                all_told.jobs.update(told.jobs)
-                all_told.sent.extend(told.sent)
-            self._sleeps_until = all_told.by
-            seconds = all_told.by - time.monotonic()
-            if closed or seconds <= 0:
-                self._sleeps_until = 0  # what comes from now on is looked for before it sleeps again
-                return all_told if all_told.by < _NEVER else None
-            with suppress(Empty):
-                self._bell.get(timeout=None if seconds == _NEVER else seconds)
+            by, hints, jobs, sent = _NEVER, Hints(), Jobs(), list[threading.Event]()
+            while True:
+                self._sleeps_until = _NEVER
+                closed = self._closed
+                while self._told:
+                    soon, more, some, waits = self._told.popleft()
+                    by = min(by, soon)
+                    _merge(hints, more)
+                    jobs.update(some)
+                    sent += waits
+                self._sleeps_until = by
+                left = by - time.monotonic()
+                if closed or left <= 0:
+                    break
+                with suppress(Empty):
+                    self._bell.get(timeout=None if left == _NEVER else left)
+            if by == _NEVER:
+                return
+            self._sleeps_until = 0  # what comes from now on is looked for before it sleeps again
+            with suppress(StoreError):  # they read in time; the next hint may get through
+                if jobs:
+                    self._looked = time.monotonic()
+                    _merge(hints, self._whom(jobs))
+                if hints:
+                    self._send(hints)
+            for event in sent:
+                event.set()
 
     def close(self) -> None:
         """End the thread, once it has sent what waits."""

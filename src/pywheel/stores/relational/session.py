@@ -8,16 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..._errors import BadJob, StoreAway, StoreBusy, StoreError
-from ..sql.statement import Batch, Insert, Steps
+from ..sql.statement import Batch, Insert, NewNames, NewPriorities, Select, Statement, Steps
 
 if TYPE_CHECKING:
+    from .lanes import Lane
     from .store import RelationalStore
 
-__all__ = ["LATER", "NO_TRANSACTION", "Conflict", "OwnSession", "Session", "SessionWithin", "Unknown", "drive"]
+__all__ = ["NO_TRANSACTION", "Conflict", "MetLock", "OwnSession", "SessionWithin", "Unknown", "drive"]
 
 T = TypeVar("T")
-LATER: Final = -2
-"""How far some worker looks, where a put does not ask."""
 NO_TRANSACTION: Final = "connection=: there is no transaction, as it commits each statement: begin one"
 _OTHER: Final = "connection=: it is one to the database {}, and the jobs are in {}"
 
@@ -26,35 +25,21 @@ class Conflict(StoreBusy):
     """Another transaction came first: begin anew, and see what it has done."""
 
 
+class MetLock(StoreBusy):
+    """Another transaction holds a lock."""
+
+
 class Unknown(StoreAway):
     """The connection broke in the commit, and whether it happened is not known."""
 
 
-class Session(ABC):
-    """One transaction. Each batch is a trip."""
+class OwnSession(ABC):
+    """One transaction on a lane's connection. Each batch is a trip."""
 
-    @abstractmethod
-    def send(self, batch: Batch) -> Sequence[Any]:
-        """Run statements in order; return the rows of each. The first ones begin the transaction."""
-
-    @abstractmethod
-    def commit(self, batch: Batch, near: int | None = None, put: int | None = None) -> Sequence[Any]:
-        """Run statements and commit; return the rows of the workers if one looks as far as `near`.
-
-        If the connection breaks, `put` is a job that is there exactly if it happened. StoreAway: nothing of it did.
-        """
-
-    @abstractmethod
-    def abandon(self) -> None:
-        """End it without a change, if it has begun and not ended."""
-
-
-class OwnSession(Session):
-    """A transaction on the store's connection that writes."""
-
-    def __init__(self, store: Any, until: float) -> None:
-        self._store = store
-        self._now: int | None = store.now
+    def __init__(self, lane: Lane, until: float) -> None:
+        self._lane = lane
+        self._store: Any = lane.store
+        self._now: int | None = lane.store.now
         self._until = until
         self._connection: Any = None
 
@@ -65,63 +50,50 @@ class OwnSession(Session):
         """Begin, and run statements, in one trip."""
 
     @abstractmethod
-    def _send(self, batch: Batch) -> Sequence[Any]:
-        """Run statements."""
-
-    @abstractmethod
-    def _commit(self, batch: Batch, near: int | None) -> Sequence[Any]:
-        """Run statements and commit; return the rows of the workers if one looks as far as `near`."""
+    def _commit(self, batch: Batch) -> None:
+        """Run statements and commit."""
 
     @abstractmethod
     def _happened(self, put: int | None) -> bool:
         """Return whether the commit took place in which the connection broke. Unknown if that cannot be learned."""
 
     @abstractmethod
-    def _put(self, insert: Insert, *, again: bool) -> tuple[int | None, Sequence[int] | None]:
+    def _put(self, insert: Insert, *, again: bool) -> Sequence[int] | None:
         """Insert jobs, count them and commit. `again`: it may have happened before."""
 
     # ---- how it goes ------------------------------------------------------------------------------------------------
 
     def send(self, batch: Batch) -> Sequence[Any]:
-        """Send statements; the first ones begin, once more if that fails on a connection that has been idle."""
+        """Run statements in order; return the rows of each. The first ones begin the transaction."""
         if self._connection is not None:
             return self._send(batch)
-        for attempt in (1, 2):
-            try:
-                self._connection = self._store.writing(self._until)
-                return self._begin(batch)
-            except StoreAway:
-                self.abandon()
-                if attempt == 2 or time.monotonic() >= self._until:
-                    raise  # else it may have been closed by the server meanwhile
-        raise AssertionError
+        self._connection = self._lane.writing(self._until)
+        return self._begin(batch)
 
-    def commit(self, batch: Batch, near: int | None = None, put: int | None = None) -> Sequence[Any]:
-        """Send the last statements with COMMIT; then read who looks as far as `near`."""
+    def commit(self, batch: Batch, put: int | None = None) -> None:
+        """Run statements and commit.
+
+        If the connection breaks, `put` is a job that is there exactly if it happened. StoreAway: nothing of it did.
+        """
         if self._connection is None:
-            if not batch:
-                return ()
-            self.send(())
+            return  # nothing was to be done
         try:
-            seen = self._commit(batch, near)
+            self._commit(batch)
         except StoreAway as error:
             self.abandon()
             if not self._happened(put):
                 raise StoreAway(f"{error}; nothing of it was stored") from error
-            seen = ()
         self._connection = None
-        return seen
 
-    def put(self, insert: Insert) -> tuple[int | None, Sequence[int] | None]:
+    def put(self, insert: Insert) -> Sequence[int] | None:
         """Insert jobs, count them and commit, in one trip; once more if the connection broke.
 
-        Return how far some worker looks, None if there is none, LATER if that is asked later for many puts at once; and
-        the ids of those that were stored, None for all.
+        Return the ids of those that were stored, None for all.
         """
         sent = again = False  # it may have happened, though its answer was lost
         for attempt in (1, 2):
             try:
-                self._connection = self._store.writing(self._until)
+                self._connection = self._lane.writing(self._until)
                 again, sent = sent, True
                 found = self._put(insert, again=again)
             except StoreError as error:
@@ -136,6 +108,10 @@ class OwnSession(Session):
             return found
         raise AssertionError
 
+    def _send(self, batch: Batch) -> Sequence[Any]:
+        with self._store.translated():
+            return self._store.send(self._connection, batch, self._now)  # type: ignore[no-any-return]
+
     def abandon(self) -> None:
         """Roll back, if it has begun and not ended."""
         connection, self._connection = self._connection, None
@@ -143,7 +119,7 @@ class OwnSession(Session):
             connection.roll_back()
 
 
-class SessionWithin(Session):
+class SessionWithin(ABC):
     """A put in a transaction of the caller's own, between two savepoints. The caller commits."""
 
     fixed = False
@@ -153,6 +129,7 @@ class SessionWithin(Session):
     def __init__(self, store: RelationalStore, connection: Any) -> None:
         self._lent = store
         self._theirs = connection
+        self._now = store.now
 
     @abstractmethod
     def _execute(self, text: str) -> Any:
@@ -163,22 +140,21 @@ class SessionWithin(Session):
         """Return whether the caller's connection does not commit each statement."""
 
     @abstractmethod
-    def _their_database(self) -> str:
-        """Return the name of the database that the caller's connection leads to."""
-
-    def _is_ours(self, database: str) -> bool:
-        """Return whether this is the name of the store's database."""
-        return database == self._lent.database
-
-    @abstractmethod
-    def _sent(self, batch: Batch) -> Sequence[Any]:
-        """Run statements in order; return the rows of each."""
+    def _rows(self, one: Statement) -> Sequence[Any]:
+        """Return the rows of a statement."""
 
     def send(self, batch: Batch) -> Sequence[Any]:
         """Run statements; before the first, set a savepoint."""
         if not self._begun:
             self._begin()
-        return self._sent(batch)
+        rows: list[Any] = []
+        for one in batch:
+            if isinstance(one, NewNames | NewPriorities):
+                self._lent.run(one)  # and committed: nobody waits for the caller
+                rows.append(())
+            else:
+                rows.append(self._rows(one))
+        return rows
 
     def _begin(self) -> None:
         """Set a savepoint. BadJob for a connection to another database, which is asked once for each."""
@@ -187,17 +163,16 @@ class SessionWithin(Session):
         self._execute("SAVEPOINT pywheel")
         self._begun = True
         if self._theirs not in self._lent.lenders:
-            name = self._their_database()
-            if not self._is_ours(name):
+            [[name]] = self._rows(Select(f"SELECT {self._lent.dialect.database}"))
+            if name != self._lent.database:
                 raise BadJob(_OTHER.format(name, self._lent.database))
             self._lent.lenders.add(self._theirs)
 
-    def commit(self, batch: Batch, near: int | None = None, put: int | None = None) -> Sequence[Any]:  # noqa: ARG002
-        """Write."""
+    def commit(self, batch: Batch) -> None:
+        """Run statements, and let the savepoint go."""
         self.send(batch)
         self._execute("RELEASE SAVEPOINT pywheel")
         self._begun = False
-        return ()
 
     def abandon(self) -> None:
         """Go back to the savepoint, if it is there still."""

@@ -1,41 +1,56 @@
-"""Checking the tables of a server against each other, in a transaction that the database's own part begins."""
+"""Checking the tables of a server against each other, in a transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any, Final
 
 from ..sql import verify as tables
-from ..sql.statement import Batch
+from ..sql.statement import Batch, Do
 from ..sql.transaction import Names, Tally
-from ..verify import IDS, Finding, verified
-from .dialect import ServerDialect
-from .session import drive
+from ..verify import IDS, Finding
+from ..verify import verified as repaired
+from .session import Conflict, drive
 
-__all__ = ["find", "mended"]
+if TYPE_CHECKING:
+    from .store import RelationalStore
 
-Send = Callable[[Batch], Sequence[Any]]
-"""Runs statements, and returns the rows of each."""
+__all__ = ["verified"]
 
-
-def find(send: Send, dialect: ServerDialect) -> list[Finding]:
-    """Return what is wrong with the tables, as one transaction sees them."""
-    return drive(send, tables.find(Names("topic"), dialect.tallies(), [_ids(dialect)]))
+_TRIES: Final = 12
 
 
-def mended(send: Send, dialect: ServerDialect) -> list[Finding]:
-    """Return what is wrong with the tables, and what of it was mended, in a transaction beside which nobody writes."""
+def verified(store: RelationalStore, connection: Any, *, repair: bool) -> list[Finding]:
+    """Return what is wrong with the tables, of one moment; with `repair` what of it was mended, too."""
+    dialect = store.dialect
+    both = ("job", "finished")
+    given = " UNION ALL ".join(f"SELECT id FROM {table} WHERE id > {dialect.last_id}" for table in both)
+    ids = [tables.Check(IDS, given, tuple(map(dialect.raise_ids, both)))]
+
+    def send(batch: Batch) -> list[Any]:
+        with store.translated():
+            return store.send(connection, batch, store.now)
+
+    def find() -> list[Finding]:
+        return drive(send, tables.find(Names("topic"), dialect.tallies(), ids))
 
     def mend() -> None:
         tally = Tally()
-        tally.rows = drive(send, tables.mend(dialect.tallies(), [_ids(dialect)]))
+        tally.rows = drive(send, tables.mend(dialect.tallies(), ids))
         send(dialect.counted(tally))
 
-    return verified(lambda: find(send, dialect), mend)
-
-
-def _ids(dialect: ServerDialect) -> tables.Check:
-    """Return a look for ids that would be given out once more."""
-    both = ("job", "finished")
-    found = " UNION ALL ".join(f"SELECT id FROM {table} WHERE id > {dialect.last_id}" for table in both)
-    return tables.Check(IDS, found, tuple(map(dialect.raise_ids, both)))
+    send((*dialect.snapshot, *dialect.plans))
+    found = find()
+    send((Do("COMMIT"),))
+    for attempt in range(_TRIES if repair and found else 0):
+        try:
+            send((*dialect.alone, *dialect.plans))
+            found = repaired(find, mend)
+            send((Do("COMMIT"),))
+            break
+        except Conflict:
+            if attempt + 1 == _TRIES:
+                raise
+            send((Do("ROLLBACK"),))
+            time.sleep(0.01 * attempt)
+    return found
