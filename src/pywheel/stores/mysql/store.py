@@ -18,7 +18,6 @@ from ..relational.notifier import RelationalNotifier
 from ..relational.presence import WorkerQueries
 from ..relational.session import Unknown
 from ..relational.store import RelationalStore
-from ..sql import read
 from ..sql.statement import NewNames, NewPriorities, Rows, Select, Steps
 from ..verify import Finding
 from . import migrate, verify
@@ -252,7 +251,7 @@ class MysqlStore(RelationalStore):
         """Return the names of topics."""
         if numbers <= self._known.names.keys():
             return self._known.names
-        return self._read_steps(read.names, self._known, numbers)
+        return self._read_steps(self._known.named, numbers)
 
     def _clear_away(self, age: int) -> None:
         """Delete what those left behind that have been silent for so many ms."""

@@ -24,12 +24,10 @@ from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier, workers
 from ..outage import Outage
 from ..server_clock import ServerClock
-from ..sql import read
 from ..sql.dialect import Dialect
-from ..sql.engine import apply
+from ..sql.engine import SqlStore, apply
 from ..sql.put import NOT_FREE
 from ..sql.statement import Batch, Insert, Last, NewNames, NewPriorities, Steps
-from ..sql.store import SqlStore
 from ..sql.transaction import Changes, Names, Taken, Transaction
 from ..verify import Finding
 from ..within import CommitWatch, driver_connection, taken
@@ -479,7 +477,7 @@ class RelationalStore(SqlStore):
         names: Mapping[int, str] = self._known.names
         missing = {*changes.dues, *changes.paused} - names.keys()
         if missing:
-            names = self._read_steps(read.names, self._known, missing)
+            names = self._read_steps(self._known.named, missing)
         for topic, dues in changes.dues.items():
             for id, due in dues:
                 told.changed(id, names[topic], due)
