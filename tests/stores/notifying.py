@@ -14,10 +14,9 @@ from pywheel.jobs.commands import Announce
 from pywheel.jobs.job import SHARDS, SLICE, slice_of
 from pywheel.stores.ownership import owners
 from pywheel.stores.sql.engine import apply
-from pywheel.stores.sql.transaction import Names, Transaction
+from pywheel.stores.sql.transaction import NEVER, Names, Transaction
 from pywheel.stores.sqlite.dialect import SCHEMA, SQLITE, Carrier, Ids
-from pywheel.stores.sqlite.presence import Presence
-from pywheel.stores.sqlite.telling import Telling
+from pywheel.stores.sqlite.presence import Presence, Telling
 
 LIMIT = 60.0  # seconds: only ends a hang
 FAR = 10**9
@@ -51,10 +50,15 @@ class Turn:
         self.apply(Announce(worker, topics))
 
     def leased(self, *ends):
+        """Have jobs run whose leases end then."""
+        for end in ends:
+            run(self._host, end, end)
         self.changes.leases = min(self.changes.leases, *ends)
 
-    def expired(self, first):
-        self.changes.expired = (first,)
+    def expired(self, end):
+        """Have the job whose lease ended then run no longer."""
+        self.execute("UPDATE job SET state = 0 WHERE id = ?", (end,))
+        self.changes.expired = True
 
     @property
     def telling(self):
@@ -117,10 +121,12 @@ class Host:
             turn = Turn(self)
             yield turn
             turn.telling.begin()
-            turn.telling.note_leases(self.connection)
+            if turn.changes.leases < NEVER:
+                self.presence.leased(turn.changes.leases)
             self.connection.execute("COMMIT")
             if tells:
                 turn.tell()
+                self.presence.find_lease(self.connection)
         except BaseException:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")

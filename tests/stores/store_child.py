@@ -59,7 +59,7 @@ class Orders:
 
     def take_turn(self):
         """Have the turn to write and give it back only when told."""
-        self.turn = Page(URL.removeprefix("sqlite:///"), 0)
+        self.turn = Page(URL.removeprefix("sqlite:///"), lambda: 0)
         self.turn.enter(time.monotonic() + 60)
 
     def give_turn(self):

@@ -40,7 +40,7 @@ def test_jobs_are_kept_beside_tables_that_are_there_and_in_their_transactions(pa
         assert queue.store.verify() == []
         queue.store.vacuum(100)
         queue.store.rewrite()
-        assert queue.store.check() == []
+        assert queue.store.verify() == []
     with JobQueue(url, create=False) as queue:
         assert len(queue.list()) == 1
 

@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
@@ -14,7 +16,7 @@ from pywheel import (
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob
-from pywheel.stores.sqlite.telling import Telling
+from pywheel.stores.sqlite.presence import Telling
 from tests.stores.files import NOW, put, reopened
 from tests.stores.processes import process
 
@@ -237,3 +239,65 @@ def test_nothing_after_a_commit_raises(store, monkeypatch):
         assert notifier.wait(60) is True
         assert notifier.hints().reload
     notifier.close()
+
+
+TRUNCATED = """
+import os, sqlite3, sys
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetNextLease, ListWorkers
+from pywheel.stores import open
+
+path, size = sys.argv[1], int(sys.argv[2])
+
+def cut():
+    os.truncate(f"{path}-workers", size)
+
+def put():
+    cut()
+    [[id]] = store.apply([ops.Put((NewJob("t", b"", 0),))])
+    return id
+
+def put_within():
+    with sqlite3.connect(path) as connection:
+        store.put_within(connection, ops.Put((NewJob("t", b"", 0),)))
+    connection.close()
+
+with open(f"sqlite:///{path}") as store:
+    ids = {put()}
+    worker = store.notifier("w")
+    announce = ops.Announce(worker.worker, ("t",))
+    store.apply([announce])
+    worker.publish(2**60)
+    for look in (
+        lambda: worker.beat(0), worker.hints, worker.members, lambda: worker.wait(0.01), worker.wake, worker.quiet,
+        lambda: worker.publish(2**60), lambda: worker.ring("w@0.1"), lambda: store.ask(GetNextLease()),
+        lambda: store.ask(ListWorkers()), lambda: store.quiet("t", 0), lambda: store.apply([announce]),
+        lambda: store.verify(repair=True), put_within,
+        lambda: store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")]),
+    ):
+        ids.add(put())
+        cut()
+        look()
+    worker.beat(0)
+    worker.publish(2**60)
+    store.apply([announce])
+    while worker.wait(0) or worker.hints().reload:
+        pass
+    [[id]] = store.apply([ops.Put((NewJob("t", b"", 0),))])
+    assert worker.wait(60)
+    assert [due.id for due in worker.hints().due] == [id]
+    cut()
+    worker.close()
+    cut()
+print(len(ids))
+"""
+
+
+@pytest.mark.parametrize("size", [0, 4_096])
+def test_a_page_that_was_truncated_beside_an_open_store_is_made_whole(path, size):
+    """Each look behind its end would be the end of the process, by SIGBUS."""
+    ended = subprocess.run(
+        [sys.executable, "-c", TRUNCATED, path, str(size)], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout) == (0, "16\n"), ended.stderr

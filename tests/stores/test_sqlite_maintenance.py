@@ -36,7 +36,7 @@ def test_the_room_of_purged_jobs_is_given_back_in_steps(path, store):
     assert max(given) <= 304
     assert sum(given) > pages * 0.9
     put(store)
-    assert store.check() == []
+    assert store.verify() == []
 
 
 def test_a_file_that_another_program_began_gives_back_after_it_was_rewritten(path, clock):
@@ -52,7 +52,7 @@ def test_a_file_that_another_program_began_gives_back_after_it_was_rewritten(pat
         store.apply([ops.Put(tuple(NewJob("t", b"x" * 1_000, NOW) for _ in range(200)))])
         purge_all(store)
         assert store.vacuum(1_000) > 10
-        assert store.check() == []
+        assert store.verify() == []
 
 
 def test_a_backup_beside_writers_is_a_store_with_every_job_told_before(path, tmp_path):
@@ -78,7 +78,7 @@ def test_a_backup_beside_writers_is_a_store_with_every_job_told_before(path, tmp
     with reopened(target) as copy:
         assert copy._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert all(copy.ask(GetJob(id)) for id in before)
-        assert copy.check() == []
+        assert copy.verify() == []
         assert put(copy) > max(before)
 
 

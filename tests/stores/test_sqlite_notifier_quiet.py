@@ -1,9 +1,17 @@
 """The next lease, and when a paused topic is quiet, as the workers' page knows them."""
 
 import threading
+import time
+from contextlib import suppress
 
 import pytest
 
+from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetNextLease
+from pywheel.stores import open
+from pywheel.stores.sqlite import page
+from tests.jobs.waiting import until as wait_until
+from tests.stores.files import put
 from tests.stores.notifying import LIMIT, run, settle, settled
 
 # ---- leases ---------------------------------------------------------------------------------------------------------
@@ -20,25 +28,25 @@ def test_the_next_lease_is_read_once_for_a_new_page(host, other):
 
 
 def test_the_next_lease_is_lowered_by_a_lease_and_raised_by_an_expiry(host, other):
-    with host.transaction() as turn:
-        turn.expired(None)
+    with host.transaction():
+        pass
     assert other.presence.next_lease() is None
     with host.transaction() as turn:
         turn.leased(900, 1_000)
     assert other.presence.next_lease() == 900
     with other.transaction() as turn:
-        turn.expired(1_000)
+        turn.expired(900)
         turn.leased(950)
     assert host.presence.next_lease() == 950
 
 
 def test_an_expiry_that_was_rolled_back_raises_nothing(host):
     with host.transaction() as turn:
-        turn.expired(700)
+        turn.leased(700)
 
     def fails():
         with host.transaction() as turn:
-            turn.expired(900)
+            turn.expired(700)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -46,15 +54,58 @@ def test_an_expiry_that_was_rolled_back_raises_nothing(host):
     assert host.presence.next_lease() == 700
 
 
-def test_a_lease_given_between_the_commit_of_an_expiry_and_its_news_is_not_forgotten(host, other):
-    with host.transaction() as turn:
-        turn.expired(100)
-    with host.begun() as turn:
-        turn.expired(900)
-    with other.transaction() as second:
-        second.leased(200)
-    turn.tell()
-    assert host.presence.next_lease() <= 200
+class Stopped(BaseException):
+    """A process was stopped, and then killed."""
+
+
+class Stopping:
+    """The words of a page, at whose so many-th look at LEASE something happens, and the process ends after it."""
+
+    def __init__(self, words, at, meanwhile):
+        self.words, self.left, self.meanwhile = words, at, meanwhile
+
+    def __getitem__(self, place):
+        return self.pass_by(place, lambda: self.words[place])
+
+    def __setitem__(self, place, value):
+        self.pass_by(place, lambda: self.words.__setitem__(place, value))
+
+    def pass_by(self, place, look):
+        self.left -= place == page.LEASE
+        if place != page.LEASE or self.left:
+            return look()
+        self.meanwhile()
+        look()
+        raise Stopped
+
+
+@pytest.mark.parametrize("at", range(1, 4))
+def test_no_lease_is_forgotten_where_a_process_is_stopped_and_then_killed(path, at):
+    """While it stands, another one gives a lease, if it is not kept from committing."""
+    with open(f"sqlite:///{path}") as store, open(f"sqlite:///{path}") as other:
+        put(store)
+        [[job]] = store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(1, 3), "w")])
+        put(other)
+        wait_until(lambda: time.time() * 1_000 > job.lease_until)
+        threads = []
+
+        def give():
+            thread = threading.Thread(
+                target=other.apply, args=([ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")],)
+            )
+            thread.start()
+            thread.join(0.2)
+            threads.append(thread)
+
+        words = store._presence.page.words
+        store._presence.page.words = Stopping(words, at, give)
+        with suppress(Stopped):
+            store.apply([ops.Expire(9)])
+        store._presence.page.words = words
+        if not threads:
+            give()
+        threads.pop().join(60)
+        assert other.ask(GetNextLease()) is not None
 
 
 # ---- pauses ---------------------------------------------------------------------------------------------------------

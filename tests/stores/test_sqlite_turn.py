@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not LOCKS, reason="no record locks here")
 @pytest.fixture
 def page(path):
     path.touch()
-    return Page(str(path), 0)
+    return Page(str(path), lambda: 0)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_many_threads_never_meet(path, monkeypatch):
         inside.pop()
 
     def work():
-        mine = Page(str(path), 0)
+        mine = Page(str(path), lambda: 0)
         for _ in range(300):
             assert run(mine, visit)
 
@@ -82,7 +82,7 @@ def test_one_that_waits_comes_before_the_one_that_had_the_turn(path, page, monke
     order, threads = [], []
 
     def wait():
-        mine = Page(str(path), 0)
+        mine = Page(str(path), lambda: 0)
         thread = threading.Thread(target=run, args=(mine, lambda: order.append("waiter")))
         thread.start()
         threads.append(thread)

@@ -5,25 +5,21 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, ParamSpec, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from ..._errors import StoreBusy, StoreClosed
 from ...clock import Clock
 from ...jobs import commands as c
 from ..checks import sound
 from ..contract import Durability
-from ..sql.statement import Steps
-from ..sqlite import maintenance
-from ..sqlite import page as at
 from ..sqlite.connection import FOREIGN, ours
-from ..sqlite.dialect import SCHEMA, Carrier, Ids
-from ..sqlite.engine import SqliteEngine
+from ..sqlite.dialect import SCHEMA
+from ..sqlite.engine import SqliteEngine, rows_of
 from ..sqlite.presence import Presence
-from ..verify import Finding
 
 __all__ = ["MemoryStore"]
 
-_P = ParamSpec("_P")
 _R = TypeVar("_R")
 _FORK_SECONDS: Final = 5.0  # that a fork waits for what is under way
 
@@ -53,9 +49,8 @@ class MemoryStore(SqliteEngine):
             self._connection.create_function("random", 0, random)
         super().__init__(url, clock)
         self._presence = self._new_presence()
-        self._presence.page.words[at.LEASE] = at.NO_LEASE
 
-    def _alone(self, work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def _alone(self, work: Callable[..., _R], *args: Any) -> _R:
         """Return what `work` does while no other thread uses the connection. What it leaves undone is rolled back."""
         with self._lock:
             if self._busy:
@@ -65,7 +60,7 @@ class MemoryStore(SqliteEngine):
             try:
                 if self._connection.in_transaction:
                     self._undo()  # two signal handlers raised: one in the work, one in its undoing
-                return work(*args, **kwargs)
+                return work(self._connection, *args)
             except BaseException as error:
                 self._undo()
                 if isinstance(error, FOREIGN):
@@ -76,6 +71,8 @@ class MemoryStore(SqliteEngine):
                 if self._closed:
                     self._connection.close()  # a signal handler closed the store meanwhile
 
+    _reading = _alone
+
     def _undo(self) -> None:
         """Roll back, and know nothing any more that may have been."""
         self._forget()
@@ -84,26 +81,7 @@ class MemoryStore(SqliteEngine):
 
     def apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
         """Apply commands in order; see the contract."""
-        return sound(commands, self._apply) if commands else []
-
-    def _apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
-        return self._alone(self._commit, self._connection, commands)
-
-    def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return self._alone(self._read, begin(*args, **kwargs))
-
-    def _read(self, steps: Steps[_R]) -> _R:
-        return Carrier(self._connection, self.clock.wall()).drive(steps)
-
-    def verify(self, *, repair: bool = False) -> list[Finding]:
-        """Return what is wrong with what is stored. O(jobs): nobody else reads or writes meanwhile."""
-        return self._alone(self._verified, repair=repair)
-
-    def _verified(self, *, repair: bool) -> list[Finding]:
-        tx = self._transaction(self._topics, self._workers, Ids())
-        return (
-            maintenance.mended(self._connection, tx.now, tx) if repair else maintenance.find(self._connection, tx.now)
-        )
+        return sound(commands, partial(self._alone, self._commit)) if commands else []
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
@@ -113,8 +91,8 @@ class MemoryStore(SqliteEngine):
     def _rows(self, text: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
         """Return what a statement finds, after a commit too that this thread has not done with."""
         if self._lock._is_owned() and self._busy:  # type: ignore[attr-defined]
-            return self._connection.execute(text, values).fetchall()
-        return self._alone(lambda: self._connection.execute(text, values).fetchall())
+            return rows_of(self._connection, text, values)
+        return self._alone(rows_of, text, values)
 
     def close(self) -> None:
         """Let go of everything: the jobs are lost."""

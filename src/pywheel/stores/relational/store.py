@@ -23,10 +23,8 @@ from ..contract import Durability, Locked, pauses
 from ..notifier import Member, Notifier, workers
 from ..outage import Outage
 from ..server_clock import ServerClock
-from ..sql import read
-from ..sql.engine import apply
+from ..sql.engine import SqlStore, apply
 from ..sql.statement import Batch, Do, Select, Statement, Steps
-from ..sql.store import SqlStore
 from ..sql.transaction import Changes, Names, Taken, Transaction
 from ..verify import Finding
 from ..within import CommitWatch, driver_connection, taken
@@ -344,7 +342,7 @@ class RelationalStore(SqlStore):
         """Return the names of topics."""
         if numbers <= self._known.names.keys():
             return self._known.names
-        return self._read_steps(read.names, self._known, numbers)
+        return self._read_steps(self._known.named, numbers)
 
     # ---- in the caller's transaction --------------------------------------------------------------------------------
 

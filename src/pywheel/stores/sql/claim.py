@@ -6,8 +6,9 @@ new body, or claimed before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from ...jobs import lifecycle
@@ -38,6 +39,11 @@ _LATER: Final = 100  # ms after which a job is asked for again that another tran
 _TTR, _MOST_ATTEMPTS = KEPT.index("ttr"), KEPT.index("max_attempts")
 
 
+_by_due: Final = attrgetter("due", "id")
+_size: Final = attrgetter("size")
+_backoff: Final = lru_cache(partial(lifecycle.backoff, jitter=0, draw=0))
+
+
 def _order(one: Found) -> tuple[int, int, int]:
     """Return what due jobs are claimed in the order of."""
     return -one.priority, one.due, one.id
@@ -61,8 +67,8 @@ class _Topic(NamedTuple):
 _BY_ID: Final = "{w: id} {then} job j ON j.id = w.id WHERE +j.state = 0"
 
 
-def _topic(name: str) -> Select:
-    return Select("SELECT id, paused, lanes, {now} FROM topic WHERE name = :topic", {"topic": name})
+def _state(number: int) -> Select:
+    return Select("SELECT id, paused, lanes, {now} FROM topic WHERE id = :topic", {"topic": number})
 
 
 # ---- by the index ---------------------------------------------------------------------------------------------------
@@ -96,42 +102,17 @@ def reserve(tx: Transaction, commands: Sequence[Reserve]) -> Steps[list[list[Job
             outcomes.append([])
             continue
         if limits is None:
+            chosen: Sequence[Found]
             chosen, gate = found if whole else lifecycle.reserve(command, found, _size), None
         else:
             gates = yield from _gates(tx, topic, command)
-            choose = partial(_reserved, command)
-            chosen, gate = yield from _let_through(tx, found, gates, choose)
+            chosen, gate = yield from _let_through(tx, found, gates, partial(_reserved, command))
         outcomes.append((yield from _start(tx, command, topic, chosen, len(chosen), gate)))
     return outcomes
 
 
 def _reserved(command: Reserve, found: Sequence[Found], gate: Gate) -> list[Found]:
     return lifecycle.reserve(command, found, _size, lambda one: gate.admits(one.key, one.id))
-
-
-def _size(found: Found) -> int:
-    return found.size  # type: ignore[no-any-return]
-
-
-class _Behind(NamedTuple):
-    """Which due jobs are not looked at: those up to a position, those with some ids, and maybe suspects."""
-
-    priority: int | None = None  # None: the position holds in each priority
-    due: int | None = None  # None: there is no position
-    id: int = 0
-    without: tuple[int, ...] = ()
-    suspects: bool = True  # whether suspects are looked at
-
-    @classmethod
-    def of(cls, command: Claim) -> _Behind:
-        """Return what a claim says."""
-        if command.after is None:
-            return cls(without=command.without)
-        priority, due, id = command.after
-        return cls(priority, clamped(due), clamped(id), command.without)
-
-
-_ALL_DUE: Final = _Behind()
 
 
 @lru_cache
@@ -156,39 +137,43 @@ def _due(
     number: int,
     most: int,
     small: int | None,
-    behind: _Behind = _ALL_DUE,
     *,
     lock: bool,
+    after: tuple[int | None, int, int] | None = None,
+    without: Collection[int] = (),
+    suspects: bool = True,
     probe: bool = False,
     bounded: bool = False,
 ) -> Steps[tuple[_Topic, list[Found], int | None]]:
     """Return a topic, up to so many of its jobs that are due, in order, and, if asked, when the next one is due.
 
-    They are locked if told. Bodies longer than `small` are left out. The next is due now if there may be more. A
-    `bounded` look begins where `Heads` says.
+    They are locked if told. Not looked at are those up to a place, `after`, those `without` whom it is, and suspects
+    unless told. Bodies longer than `small` are left out. The next is due now if there may be more. A `bounded` look
+    begins where `Heads` says.
     """
     heads, firsts = tx.topics.heads, dict[int, int | None]()
 
     def look(priority: int, most: int) -> list[Rows]:
         values: dict[str, Any] = {"topic": number, "priority": priority, "most": most, "small": small}
         head = firsts[priority] = heads.first(number, priority) if bounded else None
-        first = head is not None or (behind.due is not None and behind.priority in (None, priority))
-        if first:
-            values |= {"due": behind.due, "id": behind.id} if head is None else {"due": head, "id": -1}
-        if behind.without:
-            values["without"] = sorted(behind.without)
-        text = _due_text(first, bool(behind.without), behind.suspects, small is None, lock)
+        place = after[1:] if after is not None and after[0] in (None, priority) else None
+        if head is not None:
+            place = head, -1
+        if place is not None:
+            values |= {"due": clamped(place[0]), "id": clamped(place[1])}
+        if without:
+            values["without"] = sorted(without)
+        text = _due_text(place is not None, bool(without), suspects, small is None, lock)
         rows = Rows(_LOOKED, text, values)
         return [rows, Rows("next", _NEXT, {"topic": number, "priority": priority})] if probe else [rows]
 
     known = tx.topics.lanes.get(number, 0)
-    state = Select("SELECT id, paused, lanes, {now} FROM topic WHERE id = :topic", {"topic": number})
-    answer = yield (state,) if known else (state, *look(0, most))
+    answer = yield (_state(number),) if known else (_state(number), *look(0, most))
     topic = _Topic(*answer[0][0])
     tx.topics.lanes[number] = topic.lanes  # they only grow, and this is read while nobody can take one back
     all_of_them = priorities_of(topic.lanes)
     nexts, found = list[int](), list[Found]()
-    for priority in [one for one in all_of_them if behind.priority is None or one <= behind.priority]:
+    for priority in [one for one in all_of_them if after is None or after[0] is None or one <= after[0]]:
         seen = answer[1:] if not known and all_of_them == (0,) else (yield look(priority, most - len(found)))
         some = found_of(seen[0])
         if bounded:
@@ -207,12 +192,13 @@ def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Top
     small = None if command.bytes >= _ALL * most else command.bytes // most
     if limited:
         small = min(_SMALL if small is None else small, _SMALL)  # most of them may be left
-    look = partial(_due, tx, number, small=small, lock=not limited, probe=True)
-    topic, found, first = yield from look(most=most, behind=_Behind.of(command))
+    look = partial(
+        _due, tx, number, small=small, lock=not limited, after=command.after, without=command.without, probe=True
+    )
+    topic, found, first = yield from look(most=most)
     if len(found) == most and sum(one.lost == LOST_BEGUN for one in found) > suspects:
         tried = [one for one in found if one.lost == LOST_BEGUN]
-        behind = _Behind.of(command)._replace(suspects=False)
-        topic, others, first = yield from look(most=max(most - suspects, 1), behind=behind)
+        topic, others, first = yield from look(most=max(most - suspects, 1), suspects=False)
         found = sorted(tried + others, key=_order)
     return topic, found, first
 
@@ -223,62 +209,52 @@ def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Top
 def claim(tx: Transaction, commands: Sequence[Claim]) -> Steps[list[Claimed]]:
     """Claim jobs, as far as they may be."""
     if len(commands) == 1:
-        return [(yield from _claim(tx, commands[0], last=True))]
-    return (yield from drive_all([_claim(tx, command, last=True) for command in commands]))
+        return [(yield from _claim(tx, commands[0]))]
+    return (yield from drive_all([_claim(tx, command) for command in commands]))
 
 
-def _claim(tx: Transaction, command: Claim, *, last: bool) -> Steps[Claimed]:
+def _claim(tx: Transaction, command: Claim) -> Steps[Claimed]:
     numbers = yield from tx.numbers((command.topic,))
     number = numbers.get(command.topic)
     if number is None:
         return Claimed([], 0, [], paused=False)
-    if tx.dialect.take and number in tx.topics.lanes and _is_plain(command):
-        claimed = yield from _take(tx, number, command, last=last)
+    picked = command.limit <= 0 or command.after is not None or command.without or command.policy.limits is not None
+    if tx.dialect.take and number in tx.topics.lanes and not picked:  # the first due jobs, whichever they are
+        claimed = yield from _take(tx, number, command)
         if claimed is not None:
             return claimed
     others: Sequence[Any] = ()
-    first = None
+    first, early = None, list[Found]()
     if command.limit > 0:
-        topic, found, first = yield from _first_due(tx, number, command)
+        topic, ready, first = yield from _first_due(tx, number, command)
     else:
         topic, found, others = yield from _known(tx, number, command)
-    if topic.paused:
-        return Claimed([], 0, [], paused=True)
-    ready, early = found, list[Found]()
-    if command.limit <= 0:  # by ids
         ready = [one for one in found if one.due <= topic.now]
         early = [one for one in found if one.due > topic.now]
-    gate = None
-    if command.policy.limits is not None:
-        gates = yield from _gates(tx, topic, command)
-        taken, gate = yield from _let_through(tx, ready, gates, partial(_admitted, command))
-        chosen = {one.id for one in taken}
-        begun, left = len(taken), [one for one in ready if one.id not in chosen]
+    if topic.paused:
+        return Claimed([], 0, [], paused=True)
+    if command.policy.limits is None:
+        (taken, begun), gate = _chosen(command, ready), None
     else:
-        lost, sizes = [one.lost for one in ready], [one.size for one in ready]
-        choice = lifecycle.choose(lost, sizes, command.begin, command.suspects, command.bytes)
-        taken, begun, left = ready, choice.begun, list[Found]()
-        if len(choice.taken) < len(ready):
-            taken, left = [ready[place] for place in choice.taken], [ready[place] for place in choice.left]
-    left += sorted(early, key=lambda one: (one.due, one.id))
-    jobs = yield from _start(tx, command, topic, taken, begun, gate, last=last)
+        gates = yield from _gates(tx, topic, command)
+        taken, gate = yield from _let_through(tx, ready, gates, lambda some, gate: _chosen(command, some, gate)[0])
+        begun = len(taken)
+    left = sorted(early, key=_by_due)
+    if len(taken) < len(ready):
+        chosen = {one.id for one in taken}
+        left = [one for one in ready if one.id not in chosen] + left
+    jobs = yield from _start(tx, command, topic, taken, begun, gate, last=True)
     dues = [Due(one.due, one.id, command.topic, one.priority) for one in left]
     dues += [Due(max(due, topic.now + _LATER), id, command.topic, priority) for id, priority, due in others]
     again, full = (None, ()) if gate is None else (gate.again, gate.full)
     return Claimed(jobs, begun, dues, paused=False, again=again, full=full, next=first)
 
 
-def _is_plain(command: Claim) -> bool:
-    """Whether a claim is for the first due jobs of a topic, whichever they are."""
-    return command.limit > 0 and command.after is None and not command.without and command.policy.limits is None
-
-
-def _take(tx: Transaction, number: int, command: Claim, *, last: bool) -> Steps[Claimed | None]:
+def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]:
     """Claim due jobs in one statement for each priority. None if somebody has to choose among them."""
     workers = yield from tx.numbers((command.worker,), add=True, of=tx.workers)
     policy, lanes, most = command.policy, tx.topics.lanes[number], clamped(command.limit)
     delays = list(policy.backoff) or [0]
-    state = Select("SELECT id, paused, lanes, {now} FROM topic WHERE id = :topic", {"topic": number})
     values = {
         "topic": number, "lanes": lanes, "worker": workers[command.worker], "slack": policy.slack, "hold": policy.hold,
         "ttr": policy.ttr, "tries": policy.max_attempts, "delays": delays, "last": len(delays), "jitter": policy.jitter,
@@ -289,8 +265,8 @@ def _take(tx: Transaction, number: int, command: Claim, *, last: bool) -> Steps[
         place, first = {"topic": number, "priority": priority}, tx.topics.heads.first(number, priority)
         more = {"priority": priority, "most": left, "begin": command.begin - len(jobs), "bytes": bytes_left}
         more["first"] = -FURTHEST if first is None else first
-        batch = (state, Rows(_TAKEN, tx.dialect.take, values | more), Rows("next", _NEXT, place))
-        [[_, paused, now_lanes, now]], rows, [[next_]] = yield Last(batch) if last and not lanes else batch
+        batch = (_state(number), Rows(_TAKEN, tx.dialect.take, values | more), Rows("next", _NEXT, place))
+        [[_, paused, now_lanes, now]], rows, [[next_]] = yield batch if lanes else Last(batch)
         looked = rows[0][-1]
         if now_lanes != lanes and not jobs:
             return None  # which reads what priorities there are
@@ -298,7 +274,7 @@ def _take(tx: Transaction, number: int, command: Claim, *, last: bool) -> Steps[
             break
         if rows[0][0] is not None:
             some = [taken_of(row, command.topic) for row in rows]
-            some.sort(key=_due_order)
+            some.sort(key=_by_due)
             jobs += some
             tx.topics.heads.found(number, priority, first, some[0].due, len(some))
             bytes_left -= sum([len(job.body) for job in some])
@@ -317,16 +293,12 @@ def _take(tx: Transaction, number: int, command: Claim, *, last: bool) -> Steps[
     return Claimed(jobs, begun, [], paused=bool(paused), next=None if paused else min(nexts, default=None))
 
 
-def _due_order(job: Job) -> tuple[int, int]:
-    return job.due, job.id
-
-
-def _admitted(command: Claim, ready: Sequence[Found], gate: Gate) -> list[Found]:
-    """Return those of some due jobs that are claimed under a limit: each of them begins."""
+def _chosen(command: Claim, ready: Sequence[Found], gate: Gate | None = None) -> tuple[Sequence[Found], int]:
+    """Return those of some due jobs that are claimed, and how many of them begin: under a limit all."""
     lost, sizes = [one.lost for one in ready], [one.size for one in ready]
-    admits = lambda place: gate.admits(ready[place].key, ready[place].id)  # noqa: E731
+    admits = None if gate is None else lambda place: gate.admits(ready[place].key, ready[place].id)
     choice = lifecycle.choose(lost, sizes, command.begin, command.suspects, command.bytes, admits)
-    return [ready[place] for place in choice.taken]
+    return ready if len(choice.taken) == len(ready) else [ready[place] for place in choice.taken], choice.begun
 
 
 def _known(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, list[Found], Sequence[Any]]]:
@@ -338,7 +310,7 @@ def _known(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, 
     lock = "{skip j}" if command.policy.limits is None else ""
     text = _look(f"{_BY_ID} AND j.topic = :topic {lock}", _SMALL_ONES)
     looked = Rows(_LOOKED, text, {"w": [(id,) for id in ids], "topic": number, "small": small})
-    [[row], rows] = yield (_topic(command.topic), looked)
+    [[row], rows] = yield (_state(number), looked)
     topic = _Topic(*row)
     if len(rows) < len(ids) and not topic.paused:
         missing = sorted({*ids}.difference([one.id for one in found_of(rows)]))
@@ -385,8 +357,8 @@ def _let_through(
     tx: Transaction,
     found: Sequence[Found],
     gates: Callable[[], Gate],
-    choose: Callable[[Sequence[Found], Gate], list[Found]],
-) -> Steps[tuple[list[Found], Gate]]:
+    choose: Callable[[Sequence[Found], Gate], Sequence[Found]],
+) -> Steps[tuple[Sequence[Found], Gate]]:
     """Return those of some jobs that limits let through, locked, and the gate that they went through.
 
     No job is locked that a limit holds back. Those that others have locked are passed over, a few times.
@@ -441,12 +413,12 @@ def _start(
     jobs: list[Job] = []
     rows: list[tuple[int, int, int, int, int]] = []
     policy, now = command.policy, topic.now
-    backoffs, held_until, longest = _Backoffs(policy.backoff), now + policy.hold, now + policy.slack
-    for due, id, created, *fields, claims, unspent, lost, error, _, body in found:
+    delays, held_until, longest = tuple(policy.backoff), now + policy.hold, now + policy.slack
+    for place, (due, id, created, *fields, claims, unspent, lost, error, _, body) in enumerate(found):
         claims += 1
-        attempt, begins = lifecycle.attempts(claims, unspent), len(jobs) < begun
+        attempt, begins = lifecycle.attempts(claims, unspent), place < begun
         lease = longest + (fields[_TTR] or policy.ttr) if begins else held_until
-        rows.append((id, lease, int(begins), fields[_MOST_ATTEMPTS] or policy.max_attempts, backoffs[attempt]))
+        rows.append((id, lease, int(begins), fields[_MOST_ATTEMPTS] or policy.max_attempts, _backoff(delays, attempt)))
         jobs.append(
             record(id, command.topic, body, due, created, _RUNNING, fields, claims, attempt, lease, error, lost)
         )
@@ -461,15 +433,3 @@ def _start(
         bodies = dict(answer[-1])
         jobs = [job._replace(body=bodies[job.id]) if job.id in bodies else job for job in jobs]
     return jobs
-
-
-class _Backoffs(dict[int, int]):
-    """The backoffs of attempts, before any jitter."""
-
-    def __init__(self, delays: Sequence[int]) -> None:
-        super().__init__()
-        self._delays = delays
-
-    def __missing__(self, attempt: int) -> int:
-        self[attempt] = found = lifecycle.backoff(self._delays, attempt, 0, 0)
-        return found

@@ -101,9 +101,9 @@ class Dialect(ABC):
         """Prepare for jobs to be deleted, up to an id."""
         yield from ()
 
-    @abstractmethod
     def named(self, text: str) -> str:
         """Return SQL with ``:name`` for values as its driver takes them."""
+        return text
 
     @abstractmethod
     def now(self) -> str:

@@ -1,20 +1,26 @@
-"""From commands to statements: which part of the engine knows what to do."""
+"""What commands and queries become: which part of the engine knows what to do."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from ...jobs import commands as c
-from . import claim, manage, notes, put, settle
+from ...jobs import queries as q
+from ..contract import Store
+from . import claim, lists, manage, notes, put, read, settle
+from .dialect import Dialect
 from .statement import Steps, drive_all
-from .transaction import Transaction
+from .transaction import Lookup, Names, Transaction
 
-__all__ = ["apply"]
+__all__ = ["SqlStore", "apply"]
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _Part = Callable[[Transaction, Any], Steps[list[Any]]]
 
 
@@ -53,17 +59,71 @@ _PARTS: Final[dict[type, _Part]] = {
 
 def apply(tx: Transaction, commands: Sequence[c.Command[Any]]) -> Steps[list[Any]]:
     """Apply commands in order; return the outcome of each. `Dialect.count` and the commit come after it."""
-    [(part, some), *others] = _grouped(commands)
-    return _in_order(tx, [(part, some), *others]) if others else part(tx, some)
+    parts = zip(map(_PARTS.__getitem__, map(type, commands)), commands, strict=True)
+    steps = [part(tx, [command for _, command in some]) for part, some in groupby(parts, itemgetter(0))]
+    return steps[0] if len(steps) == 1 else _in_order(steps)
 
 
-def _in_order(tx: Transaction, groups: Sequence[tuple[_Part, list[Any]]]) -> Steps[list[Any]]:
-    parts = yield from drive_all([part(tx, some) for part, some in groups])
+def _in_order(steps: Sequence[Steps[list[Any]]]) -> Steps[list[Any]]:
+    parts = yield from drive_all(steps)
     return [outcome for outcomes in parts for outcome in outcomes]
 
 
-def _grouped(commands: Sequence[c.Command[Any]]) -> Iterator[tuple[_Part, list[Any]]]:
-    """Yield the commands in order, those together that one part applies at once."""
-    parts = map(_PARTS.__getitem__, map(type, commands))
-    for part, some in groupby(zip(parts, commands, strict=True), itemgetter(0)):
-        yield part, [command for _, command in some]
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+_ANSWERS: Final[dict[type, Callable[[Lookup, Any], Steps[Any]]]] = {
+    q.GetJob: read.job,
+    q.ListJobs: lists.jobs,
+    q.GetPage: lists.page,
+    q.GetHistories: read.histories,
+    q.GetStates: read.states,
+    q.CountJobs: read.counts,
+    q.ListTopics: read.topics,
+    q.GetForecast: read.forecast,
+    q.ListEnded: lists.ended,
+    q.GetNote: notes.note,
+    q.ListNotes: notes.notes,
+    q.GetNextDues: read.next_dues,
+    q.ListFirstDue: read.first_due,
+    q.ListClaims: read.claims,
+}
+"""What answers each query."""
+
+
+class SqlStore(Store):
+    """A store whose queries are those of the engine."""
+
+    dialect: Dialect
+    _known: Names
+    """The names of topics that readers know: what they read is committed. `_known_workers` are those of workers."""
+    _known_workers: Names
+
+    @abstractmethod
+    def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Return what steps that only read come to. They are begun anew if a connection breaks."""
+
+    @abstractmethod
+    def _first_lease_end(self) -> int | None:
+        """Return the answer to GetNextLease."""
+
+    @abstractmethod
+    def _list_workers(self) -> list[q.Member]:
+        """Return the answer to ListWorkers."""
+
+    def ask(self, query: q.Query[_R]) -> _R:
+        """Return the answer to a query; see the contract."""
+        answer: Any
+        if isinstance(query, q.GetNextLease):
+            answer = self._first_lease_end()
+        elif isinstance(query, q.ListWorkers):
+            answer = self._list_workers()
+        elif type(query) in _ANSWERS:
+            lookup = Lookup(self._known, self._known_workers, self.dialect.tallies())
+            answer = self._read_steps(_ANSWERS[type(query)], lookup, query)
+        else:
+            raise TypeError(f"a store answers queries, not {type(query).__name__}")
+        return answer  # type: ignore[no-any-return]  # what the class of the query says
+
+    def _present(self, ids: Sequence[int]) -> set[int]:
+        """Return those of some ids of which there are jobs."""
+        return self._read_steps(read.there, ids)

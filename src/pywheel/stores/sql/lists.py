@@ -7,7 +7,7 @@ walked through by id, a bounded number of rows at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from typing import Final, NamedTuple
 
@@ -16,7 +16,8 @@ from ...jobs.job import Job, State
 from ...jobs.queries import PAGE_MOST, Ended, Filter, Page
 from ..checks import clamped
 from ..pages import BYTES, Asked, Position, asked, bodies_within, latest
-from .read import heads, jobs_of, number_of, priorities_of
+from .read import found_in, heads, jobs_of, number_of, priorities_in
+from .rows import listed
 from .schema import FINISHED
 from .statement import Rows, Select, Statement, Steps
 from .transaction import Lookup, Names
@@ -29,7 +30,6 @@ _END: Final = 2**63 - 1
 _LARGEST: Final = 2_000  # jobs read at once
 _LEAST: Final = 200
 _GROUPS: Final = 32  # groups that are read at once
-_COUNTED: Final = (State.DELAYED, State.DONE, State.CANCELLED, State.DEAD)
 
 
 class _Part(NamedTuple):
@@ -42,7 +42,7 @@ class _Part(NamedTuple):
 class _List:
     """A list by id, in one direction."""
 
-    def __init__(self, filter: Filter, topic: int | None, sizes: Mapping[State, int], *, newest: bool) -> None:
+    def __init__(self, filter: Filter, topic: int | None, sizes: Sequence[int], *, newest: bool) -> None:
         self._filter = filter
         self._topic = topic
         self._sizes = sizes
@@ -51,16 +51,12 @@ class _List:
     def ids(self, after: int, limit: int, rows: int) -> Steps[_Part]:
         """Return up to `limit` ids of jobs that may be meant, behind an id."""
         values = {"topic": self._topic, "after": clamped(after), "limit": limit, "rows": rows, "key": self._filter.key}
-        statements = list(self._statements())
-        answers = yield [Rows(one.columns, one.text, values) for one, _ in statements]
+        texts = list(self._texts())
+        answers = yield [Rows("id meant", text, values) for text in texts]
         parts = []
-        for (_, walked), found in zip(statements, answers, strict=True):
-            if walked:  # each row, with whether it is meant
-                upto = found[-1][0] if len(found) == rows else None
-                parts.append(_Part([id for id, meant in found if meant], upto))
-            else:
-                ids = [row[0] for row in found]
-                parts.append(_Part(ids, ids[-1] if len(ids) == limit else None))
+        for text, found in zip(texts, answers, strict=True):
+            full = len(found) == (rows if text.endswith(":rows") else limit)
+            parts.append(_Part([id for id, meant in found if meant], found[-1][0] if full else None))
         return self._merged(parts, limit)
 
     def _merged(self, parts: Sequence[_Part], limit: int) -> _Part:
@@ -74,58 +70,44 @@ class _List:
             return _Part(ids[:limit], ids[limit - 1])
         return _Part(ids, None if end is None else sign * end)
 
-    def _statements(self) -> Iterator[tuple[Rows, bool]]:
-        state, key = self._filter.state, self._filter.key
-        order = f"ORDER BY j.id {'DESC' if self._newest else 'ASC'} LIMIT :limit"
+    def _texts(self) -> Iterator[str]:
+        """Yield what reads ids, and whether each is meant, from each table: by an index, or of so many rows."""
+        state, key, topic = self._filter.state, self._filter.key, self._topic
+        order = f"ORDER BY j.id {'DESC' if self._newest else 'ASC'} LIMIT"
         behind = f"j.id {'<' if self._newest else '>'} :after"
-        of_topic = "" if self._topic is None else " AND j.topic = :topic"
-        for table, codes in _tables(state):
+        for table, codes, size in _tables(state, self._sizes):
+            conditions = [f"j.state IN {codes}"]
             if key is not None:
-                by = "t.id = j.topic" if self._topic is None else f"t.id = {self._topic}"
-                conditions = ("j.passed = 0", "j.passed = 1") if table == "job" else ("1 = 1",)
-                for condition in conditions:
-                    text = (
-                        f"SELECT j.id FROM topic t {{then}} {table} j ON j.topic = t.id WHERE {by} AND j.key = :key "
-                        f"AND j.key IS NOT NULL AND {condition} AND {behind} {order}"
-                    )
-                    yield Rows("id", text), False
-            elif self._few(table, state):
-                where = "j.topic = t.id" if self._topic is None else f"j.topic = t.id AND t.id = {self._topic}"
-                source = f"topic t {{then}} {table} j ON {where}"
-                yield Rows("id", f"SELECT j.id FROM {source} WHERE j.state IN {codes} AND {behind} {order}"), False
-            else:
-                meant = f"CASE WHEN j.state IN {codes}{of_topic} THEN 1 ELSE 0 END"
-                walk = f"ORDER BY j.id {'DESC' if self._newest else 'ASC'} LIMIT :rows"
-                yield Rows("id meant", f"SELECT j.id, {meant} AS meant FROM {table} j WHERE {behind} {walk}"), True
-
-    def _few(self, table: str, state: State | None) -> bool:
-        """Whether all ids may be read. Without a topic and a state all rows are meant: they are walked."""
-        if state is None and self._topic is None:
-            return False
-        if table == "job":
-            return self._sizes[State.DELAYED] <= _FEW  # live ones, as they are counted
-        return sum(self._sizes[one] for one in FINISHED if state in (None, one)) <= _FEW
+                passed = ("AND j.passed = 0", "AND j.passed = 1") if table == "job" else ("",)
+                conditions = [f"j.key = :key AND j.key IS NOT NULL {one}" for one in passed]
+            elif (state is None and topic is None) or size > _FEW:
+                meant = f"j.state IN {codes}{'' if topic is None else ' AND j.topic = :topic'}"
+                columns = f"j.id, CASE WHEN {meant} THEN 1 ELSE 0 END AS meant"
+                yield f"SELECT {columns} FROM {table} j WHERE {behind} {order} :rows"
+                continue
+            source = f"topic t {{then}} {table} j ON j.topic = t.id{'' if topic is None else f' AND t.id = {topic}'}"
+            for condition in conditions:
+                yield f"SELECT j.id, 1 AS meant FROM {source} WHERE {condition} AND {behind} {order} :limit"
 
 
-def _tables(state: State | None) -> Iterator[tuple[str, str]]:
-    """Yield the tables that may have jobs in a state, and its numbers there."""
+def _tables(state: State | None, sizes: Sequence[int]) -> Iterator[tuple[str, str, int]]:
+    """Yield the tables that may have jobs in a state, its numbers there, and how many such jobs are counted."""
     if state in (None, State.DELAYED, State.RUNNING, State.DEAD):
         # A lease that is over may have left a job delayed, or dead.
-        yield "job", "(0, 1)" if state in (None, State.DELAYED) else "(1)"
+        yield "job", "(0, 1)" if state in (None, State.DELAYED) else "(1)", sizes[0]
     if state is None:
-        yield "finished", "(0, 1, 2)"
+        yield "finished", "(0, 1, 2)", sum(sizes[1:])
     elif state in FINISHED:
-        yield "finished", f"({FINISHED.index(state)})"
+        yield "finished", f"({FINISHED.index(state)})", sizes[1 + FINISHED.index(state)]
 
 
-def _sizes(filter: Filter, topic: int | None, tallies: Sequence[Select]) -> Steps[dict[State, int]]:
-    """Return how many jobs of the topic, or of all, are in each state as it is counted."""
+def _sizes(filter: Filter, topic: int | None, tallies: Sequence[Select]) -> Steps[Sequence[int]]:
+    """Return how many jobs of the topic, or of all, are counted as live, done, cancelled and dead."""
     if filter.key is not None or (filter.state is None and topic is None):
-        return dict.fromkeys(_COUNTED, 0)
+        return (0, 0, 0, 0)
     answers = yield tallies
     rows = [row for rows in answers for row in rows if topic in (None, row[0])]
-    live, done, cancelled, dead = (sum(int(row[column]) for row in rows) for column in range(1, 5))
-    return {State.DELAYED: live, State.DONE: done, State.CANCELLED: cancelled, State.DEAD: dead}
+    return [sum(int(row[column]) for row in rows) for column in range(1, 5)]
 
 
 def _begin(known: Lookup, filter: Filter, *, newest: bool) -> Steps[_List | None]:
@@ -172,7 +154,7 @@ def page(known: Lookup, query: q.GetPage) -> Steps[Page]:
         missing = wanted.limit + 1 - len(found)  # the one more says whether there are more
         size = max(missing, PAGE_MOST - rows if rows else _LEAST) if wanted.loose else missing
         if by_id is None:
-            places = yield from _by_due(wanted, last, size)
+            places = yield from _by_due(known.topics, wanted, last, size)
             ids, upto = [place.id for place in places], places[-1] if len(places) == size else None
         else:
             part = yield from by_id.ids(last.id, size, _WALK)
@@ -212,16 +194,9 @@ def _with_bodies(wanted: Asked, found: Sequence[tuple[Job, int]], last: Position
 def _bodies(ids: Sequence[int], preview: int | None) -> Steps[dict[int, tuple[int, bytes]]]:
     """Return the sizes of bodies, and what is wanted of them."""
     body = "j.body" if preview is None else "substr(j.body, 1, :preview)"
-    values = {"ids": sorted(ids), "preview": preview}
-    live, ended = yield tuple(
-        Rows(
-            "id size body",
-            f"SELECT j.id, length(j.body) AS size, {body} AS body FROM {t} j WHERE j.id {{in ids}}",
-            values,
-        )
-        for t in ("job", "finished")
-    )
-    return {id: (size, bytes(body or b"")) for id, size, body in (*ended, *live)}
+    text = f"SELECT j.id, length(j.body) AS size, {body} AS body"
+    found = yield from found_in("id size body", text, text, {"ids": sorted(ids), "preview": preview})
+    return {id: (size, bytes(body or b"")) for id, size, body in found.values()}
 
 
 # ---- by time --------------------------------------------------------------------------------------------------------
@@ -231,11 +206,7 @@ _Place = tuple[int, int]  # a time, and an id
 
 
 def _first_of_groups(
-    groups: Sequence[_Group],
-    firsts: Statement,
-    read: Callable[[_Group], Statement],
-    limit: int,
-    sign: int,
+    groups: Sequence[_Group], firsts: Statement, read: Callable[[_Group], Statement], limit: int, sign: int
 ) -> Steps[list[_Place]]:
     """Return the first places of all groups: of those alone whose first comes early enough."""
     if not groups:
@@ -254,9 +225,9 @@ def _first_of_groups(
     return found
 
 
-def _by_due(wanted: Asked, after: Position, limit: int) -> Steps[list[Position]]:
+def _by_due(topics: Names, wanted: Asked, after: Position, limit: int) -> Steps[list[Position]]:
     """Return the places of delayed jobs in a due range, by (due, id)."""
-    groups = yield from _priorities(wanted.filter.topic)
+    groups = yield from priorities_in(topics, wanted.filter.topic)
     sign, behind, order, best = (-1, "<", "DESC", "max") if wanted.newest else (1, ">", "ASC", "min")
     span = {"due": after.due, "id": after.id, "until": wanted.until, "limit": limit}
     within = f"j.next {behind}= :due AND j.next {'>' if wanted.newest else '<'}= :until"
@@ -277,18 +248,12 @@ def _by_due(wanted: Asked, after: Position, limit: int) -> Steps[list[Position]]
     return [Position(*place) for place in (yield from _first_of_groups(groups, firsts, read, limit, sign))]
 
 
-def _priorities(topic: str | None) -> Steps[list[_Group]]:
-    where = "" if topic is None else "WHERE name = :name"
-    [rows] = yield (Rows("id lanes", f"SELECT id, lanes FROM topic {where}", {"name": topic}),)
-    return [(number, priority) for number, lanes in rows for priority in priorities_of(lanes)]
-
-
 def ended(lookup: Lookup, query: q.ListEnded) -> Steps[list[Ended]]:
     """Return the jobs that ended last, the last one first."""
     known, workers, limit = lookup.topics, lookup.workers, query.most
     if limit == 0:
         return []
-    groups = [(number, code) for number, _ in (yield from _topics(known, query.topic)) for code in range(len(FINISHED))]
+    groups = [(row[0], code) for row in (yield from known.rows(query.topic)) for code in range(len(FINISHED))]
     span = {"since": clamped(query.since), "limit": limit}
     of = "j.ended >= :since AND j.topic ="
     firsts = Rows(
@@ -305,29 +270,14 @@ def ended(lookup: Lookup, query: q.ListEnded) -> Steps[list[Ended]]:
 
     places = yield from _first_of_groups(groups, firsts, read, limit, -1)
     columns = "id topic key state due started ended attempt worker error outcome"
-    [rows] = yield (
-        Rows(
-            columns,
-            f"SELECT {', '.join(f'j.{column}' for column in columns.split())} FROM finished j WHERE j.id {{in ids}}",
-            {"ids": sorted(id for _, id in places)},
-        ),
-    )
-    missing = sorted({row[8] for row in rows if row[8] is not None and row[8] not in workers.names})
-    if missing:
-        [named] = yield (Rows("id name", "SELECT id, name FROM worker WHERE id {in ids}", {"ids": missing}),)
-        workers.learn({name: number for number, name in named})
+    text = f"SELECT {listed(columns.split(), 'j')} FROM finished j WHERE j.id {{in ids}}"
+    [rows] = yield (Rows(columns, text, {"ids": sorted(id for _, id in places)}),)
+    named = yield from workers.named(row[8] for row in rows)
     found = [
         Ended(
-            id, known.names[number], key, FINISHED[state], due, started, ended, attempt, workers.names.get(worker),
+            id, known.names[number], key, FINISHED[state], due, started, ended, attempt, named.get(worker),
             error if outcome == 2 else None,
         )
         for id, number, key, state, due, started, ended, attempt, worker, error, outcome in rows
     ]  # fmt: skip
     return latest(found, limit)
-
-
-def _topics(known: Names, topic: str | None) -> Steps[list[tuple[int, str]]]:
-    where = "" if topic is None else "WHERE name = :name"
-    [rows] = yield (Rows("id name", f"SELECT id, name FROM topic {where}", {"name": topic}),)
-    known.learn({name: number for number, name in rows})
-    return [(number, name) for number, name in rows]

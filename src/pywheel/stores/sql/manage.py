@@ -14,7 +14,8 @@ from ...jobs import lifecycle
 from ...jobs.commands import Cancel, Delete, Pause, Purge, Reschedule, Retry, Rewrite
 from ...jobs.job import Outcome, State
 from ..checks import clamped, in_range
-from .rows import ATTEMPT, STAYS, listed
+from .read import LAST_ERROR, NAMED
+from .rows import ATTEMPTED, STAYS, listed
 from .schema import FINISHED, OUTCOMES, code_of
 from .settle import expire_all, expire_among, move
 from .statement import Change, Do, Drop, Each, Rows, Select, Steps
@@ -25,15 +26,9 @@ __all__ = ["cancel", "delete", "pause", "purge", "reschedule", "retry", "rewrite
 C = TypeVar("C", Cancel, Reschedule, Retry, Delete)
 _OLD: Final = 20  # finished jobs with a key of which the latest is meant
 _CANCEL: Final = move(
-    str(code_of(State.CANCELLED)),
-    "{now}",
-    OUTCOMES.index(Outcome.CANCELLED),
-    attempt="0",
-    claims="j.claims + 1",
-    unspent="j.unspent + 1",
-    started="NULL",
-    worker="NULL",
-)
+    str(code_of(State.CANCELLED)), "{now}", OUTCOMES.index(Outcome.CANCELLED),
+    attempt="0", claims="j.claims + 1", unspent="j.unspent + 1", started="NULL", worker="NULL",
+)  # fmt: skip
 
 
 class _Found(NamedTuple):
@@ -104,22 +99,15 @@ def _find_named(tx: Transaction, name: str, key: str) -> Steps[_Found | None]:
     if name not in numbers:
         return None
     values = {"topic": numbers[name], "key": key, "most": _OLD}
-    text = f"SELECT {_LIVE} FROM job j WHERE j.topic = :topic AND j.key = :key AND j.key IS NOT NULL"
+    text = f"SELECT {_LIVE} FROM job j WHERE {NAMED}"
     [rows] = yield (Rows(_COLUMNS, f"{text} {{lock j}}", values),)
     lapsed = sorted(row[0] for row in rows if row[2] and row[6])
     if lapsed:
         yield from expire_among(tx, lapsed)
+    latest = f"SELECT {_ENDED} FROM finished j WHERE {NAMED} ORDER BY j.id DESC LIMIT 1 {{lock j}}"
     holder = Rows(_COLUMNS, f"{text} AND j.passed = 0 {{lock j}}", values)
-    latest = Rows(
-        _COLUMNS,
-        f"SELECT {_ENDED} FROM finished j WHERE j.topic = :topic AND j.key = :key AND j.key IS NOT NULL "
-        "ORDER BY j.id DESC LIMIT 1 {lock j}",
-        values,
-    )
-    holders, finished = yield (holder, latest)
-    for row in (*holders, *finished):
-        return _Found(*row[:6])
-    return None
+    holders, finished = yield (holder, Rows(_COLUMNS, latest, values))
+    return next((_Found(*row[:6]) for row in (*holders, *finished)), None)
 
 
 # ---- one job --------------------------------------------------------------------------------------------------------
@@ -176,36 +164,25 @@ def _retry_each(tx: Transaction, pairs: Sequence[tuple[Retry, _Found]]) -> Steps
     return outcomes
 
 
-_LAST_ERROR: Final = (
-    "coalesce(f.error, (SELECT a.error FROM attempt a WHERE a.job = f.id AND a.error IS NOT NULL "
-    "ORDER BY a.claim DESC LIMIT 1))"
-)
-
-
 def _retry(tx: Transaction, command: Retry, found: _Found) -> Steps[bool | JobExists]:
     if found.state < 2:
         return False
     if found.key is not None:
         values = {"topic": found.topic, "key": found.key}
-        named = "j.topic = :topic AND j.key = :key AND j.key IS NOT NULL"
-        text = f"SELECT j.id FROM job j WHERE {named} AND j.passed = 0 {{lock j}}"
+        text = f"SELECT j.id FROM job j WHERE {NAMED} AND j.passed = 0 {{lock j}}"
         [rows] = yield (Select(text, values),)
         if rows:
             yield from expire_among(tx, [rows[0][0]])
             [rows] = yield (Select(text, values),)
         if rows:
             return JobExists(f"job {rows[0][0]} has this key now and is live", rows[0][0])
-    values = {"id": found.id, **_when(command)}
-    record = (
-        f"INSERT INTO attempt (job, {listed(ATTEMPT)}) SELECT id, {listed(ATTEMPT, claim='claims')} "
-        "FROM finished WHERE id = :id"
-    )
+    values = {"ids": [found.id], **_when(command)}
     again = (
         f"INSERT INTO job ({listed(STAYS)}, unspent, next, due, error) SELECT {listed(STAYS)}, claims, "
-        f"coalesce(:due, {{now}} + :delay), coalesce(:due, {{now}} + :delay), {_LAST_ERROR} "
-        "FROM finished f WHERE f.id = :id"
+        f"coalesce(:due, {{now}} + :delay), coalesce(:due, {{now}} + :delay), {LAST_ERROR} "
+        "FROM finished j WHERE j.id {in ids}"
     )
-    yield (Do(again, values), Do(record, values), Do("DELETE FROM finished WHERE id = :id", values))
+    yield (Do(again, values), Do(ATTEMPTED, values), Do("DELETE FROM finished WHERE id {in ids}", values))
     tx.tally.add(found.topic, found.state - 1, -1)
     tx.tally.add(found.topic, LIVE, 1)
     tx.changes.due(found.topic, found.id, lifecycle.due(tx.now, command.due, command.delay))
@@ -231,10 +208,7 @@ def _forget(tx: Transaction, table: str, ids: Sequence[int]) -> Steps[None]:
     if ids:
         values = {"ids": sorted(ids)}
         yield from tx.dialect.before_forgetting(tx, max(ids))
-        yield (
-            Do("DELETE FROM attempt WHERE job {in ids}", values),
-            Do(f"DELETE FROM {table} WHERE id {{in ids}}", values),
-        )
+        yield [Do(f"DELETE FROM {rows} {{in ids}}", values) for rows in ("attempt WHERE job", f"{table} WHERE id")]
 
 
 def rewrite(_: Transaction, commands: Sequence[Rewrite]) -> Steps[list[bool]]:
@@ -247,15 +221,13 @@ def rewrite(_: Transaction, commands: Sequence[Rewrite]) -> Steps[list[bool]]:
 
 def _rewrite(command: Rewrite) -> Steps[bool]:
     values = {"id": command.id, "old": command.old, "new": command.new}
-    if command.claim is None:
-        tables = {"job": "body = :old", "finished": "body = :old"}
-        column = "body"
-    else:
-        tables = {"finished": "claims = :claim AND result = :old"}
-        column = "result"
+    column, tables, of = "body", ["job", "finished"], ""
+    if command.claim is not None:
+        column, tables, of = "result", ["finished"], "claims = :claim AND"
         values["claim"] = clamped(command.claim)
-    for table, condition in tables.items():
-        [rows] = yield (Select(f"SELECT j.id FROM {table} j WHERE j.id = :id AND {condition} {{lock j}}", values),)
+    for table in tables:
+        text = f"SELECT j.id FROM {table} j WHERE j.id = :id AND {of} {column} = :old {{lock j}}"
+        [rows] = yield (Select(text, values),)
         if rows:
             yield (Do(f"UPDATE {table} SET {column} = :new WHERE id = :id", values),)
             return True

@@ -19,25 +19,16 @@ from ..nonces import fingerprinted, same_ids
 from .rows import ATTEMPT, DEFAULTS, ENDING, KEPT, MOVED, REPLACED, columns_of
 from .schema import OUTCOMES, code_of
 from .settle import expire_among
-from .statement import Each, Insert, Last, Rows, Select, Statement, Steps
+from .statement import Each, Insert, Last, Rows, Select, Steps, once_each
 from .transaction import Taken, Transaction
 
 __all__ = ["NOT_FREE", "plain", "put", "take_in"]
 
-_Name = tuple[int, str]  # the number of a topic, and a key
 _LAST: Final = 20  # jobs with a key among which one that ended lately is looked for
 
 
 NOT_FREE: Final = object()
 """The outcome of a put whose key is taken, or was. It is to be put once more, with a look."""
-
-
-class _Holder(NamedTuple):
-    """The live job that has a key."""
-
-    id: int
-    due: int
-    claim: int | None  # while it runs
 
 
 def put(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
@@ -58,16 +49,13 @@ def _put(tx: Transaction, commands: Sequence[Put], *, last: bool = False) -> Ste
 def _put_free(tx: Transaction, commands: Sequence[Put], jobs: Sequence[NewJob], *, last: bool) -> Steps[list[Any]]:
     """Store jobs without keys, or, as the `last` step, with keys that are probably free."""
     ids, stored = yield from _insert(tx, jobs, last=last)
-    if len(commands) == 1 and stored is None:
-        return [list(ids)]
-    outcomes: list[Any] = []
-    at = 0
-    for command in commands:
-        outcomes.append(list(ids[at : at + len(command.jobs)]))
-        at += len(command.jobs)
-    if stored is not None:
-        outcomes = [some if stored.issuperset(some) else NOT_FREE for some in outcomes]
-    return outcomes
+    outcomes = [list(ids)] if len(commands) == 1 else _each_its_own(ids, commands)
+    return outcomes if stored is None else [some if stored.issuperset(some) else NOT_FREE for some in outcomes]
+
+
+def _each_its_own(ids: Sequence[int], commands: Sequence[Put]) -> list[Any]:
+    given = iter(ids)
+    return [[next(given) for _ in command.jobs] for command in commands]
 
 
 def _may_be_free(tx: Transaction, commands: Sequence[Put]) -> bool:
@@ -75,18 +63,15 @@ def _may_be_free(tx: Transaction, commands: Sequence[Put]) -> bool:
 
     A priority that its topic has not had yet is noted for jobs that are stored alone.
     """
-    names = set()
-    for command in commands:
-        if len(command.jobs) != 1:
-            return False
-        job = command.jobs[0]
-        if job.replace or job.parent is not None or job.dedupe_for is not None or (job.topic, job.key) in names:
-            return False
-        if job.priority and not tx.had_priority(job.topic, job.priority):
-            return False
-        if job.key is not None:
-            names.add((job.topic, job.key))
-    return True
+    if any(len(command.jobs) != 1 for command in commands):
+        return False
+    jobs = [command.jobs[0] for command in commands]
+    names = [(job.topic, job.key) for job in jobs if job.key is not None]
+    return len({*names}) == len(names) and not any(
+        job.replace or job.parent is not None or job.dedupe_for is not None
+        or (job.priority and not tx.had_priority(job.topic, job.priority))
+        for job in jobs
+    )  # fmt: skip
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
@@ -114,11 +99,7 @@ def plain(
     ids = take(len(jobs)) if jobs else None
     if ids is None:
         return None
-    insert = _inserting(tx, topics, ids, jobs)
-    if len(commands) == 1:
-        return insert, [list(ids)]
-    given = iter(ids)
-    return insert, [[next(given) for _ in command.jobs] for command in commands]
+    return _inserting(tx, topics, ids, jobs), [list(ids)] if len(commands) == 1 else _each_its_own(ids, commands)
 
 
 def _inserting(tx: Transaction, topics: Mapping[str, int], ids: Sequence[int], jobs: Sequence[NewJob]) -> Insert:
@@ -169,20 +150,6 @@ def _insert(
 # ---- once -----------------------------------------------------------------------------------------------------------
 
 
-def _by_nonce(commands: Sequence[Put]) -> list[list[Put]]:
-    """Divide commands, in order: in no part is a nonce twice."""
-    parts: list[list[Put]] = [[]]
-    seen: set[str] = set()
-    for command in commands:
-        if command.nonce is not None and command.nonce in seen:
-            parts.append([])
-            seen = set()
-        parts[-1].append(command)
-        if command.nonce is not None:
-            seen.add(command.nonce)
-    return parts
-
-
 def _known(nonces: Sequence[str]) -> Steps[dict[str, list[Any]]]:
     text = "SELECT n.nonce, n.ids FROM {w: nonce} {then} nonce n ON n.nonce = w.nonce"
     [rows] = yield (Rows("nonce ids", text, {"w": [(nonce,) for nonce in nonces]}),)
@@ -200,7 +167,7 @@ def _note_nonces(tx: Transaction, kept: Sequence[tuple[str, list[Any]]]) -> Step
 
 def _put_with_nonces(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
     outcomes: list[Any] = []
-    for part in _by_nonce(commands):
+    for part in once_each(commands, lambda command: () if command.nonce is None else (command.nonce,)):
         outcomes += yield from _put_once(tx, part)
     return outcomes
 
@@ -233,134 +200,109 @@ def _before(kept: list[Any], command: Put) -> list[int] | NonceTaken:
 
 # ---- with keys ------------------------------------------------------------------------------------------------------
 
-
-class _Keys:
-    """The live jobs that have keys, locked, as the commands under way leave them."""
-
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-        self.holders: dict[_Name, _Holder] = {}
-        self._topics: dict[str, int] = {}
-
-    def name(self, job: NewJob) -> _Name | None:
-        """Return topic and key, None without a key. A topic that is new has no jobs."""
-        return None if job.key is None else (self._topics.get(job.topic, 0), job.key)
-
-    def know(self, topics: Iterable[str]) -> Steps[None]:
-        """Take in the numbers of topics, those that are new among them."""
-        self._topics.update((yield from self._tx.numbers(topics)))
-
-    def put(self, job: NewJob, id: int, due: int) -> None:
-        """Note that a new job has its key."""
-        name = self.name(job)
-        assert name is not None
-        self.holders[name] = _Holder(id, due, None)
-
-    def look(self, jobs: Iterable[NewJob]) -> Steps[None]:
-        """Find the jobs that have the keys of these, with leases that are over ended."""
-        jobs = [job for job in jobs if job.key is not None]
-        yield from self.know({job.topic for job in jobs})
-        names = sorted({name for job in jobs if (name := self.name(job)) is not None and name[0]})
-        text = (
-            "SELECT j.topic, j.key, j.id, j.due, j.state, j.claims, "
-            "CASE WHEN j.next <= {now} THEN 1 ELSE 0 END AS lapsed "
-            "FROM {w: topic, key} {then} job j ON j.topic = w.topic AND j.key = w.key "
-            "WHERE j.key IS NOT NULL AND j.passed = 0 {lock j}"
-        )
-        rows: Sequence[Any] = ()
-        if names:
-            look = Rows("topic key id due state claims lapsed", text, {"w": names})
-            [rows] = yield (look,)
-            lapsed = sorted(row[2] for row in rows if row[4] and row[6])
-            if lapsed:
-                yield from expire_among(self._tx, lapsed)
-                [rows] = yield (look,)
-        for topic, key, id, due, state, claims, _ in rows:
-            self.holders[topic, key] = _Holder(id, due, claims if state else None)
-
-    def refusal(self, jobs: Sequence[NewJob]) -> Steps[JobExists | None]:
-        """Return why the jobs of a caller cannot be stored."""
-        seen: set[tuple[str, str]] = set()
-        for job in jobs:
-            name = self.name(job)
-            if name is None or job.key is None:
-                continue
-            if (job.topic, job.key) in seen:
-                if not job.replace:
-                    return JobExists(f"two of the jobs put have the key {job.key[:80]!r}", 0)
-                continue
-            seen.add((job.topic, job.key))
-            holder = self.holders.get(name)
-            if holder is not None and not _yields(holder, job):
-                return JobExists(f"job {holder.id} has the key {job.key[:80]!r} already and is live", holder.id)
-            if holder is None and job.dedupe_for is not None and name[0]:
-                refusal = yield from _ended_lately(name, job.dedupe_for)
-                if refusal is not None:
-                    return refusal
-        return None
+_Name = tuple[str, str]  # a topic, and a key
 
 
-def _yields(holder: _Holder, job: NewJob) -> bool:
-    """Whether the job that has the key takes the new values, or hands the key on."""
-    return job.replace if holder.claim is None else job.parent == (holder.id, holder.claim)
+class _Holder(NamedTuple):
+    """The live job that has a key."""
+
+    id: int
+    claim: int | None  # while it runs
+
+    def yields(self, job: NewJob) -> bool:
+        """Whether it takes the new values, or hands the key on."""
+        return job.replace if self.claim is None else job.parent == (self.id, self.claim)
 
 
-def _ended_lately(name: _Name, dedupe_for: int) -> Steps[JobExists | None]:
+def _names(jobs: Iterable[NewJob]) -> set[_Name]:
+    return {(job.topic, job.key) for job in jobs if job.key is not None}
+
+
+def _holders(tx: Transaction, keyed: Iterable[_Name]) -> Steps[dict[_Name, _Holder]]:
+    """Return the live jobs that have keys, locked, with leases that are over ended. A topic that is new has none."""
+    numbers = yield from tx.numbers({topic for topic, _ in keyed})
+    topics = {number: topic for topic, number in numbers.items()}
+    text = (
+        "SELECT j.topic, j.key, j.id, j.state, j.claims, CASE WHEN j.next <= {now} THEN 1 ELSE 0 END AS lapsed "
+        "FROM {w: topic, key} {then} job j ON j.topic = w.topic AND j.key = w.key "
+        "WHERE j.key IS NOT NULL AND j.passed = 0 {lock j}"
+    )
+    names = sorted((numbers[topic], key) for topic, key in keyed if topic in numbers)
+    look = Rows("topic key id state claims lapsed", text, {"w": names})
+    [rows] = (yield (look,)) if names else ((),)
+    lapsed = sorted(id for _, _, id, state, _, over in rows if state and over)
+    if lapsed:
+        yield from expire_among(tx, lapsed)
+        [rows] = yield (look,)
+    return {(topics[topic], key): _Holder(id, claims if state else None) for topic, key, id, state, claims, _ in rows}
+
+
+def _refusal(tx: Transaction, jobs: Sequence[NewJob], holders: Mapping[_Name, _Holder]) -> Steps[JobExists | None]:
+    """Return why the jobs of a caller cannot be stored."""
+    seen: set[_Name] = set()
+    for job in jobs:
+        if job.key is None:
+            continue
+        name = job.topic, job.key
+        if name in seen:
+            if not job.replace:
+                return JobExists(f"two of the jobs put have the key {job.key[:80]!r}", 0)
+            continue
+        seen.add(name)
+        holder = holders.get(name)
+        if holder is not None and not holder.yields(job):
+            return JobExists(f"job {holder.id} has the key {job.key[:80]!r} already and is live", holder.id)
+        if holder is None and job.dedupe_for is not None:
+            refusal = yield from _ended_lately(tx, *name, job.dedupe_for)
+            if refusal is not None:
+                return refusal
+    return None
+
+
+def _ended_lately(tx: Transaction, topic: str, key: str, dedupe_for: int) -> Steps[JobExists | None]:
     """Return why a job cannot be stored whose key one had that ended less than so many ms ago."""
+    numbers = yield from tx.numbers((topic,))
     text = (
         "SELECT id, {now} - ended FROM (SELECT id, ended FROM finished WHERE topic = :topic AND key = :key "
         "AND key IS NOT NULL ORDER BY id DESC LIMIT :last) f WHERE ended > {now} - :span ORDER BY id DESC LIMIT 1"
     )
-    values = {"topic": name[0], "key": name[1], "last": _LAST, "span": dedupe_for}
-    [rows] = yield (Select(text, values),)
-    return lately(rows[0][0], name[1], rows[0][1], dedupe_for) if rows else None
+    values = {"topic": numbers.get(topic), "key": key, "last": _LAST, "span": dedupe_for}
+    [rows] = (yield (Select(text, values),)) if numbers else ((),)
+    return lately(rows[0][0], key, rows[0][1], dedupe_for) if rows else None
 
 
 def _put_keyed(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
-    keys = _Keys(tx)
-    yield from keys.look(job for command in commands for job in command.jobs)
+    holders = yield from _holders(tx, _names(job for command in commands for job in command.jobs))
     outcomes: list[Any] = []
-    waiting: list[tuple[NewJob, list[int], int]] = []  # new ones, with their places among the ids of their callers
-    names: set[tuple[str, str | None]] = set()  # the keys of those
-    for command in commands:
-        if names and any((job.topic, job.key) in names for job in command.jobs):
-            yield from _flush(tx, keys, waiting, names)
-        refusal = yield from keys.refusal(command.jobs)
-        if refusal is not None:
-            outcomes.append(refusal)
-            continue
-        ids = [0] * len(command.jobs)
-        for place, job in enumerate(command.jobs):
-            if job.key is not None and (job.topic, job.key) in names:
-                yield from _flush(tx, keys, waiting, names)
-            name = keys.name(job)
-            holder = None if name is None else keys.holders.get(name)
-            if holder is not None and holder.claim is None and name is not None:
-                ids[place] = yield from _replace(tx, keys, name, holder, job)
-                continue
-            if holder is not None:
-                yield (Each("UPDATE job SET passed = 1 WHERE id = :id", [{"id": holder.id}]),)
-            waiting.append((job, ids, place))
-            if job.key is not None:
-                names.add((job.topic, job.key))
-        outcomes.append(ids)
-    yield from _flush(tx, keys, waiting, names)
+    for part in once_each(commands, lambda command: _names(command.jobs)):
+        outcomes += yield from _put_part(tx, part, holders)
     return outcomes
 
 
-def _flush(
-    tx: Transaction, keys: _Keys, waiting: list[tuple[NewJob, list[int], int]], names: set[tuple[str, str | None]]
-) -> Steps[None]:
-    """Store the jobs that wait."""
-    found, _ = yield from _insert(tx, [job for job, _, _ in waiting])
-    yield from keys.know({job.topic for job, _, _ in waiting if job.key is not None})
-    for id, (job, ids, place) in zip(found, waiting, strict=True):
-        ids[place] = id
-        if job.key is not None:
-            due = lifecycle.due(tx.now, job.due, job.delay)
-            keys.put(job, id, due)
-    waiting.clear()
-    names.clear()
+def _put_part(tx: Transaction, commands: Sequence[Put], holders: dict[Any, _Holder]) -> Steps[list[Any]]:
+    """Store the jobs of commands that have no key in common. Of several jobs of one with a key the last one counts."""
+    names = [[object() if job.key is None else (job.topic, job.key) for job in command.jobs] for command in commands]
+    outcomes: list[Any] = []
+    jobs: dict[Any, NewJob] = {}
+    for command, some in zip(commands, names, strict=True):
+        outcomes.append((yield from _refusal(tx, command.jobs, holders)))
+        if outcomes[-1] is None:
+            jobs.update(zip(some, command.jobs, strict=True))
+    new = []
+    for name, job in jobs.items():
+        holder = holders.get(name)
+        if holder is not None and holder.claim is None:
+            yield from _replace(tx, holder.id, job)
+            continue
+        if holder is not None:
+            yield (Each("UPDATE job SET passed = 1 WHERE id = :id", [{"id": holder.id}]),)
+        new.append(name)
+    stored, _ = yield from _insert(tx, [jobs[name] for name in new])
+    holders.update((name, _Holder(id, None)) for name, id in zip(new, stored, strict=True))
+    return [
+        [holders[name].id for name in some] if outcome is None else outcome
+        for outcome, some in zip(outcomes, names, strict=True)
+    ]
 
 
 _REPLACE: Final = (
@@ -369,15 +311,13 @@ _REPLACE: Final = (
 )
 
 
-def _replace(tx: Transaction, keys: _Keys, name: _Name, holder: _Holder, job: NewJob) -> Steps[int]:
+def _replace(tx: Transaction, id: int, job: NewJob) -> Steps[None]:
     values = dict(zip(KEPT, columns_of(job.kept), strict=True))
-    values |= {"id": holder.id, "due": job.due if job.delay is None else None, "delay": job.delay, "body": job.body}
-    yield from tx.know_priorities([(name[0], job.priority)] if job.priority else ())
+    values |= {"id": id, "due": job.due if job.delay is None else None, "delay": job.delay, "body": job.body}
+    numbers = yield from tx.numbers((job.topic,))
+    yield from tx.know_priorities([(numbers[job.topic], job.priority)] if job.priority else ())
     yield (Each(_REPLACE, [values]),)
-    due = lifecycle.due(tx.now, job.due, job.delay)
-    tx.changes.due(name[0], holder.id, due)
-    keys.holders[name] = holder._replace(due=due)
-    return holder.id
+    tx.changes.due(numbers[job.topic], id, lifecycle.due(tx.now, job.due, job.delay))
 
 
 # ---- as another store has them --------------------------------------------------------------------------------------
@@ -402,9 +342,8 @@ def _import_once(tx: Transaction, command: Import) -> Steps[list[int] | JobExist
             return known[command.nonce]
     keyed = [one.new for one in command.jobs if one.holds_key]
     if keyed:
-        keys = _Keys(tx)
-        yield from keys.look(keyed)
-        refusal = yield from keys.refusal(keyed)
+        holders = yield from _holders(tx, _names(keyed))
+        refusal = yield from _refusal(tx, keyed, holders)
         if refusal is not None:
             return refusal
     ids = list((yield from _import_all(tx, command.jobs)))
@@ -424,16 +363,7 @@ def _import_all(tx: Transaction, some: Sequence[Imported]) -> Steps[Sequence[int
     for id, one in zip(ids, some, strict=True):
         job, topic = one.job, topics[one.job.topic]
         history = [
-            (
-                id,
-                a.claim,
-                a.attempt,
-                a.started,
-                a.ended,
-                OUTCOMES.index(a.outcome),
-                None if a.worker is None else workers[a.worker],
-                storable(a.error),
-            )
+            (id, *a[:4], OUTCOMES.index(a.outcome), workers.get(a.worker or ""), storable(a.error))
             for a in one.history
             if a.outcome is not None
         ]
@@ -450,13 +380,7 @@ def _import_all(tx: Transaction, some: Sequence[Imported]) -> Steps[Sequence[int
             tx.tally.ended([topic], state)
         attempts += history
     yield from tx.know_priorities({(topics[one.job.topic], one.job.priority) for one in some if one.job.priority})
-    batch: list[Statement] = []
-    if live:
-        batch.append(Insert("job", _LIVE_COLUMNS, live))
-    if ended:
-        batch.append(Insert("finished", _ENDED_COLUMNS, ended))
-    if attempts:
-        batch.append(Insert("attempt", _ATTEMPT_COLUMNS, attempts))
-    yield batch
+    tables = ("job", _LIVE_COLUMNS, live), ("finished", _ENDED_COLUMNS, ended), ("attempt", _ATTEMPT_COLUMNS, attempts)
+    yield [Insert(table, columns, rows) for table, columns, rows in tables if rows]
     tx.tally.new += [(id, topics[one.job.topic]) for id, one in zip(ids, some, strict=True)]
     return ids

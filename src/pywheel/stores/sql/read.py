@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, pairwise
 from typing import Any, Final
 
 from ...jobs import lifecycle
@@ -18,43 +21,26 @@ from .statement import Rows, Select, Steps
 from .transaction import Lookup, Names
 
 __all__ = [
-    "claims",
-    "counts",
-    "first_due",
-    "heads",
-    "histories",
-    "job",
-    "jobs_of",
-    "names",
-    "next_dues",
-    "priorities_of",
-    "states",
-    "there",
-    "topics",
-]
+    "claims", "counts", "first_due", "forecast", "heads", "histories", "job", "jobs_of", "next_dues", "priorities_in",
+    "priorities_of", "states", "there", "topics",
+]  # fmt: skip
 
+NAMED: Final = "j.topic = :topic AND j.key = :key AND j.key IS NOT NULL"
 LAST_ERROR: Final = (
     "CASE WHEN j.claims > 0 THEN coalesce(j.error, (SELECT a.error FROM attempt a WHERE a.job = j.id "
     "AND a.error IS NOT NULL ORDER BY a.claim DESC LIMIT 1)) END"
 )
 """The last error of a finished job, of its last attempt or of one before."""
 _NOT_RUNNING: Final = dict.fromkeys(("next", "begun", "tries", "backoff"), "0")
-LIVE_HEAD: Final = f"SELECT {listed(HEAD, 'j')}, {{now}} AS now"
-ENDED_HEAD: Final = (
+_LIVE_HEAD: Final = f"SELECT {listed(HEAD, 'j')}, {{now}} AS now"
+_ENDED_HEAD: Final = (
     f"SELECT {listed(HEAD, 'j', state=f'j.state + {ENDED}', error=LAST_ERROR, **_NOT_RUNNING)}, {{now}} AS now"
 )
-_WHOLE: Final = f"{' '.join(HEAD)} now body"
-_LIVE: Final = f"{LIVE_HEAD}, j.body"
-_ENDED: Final = f"{ENDED_HEAD}, j.body"
-
-
-def names(topics: Names, numbers: Iterable[int]) -> Steps[Mapping[int, str]]:
-    """Return the names of topics."""
-    missing = sorted({number for number in numbers if number not in topics.names})
-    if missing:
-        [found] = yield (Rows("id name", "SELECT id, name FROM topic WHERE id {in ids}", {"ids": missing}),)
-        topics.learn({name: number for number, name in found})
-    return topics.names
+_WITH_BODY, _WITH_SIZE = (
+    (f"{' '.join(HEAD)} now {name}", f"{_LIVE_HEAD}, {column} AS {name}", f"{_ENDED_HEAD}, {column} AS {name}")
+    for name, column in (("body", "j.body"), ("size", "length(j.body)"))
+)
+_WHOLE, _LIVE, _ENDED = _WITH_BODY
 
 
 def number_of(topics: Names, name: str) -> Steps[int | None]:
@@ -81,75 +67,66 @@ def job(known: Lookup, query: q.GetJob) -> Steps[Job | None]:
     if number is None:
         return None
     values = {"topic": number, "key": ref[1]}
-    named = "j.topic = :topic AND j.key = :key AND j.key IS NOT NULL"
     live, ended = yield (
-        Rows(_WHOLE, f"{_LIVE} FROM job j WHERE {named} AND j.passed = 0", values),
-        Rows(_WHOLE, f"{_ENDED} FROM finished j WHERE {named} ORDER BY j.id DESC LIMIT 1", values),
+        Rows(_WHOLE, f"{_LIVE} FROM job j WHERE {NAMED} AND j.passed = 0", values),
+        Rows(_WHOLE, f"{_ENDED} FROM finished j WHERE {NAMED} ORDER BY j.id DESC LIMIT 1", values),
     )
-    labels = yield from names(topics, (row[1] for row in (*live, *ended)))
+    labels = {number: ref[0]}
     found = [job_of(row, labels, row[-1]) for row in live]
     if found and found[0].state.live:
         return found[0]
     passed = Rows(
-        _WHOLE, f"{_LIVE} FROM job j WHERE {named} AND j.passed = 1 AND j.state = 1 AND j.next <= {{now}}", values
+        _WHOLE, f"{_LIVE} FROM job j WHERE {NAMED} AND j.passed = 1 AND j.state = 1 AND j.next <= {{now}}", values
     )
     [rows] = yield (passed,)
     found += [job_of(row, labels, row[-1]) for row in (*ended, *rows)]
     return max((job for job in found if not job.state.live), key=lambda job: job.id, default=None)
 
 
+@lru_cache
+def _by_id(table: str, select: str) -> str:
+    return f"{select} FROM {table} j WHERE j.id {{in ids}}"
+
+
+def found_in(columns: str, live: str, ended: str, values: Mapping[str, Any]) -> Steps[dict[int, Sequence[Any]]]:
+    """Return the rows of the jobs with some ids, by id: those of live ones where there are both."""
+    rows = yield (Rows(columns, _by_id("job", live), values), Rows(columns, _by_id("finished", ended), values))
+    return {row[0]: row for part in reversed(rows) for row in part}
+
+
+def _found(
+    topics: Names, ids: Sequence[int], what: tuple[str, str, str]
+) -> Steps[tuple[Sequence[Sequence[Any]], Mapping[int, str]]]:
+    """Return the rows of jobs, in the order of their ids here, and the names of their topics."""
+    found = yield from found_in(*what, {"ids": sorted(ids)})
+    return [found[id] for id in ids if id in found], (yield from topics.named(row[1] for row in found.values()))
+
+
 def jobs_of(topics: Names, ids: Sequence[int]) -> Steps[list[Job]]:
     """Return the jobs with these ids, in their order."""
-    if not ids:
-        return []
-    values = {"ids": sorted(ids)}
-    rows = yield (
-        Rows(_WHOLE, f"{_LIVE} FROM job j WHERE j.id {{in ids}}", values),
-        Rows(_WHOLE, f"{_ENDED} FROM finished j WHERE j.id {{in ids}}", values),
-    )
-    found = {row[0]: row for part in reversed(rows) for row in part}
-    named = yield from names(topics, (row[1] for row in found.values()))
-    return [job_of(found[id], named, found[id][-1]) for id in ids if id in found]
-
-
-_HEAD: Final = f"{' '.join(HEAD)} now size"
+    rows, named = (yield from _found(topics, ids, _WITH_BODY)) if ids else ((), {})
+    return [job_of(row, named, row[-1]) for row in rows]
 
 
 def heads(topics: Names, ids: Sequence[int]) -> Steps[list[tuple[Job, int]]]:
     """Return jobs without their bodies but with the sizes of those, in the order of their ids here."""
-    values = {"ids": sorted(ids)}
-    rows = yield (
-        Rows(_HEAD, f"{LIVE_HEAD}, length(j.body) AS size FROM job j WHERE j.id {{in ids}}", values),
-        Rows(_HEAD, f"{ENDED_HEAD}, length(j.body) AS size FROM finished j WHERE j.id {{in ids}}", values),
-    )
-    found = {row[0]: row for part in reversed(rows) for row in part}
-    named = yield from names(topics, (row[1] for row in found.values()))
-    return [(job_of(found[id], named), found[id][-1]) for id in ids if id in found]
+    rows, named = yield from _found(topics, ids, _WITH_SIZE)
+    return [(job_of(row, named), row[-1]) for row in rows]
 
 
 def there(ids: Sequence[int]) -> Steps[set[int]]:
     """Return those of some ids of which there are jobs."""
-    live, ended = yield tuple(
-        Rows("id", f"SELECT j.id FROM {table} j WHERE j.id {{in ids}}", {"ids": sorted(ids)})
-        for table in ("job", "finished")
-    )
-    return {id for [id] in (*live, *ended)}
+    return {*(yield from found_in("id", "SELECT j.id", "SELECT j.id", {"ids": sorted(ids)}))}
 
 
 def states(known: Lookup, query: q.GetStates) -> Steps[list[State | None]]:  # noqa: ARG001  (as all that reads)
     """Return the states of jobs."""
     ids = query.ids
     values = {"ids": sorted({id for id in ids if in_range(id)})}
-    columns = "id state claims unspent next begun tries now"
-    live, ended = yield (
-        Rows(
-            columns,
-            "SELECT j.id, j.state, j.claims, j.unspent, j.next, j.begun, j.tries, {now} AS now FROM job j "
-            "WHERE j.id {in ids}",
-            values,
-        ),
-        Rows("id state", "SELECT j.id, j.state FROM finished j WHERE j.id {in ids}", values),
-    )
+    columns = "id state claims unspent next begun tries"
+    text = f"SELECT {listed(columns.split(), 'j')}, {{now}} AS now FROM job j WHERE j.id {{in ids}}"
+    finished = Rows("id state", "SELECT j.id, j.state FROM finished j WHERE j.id {in ids}", values)
+    live, ended = yield (Rows(f"{columns} now", text, values), finished)
     found = {id: FINISHED[state] for id, state in ended}
     for id, state, claims, unspent, next_, begun, tries, now in live:
         run = Run(claims, lifecycle.attempts(claims, unspent), bool(begun), next_, tries, 0)
@@ -158,6 +135,12 @@ def states(known: Lookup, query: q.GetStates) -> Steps[list[State | None]]:  # n
 
 
 _TRIED: Final = ("job", *ATTEMPT)
+_TRIES: Final = f"SELECT {listed(_TRIED, 'a')} FROM attempt a WHERE a.job {{in ids}} ORDER BY a.job, a.claim"
+_LAST_ONES: Final = (
+    f"SELECT j.id, {listed(ATTEMPT, 'j', claim='j.claims')}, j.result FROM finished j WHERE j.id {{in ids}}"
+)
+_RUNNING: Final = "id claims unspent started next worker"
+_NOW: Final = f"SELECT {listed(_RUNNING.split(), 'j')}, {{now}} AS now FROM job j WHERE j.id {{in ids}} AND j.state = 1"
 
 
 def histories(known: Lookup, query: q.GetHistories) -> Steps[list[list[Attempt]]]:
@@ -165,24 +148,12 @@ def histories(known: Lookup, query: q.GetHistories) -> Steps[list[list[Attempt]]
     ids, workers = query.ids, known.workers
     values = {"ids": sorted({id for id in ids if in_range(id)})}
     before, last, now = yield (
-        Rows(
-            " ".join(_TRIED),
-            f"SELECT {listed(_TRIED, 'a')} FROM attempt a WHERE a.job {{in ids}} ORDER BY a.job, a.claim",
-            values,
-        ),
-        Select(
-            f"SELECT j.id, {listed(ATTEMPT, 'j', claim='j.claims')}, j.result FROM finished j WHERE j.id {{in ids}}",
-            values,
-        ),
-        Rows(
-            "id claims unspent started next worker now",
-            "SELECT j.id, j.claims, j.unspent, j.started, j.next, j.worker, {now} AS now FROM job j "
-            "WHERE j.id {in ids} AND j.state = 1",
-            values,
-        ),
+        Rows(" ".join(_TRIED), _TRIES, values),
+        Select(_LAST_ONES, values),
+        Rows(f"{_RUNNING} now", _NOW, values),
     )
     named = {row[6] for row in (*before, *last)} | {row[5] for row in now}
-    numbered = yield from _workers(workers, named - {None})
+    numbered = yield from workers.named(named)
     found: dict[int, list[Attempt]] = {}
     for job, claim, attempt, started, ended, outcome, worker, error, *result in (*before, *last):
         kept = None if not result or result[0] is None else bytes(result[0])
@@ -196,35 +167,28 @@ def histories(known: Lookup, query: q.GetHistories) -> Steps[list[list[Attempt]]
     return [found.get(id, []) for id in ids]
 
 
-def _workers(workers: Names, numbers: Iterable[int]) -> Steps[Mapping[int, str]]:
-    missing = sorted(number for number in numbers if number not in workers.names)
-    if missing:
-        [rows] = yield (Rows("id name", "SELECT id, name FROM worker WHERE id {in ids}", {"ids": missing}),)
-        workers.learn({name: number for number, name in rows})
-    return workers.names
-
-
 # ---- topics ---------------------------------------------------------------------------------------------------------
 
 
-def topics(known: Lookup, query: q.ListTopics) -> Steps[list[Topic]]:  # noqa: ARG001  (as all that reads)
+def topics(known: Lookup, _: q.ListTopics) -> Steps[list[Topic]]:
     """Return all topics, by name."""
-    found = yield from _all_topics(known.topics)
+    found = yield from known.topics.rows()
     return [Topic(name, bool(paused), tuple(p for p in priorities(lanes) if p)) for _, name, paused, lanes in found]
-
-
-def _all_topics(known: Names) -> Steps[Sequence[Any]]:
-    [rows] = yield (Rows("id name paused lanes", "SELECT id, name, paused, lanes FROM topic ORDER BY name"),)
-    known.learn({name: number for number, name, _, _ in rows})
-    for number, _, _, lanes in rows:
-        known.lanes[number] = lanes
-    return sorted(rows, key=lambda row: row[1])
 
 
 @lru_cache
 def priorities_of(lanes: int) -> Sequence[int]:
     """Return the priorities that a topic's jobs may have, the highest first."""
     return tuple(sorted({*priorities(lanes), 0}, reverse=True))
+
+
+def priorities_in(topics: Names, topic: str | None) -> Steps[list[tuple[int, int]]]:
+    """Return topics and the priorities that their jobs may have, of one topic or of all."""
+    rows = yield from topics.rows(topic)
+    return [(number, priority) for number, _, _, lanes in rows for priority in priorities_of(lanes)]
+
+
+_COUNTED: Final = (State.DELAYED.value, *(state.value for state in FINISHED))
 
 
 def counts(known: Lookup, query: q.CountJobs) -> Steps[dict[str, Counts]]:  # noqa: ARG001  (as all that reads)
@@ -237,23 +201,17 @@ def counts(known: Lookup, query: q.CountJobs) -> Steps[dict[str, Counts]]:  # no
     )
     [rows, runs, *sums] = yield (Rows("id name", "SELECT id, name FROM topic ORDER BY name"), running, *known.tallies)
     known.topics.learn({name: number for number, name in rows})
-    columns: dict[int, list[int]] = {number: [0, 0, 0, 0] for number, _ in rows}
-    for tally in sums:
-        for topic, *jobs in tally:
-            if topic in columns:  # else its jobs are of no topic, which `verify` tells
-                columns[topic] = [before + int(more) for before, more in zip(columns[topic], jobs, strict=True)]
-    found = {number: Counts(live, 0, done, dead, gone) for number, (live, done, gone, dead) in columns.items()}
+    found: dict[int, Counter[str]] = {number: Counter() for number, _ in rows}
+    for topic, *jobs in chain.from_iterable(sums):
+        if topic in found:  # else its jobs are of no topic, which `verify` tells
+            found[topic].update({state: int(more) for state, more in zip(_COUNTED, jobs, strict=True)})
     for topic, begun, lapsed, spent, jobs in runs:
-        if topic not in found:
-            continue
-        # As far as `lifecycle` asks, all of them are like this one.
-        run = Run(0, spent, bool(begun), 0 if lapsed else 2, 1, 0)
-        found[topic] = _plus(_plus(found[topic], State.DELAYED, -jobs), lifecycle.seen(run, 1), jobs)
-    return {name: found[number] for number, name in sorted(rows, key=lambda row: row[1])}
-
-
-def _plus(counts: Counts, state: State, jobs: int) -> Counts:
-    return counts._replace(**{state.value: getattr(counts, state.value) + jobs})
+        if topic in found:
+            # As far as `lifecycle` asks, all of them are like this one.
+            run = Run(0, spent, bool(begun), 0 if lapsed else 2, 1, 0)
+            found[topic][State.DELAYED.value] -= jobs
+            found[topic][lifecycle.seen(run, 1).value] += jobs
+    return {name: Counts(**found[number]) for number, name in sorted(rows, key=lambda row: row[1])}
 
 
 def claims(known: Lookup, query: q.ListClaims) -> Steps[list[tuple[int, int]]]:  # noqa: ARG001  (as all that reads)
@@ -277,7 +235,7 @@ def next_dues(lookup: Lookup, query: q.GetNextDues) -> Steps[dict[str, int]]:
     known, topics = lookup.topics, query.topics
     paused = topics is None
     if topics is None or not all(topic in known.numbers for topic in topics):
-        yield from _all_topics(known)
+        yield from known.rows()
     topics = sorted(known.numbers) if topics is None else topics
     named = {known.numbers[topic]: topic for topic in topics if topic in known.numbers}
     first = _FIRST.format(topic="t.id", priority=0)
@@ -287,9 +245,10 @@ def next_dues(lookup: Lookup, query: q.GetNextDues) -> Steps[dict[str, int]]:
     found = [(number, due) for number, _, due in rows]
     lanes = [(number, priority) for number, lanes, _ in rows for priority in priorities_of(lanes) if priority]
     if lanes:
-        look = _FIRST.format(topic=":topic", priority=":priority")
-        others = yield tuple(Rows("next", look, {"topic": number, "priority": one}) for number, one in lanes)
-        found += [(number, due) for (number, _), some in zip(lanes, others, strict=True) for [due] in some]
+        first = _FIRST.format(topic="w.topic", priority="w.priority")
+        text = f"SELECT w.topic, ({first}) AS next FROM {{w: topic, priority}}"
+        [others] = yield (Rows("topic next", text, {"w": lanes}),)
+        found += others
     dues: dict[str, int] = {}
     for number, due in found:
         if due is not None:
@@ -297,19 +256,57 @@ def next_dues(lookup: Lookup, query: q.GetNextDues) -> Steps[dict[str, int]]:
     return dues
 
 
-def first_due(known: Lookup, query: q.ListFirstDue) -> Steps[list[Due]]:  # noqa: ARG001  (as all that reads)
+def first_due(known: Lookup, query: q.ListFirstDue) -> Steps[list[Due]]:
     """Return the first jobs of a topic that are due, by priority, unless it is paused."""
     found: list[Due] = []
-    topic, limit = query.topic, query.limit
-    named = "SELECT t.id, t.lanes FROM topic t WHERE t.name = :topic AND t.paused = 0"
-    [topics] = yield (Rows("id lanes", named, {"topic": topic}),)
     text = (
         "SELECT j.next, j.id FROM job j WHERE j.state = 0 AND j.topic = :topic AND j.priority = :priority "
         "AND j.next <= {now} ORDER BY j.next, j.id LIMIT :most"
     )
-    for number, lanes in topics:
-        for priority in priorities_of(lanes):
-            values = {"topic": number, "priority": priority, "most": max(clamped(limit) - len(found), 0)}
+    for number, topic, paused, lanes in (yield from known.topics.rows(query.topic)):
+        for priority in () if paused else priorities_of(lanes):
+            values = {"topic": number, "priority": priority, "most": max(clamped(query.limit) - len(found), 0)}
             [rows] = yield (Rows("next id", text, values),)
             found += [Due(due, id, topic, priority) for due, id in rows]
+    return found
+
+
+# ---- forecasts ------------------------------------------------------------------------------------------------------
+
+_TOGETHER: Final = 256  # topics with a priority each that are read at once
+_READ: Final = q.FORECAST_MOST // 2  # jobs that are read of all those
+_DUES: Final = (
+    "SELECT j.next FROM {w: topic, priority} {then} job j ON j.topic = w.topic AND j.priority = w.priority "
+    "WHERE j.state = 0 AND j.next >= :first AND j.next < :end LIMIT :most"
+)
+_COUNT: Final = f"SELECT count(*) FROM ({_DUES}) c"
+
+
+def forecast(known: Lookup, query: q.GetForecast) -> Steps[list[int]]:
+    """Return how many delayed jobs are due between each two edges, in a bounded time.
+
+    They are read in one go for many topics, up to a number, and counted edge by edge only where there are more.
+    """
+    spans, cap = list(pairwise(query.edges)), query.cap
+    found = [0] * len(spans)
+    groups = yield from priorities_in(known.topics, query.topic)
+    parts = [groups[at : at + _TOGETHER] for at in range(0, len(groups), _TOGETHER)]
+    for part in parts:
+        places = [place for place, jobs in enumerate(found) if jobs < cap]
+        if not places:
+            break
+
+        def values(first: int, end: int, most: int, part: Any = part) -> dict[str, Any]:
+            return {"w": part, "first": first, "end": end, "most": most}
+
+        most = _READ // len(parts)
+        [rows] = yield (Rows("next", _DUES, values(spans[places[0]][0], spans[places[-1]][1], most)),)
+        if len(rows) < most:
+            dues = sorted([due for [due] in rows])
+            counts = [bisect_left(dues, spans[place][1]) - bisect_left(dues, spans[place][0]) for place in places]
+        else:
+            counted = yield [Select(_COUNT, values(*spans[place], cap)) for place in places]
+            counts = [jobs for [[jobs]] in counted]
+        for place, jobs in zip(places, counts, strict=True):
+            found[place] = min(found[place] + jobs, cap)
     return found

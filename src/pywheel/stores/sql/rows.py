@@ -16,24 +16,9 @@ from ...jobs.lifecycle import Run
 from .schema import ENDED, FINISHED
 
 __all__ = [
-    "ATTEMPT",
-    "DEFAULTS",
-    "ENDING",
-    "FOUND",
-    "HEAD",
-    "KEPT",
-    "MOVED",
-    "REPLACED",
-    "STAYS",
-    "TAKEN",
-    "Found",
-    "columns_of",
-    "found_of",
-    "job_of",
-    "listed",
-    "record",
-    "taken_of",
-]
+    "ATTEMPT", "ATTEMPTED", "DEFAULTS", "ENDING", "FOUND", "HEAD", "KEPT", "MOVED", "REPLACED", "STAYS", "TAKEN",
+    "Found", "columns_of", "found_of", "job_of", "listed", "record", "taken_of",
+]  # fmt: skip
 
 KEPT: Final = tuple(field.name for field in FIELDS)
 """The columns of FIELDS."""
@@ -70,6 +55,13 @@ def listed(columns: Sequence[str], table: str = "", **instead: str) -> str:
     """Return columns as SQL lists them, of a table; some are read otherwise."""
     dot = f"{table}." if table else ""
     return ", ".join(f"{instead[one]} AS {one}" if one in instead else f"{dot}{one}" for one in columns)
+
+
+ATTEMPTED: Final = (
+    f"INSERT INTO attempt (job, {listed(ATTEMPT)}) SELECT id, {listed(ATTEMPT, claim='claims')} "
+    "FROM finished WHERE id {in ids}"
+)
+"""Writes the last attempts of finished jobs into the table of attempts."""
 
 
 def columns_of(fields: Any) -> list[Any]:

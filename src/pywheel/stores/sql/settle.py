@@ -5,7 +5,8 @@ Each kind of end is a few statements, for any number of jobs. They change what t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from ...jobs.commands import NOTES_FORGOTTEN, Ack, Begin, Expire, Expired, Nack, Release, Touch
@@ -14,7 +15,7 @@ from ..checks import IDS, clamped, storable
 from ..deaths import KEPT, word
 from .rows import ATTEMPT, MOVED, listed
 from .schema import OUTCOMES, code_of
-from .statement import Change, Drop, Each, Last, Rows, Select, Statement, Steps
+from .statement import Change, Drop, Each, Last, Rows, Select, Statement, Steps, once_each
 from .transaction import Transaction
 
 __all__ = ["SETTLING", "expire", "expire_all", "expire_among", "move", "settle"]
@@ -61,26 +62,17 @@ _BURY_LOST: Final = move(str(_DEAD), "j.next", _LOST, lost="2")
 
 def settle(tx: Transaction, commands: Sequence[Any]) -> Steps[list[Any]]:
     """End, or prolong, the claims of receipts. A second command for a claim finds it as the first one left it."""
+    if len(commands) == 1 or len({command.id for command in commands}) == len(commands):
+        return (yield from _settle(tx, commands, last=True))
     outcomes: list[Any] = []
-    parts = _parts(commands)
+    parts = once_each(commands, lambda command: (command.id,))
     for number, part in enumerate(parts, 1):
         outcomes += yield from _settle(tx, part, last=number == len(parts))
     return outcomes
 
 
-def _parts(commands: Sequence[Any]) -> list[Sequence[Any]]:
-    """Divide commands so that no part names a job twice."""
-    if len({command.id for command in commands}) == len(commands):
-        return [commands]
-    parts: list[list[Any]] = [[]]
-    seen: set[int] = set()
-    for command in commands:
-        if command.id in seen:
-            parts.append([])
-            seen = set()
-        seen.add(command.id)
-        parts[-1].append(command)
-    return list(parts)
+_Step = tuple[Statement, Callable[[Transaction, Any], Iterable[int]] | None, set[int]]
+"""A statement, what takes in its rows, and where the ids in them go."""
 
 
 class _Kinds:
@@ -107,27 +99,33 @@ class _Kinds:
             else:
                 self.leases.append((id, claims, command.ttr, int(kind is Begin)))
 
-    def statements(self) -> list[Statement]:
+    def steps(self, held: set[int], dead: set[int], again: set[int]) -> list[_Step]:
         """Return what ends or prolongs them, those of a kind in the order of their ids."""
-        batch: list[Statement] = []
+        steps: list[_Step] = []
         if self.acks:
             self.acks.sort()
             finish = Change(_FINISH, _RECEIPTS, _HELD, {"w": self.acks}, _TOPIC)
-            batch += [finish, Drop([id for id, _ in self.acks])]
+            steps += [(finish, _done, held), (Drop([id for id, _ in self.acks]), None, held)]
         if self.nacks:
-            batch += _fail(sorted(self.nacks))
+            steps += _fail(sorted(self.nacks), dead, again)
         if self.releases:
-            batch += _give_back(sorted(self.releases))
+            steps += _give_back(sorted(self.releases), again)
         if self.leases:
-            batch.append(Change(_PROLONG, "{w: id, claims, ttr, begun}", _HELD, {"w": sorted(self.leases)}, _ENDS))
-        return batch
+            values = {"w": sorted(self.leases)}
+            steps.append((Change(_PROLONG, "{w: id, claims, ttr, begun}", _HELD, values, _ENDS), _prolonged, held))
+        return steps
 
 
 def _settle(tx: Transaction, commands: Sequence[Any], *, last: bool) -> Steps[list[Any]]:
     kinds = _Kinds(commands)
-    batch = kinds.statements()
-    rows = iter((yield Last(batch) if last and not kinds.results else batch) if batch else ())
-    held, dead, again = _found(tx, rows, kinds)
+    held, dead, again = set[int](), set[int](), set[int]()
+    steps = kinds.steps(held, dead, again)
+    if steps:
+        batch = [statement for statement, _, _ in steps]
+        answer = yield Last(batch) if last and not kinds.results else batch
+        for (_, take_in, ids), rows in zip(steps, answer, strict=True):
+            if take_in is not None:
+                ids.update(take_in(tx, rows))
     if kinds.results:  # those of jobs that this has ended
         kept = [{"id": id, "result": result} for id, result in kinds.results.items() if id in held]
         keep = (Each("UPDATE finished SET result = :result WHERE id = :id", kept),)
@@ -137,66 +135,46 @@ def _settle(tx: Transaction, commands: Sequence[Any], *, last: bool) -> Steps[li
     return list(_outcomes(commands, held, dead, again))
 
 
-def _fail(nacks: Sequence[tuple[Any, ...]]) -> list[Statement]:
+def _fail(nacks: Sequence[tuple[Any, ...]], dead: set[int], again: set[int]) -> list[_Step]:
     failures, values = "{w: id, claims, delay, error}", {"w": nacks}
     buried = f"{_HELD} AND (w.delay IS NULL OR {_SPENT})"
     due = "{now} + w.delay"
-    again = f"UPDATE job SET state = 0, next = {due}, due = {due}, lost = 0, error = coalesce(w.error, j.error)"
+    back = f"UPDATE job SET state = 0, next = {due}, due = {due}, lost = 0, error = coalesce(w.error, j.error)"
     return [
-        Change(_BURY, failures, buried, values, _TOPIC),
-        Drop([id for id, *_ in nacks]),
-        Change(_record(_FAILED, "{now}", "w.error"), failures, _HELD, values),
-        Change(again, failures, _HELD, values, {**_TOPIC, "next": due}),
+        (Change(_BURY, failures, buried, values, _TOPIC), _buried, dead),
+        (Drop([id for id, *_ in nacks]), None, dead),
+        (Change(_record(_FAILED, "{now}", "w.error"), failures, _HELD, values), None, again),
+        (Change(back, failures, _HELD, values, {**_TOPIC, "next": due}), _again, again),
     ]
 
 
-def _give_back(releases: Sequence[tuple[int, int]]) -> list[Statement]:
+def _give_back(releases: Sequence[tuple[int, int]], again: set[int]) -> list[_Step]:
     values = {"w": releases}
-    again = "UPDATE job SET state = 0, next = j.due, unspent = j.unspent + 1, lost = 0"
+    back = "UPDATE job SET state = 0, next = j.due, unspent = j.unspent + 1, lost = 0"
     return [
-        Change(_record(_RELEASED, "{now}"), _RECEIPTS, _HELD, values),
-        Change(again, _RECEIPTS, _HELD, values, {**_TOPIC, "next": "j.due"}),
+        (Change(_record(_RELEASED, "{now}"), _RECEIPTS, _HELD, values), None, again),
+        (Change(back, _RECEIPTS, _HELD, values, {**_TOPIC, "next": "j.due"}), _again, again),
     ]
 
 
-def _found(tx: Transaction, rows: Any, kinds: _Kinds) -> tuple[set[int], set[int], set[int]]:
-    """Return the ids of what has ended, or was prolonged; of what is dead; of what is due again."""
-    held: set[int] = set()
-    dead: set[int] = set()
-    again: set[int] = set()
-    if kinds.acks:
-        done = next(rows)
-        _ended(tx, done, _DONE_STATE)
-        held = {id for id, _ in done}
-        next(rows)
-    if kinds.nacks:
-        buried = next(rows)
-        _ended(tx, buried, _DEAD)
-        dead = {id for id, _ in buried}
-        next(rows), next(rows)
-        again |= _again(tx, next(rows))
-    if kinds.releases:
-        next(rows)
-        again |= _again(tx, next(rows))
-    if kinds.leases:
-        ends = next(rows)
-        held |= {id for id, _ in ends}
-        tx.changes.leases = min([tx.changes.leases, *(end for _, end in ends)])
-    return held, dead, again
+def _ended(state: int, tx: Transaction, rows: Sequence[Any]) -> Iterable[int]:
+    tx.tally.ended([topic for _, topic in rows], state)
+    return [id for id, _ in rows]
 
 
-def _ended(tx: Transaction, rows: Sequence[Any], state: int) -> None:
-    if len(rows) > 1 and len({topic for _, topic in rows}) == 1:
-        tx.tally.add(rows[0][1], 0, -len(rows))
-        tx.tally.add(rows[0][1], state + 1, len(rows))
-    else:
-        tx.tally.ended([topic for _, topic in rows], state)
+_done: Final = partial(_ended, _DONE_STATE)
+_buried: Final = partial(_ended, _DEAD)
 
 
-def _again(tx: Transaction, rows: Sequence[Any]) -> set[int]:
+def _prolonged(tx: Transaction, rows: Sequence[Any]) -> Iterable[int]:
+    tx.changes.leases = min([tx.changes.leases, *(end for _, end in rows)])
+    return [id for id, _ in rows]
+
+
+def _again(tx: Transaction, rows: Sequence[Any]) -> Iterable[int]:
     for id, topic, due in rows:
         tx.changes.due(topic, id, due)
-    return {id for id, _, _ in rows}
+    return [id for id, _, _ in rows]
 
 
 def _outcomes(commands: Sequence[Any], held: set[int], dead: set[int], again: set[int]) -> Any:
@@ -219,7 +197,7 @@ def expire(tx: Transaction, commands: Sequence[Expire]) -> Steps[list[Expired]]:
         ended, dead = yield from expire_all(tx, limit)
         text = "SELECT min(next) FROM job WHERE state = 1 AND next > {now}"
         [[[first]]] = yield (Select(text),)
-        tx.changes.expired = (tx.now if ended == limit else first,)
+        tx.changes.expired = True
         outcomes.append(Expired(ended, first, dead))
     return outcomes
 
@@ -272,7 +250,7 @@ def _lose(tx: Transaction, ids: Sequence[int]) -> Steps[tuple[int, tuple[int, ..
 
 def _leave_word(tx: Transaction, buried: Sequence[Any]) -> Steps[None]:
     """Leave word of jobs that are dead as their leases were lost, and wake who is to take it."""
-    names = yield from tx.names({topic for _, topic, _, _ in buried})
+    names = yield from tx.topics.named({topic for _, topic, _, _ in buried})
     text = "INSERT INTO note (label, until, value) VALUES (:label, {now} + :kept, :value) {else label: until, value}"
     notes = []
     for id, topic, claims, ended in buried:

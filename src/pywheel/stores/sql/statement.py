@@ -12,26 +12,14 @@ A template is SQL with a few marks in braces, which `Dialect` replaces:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 __all__ = [
-    "Batch",
-    "Change",
-    "Do",
-    "Drop",
-    "Each",
-    "Insert",
-    "Last",
-    "NewNames",
-    "NewPriorities",
-    "Rows",
-    "Select",
-    "Statement",
-    "Steps",
-    "drive_all",
-]
+    "Batch", "Change", "Do", "Drop", "Each", "Insert", "Last", "NewNames", "NewPriorities", "Rows", "Select",
+    "Statement", "Steps", "drive_all", "once_each",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -157,3 +145,16 @@ def drive_all(parts: Sequence[Steps[Any]]) -> Steps[list[Any]]:
                 found[place] = end.value
         begun = still
     return found
+
+
+def once_each(commands: Sequence[T], names: Callable[[T], Collection[Any]]) -> list[list[T]]:
+    """Divide commands, in order, so that no two of a part have a name in common."""
+    parts: list[list[T]] = [[]]
+    seen: set[Any] = set()
+    for command in commands:
+        if not seen.isdisjoint(names(command)):
+            parts.append([])
+            seen = set()
+        parts[-1].append(command)
+        seen.update(names(command))
+    return parts

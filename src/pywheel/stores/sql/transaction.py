@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...jobs.commands import NONCES_KEPT
-from ...jobs.job import State
 from ...jobs.limits import lane
 from .dialect import Dialect
 from .statement import Do, NewNames, NewPriorities, Rows, Select, Statement, Steps
 
-__all__ = ["LIVE", "Changes", "Lookup", "Names", "Taken", "Tally", "Transaction"]
+__all__ = ["LIVE", "NEVER", "Changes", "Lookup", "Names", "Taken", "Tally", "Transaction"]
 
 LIVE: Final = 0
 """The first column of a tally; those of finished states follow, in the order of their numbers."""
-_NEVER: Final = 2**63 - 1
+NEVER: Final = 2**63 - 1
 _ALL_AGAIN: Final = 1.0  # seconds
 _BEHIND: Final = 1_000  # ms
 _MANY: Final = 2_000  # entries that are read in less than a millisecond
@@ -75,6 +74,24 @@ class Names:
         self.numbers.update(numbers)
         self.names.update((number, name) for name, number in numbers.items())
 
+    def named(self, numbers: Iterable[int | None]) -> Steps[Mapping[int, str]]:
+        """Return the names of these numbers, and of others."""
+        missing = sorted({number for number in numbers if number is not None and number not in self.names})
+        if missing:
+            text = f"SELECT id, name FROM {self.table} WHERE id {{in ids}}"
+            [rows] = yield (Rows("id name", text, {"ids": missing}),)
+            self.learn({name: number for number, name in rows})
+        return self.names
+
+    def rows(self, topic: str | None = None) -> Steps[Sequence[Any]]:
+        """Return number, name, whether it is paused, and the priorities, of a topic or of all, by name."""
+        where = "" if topic is None else "WHERE name = :name"
+        text = f"SELECT id, name, paused, lanes FROM topic {where}"
+        [rows] = yield (Rows("id name paused lanes", text, {"name": topic}),)
+        self.learn({name: number for number, name, _, _ in rows})
+        self.lanes.update((number, lanes) for number, _, _, lanes in rows)
+        return sorted(rows, key=lambda row: row[1])
+
     def forget(self) -> None:
         """Know nothing any more: some may have been rolled back."""
         self.numbers.clear()
@@ -111,19 +128,21 @@ class Tally:
             row = self.rows[topic] = [0, 0, 0, 0]
         row[column] += jobs
 
-    def ended(self, topics: Iterable[int], state: State | int) -> None:
+    def ended(self, topics: Sequence[int], state: int) -> None:
         """Count live jobs of these topics, one each, as finished."""
-        column = state + 1 if isinstance(state, int) else 0
-        for topic in topics:
-            self.add(topic, LIVE, -1)
-            self.add(topic, column, 1)
+        each, jobs = topics, 1
+        if len(topics) > 1 and len({*topics}) == 1:
+            each, jobs = topics[:1], len(topics)
+        for topic in each:
+            self.add(topic, LIVE, -jobs)
+            self.add(topic, state + 1, jobs)
 
 
 class Changes:
     """What others may wait for."""
 
-    leases = _NEVER  # the earliest end of a lease that was given
-    expired: tuple[int | None] | None = None  # the earliest end of all leases, if it was looked up
+    leases = NEVER  # the earliest end of a lease that was given
+    expired = False  # whether leases were ended that were over
 
     def __init__(self) -> None:
         self.moved: list[tuple[int, int, int]] = []  # topic and id of jobs, and when each is due from now on
@@ -207,21 +226,6 @@ class Transaction:
                 self._new.setdefault(known.table, {}).update(added)
                 found |= added
         return found
-
-    def names(self, numbers: Iterable[int]) -> Steps[Mapping[int, str]]:
-        """Return the names of topics."""
-        known = self.topics
-        missing = sorted({number for number in numbers if number not in known.names})
-        if missing:
-            text = "SELECT id, name FROM topic WHERE id {in ids}"
-            [rows] = yield (Rows("id name", text, {"ids": missing}),)
-            return {**known.names, **dict(rows)}
-        return known.names
-
-    def name(self, number: int) -> str | None:
-        """Return the name of a topic if it is known here."""
-        new = self._new.get(self.topics.table, {})
-        return self.topics.names.get(number) or next((name for name, one in new.items() if one == number), None)
 
     def had_priority(self, topic: str, priority: int) -> bool:
         """Whether a topic is known to have had jobs of a priority."""

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from .. import verify as faults
 from ..verify import EXAMPLES, Fault, Finding
-from .rows import ATTEMPT, STAYS, listed
+from .rows import ATTEMPTED, STAYS, listed
 from .statement import Do, Rows, Select, Statement, Steps
 from .transaction import Names
 
@@ -29,10 +29,6 @@ _HANDED_ON: Final = (
     "THEN 1 ELSE 0 END"
 )
 """Whether a job that is live again does not get its key, as another one has it."""
-_ATTEMPTED: Final = (
-    f"INSERT INTO attempt (job, {listed(ATTEMPT)}) SELECT id, {listed(ATTEMPT, claim='claims')} "
-    "FROM finished WHERE id {in ids}"
-)
 _LIVE_AGAIN: Final = (
     f"INSERT INTO job ({_STAYS}, unspent, next, due, passed) SELECT {_STAYS}, claims, {{now}}, {{now}}, {_HANDED_ON} "
     "FROM finished f WHERE id {in ids}"
@@ -49,15 +45,13 @@ CHECKS: Final = (
         "SELECT id FROM job WHERE state NOT IN (0, 1) UNION ALL SELECT id FROM finished WHERE state NOT IN (0, 1, 2)",
         (
             "UPDATE job SET state = 0, next = {now}, due = {now}, lost = 0, unspent = claims WHERE id {in ids}",
-            _ATTEMPTED,
+            ATTEMPTED,
             _LIVE_AGAIN,
             "DELETE FROM finished WHERE id {in ids}",
         ),
     ),
     Check(
-        faults.TWICE,
-        "SELECT j.id FROM job j JOIN finished f ON f.id = j.id",
-        ("DELETE FROM job WHERE id {in ids}",),
+        faults.TWICE, "SELECT j.id FROM job j JOIN finished f ON f.id = j.id", ("DELETE FROM job WHERE id {in ids}",)
     ),
     Check(
         faults.HISTORY,
@@ -101,9 +95,8 @@ def find(topics: Names, tallies: Sequence[Select], more: Sequence[Check] = ()) -
         found += check.fault.found(ids[:EXAMPLES], len(ids))
     wrong = yield from _miscounted(tallies)
     if wrong:
-        [rows] = yield (Rows("id name", "SELECT id, name FROM topic WHERE id {in ids}", {"ids": sorted(wrong)}),)
-        topics.learn({name: number for number, name in rows})
-        found += faults.COUNTS.found(sorted(name for _, name in rows))
+        names = yield from topics.named(wrong)
+        found += faults.COUNTS.found(sorted(names[number] for number in wrong if number in names))
     return found
 
 

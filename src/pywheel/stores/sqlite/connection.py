@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -17,19 +18,9 @@ from .dialect import SCHEMA
 from .side_files import NO_ROOM, said_by_system
 
 __all__ = [
-    "APPLICATION",
-    "BUSY_SECONDS",
-    "FOREIGN",
-    "MIGRATIONS",
-    "adopt",
-    "check_version",
-    "connect",
-    "ours",
-    "refuse_unusable",
-    "schema_of",
-    "translated",
-    "upgrade",
-]
+    "APPLICATION", "BUSY_SECONDS", "FOREIGN", "MIGRATIONS", "adopt", "check_version", "connect", "ours",
+    "refuse_unusable", "schema_of", "translated", "upgrade",
+]  # fmt: skip
 
 MIGRATIONS: Final = [SCHEMA]
 """The scripts that lead from one version of a file to the next, from version 0 on."""
@@ -91,7 +82,10 @@ def upgrade(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
     with translated(path):
         found, application = schema_of(connection), _application(connection)
         if application != APPLICATION or found.version != len(MIGRATIONS):
-            _refuse_strangers(connection, path, found, application)
+            [tables] = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            if application != APPLICATION and (tables or found.version or application):
+                raise NotAStore(f"{path} is a database of another program: give a file of its own to the jobs")
+            found.refuse(len(MIGRATIONS), path)
         if found.version == 0:
             if not create:
                 raise NotAStore(f"{path} is empty: put a job first, or give the right address")
@@ -136,8 +130,7 @@ def adopt(path: str | Path) -> None:
 
 def _ours() -> set[str]:
     """Return the names of all that the schema makes."""
-    words = [line.split() for script in MIGRATIONS for line in script.splitlines() if line.startswith("CREATE ")]
-    return {line[line.index(kind) + 1] for line in words for kind in ("TABLE", "INDEX", "TRIGGER") if kind in line}
+    return set(re.findall(r"^CREATE (?:UNIQUE )?[A-Z]+ (\w+)", "\n".join(MIGRATIONS), re.MULTILINE))
 
 
 def check_version(connection: sqlite3.Connection, path: str) -> None:
@@ -159,19 +152,12 @@ def _application(connection: sqlite3.Connection) -> int:
     return int(application)
 
 
-def _refuse_strangers(connection: sqlite3.Connection, path: str, found: Schema, application: int) -> None:
-    [tables] = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if application != APPLICATION and (tables or found.version or application):
-        raise NotAStore(f"{path} is a database of another program: give a file of its own to the jobs")
-    found.refuse(len(MIGRATIONS), path)
-
-
 def _step(connection: sqlite3.Connection, number: int) -> None:
     """Apply one migration, unless another process has meanwhile."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         if schema_of(connection).version == number:
-            for statement in _split(MIGRATIONS[number]):
+            for statement in MIGRATIONS[number].split(";\n"):  # `executescript` would commit before them
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             made = of_migrations(MIGRATIONS[: number + 1])
@@ -182,16 +168,6 @@ def _step(connection: sqlite3.Connection, number: int) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def _split(script: str) -> Iterator[str]:
-    """Yield the statements of a script; `executescript` would commit before them."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
 
 
 @contextmanager
@@ -207,36 +183,29 @@ def ours(error: Exception, path: str) -> StoreError | BadJob:
     """Return one of the errors that are FOREIGN as ours."""
     if isinstance(error, OverflowError | UnicodeEncodeError):
         return BadJob(f"a value that cannot be stored: {error}")
-    if not isinstance(error, sqlite3.Error) or _is_undecodable(error):
-        return _damaged(path, error)
-    code = getattr(error, "sqlite_errorcode", None)
+    undecodable = isinstance(error, sqlite3.OperationalError) and "Could not decode to UTF-8" in str(error)
+    if undecodable or not isinstance(error, sqlite3.Error):  # sqlite3 has no code for a text that is none
+        return StoreCorrupt(_DAMAGED.format(path=path, error=error))
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return _cannot_open(path)
+    kind, said = _SAID.get(code, (StoreError, "{path}: {error} {name}"))
     name = getattr(error, "sqlite_errorname", "") or ""
-    match (code or 0) & 0xFF:
-        case sqlite3.SQLITE_FULL:
-            return StoreFull(NO_ROOM.format(path=path))
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreBusy(
-                f"{path} was locked by another program for {BUSY_SECONDS:g} s: try again, or stop that program"
-            )
-        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            return StoreReadOnly(f"{path} cannot be written: mend the permissions of the file and its folder")
-        case sqlite3.SQLITE_NOTADB:
-            return NotAStore(f"{path} is not a SQLite database: give another file")
-        case sqlite3.SQLITE_CORRUPT:
-            return _damaged(path, error)
-        case sqlite3.SQLITE_CANTOPEN:
-            return _cannot_open(path)
-        case _:
-            return StoreError(f"{path}: {error} {name}".rstrip())
+    return kind(said.format(path=path, error=error, name=name).rstrip())
 
 
-def _is_undecodable(error: Exception) -> bool:
-    """Whether a text of the file is no text: sqlite3 has no code for that."""
-    return isinstance(error, sqlite3.OperationalError) and "Could not decode to UTF-8" in str(error)
-
-
-def _damaged(path: str, error: Exception) -> StoreCorrupt:
-    return StoreCorrupt(f"{path} is damaged ({error}): restore it from a backup, or try `sqlite3 {path} .recover`")
+_DAMAGED: Final = "{path} is damaged ({error}): restore it from a backup, or try `sqlite3 {path} .recover`"
+_UNWRITABLE: Final = "{path} cannot be written: mend the permissions of the file and its folder"
+_LOCKED: Final = f"{{path}} was locked by another program for {BUSY_SECONDS:g} s: try again, or stop that program"
+_SAID: Final[dict[int, tuple[type[StoreError], str]]] = {
+    sqlite3.SQLITE_FULL: (StoreFull, NO_ROOM),
+    sqlite3.SQLITE_BUSY: (StoreBusy, _LOCKED),
+    sqlite3.SQLITE_LOCKED: (StoreBusy, _LOCKED),
+    sqlite3.SQLITE_READONLY: (StoreReadOnly, _UNWRITABLE),
+    sqlite3.SQLITE_PERM: (StoreReadOnly, _UNWRITABLE),
+    sqlite3.SQLITE_NOTADB: (NotAStore, "{path} is not a SQLite database: give another file"),
+    sqlite3.SQLITE_CORRUPT: (StoreCorrupt, _DAMAGED),
+}
 
 
 def _cannot_open(path: str) -> StoreError:

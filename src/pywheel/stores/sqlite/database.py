@@ -54,11 +54,6 @@ class Database:
         self._reads: dict[object, None] = {}  # under way
         self._forking = False
 
-    @property
-    def connection(self) -> sqlite3.Connection:
-        """The connection that writes. For who has paused all writing; opened if need be."""
-        return self._writer(time.monotonic() + BUSY_SECONDS)
-
     # ---- writing --------------------------------------------------------------------------------------------------
 
     def write(self, until: float, work: Callable[..., _R], *args: Any) -> _R:
@@ -67,7 +62,7 @@ class Database:
         StoreBusy if none did, StoreClosed, StoreTooNew, and StoreReplaced if the file is not the one that was opened.
         If `work` raises, its transaction is rolled back.
         """
-        connection = self._writer(until)
+        connection = self.open(until)
         page = self._page()
         # Twice: a signal handler that raises may end the first `leave` at any point, even before its first step.
         try:
@@ -84,10 +79,7 @@ class Database:
         self, page: Page, until: float, connection: sqlite3.Connection, work: Callable[..., _R], args: tuple[Any, ...]
     ) -> _R:
         now = time.monotonic()
-        if now >= self._look_at:
-            self._look(connection)
-            self._look_at_logs()
-        elif not page.alone:  # somebody else had the turn, and may have upgraded the file
+        if now >= self._look_at or not page.alone:  # somebody else had the turn, and may have upgraded the file
             self._look(connection)
         if self._hurried or until - now < BUSY_SECONDS / 2:
             self._limit(connection, until - now)
@@ -149,12 +141,10 @@ class Database:
             reader = self._idle.pop()
         except IndexError:
             self._same()  # else SQLite would make a new file
-            self._look_at_logs()
             reader = connect(self.path, read_only=True)
         try:
             if look:
                 self._look(reader)
-                self._look_at_logs()
             found = work(reader, *args)
         except BaseException:
             self._shut(reader)  # it may be in the middle of something
@@ -181,12 +171,11 @@ class Database:
 
     # ---- the files ------------------------------------------------------------------------------------------------
 
-    def open(self, until: float) -> None:
-        """Open the file. NotAStore, StoreTooNew, StoreReadOnly, StoreFull, StoreCorrupt, StoreBusy."""
-        self._writer(until)
+    def open(self, until: float) -> sqlite3.Connection:
+        """Return the connection that writes, opened if need be. For who has paused all writing.
 
-    def _writer(self, until: float) -> sqlite3.Connection:
-        """Return the connection that writes, in order."""
+        NotAStore, StoreTooNew, StoreReadOnly, StoreFull, StoreCorrupt, StoreBusy.
+        """
         if self.over:
             raise StoreClosed(CLOSED)
         if not self._clean:
@@ -197,7 +186,6 @@ class Database:
     def _opened(self, until: float) -> sqlite3.Connection:
         if self._identity != _UNKNOWN:
             self._same()  # else SQLite would make a new file
-            self._look_at_logs()
         refuse_unusable(self.path)
         connection = connect(self.path)
         try:
@@ -216,42 +204,38 @@ class Database:
         self._logs = self._found()
         return connection
 
-    def _look(self, connection: sqlite3.Connection) -> None:
-        """Raise if this is not the file that was opened, or has a newer version."""
-        self._look_at = 0.0
-        self._same()
-        check_version(connection, self.path)
-        self._look_at = time.monotonic() + _LOOK
-
-    def _same(self) -> tuple[int, int]:
-        """Return the identity of the file. StoreReplaced if it is not the one that was opened first."""
-        identity = _identity(self.path)
-        if identity == _UNKNOWN:
-            raise StoreReplaced(f"{self.path} was deleted while it was open: bring it back, or open another")
-        if self._identity not in (_UNKNOWN, identity):
-            raise StoreReplaced(f"{self.path} was replaced by another file while it was open: open it again")
-        return identity
-
     def look(self) -> None:
         """Raise StoreReplaced if the files are not those that were opened, unless that was looked up just now."""
         if time.monotonic() >= self._look_at:
             self._same()
-            self._look_at_logs()
 
-    def _look_at_logs(self) -> None:
-        """Raise StoreReplaced if SQLite's files are not those that were opened: what is stored would be lost.
+    def _look(self, connection: sqlite3.Connection) -> None:
+        """Raise if these are not the files that were opened, or have a newer version."""
+        self._look_at = 0.0
+        check_version(connection, self.path)
+        self._same()
+        self._look_at = time.monotonic() + _LOOK
 
-        As long as the connection that writes is open nobody else removes them rightly.
+    def _same(self) -> tuple[int, int]:
+        """Return the identity of the file. StoreReplaced if it is not the one that was opened first.
+
+        Nor may SQLite's files beside it be others, or what is stored would be lost: as long as the connection that
+        writes is open nobody else removes them rightly.
         """
-        logs = self._logs
+        self._look_at = 0.0
+        identity, logs = _identity(self.path), self._logs
+        if identity == _UNKNOWN:
+            raise StoreReplaced(f"{self.path} was deleted while it was open: bring it back, or open another")
+        if self._identity not in (_UNKNOWN, identity):
+            raise StoreReplaced(f"{self.path} was replaced by another file while it was open: open it again")
         for end, now, then in zip(_LOGS, self._found(), logs, strict=False):
             if now != then and logs is self._logs:
-                self._look_at = 0.0
                 what = "deleted" if now == _UNKNOWN else "replaced by another file"
                 raise StoreReplaced(
                     f"{self.path}{end} was {what} while it was open: what was stored last may be lost; "
                     "restart all programs that use this store"
                 )
+        return identity
 
     def _found(self) -> _Identities:
         """Return the identities of SQLite's files."""

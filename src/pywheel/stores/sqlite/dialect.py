@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from ..sql.dialect import Dialect
 from ..sql.schema import TABLES, TYPES
 from ..sql.statement import Batch, Change, Do, Drop, Each, Insert, NewNames, NewPriorities, Rows, Select, Steps
-from ..sql.transaction import LIVE, Tally, Transaction
+from ..sql.transaction import LIVE, NEVER, Tally, Transaction
 
 __all__ = ["SCHEMA", "SQLITE", "Carrier", "Ids", "WrongGuess"]
 
@@ -28,31 +28,18 @@ _ALIKE: Final = 8  # statements that one change may become: handlers may take th
 _SOME: Final = 25  # rows by one INSERT: fewer steps than `executemany` takes
 _FEW: Final = 4  # rows that are returned one by one
 TAIL: Final = 1_024
-_NEVER: Final = 2**63 - 1
 
 
 class SqliteDialect(Dialect):
     """Nobody else writes meanwhile: nothing is locked, and the time is known."""
 
     kinds: ClassVar[Mapping[str, str]] = {
-        "big": "INTEGER",
-        "int": "INTEGER",
-        "small": "INTEGER",
-        "text": "TEXT",
-        "name": "TEXT",
-        "bytes": "BLOB",
-        "binary": "BLOB",
-        "serial": "INTEGER PRIMARY KEY",
-        "primary": "PRIMARY KEY",
-        "clustered": " WITHOUT ROWID",
-    }
+        "big": "INTEGER", "int": "INTEGER", "small": "INTEGER", "text": "TEXT", "name": "TEXT", "bytes": "BLOB",
+        "binary": "BLOB", "serial": "INTEGER PRIMARY KEY", "primary": "PRIMARY KEY", "clustered": " WITHOUT ROWID",
+    }  # fmt: skip
     lock = ""
     skip = ""
     then = "CROSS JOIN"
-
-    def named(self, text: str) -> str:
-        """Return the text: SQLite takes names as they are."""
-        return text
 
     def now(self) -> str:
         """Return the value that each statement gets."""
@@ -104,7 +91,7 @@ class SqliteDialect(Dialect):
     def _fold(self, tx: Transaction) -> Steps[None]:
         """Add the tail to the counts."""
         tally = tx.tally
-        [tail] = yield (Select(_COUNT_TAIL, {"first": tally.new[0][0] if tally.new else _NEVER}),)
+        [tail] = yield (Select(_COUNT_TAIL, {"first": tally.new[0][0] if tally.new else NEVER}),)
         for topic, jobs in (*tail, *tally.put.items()):
             tally.add(topic, LIVE, jobs)
         if tail or tally.new:
@@ -127,10 +114,7 @@ class SqliteDialect(Dialect):
     def tallies(self) -> Sequence[Select]:
         """Return the counts, and the tail."""
         tail = f"SELECT topic, jobs, 0, 0, 0 FROM ({_COUNT_TAIL})"
-        return (
-            Select("SELECT topic, live, done, cancelled, dead FROM counts"),
-            Select(tail, {"first": _NEVER}),
-        )
+        return (Select("SELECT topic, live, done, cancelled, dead FROM counts"), Select(tail, {"first": NEVER}))
 
     def before_forgetting(self, tx: Transaction, highest: int) -> Steps[None]:
         """Count the tail, to which they may belong; remember that ids up to here were given."""

@@ -8,22 +8,27 @@ import sqlite3
 import threading
 import weakref
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from ...clock import Clock, MonotonicClock
 from ...jobs import commands as c
 from ..group_commit import Commit
 from ..notifier import Member, Notifier, workers
 from ..sql import put
-from ..sql.engine import apply
-from ..sql.store import SqlStore
-from ..sql.transaction import Names, Transaction
+from ..sql.engine import SqlStore, apply
+from ..sql.statement import Steps
+from ..sql.transaction import NEVER, Names, Transaction
+from ..verify import Finding
+from . import maintenance
+from . import page as at
 from .dialect import SQLITE, Carrier, Ids, WrongGuess
-from .presence import Presence
-from .telling import Telling
+from .presence import Presence, Telling
 
-__all__ = ["SqliteEngine"]
+__all__ = ["SqliteEngine", "rows_of"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class SqliteEngine(SqlStore):
@@ -40,9 +45,7 @@ class SqliteEngine(SqlStore):
         self._highest: int | None = None
         """The highest id that was given, as far as is known."""
         self._topics, self._workers = Names("topic"), Names("worker")
-        self._known, self._known_workers = self._topics, self._workers
-        if self._shared:  # readers have connections of their own: what they read is committed
-            self._known, self._known_workers = Names("topic"), Names("worker")
+        self._known, self._known_workers = Names("topic"), Names("worker")
         _STORES.add(self)
 
     # ---- transactions -----------------------------------------------------------------------------------------------
@@ -68,19 +71,20 @@ class SqliteEngine(SqlStore):
             carrier.send((insert,))
         if SQLITE.counts(tx.tally):
             carrier.drive(SQLITE.count(tx))
-        telling = Telling(tx, self._presence, in_turn=in_turn)
-        leases = telling.leases
+        presence = self._presence
+        telling = Telling(tx, presence, in_turn=in_turn)
         # Where a signal handler may raise right after the statement, the outcomes of the other callers would be lost.
         alone = commit is None or threading.get_ident() != threading.main_thread().ident
         try:
-            if alone and carrier.waiting is not None and not leases:
+            if alone and carrier.waiting is not None:
                 telling.begin()
                 carrier.flush()
             else:
                 carrier.begin()
+                presence.page.whole()
                 telling.begin()
-                if leases:
-                    telling.note_leases(connection)
+                if tx.changes.leases < NEVER:
+                    presence.leased(tx.changes.leases)
                 _end(connection, commit, outcomes)
         except (WrongGuess, sqlite3.Error):
             telling.failed()
@@ -88,6 +92,8 @@ class SqliteEngine(SqlStore):
         tx.committed()
         self._highest = ids.highest
         telling.tell()
+        if tx.lapsed and (tx.changes.expired or presence.page.words[at.LEASE] == at.UNKNOWN):
+            presence.find_lease(connection)
         return outcomes
 
     def _transaction(self, topics: Names, workers: Names, ids: Ids) -> Transaction:
@@ -99,6 +105,28 @@ class SqliteEngine(SqlStore):
         self._highest = None
         self._topics.forget()
         self._workers.forget()
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _alone(self, work: Callable[..., _R], *args: Any) -> _R:
+        """Return what `work(connection, ...)` does between the commits of this process."""
+
+    @abstractmethod
+    def _reading(self, work: Callable[..., _R], *args: Any) -> _R:
+        """Return what `work(connection, ...)` finds."""
+
+    def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        found: _R = self._reading(_in_one_moment, begin(*args, **kwargs), self.clock.wall())
+        return found
+
+    def verify(self, *, repair: bool = False) -> list[Finding]:
+        """Return what is wrong with what is stored. O(jobs); a repair keeps others from writing."""
+        if not repair:
+            return self._reading(maintenance.find, self.clock.wall())
+        self._open()
+        tx = self._transaction(Names("topic"), Names("worker"), Ids())
+        return self._alone(maintenance.mended, tx)
 
     # ---- workers ----------------------------------------------------------------------------------------------------
 
@@ -134,15 +162,24 @@ class SqliteEngine(SqlStore):
 
     @abstractmethod
     def before_fork(self) -> None:
-        """Let no transaction be under way."""
+        """Let no transaction be under way; `after_fork_in_parent` and `after_fork_in_child` are what comes then."""
 
-    @abstractmethod
-    def after_fork_in_parent(self) -> None:
-        """Go on."""
+    after_fork_in_parent: Callable[[], None]
+    after_fork_in_child: Callable[[], None]
 
-    @abstractmethod
-    def after_fork_in_child(self) -> None:
-        """Leave what is the parent's."""
+
+def _in_one_moment(connection: sqlite3.Connection, steps: Steps[_R], now: int) -> _R:
+    """Return what a query comes to."""
+    connection.execute("BEGIN")
+    try:
+        return Carrier(connection, now).drive(steps)
+    finally:
+        connection.execute("COMMIT")
+
+
+def rows_of(connection: sqlite3.Connection, text: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
+    """Return what a statement finds."""
+    return connection.execute(text, values).fetchall()
 
 
 def _end(connection: sqlite3.Connection, commit: Commit | None, outcomes: list[Any]) -> None:
@@ -168,32 +205,20 @@ def _end(connection: sqlite3.Connection, commit: Commit | None, outcomes: list[A
 # ---- the stores of this process, around its forks and at its end ----------------------------------------------------
 
 _STORES: Final[weakref.WeakSet[SqliteEngine]] = weakref.WeakSet()
-_paused: list[SqliteEngine] = []
 
 
-def _before_fork() -> None:
-    _paused[:] = _STORES
-    for store in _paused:
-        store.before_fork()
+def _all(step: str) -> Callable[[], None]:
+    def do() -> None:
+        for store in list(_STORES):
+            getattr(store, step)()
+
+    return do
 
 
-def _after_fork_in_parent() -> None:
-    for store in _paused:
-        store.after_fork_in_parent()
-    _paused.clear()
-
-
-def _after_fork_in_child() -> None:
-    for store in _STORES:
-        store.after_fork_in_child()
-    _paused.clear()
-
-
-@atexit.register
-def _before_exit() -> None:
-    for store in list(_STORES):
-        store.before_exit()
-
-
+atexit.register(_all("before_exit"))
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=_all("before_fork"),
+        after_in_parent=_all("after_fork_in_parent"),
+        after_in_child=_all("after_fork_in_child"),
+    )

@@ -17,7 +17,7 @@ from .connection import connect, schema_of, translated
 from .dialect import SQLITE, Carrier
 from .side_files import side_errors
 
-__all__ = ["about", "backup", "check", "find", "mended", "rewrite", "vacuum"]
+__all__ = ["about", "backup", "find", "mended", "rewrite", "vacuum"]
 
 _INCREMENTAL: Final = 2
 _COPIED: Final = 256  # pages in one step
@@ -27,15 +27,9 @@ _REST: Final = 0.001  # seconds between steps, for others
 def about(connection: sqlite3.Connection, path: str) -> dict[str, Any]:
     """Return where the file is, the version of its schema, and its size."""
     schema = schema_of(connection).version
-    sizes = {f"{name} bytes": _size(path + suffix) for name, suffix in (("file", ""), ("wal", "-wal"))}
+    files = {"file bytes": Path(path), "wal bytes": Path(f"{path}-wal")}
+    sizes = {name: file.stat().st_size if file.exists() else 0 for name, file in files.items()}
     return {"path": path, "schema": schema, **sizes, "sqlite": sqlite3.sqlite_version}
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116  (text)
-    except FileNotFoundError:
-        return 0
 
 
 def vacuum(connection: sqlite3.Connection, pages: int) -> int:
@@ -98,12 +92,6 @@ def _keep(path: str) -> None:
             os.close(folder)
 
 
-def check(connection: sqlite3.Connection) -> list[str]:
-    """Return what is wrong with the file, [] if nothing is. O(file)."""
-    found = [row[0] for row in connection.execute("PRAGMA quick_check").fetchall()]
-    return [] if found == ["ok"] else found
-
-
 def find(connection: sqlite3.Connection, now: int) -> list[Finding]:
     """Return what is wrong with the file, all of one moment. For a connection without a transaction."""
     connection.execute("BEGIN")
@@ -113,10 +101,10 @@ def find(connection: sqlite3.Connection, now: int) -> list[Finding]:
         connection.execute("COMMIT")
 
 
-def mended(connection: sqlite3.Connection, now: int, tx: Transaction) -> list[Finding]:
+def mended(connection: sqlite3.Connection, tx: Transaction) -> list[Finding]:
     """Return what is wrong with the file, and what of it was mended. In a turn to write."""
     connection.execute("BEGIN IMMEDIATE")
-    found = verified(lambda: _find(connection, now), lambda: _mend(connection, tx))
+    found = verified(lambda: _find(connection, tx.now), lambda: _mend(connection, tx))
     connection.execute("COMMIT")
     return found
 

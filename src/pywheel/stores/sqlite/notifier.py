@@ -37,9 +37,7 @@ class SqliteNotifier(Notifier):
         self._untold = (0, 0)  # marks of commits that nobody had told of at the last look
         self._looks = 0  # how often those were seen again
         self._page, self._slot = presence.take(self._nonce, -1)
-        self._after = self._seen = self._page.words[
-            at.TOLD
-        ]  # nothing is claimed yet that could start in spite of a pause
+        self._after = self._seen = self._page.words[at.TOLD]  # nothing is claimed yet that a pause would have to stop
         self._settle()
         self.worker = f"{name}@{self._slot}.{self._nonce:x}"
 
@@ -52,7 +50,11 @@ class SqliteNotifier(Notifier):
         self._presence.moved()  # the slot may have been another's
 
     def _over(self) -> bool:
-        return self._closed or self._presence.closed
+        """Whether it has ended. If not, the page can be looked at."""
+        if self._closed or self._presence.closed:
+            return True
+        self._page.whole()
+        return False
 
     def _lost(self) -> bool:
         """Whether its slot is another's."""
@@ -147,7 +149,7 @@ class SqliteNotifier(Notifier):
         page, slot = self._page, self._slot
         words, rung_at = page.words, at.RUNG + slot
         until = time.monotonic() + seconds
-        while not words[rung_at] and words[at.BELL + slot] == self._heard and not self._over():
+        while not self._over() and not words[rung_at] and words[at.BELL + slot] == self._heard:
             left = until - time.monotonic()
             if left <= 0:
                 break
@@ -177,6 +179,7 @@ class SqliteNotifier(Notifier):
         self._closed = True
         if self._presence.closed:  # in a forked child: the slot is the parent's
             return
+        self._page.whole()
         if not self._lost():
             self._page.wake(self._slot)
             self._page.words[at.NONCE + self._slot] = 0

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
-from ..._errors import StoreBusy, StoreTooNew
+from ..._errors import StoreBusy, StoreError, StoreTooNew
 from .. import notifier
 from .side_files import open_beside
 
@@ -54,16 +54,15 @@ _FORMAT: Final = 0
 RETIRED: Final = 1  # this is no longer the file of its name
 _BORN: Final = 2  # when the file was made, in ms of the monotonic clock
 VERSION: Final = 3  # another number after each change of who is there
-LEASE: Final = 4  # no lease is over before; or NO_LEASE, or UNKNOWN
-LEASED: Final = 5  # counts what lowered it, or would have
-USED: Final = 6  # slots from here on were never used
-TOLD: Final = 7  # the number of the next hint; the first is the time of birth, so that no number comes twice
-PAUSED: Final = 8  # TOLD as it was when a topic was paused or resumed last
-UNTOLD: Final = 9  # not 0 from before a commit in the turn until it was told of
-WITHIN: Final = 10  # the same of a commit out of turn, such as of a caller's own transaction
-_OWNER: Final = 11  # who had the turn last
-_TURNS: Final = 12  # counts releases of the turn
-_WAITED_FOR: Final = 13  # whether somebody waits for it
+LEASE: Final = 4  # no lease is over before; or NO_LEASE, or UNKNOWN. Written while SQLite lets nobody else commit
+USED: Final = 5  # slots from here on were never used
+TOLD: Final = 6  # the number of the next hint; the first is the time of birth, so that no number comes twice
+PAUSED: Final = 7  # TOLD as it was when a topic was paused or resumed last
+UNTOLD: Final = 8  # not 0 from before a commit in the turn until it was told of
+WITHIN: Final = 9  # the same of a commit out of turn, such as of a caller's own transaction
+_OWNER: Final = 10  # who had the turn last
+_TURNS: Final = 11  # counts releases of the turn
+_WAITED_FOR: Final = 12  # whether somebody waits for it
 
 # Columns: the word of slot n is at the column's name + n.
 NONCE: Final = 16  # whose slot it is; 0 is free
@@ -86,7 +85,7 @@ _OPEN_FILE_LOCKS: Final = (
 _FLOCK: Final = "hhqqi4x"  # of 64-bit Linux: type, whence, start, length, process
 _TURN, _TAKING = range(2)  # the bytes that are locked
 
-_THIS_FORMAT: Final = 2
+_THIS_FORMAT: Final = 3
 _SETTLED: Final = 5_000  # ms: by then all have come over to a new page
 _PATIENCE: Final = 5.0  # seconds to wait for others who take a slot; they take microseconds
 _LOOK: Final = 0.02  # seconds between looks at a turn that somebody else has, and at a bell without a futex
@@ -102,17 +101,20 @@ if hasattr(os, "register_at_fork"):
 class Page:
     """The words, and the file that they are in. `words` may be used as long as somebody refers to them."""
 
-    def __init__(self, database: str | None, now: int) -> None:
+    _size: Callable[[], int]
+
+    def __init__(self, database: str | None, now: Callable[[], int]) -> None:
         """Open the page of a database. None: one of this process alone, without a file."""
         self._path = f"{database}-workers"
+        self._now = now
         self._file = -1
         if database is None:
-            self._map(bytearray(_SIZE))
-            self._begin(now)
-            self.words[_BORN] = now - GONE
+            self._map(mmap.mmap(-1, _SIZE))
+            self._size = lambda: _SIZE
+            self.words[_BORN] -= GONE
         else:
             self._file = open_beside(database, "workers")
-            self._open(now)
+            self._open()
         self._me = draw(31) + 1
         self._yields = False  # somebody was woken to have the turn next
         self._stalled: tuple[int, int] | None = None  # the turn of one who does not go on
@@ -121,16 +123,13 @@ class Page:
         self.alone = False
         """Whether nobody else had the turn since this page's user had it last."""
 
-    def _open(self, now: int) -> None:
+    def _open(self) -> None:
+        """Map the file. One that is too short is new, or was truncated: it begins with zeros."""
         self._take_lock(_TAKING)
         try:
-            # Measured and written under the lock: nobody has written there yet. Not skipped: there is room for it.
-            missing = _SIZE - os.fstat(self._file).st_size
-            if missing > 0:
-                os.pwrite(self._file, bytes(missing), _SIZE - missing)
+            if os.fstat(self._file).st_size < _SIZE:
+                os.pwrite(self._file, bytes(_SIZE), 0)  # not skipped: there is room for it
             self._map(mmap.mmap(self._file, _SIZE))
-            if self.words[_FORMAT] == 0:
-                self._begin(now)
         finally:
             self._unlock(_TAKING)
         if self.words[_FORMAT] != _THIS_FORMAT:
@@ -138,14 +137,22 @@ class Page:
         found = os.fstat(self._file)
         self._identity = found.st_dev, found.st_ino
 
-    def _map(self, memory: Any) -> None:
-        self.words = memoryview(memory).cast("q")
+    def _map(self, memory: mmap.mmap) -> None:
+        self._size = memory.size
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        words = self.words = memoryview(memory).cast("q")
+        if words[_FORMAT] == 0:
+            words[_BORN] = now = self._now()
+            words[TOLD] = words[PAUSED] = now * 1_000
+            words[_FORMAT] = _THIS_FORMAT
 
-    def _begin(self, now: int) -> None:
-        self.words[_BORN] = now
-        self.words[TOLD] = self.words[PAUSED] = now * 1_000
-        self.words[_FORMAT] = _THIS_FORMAT
+    def whole(self) -> None:
+        """Make the file whole if it was truncated: to read behind its end would be the end of the process, by SIGBUS.
+
+        To be called where time has passed since. Whoever has lost its slot by that takes another one, and reads again.
+        """
+        if self._size() < _SIZE:
+            self._open()
 
     def __del__(self) -> None:
         if self._file >= 0:
@@ -163,40 +170,41 @@ class Page:
 
     # ---- slots ------------------------------------------------------------------------------------------------------
 
-    def take(self, nonce: int, wanted: int, now: int) -> int | None:
-        """Give a worker a slot, `wanted` if that is free; None if all are taken. Its horizon is -1.
+    def take(self, nonce: int, wanted: int) -> int:
+        """Give a worker a slot, `wanted` if that is free; StoreError if all are taken. Its horizon is -1.
 
         A slot is free if it was never taken, was freed, or if its worker is gone.
         """
+        self.whole()
         words = self.words
         self._take_lock(_TAKING)
         try:
             used: int = min(words[USED], SLOTS)
             for slot in (wanted, *range(used + 1)):
-                if 0 <= slot < SLOTS and (words[NONCE + slot] == 0 or self.gone(slot, now)):
+                if 0 <= slot < SLOTS and (words[NONCE + slot] == 0 or self.gone(slot)):
                     break
             else:
-                return None
+                raise StoreError(f"{SLOTS} workers have a place in {self._path}: stop one first")
             words[NONCE + slot] = 0
             words[HORIZON + slot] = -1
             words[BEHIND + slot] = words[QUIET + slot] = words[RUNG + slot] = 0
-            words[HEARTBEAT + slot] = now
+            words[HEARTBEAT + slot] = self._now()
             words[USED] = max(used, slot + 1)
             words[NONCE + slot] = nonce
             return int(slot)
         finally:
             self._unlock(_TAKING)
 
-    def gone(self, slot: int, now: int) -> bool:
+    def gone(self, slot: int) -> bool:
         """Whether the worker of a slot has been silent for very long.
 
         A heartbeat that is to come was left by a worker from before the host's last start.
         """
-        return abs(now - self.words[HEARTBEAT + slot]) > GONE
+        return abs(self._now() - self.words[HEARTBEAT + slot]) > GONE
 
-    def absent(self, now: int) -> bool:
+    def absent(self) -> bool:
         """Whether a worker without a slot is gone: in a new page it may not have taken one again yet."""
-        return not 0 <= now - self.words[_BORN] < _SETTLED
+        return not 0 <= self._now() - self.words[_BORN] < _SETTLED
 
     def find(self, nonce: int, likely: int) -> int:
         """Return the slot of a worker, -1 if it has none. O(1) if it is the likely one."""
@@ -210,7 +218,8 @@ class Page:
 
     def taken(self) -> list[int]:
         """Return the slots that have a worker."""
-        nonces = self.words[NONCE : NONCE + self.words[USED]].tolist()
+        words = self.words
+        nonces = words[NONCE : NONCE + words[USED]].tolist()
         return [slot for slot, nonce in enumerate(nonces) if nonce]
 
     # ---- bells and hints --------------------------------------------------------------------------------------------
@@ -264,34 +273,29 @@ class Page:
             self._yields = False
             if words[_OWNER] == self._me:
                 _sleep(self._base + 8 * _OWNER, self._me, _YIELD)
-        if self._lock(_TURN):
-            self.held = True
-        else:
-            self._queue(until)
-            if not self.held:
-                return
-        self.alone = words[_OWNER] == self._me
-        words[_OWNER] = self._me
-        if not self.alone:
+        self.held = self._lock(_TURN) or self._queue(until)
+        self.alone = self.held and words[_OWNER] == self._me
+        if self.held and not self.alone:
+            words[_OWNER] = self._me
             _wake(self._base + 8 * _OWNER)
 
-    def _queue(self, until: float) -> None:
+    def _queue(self, until: float) -> bool:
+        """Return whether this has the turn, once it has, or once whoever has it does not go on."""
         words = self.words
         seen: tuple[int, int] | None = None
         since = 0.0
-        self.alone = False
         while True:
+            self.whole()
             words[_WAITED_FOR] = 1
             turn = words[_OWNER], words[_TURNS]
             if self._lock(_TURN):
-                self.held = True
-                return
+                return True
             now = time.monotonic()
             if turn != seen:
                 seen, since = turn, now
             if turn == self._stalled or now >= since + _STALLED:
                 self._stalled = turn
-                return
+                return False
             if now >= until:
                 raise StoreBusy(f"{self._path}: others kept the turn to write for too long: try again")
             _sleep(self._base + 8 * _TURNS, turn[1] & 0xFFFF_FFFF, min(_LOOK, until - now))
@@ -302,6 +306,7 @@ class Page:
         self._unlock(_TURN)
         if self.held:
             self.held = False
+            self.whole()
             words[_TURNS] += 1
             if words[_WAITED_FOR]:
                 words[_WAITED_FOR] = 0  # whoever still waits says so again
@@ -354,19 +359,15 @@ _FREED: Final = [struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, byte, 1, 0) for
 # ---- waiting for a word --------------------------------------------------------------------------------------------
 # A hint: whoever waits looks again after a short while. Linux has a system call for it (futex).
 
-_CALLS: Final = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
+_FUTEX: Final = {"x86_64": 202, "aarch64": 98, "riscv64": 98}.get(platform.machine())  # its number, of 64 bits
 _WAIT: Final = 0
 _WAKE: Final = 1
 _EVERYBODY: Final = 0x7FFF_FFFF
 
 
-class _TimeSpec(ctypes.Structure):
-    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
-
-
 def _find() -> Callable[..., Any] | None:
     """Return `syscall`, where we know the number of futex and the words are as long as that says."""
-    if sys.platform != "linux" or platform.machine() not in _CALLS or ctypes.sizeof(ctypes.c_void_p) != 8:
+    if sys.platform != "linux" or _FUTEX is None or struct.calcsize("P") != 8:
         return None
     try:
         syscall = ctypes.CDLL(None).syscall
@@ -378,7 +379,6 @@ def _find() -> Callable[..., Any] | None:
 
 
 _SYSCALL: Final = _find()
-_FUTEX: Final = _CALLS.get(platform.machine(), 0)
 
 
 def _sleep(address: int, seen: int, seconds: float, nap: float = 0.0005) -> None:
@@ -389,8 +389,7 @@ def _sleep(address: int, seen: int, seconds: float, nap: float = 0.0005) -> None
     if _SYSCALL is None:
         time.sleep(min(nap, seconds))
         return
-    span = _TimeSpec(int(seconds), int(seconds % 1 * 1e9))
-    _SYSCALL(_FUTEX, address, _WAIT, seen, ctypes.addressof(span))
+    _SYSCALL(_FUTEX, address, _WAIT, seen, struct.pack("ll", int(seconds), int(seconds % 1 * 1e9)))
 
 
 def _wake(address: int, most: int = _EVERYBODY) -> int:

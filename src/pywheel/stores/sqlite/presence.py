@@ -1,4 +1,4 @@
-"""Who is there, for one opened store: the page, and what follows from it.
+"""Who is there, for one opened store, and what they are told of its transactions: the page, and what follows from it.
 
 After a commit nothing here raises: what was stored is stored. A table that cannot be read now costs at most that
 everybody reads again.
@@ -7,29 +7,30 @@ everybody reads again.
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..._errors import StoreClosed, StoreError
 from ...clock import Clock
+from ...jobs.job import slice_of
 from ..notifier import Member
 from ..ownership import owners
+from ..sql.transaction import Transaction
 from . import page as at
+from .notifier import SqliteNotifier
 from .page import Page, draw
 
-if TYPE_CHECKING:
-    from .notifier import SqliteNotifier
-
-__all__ = ["LEASE_FIRST", "Audience", "Presence", "Rows"]
+__all__ = ["Audience", "Presence", "Rows", "Telling"]
 
 Rows = Callable[[str, Sequence[Any] | dict[str, Any]], list[Any]]
 """Runs a statement and returns all its rows: of what is committed."""
 
-LEASE_FIRST: Final = "SELECT min(next) FROM job WHERE state = 1"
+_LEASE_FIRST: Final = "SELECT min(next) FROM job WHERE state = 1"
 _ROSTER: Final = "SELECT json_group_array(json_array(worker, json(topics))) FROM member"
 _LOOK: Final = 0.25  # seconds between looks whether the page is still the file of its name
 _HELD: Final = 3_000  # ms of silence after which a worker cannot begin what it held: longer than ClaimPolicy.hold
@@ -51,7 +52,10 @@ class Roster:
     def __init__(self, page: Page, version: int, rows: str) -> None:
         self.page = page
         self.version = version  # read before the rows: if they are newer, they are read once more
-        self.members = [_known(page, worker, topics) for worker, topics in sorted(json.loads(rows))]
+        self.members = []
+        for worker, topics in sorted(json.loads(rows)):
+            nonce, slot = _nonce_of(worker)
+            self.members.append(_Known(worker, frozenset(topics), nonce, page.find(nonce, slot) if nonce else -1))
         self.present = [one for one in self.members if one.slot >= 0]
 
     def holds(self, page: Page) -> bool:
@@ -77,7 +81,8 @@ class Audience:
         self._version = roster.version
         words = page.words
         there = [one for one in roster.present if topic in one.topics]
-        heard = [one for one in there if words[at.NONCE + one.slot] == one.nonce and _spoke(words, one.slot, now)]
+        spoke = {slot for _, _, _, slot in there if abs(now - words[at.HEARTBEAT + slot]) <= at.SILENT}
+        heard = [one for one in there if words[at.NONCE + one.slot] == one.nonce and one.slot in spoke]
         slots = {one.worker: one.slot for one in heard or there}  # all silent: the host stood still, or one is alone
         self._alone = len(there) < 2
         self._silent = [at.HEARTBEAT + slot for slot in {one.slot for one in there} - {one.slot for one in heard}]
@@ -117,9 +122,8 @@ class Presence:
         self._names: dict[int, str] = {}  # they never change
         self._look_at = time.monotonic() + _LOOK
         self._notifiers: weakref.WeakSet[SqliteNotifier] = weakref.WeakSet()
-        self.page = Page(database, self.now())
+        self.page = Page(database, self.now)
         # The page may be older than the database, or newer: of before a loss of power, or before a backup was restored.
-        self.page.words[at.LEASED] += 1
         self.page.words[at.LEASE] = at.UNKNOWN
 
     def now(self) -> int:
@@ -139,8 +143,7 @@ class Presence:
             if self.closed or old.current():
                 return
             with suppress(StoreError):  # not now: it looks again
-                page = Page(self.database, self.now())
-                page.words[at.LEASE] = at.UNKNOWN  # leases may have been given in the old one
+                page = Page(self.database, self.now)
                 old.words[at.RETIRED] = 1  # before the new one is used: who still uses the old one sees it from here on
                 self.page = page
                 self.alarm()  # a worker that began with the new one owns what was told to those of the old one
@@ -217,7 +220,7 @@ class Presence:
     def gone(self, worker: str) -> bool:
         """Whether a worker has closed, or has been silent for very long."""
         slot = self.slot(worker)
-        return self.page.gone(slot, self.now()) if slot >= 0 else self.page.absent(self.now())
+        return self.page.gone(slot) if slot >= 0 else self.page.absent()
 
     # ---- pauses -----------------------------------------------------------------------------------------------------
 
@@ -229,6 +232,7 @@ class Presence:
         for look in range(2**31):
             if self.closed:
                 raise StoreClosed("the store was closed meanwhile: open another one")
+            self.page.whole()
             if self.rows("SELECT paused FROM topic WHERE name = ?", (topic,)) not in ([(1,)], [[1]]):
                 return False
             if not look:  # who comes later has read that it is paused
@@ -247,10 +251,30 @@ class Presence:
         page = self.page
         slot = page.find(one.nonce, one.slot)
         if slot < 0:
-            return page.absent(self.now())
+            return page.absent()
         return bool(page.words[at.QUIET + slot] >= since) or self.now() - page.words[at.HEARTBEAT + slot] > _HELD
 
     # ---- leases -----------------------------------------------------------------------------------------------------
+    # LEASE is lowered before a commit that gives a lease, and raised in a transaction that changes nothing. SQLite lets
+    # nobody else commit meanwhile. So it is never too late, wherever a process is stopped or killed.
+
+    def leased(self, end: int) -> None:
+        """Note, before the commit, a lease that ends then. If the commit fails, it is just too early."""
+        self.look(at_once=True)  # in a page that nobody uses any more, nobody would find it
+        words = self.page.words
+        words[at.LEASE] = min(words[at.LEASE], end)
+
+    def find_lease(self, connection: sqlite3.Connection) -> None:
+        """Find out, after a commit, when the next lease is over; not now if others write."""
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            first = connection.execute(_LEASE_FIRST).fetchone()[0]
+            self.page.words[at.LEASE] = at.NO_LEASE if first is None else first
+        except sqlite3.Error:
+            pass
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
     def lapsed(self, now: int) -> bool:
         """Whether a lease may be over."""
@@ -261,15 +285,13 @@ class Presence:
         """Return when a lease may be over at the earliest. One query, if no transaction has found it out yet."""
         lease: int | None = self.page.words[at.LEASE]
         if lease == at.UNKNOWN:
-            lease = self.rows(LEASE_FIRST, ())[0][0]
+            lease = self.rows(_LEASE_FIRST, ())[0][0]
         return None if lease == at.NO_LEASE else lease
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def notifier(self, name: str) -> SqliteNotifier:
         """Return a notifier for a new worker. StoreError if all slots are taken."""
-        from .notifier import SqliteNotifier
-
         with self.lock:  # or it might begin after `close` has closed all there were
             if self.closed:
                 raise StoreClosed("the store was closed meanwhile: open another one")
@@ -281,11 +303,7 @@ class Presence:
     def take(self, nonce: int, wanted: int) -> tuple[Page, int]:
         """Return the page, and a slot in it. StoreError if all are taken."""
         with self.lock:
-            page = self.page
-            slot = page.take(nonce, wanted, self.now())
-        if slot is None:
-            raise StoreError(f"{at.SLOTS} workers work on {self.database}: stop one first")
-        return page, slot
+            return self.page, self.page.take(nonce, wanted)
 
     def close(self) -> None:
         """Close the notifiers, and have nothing to do with anybody. The rest goes when nobody uses it any more."""
@@ -303,9 +321,78 @@ class Presence:
 
     def _part(self) -> None:
         self.closed = True
-        self.page = Page(None, 0)  # what is written here reaches nobody
+        self.page = Page(None, self.now)  # what is written here reaches nobody
         self._roster = None
         self._audiences.clear()
+
+
+class Telling:
+    """The changes of a transaction, on their way to those whom they concern.
+
+    Whoever dies between the commit and the ring leaves a mark in the page: then the next writer, or a worker's next
+    look, has everybody read again.
+    """
+
+    __slots__ = ("_at", "_changes", "_mark", "_page", "_presence")
+
+    def __init__(self, tx: Transaction, presence: Presence, *, in_turn: bool) -> None:
+        """Take a transaction that has changed all that it will. `in_turn`: nobody else writes hints until `tell`."""
+        self._changes = tx.changes
+        self._presence = presence
+        self._page: Page = presence.page
+        self._at = at.UNTOLD if in_turn else at.WITHIN
+        self._mark = 0
+
+    def begin(self) -> None:
+        """Say before the commit, which comes next, that there will be something to tell."""
+        words, changes = self._page.words, self._changes
+        if words[at.USED] and (changes.moved or changes.paused or changes.announced):
+            me, mark = self._presence.me, words[self._at]
+            if mark and (self._at == at.UNTOLD or mark >> 31 != me):
+                self._presence.alarm()  # somebody died, or has not told yet
+            words[self._at] = self._mark = me << 31 | draw(31)
+
+    def failed(self) -> None:
+        """Say that nothing was stored."""
+        if self._mark and self._page.words[self._at] == self._mark:
+            self._page.words[self._at] = 0
+
+    def tell(self) -> None:
+        """After the commit: ring whom it concerns. Raises nothing."""
+        presence, changes = self._presence, self._changes
+        try:
+            presence.page.whole()
+            if changes.announced:
+                presence.stir([presence.slot(worker) for worker in changes.announced])
+            if (changes.moved or changes.paused) and presence.page.words[at.USED]:
+                self._hint(presence)
+        except Exception:  # noqa: BLE001  (it is stored, whatever it is)
+            presence.alarm()
+        self.failed()
+
+    def _hint(self, presence: Presence) -> None:
+        """Give each job's owner a hint if it looks so far, and all a hint of pauses."""
+        hints: list[tuple[int, int]] = []
+        for topic, dues in self._changes.dues.items():
+            audience = presence.audience(topic)
+            if min([due for _, due in dues]) <= audience.furthest():
+                words = audience.page.words
+                slots = [audience.owners[slice_of(due)] for _, due in dues]
+                pairs = zip(slots, dues, strict=True)
+                hints += [(slot, id) for slot, (id, due) in pairs if due <= words[at.HORIZON + slot]]
+        rung = {slot for slot, _ in hints}
+        page, paused = presence.page, self._changes.paused
+        if paused:
+            hints.append((at.ALL, 0))
+            names = {presence.name(topic) for topic in paused}
+            rung.update(one.slot for one in presence.roster().present if not names.isdisjoint(one.topics))
+        if hints and (self._at == at.WITHIN or page is not self._page or not page.hint(hints)):
+            page.words[at.TOLD] += 1  # a pause has a number of its own
+            presence.reload(page.taken() if paused else rung)
+        elif rung:
+            presence.ring(rung)
+        if paused:
+            page.words[at.PAUSED] = page.words[at.TOLD]
 
 
 def _nonce_of(worker: str) -> tuple[int, int]:
@@ -315,12 +402,3 @@ def _nonce_of(worker: str) -> tuple[int, int]:
         return int(nonce, 16), int(slot)
     except ValueError:
         return 0, -1
-
-
-def _known(page: Page, worker: str, topics: list[Any]) -> _Known:
-    nonce, slot = _nonce_of(worker)
-    return _Known(worker, frozenset(topics), nonce, page.find(nonce, slot) if nonce else -1)
-
-
-def _spoke(words: Any, slot: int, now: int) -> bool:
-    return bool(abs(now - words[at.HEARTBEAT + slot]) <= at.SILENT)

@@ -6,14 +6,14 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote
 
-from ..._errors import BadJob, StoreClosed, StoreError
+from ..._errors import BadJob, StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.checks import whole
@@ -21,25 +21,22 @@ from ..checks import sound
 from ..contract import Durability
 from ..group_commit import Commit, GroupCommit
 from ..sql.engine import apply
-from ..sql.statement import Steps
 from ..sql.transaction import Names
-from ..verify import Finding
-from ..within import CommitWatch
+from ..within import CommitWatch, driver_connection
 from . import maintenance
-from .borrowed import borrowed, in_savepoint
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
 from .database import CLOSED, ORDINARY, Database
 from .dialect import SQLITE, Carrier, Ids, WrongGuess
-from .engine import SqliteEngine
+from .engine import SqliteEngine, rows_of
 from .page import Page
-from .presence import Presence
+from .presence import Presence, Telling
 from .side_files import side_errors
-from .telling import Telling
 
 __all__ = ["SqliteStore"]
 
-_P = ParamSpec("_P")
 _R = TypeVar("_R")
+_STALE: Final = "connection=: others have written since this transaction began to read: begin anew, by BEGIN IMMEDIATE"
+_NONE: Final = "connection=: there is no transaction, as it commits each statement: begin one"
 
 
 class SqliteStore(SqliteEngine):
@@ -55,8 +52,8 @@ class SqliteStore(SqliteEngine):
     def __init__(self, path: str | Path, *, clock: Clock | None = None, create: bool = True) -> None:
         self.path = os.path.realpath(path)
         super().__init__(f"sqlite:///{quote(os.fsencode(self.path))}", clock)
-        self._forked = False
-        """Whether this is a child that has not used the store yet."""
+        self._new = True
+        """Whether it was not used yet, in this process: `_presence` is still to be made, or is the parent's."""
         self._closed = False
         self._paused = False  # while a fork is under way
         self._renewing = threading.RLock()
@@ -107,7 +104,7 @@ class SqliteStore(SqliteEngine):
         Nobody else can write to the file until that has ended.
         """
         self._open()
-        theirs = borrowed(connection, self.path)
+        theirs = _borrowed(connection, self.path)
         with translated(self.path):
             [outcome] = sound([put], partial(self._put_within, theirs))
         if isinstance(outcome, BaseException):
@@ -116,7 +113,7 @@ class SqliteStore(SqliteEngine):
 
     def _put_within(self, connection: sqlite3.Connection, commands: Sequence[c.Command[Any]]) -> list[Any]:
         tx = self._transaction(Names("topic"), Names("worker"), Ids())
-        with in_savepoint(connection):
+        with _in_savepoint(connection):
             carrier = Carrier(connection, tx.now)
             outcomes: list[Any] = carrier.drive(apply(tx, commands))
             carrier.drive(SQLITE.count(tx))
@@ -126,21 +123,6 @@ class SqliteStore(SqliteEngine):
             if isinstance(ids, list) and ids:
                 self._watch.add(ids[0], telling.tell)
         return outcomes
-
-    # ---- reading --------------------------------------------------------------------------------------------------
-
-    def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        found: _R = self._database.read(_in_one_moment, begin(*args, **kwargs), self.clock.wall())
-        return found
-
-    def _first_lease_end(self) -> int | None:
-        """Return when some lease may be over at the earliest. No query.
-
-        A worker asks this all the time, and reads nothing while it is idle: so here it learns if its files are gone.
-        """
-        self._open()
-        self._database.look()
-        return self._presence.next_lease()
 
     # ---- the file -------------------------------------------------------------------------------------------------
 
@@ -166,18 +148,6 @@ class SqliteStore(SqliteEngine):
         self._open()
         maintenance.backup(self.path, os.path.realpath(path))
 
-    def check(self) -> list[str]:
-        """Return what is wrong with the file, [] if nothing is. O(file); others may read and write meanwhile."""
-        return self._database.read(maintenance.check)
-
-    def verify(self, *, repair: bool = False) -> list[Finding]:
-        """Return what is wrong with the file and with what is in it. O(file); a repair keeps others from writing."""
-        if repair:
-            return self._alone(
-                maintenance.mended, self.clock.wall(), self._transaction(Names("topic"), Names("worker"), Ids())
-            )
-        return self._database.read(maintenance.find, self.clock.wall())
-
     def about(self) -> dict[str, Any]:
         """Return where the file is, its schema, its size, and which SQLite reads it."""
         return self._database.read(maintenance.about, self.path)
@@ -188,6 +158,9 @@ class SqliteStore(SqliteEngine):
             until = time.monotonic() + BUSY_SECONDS
             result: _R = self._group_commit.alone(self._database.write, until, work, *args)
             return result
+
+    def _reading(self, work: Callable[..., _R], *args: Any) -> _R:
+        return self._database.read(work, *args)
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
@@ -203,44 +176,44 @@ class SqliteStore(SqliteEngine):
         if not self._closed:
             self._database.close()
             self._closed = True
-            if not self._forked:  # else it is the parent's
+            if not self._new:
                 self._presence.close()
 
     @property
     def _connection(self) -> sqlite3.Connection:
         """The connection that writes, for tests and measurements."""
-        return self._database.connection
+        return self._database.open(time.monotonic() + BUSY_SECONDS)
 
     def _open(self) -> None:
-        """Raise StoreClosed if it is; in a forked child, open what was the parent's anew."""
+        """Raise StoreClosed if it is; in a forked child, open what was the parent's anew.
+
+        An idle worker reads nothing, but comes here: so it learns if its files are gone.
+        """
         if self._database.over:
             raise StoreClosed(CLOSED)
-        if self._forked:
+        if self._new:
             self._renew()
+        self._presence.page.whole()
+        self._database.look()
 
     def _renew(self) -> None:
-        with self._renewing:
-            if self._forked:
-                self._presence = self._new_presence()
-                self._forked = False
-
-    def _new_presence(self) -> Presence:
-        with side_errors(self.path):
-            return Presence(self.path, self.clock, self._rows)
+        with self._renewing, side_errors(self.path):
+            if self._new:
+                self._presence = Presence(self.path, self.clock, self._rows)
+                self._new = False
 
     def _page(self) -> Page:
         """Return the page whose turns this takes part in; made with the first connection."""
-        if self._forked:
+        if self._new:
             self._renew()
-        if not hasattr(self, "_presence"):
-            self._presence = self._new_presence()
+        self._presence.page.whole()
         self._presence.look()
         return self._presence.page
 
     def _rows(self, text: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
         """Return what a statement finds. A commit that is under way ends, whoever closes the store meanwhile."""
         read = self._database.read_still if self._group_commit.leads() else self._database.read
-        return read(_all, text, values)
+        return read(rows_of, text, values)
 
     def before_exit(self) -> None:
         """Tell the workers of what others have committed: the program ends without closing the store."""
@@ -261,24 +234,56 @@ class SqliteStore(SqliteEngine):
     def after_fork_in_child(self) -> None:
         """Leave what is the parent's; the rest is opened anew when it is needed."""
         self._watch = CommitWatch(self._present)
-        self._forked = True
+        self._new = True
         self._renewing = threading.RLock()
         self._group_commit.renew()
         self._database.after_fork_in_child()
         self._presence.after_fork()
 
 
-def _in_one_moment(connection: sqlite3.Connection, steps: Steps[_R], now: int) -> _R:
-    """Return what a query comes to."""
-    connection.execute("BEGIN")
+# ---- in the transaction that a caller has under way -----------------------------------------------------------------
+
+
+def _borrowed(connection: object, path: str) -> sqlite3.Connection:
+    """Return what executes on the caller's connection to the file at a path, with a transaction open.
+
+    Its rows are tuples, whatever the caller makes of them. BadJob if the connection is one to something else, or
+    commits each statement by itself.
+    """
+    theirs: sqlite3.Connection = driver_connection(connection, ("sqlite3",))
+    cursor = theirs.cursor()
+    cursor.row_factory = None
+    with translated(path):
+        files = [file for _, name, file in cursor.execute("PRAGMA database_list").fetchall() if name == "main"]
+        if not files[0] or os.path.realpath(files[0]) != path:
+            raise BadJob(f"connection=: it is one to {files[0] or 'no file'}, and the jobs are in {path}")
+        if theirs.text_factory is not str:
+            raise BadJob("connection=: its text_factory must be str")
+        if not theirs.in_transaction:
+            if theirs.isolation_level is None and getattr(theirs, "autocommit", True) is not False:
+                raise BadJob(_NONE)
+            cursor.execute("BEGIN IMMEDIATE")
+    try:  # takes the file's lock before anything is read: then SQLite waits for another writer, and sees what it wrote
+        with translated(path):
+            cursor.execute("DELETE FROM topic WHERE 0")
+    except StoreBusy as error:
+        if getattr(error.__cause__, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY_SNAPSHOT:
+            raise StoreBusy(_STALE) from error
+        raise
+    return cast("sqlite3.Connection", cursor)
+
+
+@contextmanager
+def _in_savepoint(connection: sqlite3.Connection) -> Iterator[None]:
+    """Undo what is done within, if it raises, and leave the transaction open."""
+    connection.execute("SAVEPOINT pywheel")
     try:
-        return Carrier(connection, now).drive(steps)
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK TO pywheel")
+        raise
     finally:
-        connection.execute("COMMIT")
-
-
-def _all(connection: sqlite3.Connection, text: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
-    return connection.execute(text, values).fetchall()
+        connection.execute("RELEASE pywheel")
 
 
 def _separate(error: BaseException) -> bool:
