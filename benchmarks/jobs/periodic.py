@@ -17,7 +17,7 @@ from typing import Any
 
 from pywheel import JobQueue, Worker
 from pywheel.jobs.schedule import NAME, Schedule
-from pywheel.stores.declared import as_said
+from pywheel.stores.schedule_notes import as_said
 from pywheel.stores.schedule_notes import ScheduleNotes
 
 _AHEAD = 40_000  # ms

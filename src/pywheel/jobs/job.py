@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadBody, NoKey
+from .._errors import BadBody, BadJob, NoKey
 from .bodies import is_encrypted, key_of
-from .values import integer, text, text_by_name, whole
+from .checks import integer, shown, text, text_by_name, whole
 
 __all__ = [
     "FIELDS",
@@ -32,6 +32,7 @@ __all__ = [
     "State",
     "Topic",
     "slice_of",
+    "state_of",
 ]
 
 SHARDS = 32
@@ -60,6 +61,14 @@ class State(StrEnum):
     def live(self) -> bool:
         """Whether the job may still be delivered."""
         return self in (State.DELAYED, State.RUNNING)
+
+
+def state_of(state: State | str) -> State:
+    """Return a state. BadJob if there is none of that name."""
+    try:
+        return State(state)
+    except ValueError:
+        raise BadJob(f"{shown(state)} is no state: {', '.join(State)}") from None
 
 
 class Outcome(StrEnum):

@@ -14,9 +14,9 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from .._errors import BadJob
+from .checks import whole
 from .durations import Duration, duration, refuse_long
 from .job import PRIORITIES
-from .values import whole
 
 __all__ = [
     "LOOKED_PAST",

@@ -8,7 +8,7 @@ from random import uniform
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from .._errors import BadJob, NoKey, StoreError
+from .._errors import BadJob, NoKey, PywheelError, StoreError
 from ..clock import Clock
 from ..jobs.bodies import is_encrypted, key_of
 from ..jobs.commands import Command, Put
@@ -19,7 +19,7 @@ from .address import Address
 from .notifier import Notifier
 from .verify import Finding
 
-__all__ = ["Durability", "Locked", "Store", "intact", "pauses"]
+__all__ = ["Durability", "Locked", "Store", "intact", "outcome_of", "pauses"]
 
 R = TypeVar("R")
 Durability = Literal["fsync", "everysec", "memory"]
@@ -31,6 +31,14 @@ def intact(outcomes: list[Any]) -> list[Any]:
         if isinstance(outcome, StoreError):
             raise outcome
     return outcomes
+
+
+def outcome_of(store: Store, command: Command[R]) -> R:
+    """Apply one command; return its outcome. Raises what is an error."""
+    [outcome] = store.apply([command])
+    if isinstance(outcome, PywheelError):
+        raise outcome
+    return outcome  # type: ignore[no-any-return]  # what the command's class says
 
 
 def pauses() -> Iterator[float]:

@@ -15,8 +15,7 @@ from ..._errors import JobExists, NonceTaken
 from ...jobs import commands as c
 from ...jobs.job import Due, Imported, NewJob
 from ...jobs.limits import LOOKED_PAST, note_of
-from ..checks import lately, storable
-from ..nonces import same_ids
+from ..checks import lately, same_ids, storable
 from .connection import as_json, encoded, one
 from .records import (
     PLAIN,

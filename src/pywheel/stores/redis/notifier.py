@@ -30,7 +30,7 @@ from ...jobs.commands import Announce
 from ...jobs.job import Due, slice_of
 from ...jobs.queries import GetNextDues, ListTopics
 from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
-from ..several.ids import Ids
+from ..partitions import Ids
 from .presence import SILENT, Roster, topics_of
 from .records import from_id, score
 

@@ -13,7 +13,7 @@ from ...jobs import queries as q
 from ...jobs.job import Attempt, Counts, Due, Job, State, Topic
 from ..checks import a_prefix, clamped, note_name
 from ..pages import BYTES, Asked, Position, asked
-from ..several.inner import Inner
+from ..partitions import Inner
 from . import records
 from .records import LAST, STATES, from_id, place_after, score
 from .server import Server

@@ -11,7 +11,7 @@ from ...clock import Clock
 from ..address import Address
 from ..contract import Store
 from ..notifier import Notifier
-from ..several.store import SeveralStore
+from ..partitions import SeveralStore
 from .notifier import RedisNotifier
 from .place import Place, place
 from .server import Server
