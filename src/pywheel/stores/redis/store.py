@@ -22,7 +22,7 @@ from ..contract import Durability, intact
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier, workers
 from ..schema import Schema
-from ..server_clock import ServerClock
+from ..server import ServerClock
 from ..verify import Finding
 from .commands import Request
 from .connection import Connection, as_json, encoded

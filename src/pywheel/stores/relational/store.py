@@ -22,8 +22,7 @@ from ..checks import sound
 from ..contract import Durability, Locked, pauses
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Member, Notifier, workers
-from ..outage import Outage
-from ..server_clock import ServerClock
+from ..server import Outage, ServerClock
 from ..sql import read
 from ..sql.dialect import Dialect
 from ..sql.engine import apply
