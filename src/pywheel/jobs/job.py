@@ -5,13 +5,12 @@ All times are wall clock, in whole milliseconds since 1970; all durations are wh
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadBody, BadJob, NoKey
-from .bodies import is_encrypted, key_of
+from .._errors import BadJob
+from .bodies import decoded
 from .checks import integer, shown, text, text_by_name, whole
 
 __all__ = [
@@ -156,12 +155,7 @@ class Job(NamedTuple):
 
     def json(self) -> Any:
         """Return what the body says as JSON. BadBody if it is none; NoKey, which is one too, if it is encrypted."""
-        try:
-            return json.loads(self.body)
-        except ValueError as error:  # text that is not UTF-8 too
-            if is_encrypted(self.body):
-                raise NoKey(f"the body of job {self.id} is encrypted, with key {key_of(self.body)!r:.80}") from None
-            raise BadBody(f"the body of job {self.id} is no JSON: {error}") from error
+        return decoded(self.body, f"the body of job {self.id}")
 
     @property
     def traceparent(self) -> str | None:

@@ -24,6 +24,7 @@ __all__ = [
     "in_range",
     "lately",
     "note_name",
+    "prepared",
     "same_ids",
     "sound",
     "storable",
@@ -52,23 +53,33 @@ def sound(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Comman
         for command in commands:
             _CHECKS[type(command)](command)
     except (PywheelError, KeyError):
-        return _some(commands, apply)
+        return prepared(commands, _checked, apply)
     return apply(commands)
 
 
-def _some(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Command[Any]]], list[Any]]) -> list[Any]:
-    outcomes: list[Any] = []
+def _checked(command: c.Command[Any]) -> c.Command[Any]:
+    if type(command) not in _CHECKS:
+        raise TypeError(f"a store applies commands, not {type(command).__name__}")
+    _CHECKS[type(command)](command)
+    return command
+
+
+def prepared(
+    commands: Sequence[c.Command[Any]],
+    prepare: Callable[[c.Command[Any]], c.Command[Any]],
+    apply: Callable[[Sequence[c.Command[Any]]], list[Any]],
+) -> list[Any]:
+    """Apply what `prepare` makes of each command; return the outcomes, and what it raised for the others."""
+    ready: list[c.Command[Any]] = []
+    refusals: list[PywheelError | None] = []
     for command in commands:
-        check = _CHECKS.get(type(command))
-        if check is None:
-            raise TypeError(f"a store applies commands, not {type(command).__name__}")
         try:
-            outcomes.append(check(command))
+            ready.append(prepare(command))
+            refusals.append(None)
         except PywheelError as refusal:
-            outcomes.append(refusal)
-    allowed = [command for command, refusal in zip(commands, outcomes, strict=True) if refusal is None]
-    good = iter(apply(allowed) if allowed else ())
-    return [next(good) if refusal is None else refusal for refusal in outcomes]
+            refusals.append(refusal)
+    outcomes = iter(apply(ready) if ready or not commands else ())
+    return [next(outcomes) if refusal is None else refusal for refusal in refusals]
 
 
 def in_range(id: int) -> bool:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from secrets import token_hex
 from typing import Any, Final, NamedTuple
 
@@ -160,25 +161,17 @@ class ScheduleNotes:
 
     def page(self, after: str, limit: int, wanted: Callable[[Schedule], bool] | None = None) -> list[Schedule]:
         """Return up to `limit` schedules, all or those that are wanted, whose names come after this one, by name."""
-        found: list[Schedule] = []
-        most = limit if wanted is None else max(limit, _PAGE)
-        while len(found) < limit:
-            notes = self._store.ask(ListNotes(_NOTE, _NOTE + after, most))
-            sound = [schedule for schedule in map(_sound, notes) if schedule is not None and not schedule.removed]
-            found += sound if wanted is None else filter(wanted, sound)
-            if len(notes) < most:
-                break
-            after = notes[-1][0].removeprefix(_NOTE)
-        return found[:limit]
+        found = (_sound(name, note) for name, note in self.raw(after, _PAGE if wanted else limit))
+        there = (schedule for schedule in found if schedule is not None and not schedule.removed)
+        return list(islice(filter(wanted, there) if wanted else there, limit))
 
-    def raw(self) -> Iterator[tuple[str, bytes]]:
-        """Give the name and the note of all of them."""
-        after = _NOTE
-        while notes := self._store.ask(ListNotes(_NOTE, after, _PAGE)):
+    def raw(self, after: str = "", some: int = _PAGE) -> Iterator[tuple[str, bytes]]:
+        """Give the name and the note of all whose names come after this one, reading some at a time."""
+        while notes := self._store.ask(ListNotes(_NOTE, _NOTE + after, some)):
             for name, note in notes:
-                yield name.removeprefix(_NOTE), note
-            after = notes[-1][0]
-            if len(notes) < _PAGE:
+                after = name.removeprefix(_NOTE)
+                yield after, note
+            if len(notes) < some:
                 return
 
     def none(self) -> bool:
@@ -382,9 +375,9 @@ def _read_or_none(name: str, note: bytes | None) -> Schedule | None:
         return None
 
 
-def _sound(pair: tuple[str, bytes]) -> Schedule | None:
+def _sound(name: str, note: bytes) -> Schedule | None:
     try:
-        return Schedule.from_note(pair[0].removeprefix(_NOTE), pair[1])
+        return Schedule.from_note(name, note)
     except BadBody as error:
         _LOGGER.warning("%s", error)
         return None
