@@ -20,7 +20,6 @@ from .job import PRIORITIES
 
 __all__ = [
     "LOOKED_PAST",
-    "NONE",
     "PRIORITIES",
     "Gate",
     "Limit",
@@ -32,8 +31,6 @@ __all__ = [
     "priorities",
 ]
 
-NONE: Final = 1 << PRIORITIES
-"""The bit of priority 0, which is not kept."""
 LOOKED_PAST: Final = 1_000
 """Due jobs among which a `Reserve` looks for some that a limit by key lets through."""
 _POLL: Final = 80  # ms after which a job that waits for a place is asked for again: another worker may have freed one

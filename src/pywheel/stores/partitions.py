@@ -12,12 +12,11 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from heapq import merge
 from itertools import chain, count, islice
-from operator import attrgetter
 from typing import Any, Final, TypeVar
 from zlib import crc32
 
@@ -26,7 +25,6 @@ from ..clock import Clock
 from ..jobs import commands as c
 from ..jobs import queries as q
 from ..jobs.job import Counts, Due, Imported, Job, NewJob, State, Topic
-from ..jobs.lifecycle import LOST_BEGUN
 from .checks import clamped, fingerprinted, note_name, same_ids, sound
 from .contract import Durability, Store, intact, outcome_of
 from .pages import BYTES, Asked, Position, asked, latest
@@ -390,17 +388,7 @@ def _by_ref(ids: Ids, command: Any) -> list[Part]:
 def _by_id(ids: Ids, command: Any) -> list[Part]:
     """Much quicker than `replace`."""
     kind, id = type(command), command.id
-    return [(ids.store(id), kind(ids.inner(id), *_BESIDE_ID[kind](command)))]
-
-
-def _beside_id(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what gives the fields of a command but its id, its first."""
-    names = [field.name for field in fields(kind)[1:]]
-    get = attrgetter(*names)
-    return get if len(names) > 1 else lambda command: (get(command),)
-
-
-_BESIDE_ID: Final = {kind: _beside_id(kind) for kind in (c.Rewrite, c.Begin, c.Ack, c.Nack, c.Release, c.Touch)}
+    return [(ids.store(id), kind(ids.inner(id), *[getattr(command, name) for name in kind.__slots__[1:]]))]
 
 
 def _claim_ids(ids: Ids, command: c.Claim) -> list[Part]:
@@ -431,7 +419,7 @@ def _claim_ids(ids: Ids, command: c.Claim) -> list[Part]:
 
 _SPLIT: Final[dict[type, Callable[[Ids, Any], list[Part]]]] = {
     **dict.fromkeys((c.Cancel, c.Reschedule, c.Retry, c.Delete), _by_ref),
-    **dict.fromkeys(_BESIDE_ID, _by_id),
+    **dict.fromkeys((c.Rewrite, c.Begin, c.Ack, c.Nack, c.Release, c.Touch), _by_id),
     c.SetNote: lambda ids, command: [(ids.of_note(command.name), command)],
     c.Claim: _claim_ids,
 }
@@ -541,44 +529,27 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
 
 
 def _claim(store: SeveralStore, command: c.Claim) -> c.Claimed:
-    """Claim the first due jobs: each store that has some gives its share, and then those that have more the rest."""
+    """Claim the first due jobs: each store that has some gives its share. One that has more says so."""
     _refuse_limits(store, command.policy)
     now = store.clock.wall()
     answers = store.try_each(q.GetNextDues([command.topic]))
-    found: dict[int, list[c.Claimed | PywheelError]] = {
-        place: [answer] for place, answer in answers.items() if isinstance(answer, StoreError)
-    }
+    found: dict[int, Any] = {place: one for place, one in answers.items() if isinstance(one, StoreError)}
     dues = {place: answer[command.topic] for place, answer in _there(answers) if command.topic in answer}
-    later = [due for due in dues.values() if due > now + _AHEAD]
     ready = sorted((place for place, due in dues.items() if due <= now + _AHEAD), key=dues.__getitem__)
     ready = ready or [0]  # of a topic without any the first store says whether it is paused
-    limit, begin, most, suspects = command.limit, max(command.begin, 0), command.bytes, max(command.suspects, 0)
-    while ready and limit > 0:
-        some, ready = ready[:limit], ready[limit:]
-        tried = some[next(_suspects_turn) % len(some)]
-        parts = {
-            place: _share(store.ids, command, place, share, begins, most // len(some), suspects * (place == tried))
-            for place, share, begins in zip(some, _divided(limit, some), _divided(begin, some), strict=True)
-        }
-        for place, outcome in store.send({place: [part] for place, part in parts.items()}).items():
-            one = outcome if isinstance(outcome, StoreError) else outcome[0]
-            found.setdefault(place, []).append(one)
-            if isinstance(one, c.Claimed):
-                limit -= len(one.jobs)
-                begin -= one.begun
-                most -= sum(len(job.body) for job in one.jobs)
-                suspects -= sum(job.lost == LOST_BEGUN for job in one.jobs)
-                if len(one.jobs) == parts[place].limit and one.next is not None and one.next <= now + _AHEAD:
-                    ready.append(place)
-        if most <= 0:
-            break
-    later += [now] * bool(ready)
-    lasts = [(place, one) for place, some in found.items() for one in _with_last_next(some)]
-    outcome = _claimed(store.ids, command, lasts, now)
+    some = ready[: command.limit]
+    tried = some[next(_suspects_turn) % len(some)]
+    shares = zip(some, _divided(command.limit, some), _divided(max(command.begin, 0), some), strict=True)
+    batches = {
+        place: [_share(store.ids, command, place, place == tried, len(some), *share)] for place, *share in shares
+    }
+    for place, answer in store.send(batches).items():
+        found[place] = answer if isinstance(answer, StoreError) else answer[0]
+    outcome = _claimed(store.ids, command, list(found.items()), now)
     if isinstance(outcome, PywheelError):
         raise outcome
-    dued = [outcome.next, *later] if not outcome.paused else []
-    first = min((due for due in dued if due is not None), default=None)
+    nexts = [outcome.next, *(due for place, due in dues.items() if place not in batches)]
+    first = None if outcome.paused else min((due for due in nexts if due is not None), default=None)
     merged: c.Claimed = outcome._replace(next=first)
     return merged
 
@@ -588,25 +559,27 @@ def _there(answers: Mapping[int, R | StoreError]) -> list[tuple[int, R]]:
     return [(place, answer) for place, answer in answers.items() if not isinstance(answer, StoreError)]
 
 
-def _with_last_next(some: Sequence[c.Claimed | PywheelError]) -> list[c.Claimed | PywheelError]:
-    """Return the outcomes of one store: the last of them says when the next job is due."""
-    return [one._replace(next=None) if isinstance(one, c.Claimed) else one for one in some[:-1]] + [*some[-1:]]
-
-
 def _divided(number: int, among: Sequence[int]) -> list[int]:
     """Return a number in as many parts; the first of them are the larger ones."""
     share, more = divmod(number, len(among))
     return [share + (place < more) for place in range(len(among))]
 
 
-def _share(ids: Ids, command: c.Claim, place: int, limit: int, begin: int, most: int, suspects: int) -> c.Claim:
-    """Return what one store is asked for of a claim without ids."""
+def _share(ids: Ids, command: c.Claim, place: int, tries: bool, among: int, limit: int, begin: int) -> c.Claim:
+    """Return what one of so many stores is asked for of a claim without ids. One of them tries suspects."""
     after = command.after
     if after is not None:
         after = (after[0], after[1], max(ids.after(place, max(after[2], 0)), 0))
     without = tuple(ids.inner(id) for id in command.without if ids.store(id) == place)
     return replace(
-        command, limit=limit, begin=begin, bytes=most, suspects=suspects, after=after, without=without, ids=()
+        command,
+        limit=limit,
+        begin=begin,
+        bytes=command.bytes // among,
+        suspects=command.suspects * tries,
+        after=after,
+        without=without,
+        ids=(),
     )
 
 
