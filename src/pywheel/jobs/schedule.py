@@ -75,10 +75,6 @@ class Former:
     until: int
     version: str
 
-    def has(self, tick: int) -> bool:
-        """Whether a time is one of those in which it held."""
-        return self.since < tick <= self.until
-
     def after(self, time: int) -> int | None:
         """Return its first tick later than `time`; None if there is none, or it cannot be computed here."""
         with suppress(BadJob):  # what it owes cannot be made up for; the rule that follows it goes on
@@ -178,8 +174,7 @@ class Schedule:
 
     def due(self, tick: int) -> int:
         """Return when a tick's job is due: the same for everybody, so that it does not matter who puts it."""
-        former = self._former(tick)
-        jitter = self.jitter if former is None else former.jitter
+        jitter = self._rule(tick).jitter
         if not jitter:
             return tick
         draw = int.from_bytes(blake2b(f"{self.name}\0{tick}".encode(), digest_size=8).digest())
@@ -187,8 +182,7 @@ class Schedule:
 
     def version_at(self, tick: int) -> str:
         """Return which of its versions a tick is of."""
-        former = self._former(tick)
-        return self.version if former is None else former.version
+        return self._rule(tick).version
 
     def puts(self, tick: int | None, version: str | None) -> bool:
         """Whether a tick that was put for a version is one of it, be it of what it was before a change."""
@@ -202,8 +196,8 @@ class Schedule:
         began = [*(former.since for former in self.past), self.since]
         return min([known, *(since for since in began if since > recent)])
 
-    def _former(self, tick: int) -> Former | None:
-        return next((former for former in self.past if former.has(tick)), None)
+    def _rule(self, tick: int) -> Former | Schedule:
+        return next((former for former in self.past if former.since < tick <= former.until), self)
 
     def key(self, tick: int) -> str:
         """Return the key of a tick's job."""
