@@ -16,7 +16,8 @@ from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from heapq import merge
-from itertools import chain, count, islice
+from itertools import chain, islice
+from random import choice, randrange, sample
 from typing import Any, Final, TypeVar
 from zlib import crc32
 
@@ -46,7 +47,6 @@ _NOTED: Final = -2
 _AGAIN: Final = 100  # ms until what could not be asked for is tried again
 _AHEAD: Final = 1_000  # ms: each store judges by its own clock what is due
 _SOME: Final = 250  # leases that are ended by one step before a reserve
-_suspects_turn: Final = count()  # whose turn it is to try a suspect
 _new: Final = tuple.__new__  # of a named tuple: without the function that its own is
 
 
@@ -137,7 +137,6 @@ class SeveralStore(Store):
         self.stores = stores
         self.ids = Ids(len(stores))
         self.durability = min((store.durability for store in stores), key=_WEAKEST.index)
-        self._turns = count()
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -175,11 +174,6 @@ class SeveralStore(Store):
         """Return the outcomes of a command to all stores but the first. Raises the first error, once all have ended."""
         answers = self.send({place: [command] for place in range(1, len(self.stores))})
         return [outcome for [outcome] in intact([*answers.values()])]
-
-    def in_turn(self) -> Iterator[int]:
-        """Yield all stores, each time with another one first."""
-        first = next(self._turns)
-        return ((first + place) % len(self.stores) for place in range(len(self.stores)))
 
     def ask_some(self, queries: Mapping[int, q.Query[R]]) -> list[R]:
         """Return what some stores answer, each to a query of its own. Raises the first one's error."""
@@ -401,7 +395,7 @@ def _claim_ids(ids: Ids, command: c.Claim) -> list[Part]:
     if len(by_store) < 2:
         [(store, some)] = by_store.items() or [(0, [])]
         return [(store, replace(command, ids=tuple(some)))]
-    turn, most = next(_suspects_turn) % len(by_store), command.bytes // len(by_store)
+    turn, most = randrange(len(by_store)), command.bytes // len(by_store)
     return [
         (
             store,
@@ -538,7 +532,7 @@ def _claim(store: SeveralStore, command: c.Claim) -> c.Claimed:
     ready = sorted((place for place, due in dues.items() if due <= now + _AHEAD), key=dues.__getitem__)
     ready = ready or [0]  # of a topic without any the first store says whether it is paused
     some = ready[: command.limit]
-    tried = some[next(_suspects_turn) % len(some)]
+    tried = choice(some)
     shares = zip(some, _divided(command.limit, some), _divided(max(command.begin, 0), some), strict=True)
     batches = {
         place: [_share(store.ids, command, place, place == tried, len(some), *share)] for place, *share in shares
@@ -584,12 +578,12 @@ def _share(ids: Ids, command: c.Claim, place: int, tries: bool, among: int, limi
 
 
 def _purge(store: SeveralStore, command: c.Purge) -> int:
-    """Store by store, as it says how many may be forgotten; a different one comes first each time.
+    """Store by store, in any order, as it says how many may be forgotten.
 
     One that is away is left out, unless all are.
     """
     gone, failed = 0, list[StoreError]()
-    for place in store.in_turn():
+    for place in sample(range(len(store.stores)), len(store.stores)):
         if gone >= command.limit:
             break
         try:
@@ -603,7 +597,7 @@ def _purge(store: SeveralStore, command: c.Purge) -> int:
 
 def _expire(store: SeveralStore, command: c.Expire) -> c.Expired:
     ended, leases, dead = 0, [], []
-    for place in store.in_turn():
+    for place in sample(range(len(store.stores)), len(store.stores)):
         expired = outcome_of(store.stores[place], c.Expire(command.limit - ended))
         ended += expired.ended
         leases += [expired.next_lease] if expired.next_lease is not None else []
