@@ -161,9 +161,9 @@ class ScheduleNotes:
 
     def page(self, after: str, limit: int, wanted: Callable[[Schedule], bool] | None = None) -> list[Schedule]:
         """Return up to `limit` schedules, all or those that are wanted, whose names come after this one, by name."""
-        found = (_sound(name, note) for name, note in self.raw(after, _PAGE if wanted else limit))
-        there = (schedule for schedule in found if schedule is not None and not schedule.removed)
-        return list(islice(filter(wanted, there) if wanted else there, limit))
+        found = (_readable(name, note) for name, note in self.raw(after, _PAGE if wanted else limit))
+        there = (one for one in found if one is not None and not one.removed and (wanted is None or wanted(one)))
+        return list(islice(there, limit))
 
     def raw(self, after: str = "", some: int = _PAGE) -> Iterator[tuple[str, bytes]]:
         """Give the name and the note of all whose names come after this one, reading some at a time."""
@@ -264,7 +264,7 @@ class ScheduleNotes:
         return [self._written(name, notes[name], change) for name, change in changes.items()]
 
     def _written(self, name: str, note: bytes | None, change: Change) -> _Written:
-        before = _read_or_none(name, note)
+        before = _readable(name, note)
         after = change(None if before is None else self._plain(before))
         if after is None:
             return _Written(name, before, note, note, [])
@@ -367,17 +367,10 @@ def sealed_key(name: str) -> str:
     return _NOTE + name
 
 
-def _read_or_none(name: str, note: bytes | None) -> Schedule | None:
+def _readable(name: str, note: bytes | None) -> Schedule | None:
     """Return what a note says; what cannot be read may be replaced."""
     try:
         return None if note is None else Schedule.from_note(name, note)
-    except BadBody:
-        return None
-
-
-def _sound(name: str, note: bytes) -> Schedule | None:
-    try:
-        return Schedule.from_note(name, note)
     except BadBody as error:
         _LOGGER.warning("%s", error)
         return None
@@ -442,8 +435,5 @@ def removed(before: Schedule | None) -> Schedule | None:
 
 def _declared_by(name: str, note: bytes) -> str | None:
     """Return the module that declared a schedule that is there, None if none did, or it cannot be told from others."""
-    try:
-        schedule = Schedule.from_note(name, note)
-    except BadBody:
-        return None
-    return None if schedule.removed or schedule.declared == _MAIN else schedule.declared
+    schedule = _readable(name, note)
+    return None if schedule is None or schedule.removed or schedule.declared == _MAIN else schedule.declared
