@@ -170,10 +170,14 @@ class SeveralStore(Store):
         answers = self._together([partial(self.stores[store].apply, batch) for store, batch in batches.items()])
         return dict(zip(batches, answers, strict=True))
 
+    def send_one(self, commands: Mapping[int, c.Command[Any]]) -> dict[int, Any]:
+        """Return by store the outcome of its command, or its error."""
+        answers = self.send({store: [command] for store, command in commands.items()})
+        return {store: answer if isinstance(answer, StoreError) else answer[0] for store, answer in answers.items()}
+
     def send_others(self, command: c.Command[R]) -> list[R]:
         """Return the outcomes of a command to all stores but the first. Raises the first error, once all have ended."""
-        answers = self.send({place: [command] for place in range(1, len(self.stores))})
-        return [outcome for [outcome] in intact([*answers.values()])]
+        return intact([*self.send_one(dict.fromkeys(range(1, len(self.stores)), command)).values()])
 
     def ask_some(self, queries: Mapping[int, q.Query[R]]) -> list[R]:
         """Return what some stores answer, each to a query of its own. Raises the first one's error."""
@@ -503,20 +507,20 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
     now = store.clock.wall()  # after an answer: before the first it may be another clock
     over = [place for place, lease in enumerate(leases) if lease is not None and lease <= now]
     while over:
-        ended = store.send({place: [c.Expire(_SOME)] for place in over})
-        over = [place for place, done in ended.items() if not isinstance(done, StoreError) and done[0].ended == _SOME]
+        ended = store.send_one(dict.fromkeys(over, c.Expire(_SOME)))
+        over = [place for place, done in _there(ended) if done.ended == _SOME]
     shares = Counter(store.ids.store(due.id) for due in store.ask(q.ListFirstDue(command.topic, command.limit)))
     parts = {place: replace(command, limit=share) for place, share in shares.items()}
     jobs, failed, most = list[Job](), None, command.bytes
     for some in [parts] if most is None else [{place: part} for place, part in parts.items()]:
         left = None if most is None else most - sum(len(job.body) for job in jobs)
         least = command.least - len(jobs)
-        batches = {place: [replace(part, bytes=left, least=least)] for place, part in some.items()}
-        for place, answer in store.send(batches).items():
+        wanted = {place: replace(part, bytes=left, least=least) for place, part in some.items()}
+        for place, answer in store.send_one(wanted).items():
             if isinstance(answer, StoreError):
                 failed = answer
             else:
-                jobs += [_outer_job(store.ids, place, job) for job in answer[0]]
+                jobs += [_outer_job(store.ids, place, job) for job in answer]
     if failed is not None and not jobs:
         raise failed
     return sorted(jobs, key=_by_rank)
@@ -534,15 +538,12 @@ def _claim(store: SeveralStore, command: c.Claim) -> c.Claimed:
     some = ready[: command.limit]
     tried = choice(some)
     shares = zip(some, _divided(command.limit, some), _divided(max(command.begin, 0), some), strict=True)
-    batches = {
-        place: [_share(store.ids, command, place, place == tried, len(some), *share)] for place, *share in shares
-    }
-    for place, answer in store.send(batches).items():
-        found[place] = answer if isinstance(answer, StoreError) else answer[0]
+    parts = {place: _share(store.ids, command, place, place == tried, len(some), *share) for place, *share in shares}
+    found |= store.send_one(parts)
     outcome = _claimed(store.ids, command, list(found.items()), now)
     if isinstance(outcome, PywheelError):
         raise outcome
-    nexts = [outcome.next, *(due for place, due in dues.items() if place not in batches)]
+    nexts = [outcome.next, *(due for place, due in dues.items() if place not in parts)]
     first = None if outcome.paused else min((due for due in nexts if due is not None), default=None)
     merged: c.Claimed = outcome._replace(next=first)
     return merged
@@ -650,18 +651,24 @@ def _put_parts(store: SeveralStore, put: c.Put | c.Import, by_store: dict[int, l
     }
     if len(puts) > 1:
         never = _NEVER if isinstance(put, c.Put) else _NEVER_IMPORTED
-        looks = store.send({place: [_part_of(put, [*part.jobs, *never], nonce)] for place, part in puts.items()})
-        for place, [refused] in zip(looks, intact([*looks.values()]), strict=True):
+        looks = store.send_one({place: _part_of(put, [*part.jobs, *never], nonce) for place, part in puts.items()})
+        for place, refused in zip(looks, intact([*looks.values()]), strict=True):
             if isinstance(refused, JobExists) and _NAME not in str(refused):
                 raise _outer_error(store.ids, place, refused)
-    answers = store.send({place: [part] for place, part in puts.items()})
-    found: dict[int, Any] = {
-        place: answer if isinstance(answer, StoreError) else answer[0] for place, answer in answers.items()
-    }
+    found = store.send_one(puts)
     refused = [(place, outcome) for place, outcome in found.items() if isinstance(outcome, PywheelError)]
     if refused:
         if nonce is None:  # else it comes again, and the rest of it with it
-            _take_back(store, puts, found)
+            # In between somebody else took a key: the new jobs of the other parts are deleted.
+            store.send(
+                {
+                    place: [
+                        c.Delete(id) for id, job in zip(ids, _new_jobs(puts[place]), strict=True) if not job.replace
+                    ]
+                    for place, ids in found.items()
+                    if not isinstance(ids, PywheelError)
+                }
+            )
         place, error = refused[0]
         raise _outer_error(store.ids, place, error)
     result = [0] * len(put.jobs)
@@ -680,17 +687,6 @@ _NAME: Final = "pywheel: only looked at"
 _NEVER: Final = (NewJob(_NAME, b"", 0, _NAME),) * 2
 _NEVER_IMPORTED: Final = (Imported(Job(0, _NAME, b"", 0, 0, State.DELAYED, _NAME)),) * 2
 """With these a put is refused, and says on the way whether it would be without them."""
-
-
-def _take_back(store: SeveralStore, puts: Mapping[int, c.Put | c.Import], found: dict[int, Any]) -> None:
-    """Delete the new jobs of a put that was refused in part: in between somebody else took a key."""
-    store.send(
-        {
-            place: [c.Delete(id) for id, job in zip(outcome, _new_jobs(puts[place]), strict=True) if not job.replace]
-            for place, outcome in found.items()
-            if not isinstance(outcome, PywheelError)
-        }
-    )
 
 
 _STEPS: Final[dict[type, Callable[[SeveralStore, Any], Any]]] = {
