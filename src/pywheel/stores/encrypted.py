@@ -20,8 +20,6 @@ from .front import Front
 __all__ = ["EncryptedStore", "result_name"]
 
 R = TypeVar("R")
-_new: Final = tuple.__new__  # of a named tuple: without the function that its own is
-_BODY: Final = Job._fields.index("body")
 
 
 def result_name(topic: str) -> str:
@@ -104,7 +102,7 @@ class EncryptedStore(Front):
             body = self._keyring.open(job.topic, job.key, job.body)
         except BadBody as error:
             raise type(error)(f"job {job.id}: {error}") from None
-        return job if body is job.body else _new(Job, (*job[:_BODY], body, *job[_BODY + 1 :]))
+        return job if body is job.body else job._replace(body=body)
 
     def _readable(self, job: Job) -> Job:
         try:

@@ -17,7 +17,6 @@ became of it.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import threading
@@ -37,7 +36,6 @@ _LOOK: Final = 0.05  # seconds: a wake-up that an interrupt prevented comes so m
 _LONGEST: Final = 0.002  # seconds for which a leader waits for others
 _UNKNOWN: Final = "the commit was interrupted: whether it happened is not known"
 _OWNER: Final = re.compile(r"owner=(\d+)")
-_taking_over = threading.Lock()  # never held by the main thread, so no signal can leave it locked
 
 
 class Commit:
@@ -106,6 +104,7 @@ class GroupCommit:
     def renew(self) -> None:
         """Begin anew, in a forked child: the other threads, and what they wanted, are the parent's."""
         self._token = threading.RLock()  # held by who commits; it knows its owner, and so can be given back twice
+        self._taking_over = threading.Lock()  # never held by the main thread, so no signal can leave it locked
         self._waiting: dict[_Call, None] = {}  # in order of arrival; a call belongs to whoever pops it
         self._heir: _Call | None = None  # it was woken to lead: others let it, unless it does not come
         self._crowd = 1  # callers of the last commit, and those who waited at its end
@@ -188,7 +187,7 @@ class GroupCommit:
 
     def _take_over(self) -> bool:
         """Replace the token by one that this thread holds, if no code will give it back. O(stack)."""
-        if threading.current_thread() is threading.main_thread() or not _taking_over.acquire(blocking=False):
+        if threading.current_thread() is threading.main_thread() or not self._taking_over.acquire(blocking=False):
             return False
         try:
             token, entry = self._token, self._entry
@@ -205,7 +204,7 @@ class GroupCommit:
             new.release()
             return False
         finally:
-            _taking_over.release()
+            self._taking_over.release()
 
     def _is_entered(self, frame: FrameType | None) -> bool:
         """Whether one of the calls below a frame is one that takes the token."""
@@ -349,12 +348,3 @@ def _owner(token: object) -> int:
     """Return the thread that holds an RLock, 0 if none does."""
     found = _OWNER.search(repr(token))
     return int(found[1]) if found else 0
-
-
-def _after_fork() -> None:
-    global _taking_over
-    _taking_over = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
