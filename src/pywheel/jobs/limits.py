@@ -82,6 +82,8 @@ def limits_of(limit: int | Limit | None, rate: str | Rate | None) -> Limits | No
     """Return what a handler asked for, None if it asked for nothing. BadJob if it makes no sense."""
     if limit is None and rate is None:
         return None
+    most: Any
+    per: Any
     most, per = (None, None) if limit is None else limit if isinstance(limit, Limit) else (limit, None)
     if most is not None:
         whole(most, "limit", _MOST)

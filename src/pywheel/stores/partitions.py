@@ -26,6 +26,7 @@ from ..clock import Clock
 from ..jobs import commands as c
 from ..jobs import queries as q
 from ..jobs.job import Counts, Due, Imported, Job, NewJob, State, Topic
+from ..jobs.lifecycle import LOST_BEGUN
 from .checks import clamped, fingerprinted, note_name, same_ids, sound
 from .contract import Durability, Store, intact, outcome_of
 from .pages import BYTES, Asked, Position, asked, latest
@@ -527,25 +528,42 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
 
 
 def _claim(store: SeveralStore, command: c.Claim) -> c.Claimed:
-    """Claim the first due jobs: each store that has some gives its share. One that has more says so."""
+    """Claim the first due jobs: each store that has some gives its share, and then those that have more the rest."""
     _refuse_limits(store, command.policy)
     now = store.clock.wall()
     answers = store.try_each(q.GetNextDues([command.topic]))
-    found: dict[int, Any] = {place: one for place, one in answers.items() if isinstance(one, StoreError)}
-    dues = {place: answer[command.topic] for place, answer in _there(answers) if command.topic in answer}
-    ready = sorted((place for place, due in dues.items() if due <= now + _AHEAD), key=dues.__getitem__)
+    found: list[tuple[int, Any]] = [(place, one) for place, one in answers.items() if isinstance(one, StoreError)]
+    nexts = {place: answer[command.topic] for place, answer in _there(answers) if command.topic in answer}
+    ready = sorted((place for place, due in nexts.items() if due <= now + _AHEAD), key=nexts.__getitem__)
     ready = ready or [0]  # of a topic without any the first store says whether it is paused
-    some = ready[: command.limit]
-    tried = choice(some)
-    shares = zip(some, _divided(command.limit, some), _divided(max(command.begin, 0), some), strict=True)
-    parts = {place: _share(store.ids, command, place, place == tried, len(some), *share) for place, *share in shares}
-    found |= store.send_one(parts)
-    outcome = _claimed(store.ids, command, list(found.items()), now)
+    limit, begin, most, suspects = command.limit, max(command.begin, 0), command.bytes, max(command.suspects, 0)
+    while ready and limit > 0:
+        some, ready = ready[:limit], ready[limit:]
+        tried = choice(some)
+        parts = {
+            place: _share(store.ids, command, place, share, begins, most // len(some), suspects * (place == tried))
+            for place, share, begins in zip(some, _divided(limit, some), _divided(begin, some), strict=True)
+        }
+        for place, one in store.send_one(parts).items():
+            nexts.pop(place, None)
+            if isinstance(one, c.Claimed):
+                limit -= len(one.jobs)
+                begin -= one.begun
+                most -= sum(len(job.body) for job in one.jobs)
+                suspects -= sum(job.lost == LOST_BEGUN for job in one.jobs)
+                if one.next is not None:
+                    nexts[place] = one.next
+                    if len(one.jobs) == parts[place].limit and one.next <= now + _AHEAD:
+                        ready.append(place)
+                one = one._replace(next=None)
+            found.append((place, one))
+        if most <= 0:
+            break
+    outcome = _claimed(store.ids, command, found, now)
     if isinstance(outcome, PywheelError):
         raise outcome
-    nexts = [outcome.next, *(due for place, due in dues.items() if place not in parts)]
-    first = None if outcome.paused else min((due for due in nexts if due is not None), default=None)
-    merged: c.Claimed = outcome._replace(next=first)
+    dues = [*nexts.values(), *([] if outcome.next is None else [outcome.next])]
+    merged: c.Claimed = outcome._replace(next=None if outcome.paused else min(dues, default=None))
     return merged
 
 
@@ -560,21 +578,14 @@ def _divided(number: int, among: Sequence[int]) -> list[int]:
     return [share + (place < more) for place in range(len(among))]
 
 
-def _share(ids: Ids, command: c.Claim, place: int, tries: bool, among: int, limit: int, begin: int) -> c.Claim:
-    """Return what one of so many stores is asked for of a claim without ids. One of them tries suspects."""
+def _share(ids: Ids, command: c.Claim, place: int, limit: int, begin: int, most: int, suspects: int) -> c.Claim:
+    """Return what one store is asked for of a claim without ids."""
     after = command.after
     if after is not None:
         after = (after[0], after[1], max(ids.after(place, max(after[2], 0)), 0))
     without = tuple(ids.inner(id) for id in command.without if ids.store(id) == place)
     return replace(
-        command,
-        limit=limit,
-        begin=begin,
-        bytes=command.bytes // among,
-        suspects=command.suspects * tries,
-        after=after,
-        without=without,
-        ids=(),
+        command, limit=limit, begin=begin, bytes=most, suspects=suspects, after=after, without=without, ids=()
     )
 
 
