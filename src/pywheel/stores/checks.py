@@ -7,6 +7,8 @@ is stored, alike for every store.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
+from operator import attrgetter
 from typing import Any, Final
 
 from .._errors import BadJob, JobExists, NonceTaken, PywheelError
@@ -148,37 +150,30 @@ def _maybe(check: Check) -> Check:
     return lambda value, name: None if value is None else check(value, name)
 
 
-def _each(check: Check) -> Check:
-    """Return what checks all values in a sequence."""
+def _fields(**checks: Check) -> Callable[..., None]:
+    """Return what checks the fields of a command, or of a record in one: two at least."""
+    values = attrgetter(*checks)
 
-    def checked(values: Any, name: str) -> None:
-        for value in values:
+    def checked(record: Any, _: str = "") -> None:
+        for value, (name, check) in zip(values(record), checks.items(), strict=True):
             check(value, name)
 
     return checked
 
 
-def _fields(**checks: Check) -> Callable[..., None]:
-    """Return what checks the fields of a command, or of a record in one."""
-
-    def checked(record: Any, _: str = "") -> None:
-        for name, check in checks.items():
-            check(getattr(record, name), name)
-
-    return checked
-
-
-def _of_type(kind: type) -> Check:
-    """Return what checks that a value is of this very type."""
+def _of_type(kind: type[Any], most: float = inf) -> Check:
+    """Return what checks that a value is of this very type, and no longer than that."""
 
     def checked(value: Any, name: str) -> None:
         if type(value) is not kind:
             raise BadJob(f"{name} must be {kind.__name__}, not {type(value).__name__}")
+        if most < inf and len(value) > most:
+            raise BadJob(f"{name} has up to {most} bytes, not {len(value)}")
 
     return checked
 
 
-_int: Final = _of_type(int)
+_str: Final = _of_type(str)
 _bytes: Final = _of_type(bytes)
 
 
@@ -208,12 +203,6 @@ def _result(result: Any, name: str) -> None:
         raise BadJob(f"a result has up to {c.RESULT_MOST} bytes, not {len(result)}")
 
 
-def _note(value: Any, _: str) -> None:
-    _bytes(value, "a note")
-    if len(value) > _NOTE:
-        raise BadJob(f"a note has up to {_NOTE} bytes, not {len(value)}")
-
-
 def _positive(value: Any, name: str) -> None:
     integer(value, name)
     if value <= 0:
@@ -227,18 +216,20 @@ def _expect(expect: Any, name: str) -> None:
         integer(value, f"{one} in {name}")
 
 
-def _ids(ids: Any, name: str) -> None:
-    if set(map(type, ids)) - {int}:
-        raise BadJob(f"{name} must be whole numbers")
-
-
 _limits: Final = _fields(most=_maybe(integer), per=_maybe(text), every=integer, burst=integer)
-_policy: Final = _fields(
-    **dict.fromkeys(("ttr", "max_attempts", "slack", "hold"), integer),
-    backoff=_each(integer),
-    jitter=lambda value, name: number(value, name, 0, 1),
-    limits=_maybe(_limits),
-)
+
+
+def _policy(policy: c.ClaimPolicy) -> None:
+    integer(policy.ttr, "ttr")
+    integer(policy.max_attempts, "max_attempts")
+    integer(policy.slack, "slack")
+    integer(policy.hold, "hold")
+    for delay in policy.backoff:
+        integer(delay, "a backoff")
+    number(policy.jitter, "jitter", 0, 1)
+    if policy.limits is not None:
+        _limits(policy.limits)
+
 
 # ---- commands -------------------------------------------------------------------------------------------------------
 
@@ -276,12 +267,6 @@ def _kept(job: NewJob) -> None:
             field.check(value, field.name)
 
 
-def _imported(one: Imported, _: str) -> None:
-    _put(c.Put((one.new,)))
-    _numbers(one.job)
-    _past(one)
-
-
 _numbers: Final = _fields(created=integer, claims=integer, attempt=integer)
 _attempt: Final = _fields(
     claim=integer,
@@ -290,14 +275,16 @@ _attempt: Final = _fields(
     started=_maybe(integer),
     outcome=_of_type(Outcome),
     worker=_maybe(text),
-    error=_maybe(_of_type(str)),
+    error=_maybe(_str),
     result=_maybe(_result),
 )
 
 
-def _past(one: Imported) -> None:
-    """Check that a job and its history go together."""
+def _imported(one: Imported) -> None:
+    """Check a job as it is, and that its history goes with it."""
     job, history = one.job, one.history
+    _put(c.Put((one.new,)))
+    _numbers(job)
     if not 0 <= job.attempt <= job.claims <= _CLAIMS:
         raise BadJob(f"job {job.id} cannot have {job.attempt} attempts of {job.claims} claims")
     if job.lost not in ((0, 1, 2) if job.claims else (0,)):
@@ -318,13 +305,36 @@ def _past(one: Imported) -> None:
         raise BadJob(f"job {job.id} is {job.state}, and its history does not say so")
 
 
+def _reserve(command: c.Reserve) -> None:
+    text(command.topic, "topic")
+    text(command.worker, "worker")
+    integer(command.limit, "limit")
+    integer(command.least, "least")
+    if command.bytes is not None:
+        integer(command.bytes, "bytes")
+    _policy(command.policy)
+
+
+def _claim(command: c.Claim) -> None:
+    text(command.topic, "topic")
+    text(command.worker, "worker")
+    integer(command.begin, "begin")
+    integer(command.suspects, "suspects")
+    integer(command.bytes, "bytes")
+    integer(command.limit, "limit")
+    _policy(command.policy)
+    if set(map(type, command.ids)) - {int}:
+        raise BadJob("ids must be whole numbers")
+
+
 def _receipt(id: Any, claims: Any) -> None:
     if type(id) is not int or type(claims) is not int:
         raise BadJob(f"a receipt is two whole numbers, not {id!r:.40} and {claims!r:.40}")
 
 
-def _ended(command: c.Release) -> None:
-    _receipt(command.id, command.claims)
+def _released(command: c.Release) -> None:
+    if type(command.id) is not int or type(command.claims) is not int:
+        _receipt(command.id, command.claims)
 
 
 def _ack(command: c.Ack) -> None:
@@ -332,6 +342,14 @@ def _ack(command: c.Ack) -> None:
         _receipt(command.id, command.claims)
     if command.result is not None:
         _result(command.result, "a result")
+
+
+def _nack(command: c.Nack) -> None:
+    _receipt(command.id, command.claims)
+    if command.delay is not None:
+        integer(command.delay, "delay")
+    if command.error is not None:
+        _str(command.error, "error")
 
 
 def _leased(command: c.Begin | c.Touch) -> None:
@@ -348,27 +366,34 @@ def _rewrite(command: c.Rewrite) -> None:
         _result(command.new, "a result")
 
 
-_topic_and_worker: Final = {"topic": text, "worker": text, "limit": integer, "policy": _policy}
+def _announce(command: c.Announce) -> None:
+    for name in (command.worker, *command.topics):
+        text(name, "the name of a worker or a topic")
+
+
 _CHECKS: Final[dict[type, Callable[[Any], None]]] = {
     c.Put: _put,
-    c.Import: _fields(nonce=_maybe(_nonce), jobs=_each(_imported)),
+    c.Import: _fields(nonce=_maybe(_nonce), jobs=lambda jobs, _: [*map(_imported, jobs)]),
     c.Cancel: _fields(ref=_ref, expect=_maybe(_expect)),
     c.Reschedule: _fields(ref=_ref, due=integer, delay=_maybe(integer), expect=_maybe(_expect)),
     c.Retry: _fields(ref=_ref, due=integer, delay=_maybe(integer)),
-    c.Delete: _fields(ref=_ref),
+    c.Delete: lambda command: _ref(command.ref),
     c.Rewrite: _rewrite,
     c.Pause: _fields(topic=text, paused=_of_type(bool)),
     c.Purge: _fields(age=integer, limit=integer, topic=_maybe(text)),
     c.SetNote: _fields(
-        name=lambda name, _: note_name(name), value=_maybe(_note), ttl=_maybe(_positive), absent=_of_type(bool)
+        name=lambda name, _: note_name(name),
+        value=_maybe(_of_type(bytes, _NOTE)),
+        ttl=_maybe(_positive),
+        absent=_of_type(bool),
     ),
-    c.Reserve: _fields(**_topic_and_worker, least=integer, bytes=_maybe(integer)),
-    c.Claim: _fields(**_topic_and_worker, **dict.fromkeys(("begin", "suspects", "bytes"), integer), ids=_ids),
+    c.Reserve: _reserve,
+    c.Claim: _claim,
     c.Begin: _leased,
     c.Ack: _ack,
-    c.Nack: _fields(id=_int, claims=_int, delay=_maybe(integer), error=_maybe(_of_type(str))),
-    c.Release: _ended,
+    c.Nack: _nack,
+    c.Release: _released,
     c.Touch: _leased,
-    c.Expire: _fields(limit=integer),
-    c.Announce: _fields(worker=text, topics=_each(text)),
+    c.Expire: lambda command: integer(command.limit, "limit"),
+    c.Announce: _announce,
 }
