@@ -17,6 +17,7 @@ from functools import partial
 from hashlib import blake2b
 from heapq import merge
 from itertools import chain, islice
+from operator import attrgetter
 from random import choice, randrange, sample
 from typing import Any, Final, TypeVar
 from zlib import crc32
@@ -72,7 +73,8 @@ class Ids:
 
     def split(self, ids: Iterable[int]) -> list[tuple[int, int]]:
         """Return of each id the number of its store, and the id there."""
-        return [(self.store(id), self.inner(id)) for id in ids]
+        stores = self.stores
+        return [(id // _BLOCK % stores, id // _BLOCK // stores * _BLOCK + id % _BLOCK) for id in ids]
 
     def outer(self, store: int, inner: int) -> int:
         """Return the id, for everybody, of a store's job."""
@@ -348,27 +350,33 @@ class Round:
 
     def add(self, command: c.Command[Any], parts: Sequence[Part]) -> None:
         """Add a command, as the stores are to get it."""
-        places = []
+        batches, places = self.batches, []
         for store, part in parts:
-            batch = self.batches.setdefault(store, [])
-            places.append((store, len(batch)))
-            batch.append(part)
+            if store not in batches:
+                batches[store] = []
+            places.append((store, len(batches[store])))
+            batches[store].append(part)
         self._asked.append((command, places))
 
     def outcomes(self, answers: Answers) -> Iterator[Any]:
         """Yield the outcomes of the commands, in order."""
         for command, places in self._asked:
-            found = [
-                (store, answer if isinstance(answer := answers[store], StoreError) else answer[place])
-                for store, place in places
-            ]
-            kind, (store, outcome) = type(command), found[0]
-            if kind is c.Claim:
+            store, place = places[0]
+            answer = answers[store]
+            outcome = answer[place] if type(answer) is list else answer
+            if outcome is True:  # as most of them are
+                yield outcome
+            elif type(command) is c.Claim:
+                found = [(store, _outcome(answers[store], place)) for store, place in places]
                 yield _claimed(self._ids, command, found, self._now)
             elif isinstance(outcome, PywheelError):
                 yield _outer_error(self._ids, store, outcome)
             else:
-                yield _outer_ids(self._ids, store, outcome) if kind in (c.Put, c.Import) else outcome
+                yield _outer_ids(self._ids, store, outcome) if type(command) in (c.Put, c.Import) else outcome
+
+
+def _outcome(answer: list[Any] | StoreError, place: int) -> Any:
+    return answer[place] if type(answer) is list else answer
 
 
 def _parts(ids: Ids, command: c.Command[Any]) -> list[Part] | None:
@@ -386,8 +394,13 @@ def _by_ref(ids: Ids, command: Any) -> list[Part]:
 
 def _by_id(ids: Ids, command: Any) -> list[Part]:
     """Much quicker than `replace`."""
-    kind, id = type(command), command.id
-    return [(ids.store(id), kind(ids.inner(id), *[getattr(command, name) for name in kind.__slots__[1:]]))]
+    kind = type(command)
+    id, *rest = _FIELDS_OF[kind](command)
+    return [(ids.store(id), kind(ids.inner(id), *rest))]
+
+
+_NAMED: Final[tuple[Any, ...]] = (c.Rewrite, c.Begin, c.Ack, c.Nack, c.Release, c.Touch)
+_FIELDS_OF: Final = {kind: attrgetter(*kind.__slots__) for kind in _NAMED}
 
 
 def _claim_ids(ids: Ids, command: c.Claim) -> list[Part]:
@@ -418,7 +431,7 @@ def _claim_ids(ids: Ids, command: c.Claim) -> list[Part]:
 
 _SPLIT: Final[dict[type, Callable[[Ids, Any], list[Part]]]] = {
     **dict.fromkeys((c.Cancel, c.Reschedule, c.Retry, c.Delete), _by_ref),
-    **dict.fromkeys((c.Rewrite, c.Begin, c.Ack, c.Nack, c.Release, c.Touch), _by_id),
+    **dict.fromkeys(_NAMED, _by_id),
     c.SetNote: lambda ids, command: [(ids.of_note(command.name), command)],
     c.Claim: _claim_ids,
 }
