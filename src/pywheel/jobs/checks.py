@@ -9,7 +9,6 @@ from .._errors import BadJob
 
 __all__ = [
     "FURTHEST",
-    "LONGEST_NAME",
     "MOST",
     "an_id",
     "did_you_mean",

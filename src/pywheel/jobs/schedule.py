@@ -26,7 +26,6 @@ __all__ = [
     "LATE",
     "MOST_MISSED",
     "NAME",
-    "SHORTEST",
     "TICK",
     "VERSION",
     "CatchUp",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -139,16 +140,11 @@ class EncryptedStore(Front):
     def _opened_result(self, id: int, attempts: list[Attempt]) -> list[Attempt]:
         """Return a history with a plain result, if it can be decrypted here."""
         result = attempts[-1].result if attempts else None
-        if result is None or not is_encrypted(result):
-            return attempts
-        job = self._store.ask(GetJob(id))
-        if job is None:
-            return attempts
-        try:
-            result = self._keyring.open(result_name(job.topic), job.key, result)
-        except BadBody:
-            return attempts
-        return [*attempts[:-1], attempts[-1]._replace(result=result)]
+        if result is not None and is_encrypted(result) and (job := self._store.ask(GetJob(id))) is not None:
+            with suppress(BadBody):
+                result = self._keyring.open(result_name(job.topic), job.key, result)
+                return [*attempts[:-1], attempts[-1]._replace(result=result)]
+        return attempts
 
     # ---- life -------------------------------------------------------------------------------------------------------
 

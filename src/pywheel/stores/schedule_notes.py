@@ -39,7 +39,6 @@ __all__ = [
     "as_said",
     "plan_job",
     "removed",
-    "sealed_key",
 ]
 
 TOPIC: Final = "pywheel.schedules"
