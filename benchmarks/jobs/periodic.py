@@ -17,8 +17,7 @@ from typing import Any
 
 from pywheel import JobQueue, Worker
 from pywheel.jobs.schedule import NAME, Schedule
-from pywheel.stores.declared import as_said
-from pywheel.stores.schedule_notes import ScheduleNotes
+from pywheel.stores.schedule_notes import ScheduleNotes, as_said
 
 _AHEAD = 40_000  # ms
 _ASKED = ("apply", "get", "history", "note", "notes", "page", "next_dues", "topics")

@@ -14,10 +14,8 @@ from pywheel.jobs.commands import Ack, Put, SetNote
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.queries import GetNote, ListNotes
 from pywheel.jobs.schedule import Schedule, written
-from pywheel.stores.declared import as_said
 from pywheel.stores.front import Front
-from pywheel.stores.schedule_changes import Changes
-from pywheel.stores.schedule_notes import _LOCK, PLAN, ScheduleNotes
+from pywheel.stores.schedule_notes import _LOCK, PLAN, Changes, ScheduleNotes, as_said
 from pywheel.testing import run_due
 from pywheel.worker.schedules import Planner
 from tests.client.periods import NOON, pass_time, start

@@ -7,7 +7,7 @@ import pytest
 
 from pywheel import StoreAway
 from pywheel.stores import open
-from pywheel.stores.outage import Outage
+from pywheel.stores.server import Outage
 from tests.stores.files import put
 from tests.stores.network import Proxy
 
@@ -76,7 +76,7 @@ def test_a_store_whose_network_is_cut_says_for_how_long(server, monkeypatch):
         proxy.cut()
         with pytest.raises(StoreAway) as first:
             put(store)
-        monkeypatch.setattr("pywheel.stores.outage._SAID_FROM", 0)
+        monkeypatch.setattr("pywheel.stores.server._SAID_FROM", 0)
         with pytest.raises(StoreAway, match=r"(away|has not answered) for \d+ s") as later:
             put(store)
         assert later.value.seconds > first.value.seconds

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from pywheel.stores.server_clock import ServerClock
+from pywheel.stores.server import ServerClock
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Final, TypeAlias, TypedDict, Unpack
 
 from .._errors import BadJob
-from ..jobs.checks import MOST, name, state_of, whole
+from ..jobs.checks import MOST, name, whole
 from ..jobs.commands import Cancel, Command, Delete, Pause, Purge, Retry
 from ..jobs.durations import Duration, delay_ms, duration, moment
-from ..jobs.job import Counts, Job, State, Topic
+from ..jobs.job import Counts, Job, State, Topic, state_of
 from ..jobs.queries import CountJobs, Filter, ListJobs, ListTopics
 from ..stores.contract import Store, intact
 from .base import Base

@@ -6,8 +6,7 @@ import asyncio
 from datetime import datetime
 
 from .._errors import BadJob, NoSuchJob
-from ..jobs.checks import reference
-from ..jobs.commands import Cancel, Delete, Ref, Reschedule, Retry
+from ..jobs.commands import Cancel, Delete, Ref, Reschedule, Retry, reference
 from ..jobs.durations import Duration, delay_ms, moment
 from ..jobs.job import Attempt, Job
 from ..jobs.queries import GetHistories, GetJob

@@ -22,9 +22,9 @@ from ..jobs.redefined import redefined
 from ..jobs.retry import DEFAULT, RetryPolicy
 from ..observe.log import log
 from ..stores.contract import Store
-from ..stores.declared import Declared
 from ..stores.encrypted import EncryptedStore
 from ..stores.open import open as open_store
+from ..stores.schedule_notes import Declared
 from .async_batches import AsyncBatches
 from .by_filter import ByFilter
 from .claims import Claims

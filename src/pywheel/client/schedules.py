@@ -17,8 +17,7 @@ from ..jobs.handler import is_async
 from ..jobs.job import Job, NewJob
 from ..jobs.queries import GetJob
 from ..jobs.schedule import CatchUp, Overlap, Schedule, one_of, schedule_name, timing
-from ..stores.declared import Declared, as_said, removed
-from ..stores.schedule_notes import ScheduleNotes
+from ..stores.schedule_notes import Declared, ScheduleNotes, as_said, removed
 from .base import Base
 from .task import Task
 

@@ -17,7 +17,7 @@ from .._errors import NoSuchJob, PywheelError
 from ..jobs import Job as StoredJob
 from ..jobs import State
 from ..jobs.bodies import is_encrypted
-from ..jobs.checks import state_of
+from ..jobs.job import state_of
 from ..jobs.queries import Filter, GetPage, ListTopics
 from .models import Job
 from .program import queue

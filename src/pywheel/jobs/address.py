@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from .._errors import BadJob
 
-__all__ = ["LONGEST_URL", "TO", "checked_to"]
+__all__ = ["TO", "checked_to"]
 
 TO: Final = "to"
 """The header that says where an outlet delivers a job."""

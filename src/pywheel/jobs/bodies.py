@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from .._errors import BadJob
+from .._errors import BadBody, BadJob, NoKey
 
-__all__ = ["MAGIC", "encoded", "is_encrypted", "key_of"]
+__all__ = ["MAGIC", "decoded", "encoded", "is_encrypted", "key_of"]
 
 MAGIC: Final = b"\x93pywheel"
 """What each encrypted body begins with. No JSON and no other text does: UTF-8 has no character that begins so."""
@@ -23,6 +23,16 @@ def encoded(body: Any) -> bytes:
         return _json(body).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadJob(f"the body cannot be written as JSON ({error}): give bytes, or plain data") from error
+
+
+def decoded(body: bytes, what: str) -> Any:
+    """Return what bytes say as JSON. BadBody, with what they are, if it is none; NoKey, which is one too: encrypted."""
+    try:
+        return json.loads(body)
+    except ValueError as error:  # text that is not UTF-8 too
+        if is_encrypted(body):
+            raise NoKey(f"{what} is encrypted, with key {key_of(body)!r:.80}") from None
+        raise BadBody(f"{what} is no JSON: {error}") from error
 
 
 def is_encrypted(body: bytes) -> bool:

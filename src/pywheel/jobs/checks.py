@@ -1,30 +1,32 @@
-"""What numbers, names and references a caller may give."""
+"""What numbers, texts and names may be: each check raises BadJob, and says what was expected."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from .._errors import BadJob
-from .commands import Ref
-from .job import Job, State
-from .values import number, shown, whole
 
 __all__ = [
-    "LONGEST_NAME",
+    "FURTHEST",
     "MOST",
     "an_id",
     "did_you_mean",
+    "integer",
     "name",
     "number",
-    "reference",
-    "state_of",
+    "shown",
+    "text",
+    "text_by_name",
     "whole",
 ]
 
 MOST: Final = 2**63 - 1
 """The largest id, and the largest number that a store keeps."""
+FURTHEST: Final = 2**62
+"""Times and durations lie within this: two of them can be added in 64 bits."""
 LONGEST_NAME: Final = 16_384  # characters of a topic or a key
+_NEAREST: Final = -FURTHEST
 
 
 def name(value: Any, what: str) -> str:
@@ -41,20 +43,6 @@ def name(value: Any, what: str) -> str:
     return value
 
 
-def reference(ref: Any) -> Ref:
-    """Return what a store takes for a job: an id, or a pair (topic, key). BadJob if it is neither nor a Job.
-
-    A negative id is that of a job that was put into a spool.
-    """
-    if isinstance(ref, Job):
-        return ref.id
-    if isinstance(ref, int):
-        return whole(ref, "an id", MOST, -MOST)
-    if isinstance(ref, tuple) and len(ref) == 2:
-        return name(ref[0], "topic"), name(ref[1], "key")
-    raise BadJob("a job is named by its id, by the Job, or by a pair (topic, key)")
-
-
 def an_id(value: Any) -> int:
     """Return an int of any size, which may or may not be an id. BadJob for anything else, bool included."""
     if isinstance(value, bool) or not isinstance(value, int):
@@ -62,12 +50,51 @@ def an_id(value: Any) -> int:
     return value
 
 
-def state_of(state: State | str) -> State:
-    """Return a state. BadJob if there is none of that name."""
-    try:
-        return State(state)
-    except ValueError:
-        raise BadJob(f"{shown(state)} is no state: {', '.join(State)}") from None
+def whole(value: Any, name: str, most: int, least: int = 1) -> int:
+    """Return an int from `least` to `most`. BadJob for anything else, bool included."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise BadJob(f"{name} must be a whole number from {least} to {most}, not {shown(value)}")
+    return value
+
+
+def number(value: Any, name: str, least: float, most: float) -> float:
+    """Return a number between two. BadJob for anything else, bool and nan included."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise BadJob(f"{name} must be a number from {least:g} to {most:g}, not {shown(value)}")
+    return value
+
+
+def integer(value: Any, name: str) -> None:
+    """Check that a value is a time or a duration: an int of 62 bits."""
+    if type(value) is not int or not _NEAREST < value < FURTHEST:
+        raise BadJob(f"{name} must be a whole number of 62 bits, not {value!r:.40}")
+
+
+def text(value: Any, name: str) -> None:
+    """Check that a value is text that every store can keep."""
+    if type(value) is not str:
+        raise BadJob(f"{name} must be a str, not {type(value).__name__}")
+    if "\0" in value:
+        raise BadJob(f"{name} must be text without NUL, not {value!r:.40}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise BadJob(f"{name} must be text that UTF-8 can hold, not {value!r:.40}") from None
+
+
+def text_by_name(values: Mapping[Any, Any], name: str) -> None:
+    """Check the names and the values of a mapping."""
+    for one, value in values.items():
+        text(one, f"the name of a {name}")
+        text(value, f"a {name}")
+
+
+def shown(value: Any) -> str:
+    """Return a value in a few characters; an int of a million digits too."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a number of {value.bit_length()} bits"
+    return f"{value!r:.40}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -9,12 +9,12 @@ What becomes of a job is decided in `lifecycle`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from .._errors import BadJob
+from .checks import MOST, name, whole
 from .job import Due, Imported, Job, NewJob, State
-
-if TYPE_CHECKING:  # which looks at numbers as `checks` does, and that knows the commands
-    from .limits import Limits
+from .limits import Limits
 
 __all__ = [
     "NONCES_FORGOTTEN",
@@ -45,6 +45,7 @@ __all__ = [
     "Rewrite",
     "SetNote",
     "Touch",
+    "reference",
 ]
 
 R = TypeVar("R")
@@ -71,6 +72,20 @@ class ClaimPolicy(NamedTuple):
     slack: int = 0  # for the way from the store to the handler and back
     hold: int = 1_000  # a claim that has not begun is leased until now + hold
     limits: Limits | None = None  # how many may run or begin: with any, what does not begin is not claimed
+
+
+def reference(ref: Any) -> Ref:
+    """Return what a store takes for a job: an id, or a pair (topic, key). BadJob if it is neither nor a Job.
+
+    A negative id is that of a job that was put into a spool.
+    """
+    if isinstance(ref, Job):
+        return ref.id
+    if isinstance(ref, int):
+        return whole(ref, "an id", MOST, -MOST)
+    if isinstance(ref, tuple) and len(ref) == 2:
+        return name(ref[0], "topic"), name(ref[1], "key")
+    raise BadJob("a job is named by its id, by the Job, or by a pair (topic, key)")
 
 
 class Command(Generic[R]):

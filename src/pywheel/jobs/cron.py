@@ -7,6 +7,7 @@ too. All times are wall clock, in whole milliseconds since 1970.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Any, Final
@@ -61,17 +62,8 @@ def zone(name: str) -> tzinfo:
 
 def after(expression: str, tz: str, time: int) -> int | None:
     """Return when the first tick comes that is later than `time`; None if none does within 50 years."""
-    sim, error = _cronsim()
-    try:
-        for tick in sim(expression, datetime.fromtimestamp(time / 1000, zone(tz))):
-            found = _ms(tick)
-            if found > time:  # where clocks go back, local times come twice: some of what it names is over
-                return found
-    except error as wrong:
-        raise _bad(expression, wrong) from None
-    except OverflowError:  # the end of the calendar
-        pass
-    return None
+    # Where clocks go back, local times come twice: some of what it names is over.
+    return next((tick for tick in _ticks(expression, tz, time) if tick > time), None)
 
 
 def until(expression: str, tz: str, time: int) -> int | None:
@@ -79,16 +71,8 @@ def until(expression: str, tz: str, time: int) -> int | None:
     for span in _LATELY:  # from there on each tick is a step
         if (found := after(expression, tz, time - span)) is not None and found <= time:
             return _last(expression, tz, found, time)
-    sim, error = _cronsim()
-    found = None
-    try:
-        for tick in sim(expression, datetime.fromtimestamp((time - _DAY) / 1000, zone(tz)), reverse=True):
-            found = after(expression, tz, _ms(tick) - 1)
-            break
-    except error as wrong:
-        raise _bad(expression, wrong) from None
-    except OverflowError:
-        pass
+    before = next(_ticks(expression, tz, time - _DAY, reverse=True), None)
+    found = None if before is None else after(expression, tz, before - 1)
     return None if found is None or found > time else _last(expression, tz, found, time)
 
 
@@ -99,15 +83,19 @@ def _last(expression: str, tz: str, tick: int, time: int) -> int:
     return tick
 
 
-def _ms(tick: datetime) -> int:
-    return int(tick.timestamp()) * 1000
-
-
-def _bad(expression: str, wrong: Exception) -> BadJob:
-    return BadJob(
-        f"{expression[:80]!r} is no cron expression ({wrong}): five fields, minute hour day month weekday, such as"
-        " '0 3 * * *', or six with seconds first"
-    )
+def _ticks(expression: str, tz: str, time: int, *, reverse: bool = False) -> Iterator[int]:
+    """Give the ticks from a time on, or back. BadJob if that is no expression."""
+    sim, error = _cronsim()
+    try:
+        for tick in sim(expression, datetime.fromtimestamp(time / 1000, zone(tz)), reverse=reverse):
+            yield int(tick.timestamp()) * 1000
+    except error as wrong:
+        raise BadJob(
+            f"{expression[:80]!r} is no cron expression ({wrong}): five fields, minute hour day month weekday, such as"
+            " '0 3 * * *', or six with seconds first"
+        ) from None
+    except OverflowError:  # the end of the calendar
+        return
 
 
 @lru_cache(maxsize=1)

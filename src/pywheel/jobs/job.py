@@ -5,14 +5,13 @@ All times are wall clock, in whole milliseconds since 1970; all durations are wh
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadBody, NoKey
-from .bodies import is_encrypted, key_of
-from .values import integer, text, text_by_name, whole
+from .._errors import BadJob
+from .bodies import decoded
+from .checks import integer, shown, text, text_by_name, whole
 
 __all__ = [
     "FIELDS",
@@ -32,6 +31,7 @@ __all__ = [
     "State",
     "Topic",
     "slice_of",
+    "state_of",
 ]
 
 SHARDS = 32
@@ -60,6 +60,14 @@ class State(StrEnum):
     def live(self) -> bool:
         """Whether the job may still be delivered."""
         return self in (State.DELAYED, State.RUNNING)
+
+
+def state_of(state: State | str) -> State:
+    """Return a state. BadJob if there is none of that name."""
+    try:
+        return State(state)
+    except ValueError:
+        raise BadJob(f"{shown(state)} is no state: {', '.join(State)}") from None
 
 
 class Outcome(StrEnum):
@@ -147,12 +155,7 @@ class Job(NamedTuple):
 
     def json(self) -> Any:
         """Return what the body says as JSON. BadBody if it is none; NoKey, which is one too, if it is encrypted."""
-        try:
-            return json.loads(self.body)
-        except ValueError as error:  # text that is not UTF-8 too
-            if is_encrypted(self.body):
-                raise NoKey(f"the body of job {self.id} is encrypted, with key {key_of(self.body)!r:.80}") from None
-            raise BadBody(f"the body of job {self.id} is no JSON: {error}") from error
+        return decoded(self.body, f"the body of job {self.id}")
 
     @property
     def traceparent(self) -> str | None:

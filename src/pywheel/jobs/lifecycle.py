@@ -23,7 +23,6 @@ __all__ = [
     "LOST_HELD",
     "NEVER_LOST",
     "RELEASED",
-    "Choice",
     "Ending",
     "Run",
     "attempts",

@@ -14,13 +14,12 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from .._errors import BadJob
+from .checks import whole
 from .durations import Duration, duration, refuse_long
 from .job import PRIORITIES
-from .values import whole
 
 __all__ = [
     "LOOKED_PAST",
-    "NONE",
     "PRIORITIES",
     "Gate",
     "Limit",
@@ -32,15 +31,12 @@ __all__ = [
     "priorities",
 ]
 
-NONE: Final = 1 << PRIORITIES
-"""The bit of priority 0, which is not kept."""
 LOOKED_PAST: Final = 1_000
 """Due jobs among which a `Reserve` looks for some that a limit by key lets through."""
 _POLL: Final = 80  # ms after which a job that waits for a place is asked for again: another worker may have freed one
 _MOST: Final = 1_000_000
 _SMOOTH: Final = 100_000  # us within which a rate makes up for starts that came late, unless a burst is given
 _RATE: Final = re.compile(r"\s*([0-9]{1,9})\s*/\s*(.*\S)\s*", re.DOTALL)
-_UNKNOWN: Final = (0, 0)
 _REMEMBERED: Final = 3_600_000_000  # us for which a rate is kept that nobody has asked for since its next start was due
 _LONGEST: Final = 180  # characters of a topic that stands in the name of a note as it is
 
@@ -86,18 +82,15 @@ def limits_of(limit: int | Limit | None, rate: str | Rate | None) -> Limits | No
     """Return what a handler asked for, None if it asked for nothing. BadJob if it makes no sense."""
     if limit is None and rate is None:
         return None
+    most: Any
+    per: Any
     most, per = (None, None) if limit is None else limit if isinstance(limit, Limit) else (limit, None)
     if most is not None:
         whole(most, "limit", _MOST)
-    if per is not None:
-        _separator(per)
+    if per is not None and (not isinstance(per, str) or not 0 < len(per) <= 100):
+        raise BadJob(f"per= of a Limit is the text behind the name of a group, such as ':', not {per!r:.40}")
     every, burst = (0, 1) if rate is None else _cells(_rate(rate))
     return Limits(most, per, every, burst)
-
-
-def _separator(per: Any) -> None:
-    if not isinstance(per, str) or not 0 < len(per) <= 100:
-        raise BadJob(f"per= of a Limit is the text behind the name of a group, such as ':', not {per!r:.40}")
 
 
 def _rate(rate: Any) -> Rate:
@@ -130,8 +123,6 @@ def note_of(topic: str) -> str:
 
 def _dues(value: bytes) -> dict[tuple[int, int], int]:
     """Return what a note says: by rate, when its next start is due."""
-    if value.isdigit():  # as older ones were
-        return {_UNKNOWN: int(value)}
     cells = (re.split("[/=]", cell) for cell in value.decode().split(",") if cell)
     return {(int(every), int(burst)): int(due) for every, burst, due in cells}
 
@@ -203,7 +194,7 @@ class Gate:
         if not self._changed:
             return self._before
         every, burst = self._limits.every, self._limits.burst
-        cells = [((every, burst), self._due), *(cell for cell in self._others.items() if cell[0] != _UNKNOWN)]
+        cells = [((every, burst), self._due), *self._others.items()]
         return b",".join(b"%d/%d=%d" % (*rate, due) for rate, due in cells)
 
     def _next(self, due: int, every: int, burst: int) -> int:

@@ -20,7 +20,6 @@ from .job import Attempt, Counts, Due, Job, State, Topic
 __all__ = [
     "FORECAST_MOST",
     "PAGE_MOST",
-    "RECENT_MOST",
     "CountJobs",
     "Ended",
     "Filter",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
-from .._errors import BadBody, BadJob, BadResult, NoKey
-from .bodies import encoded, is_encrypted, key_of
+from .._errors import BadBody, BadJob, BadResult
+from .bodies import decoded, encoded
 from .commands import RESULT_MOST
 from .job import State
 
@@ -34,12 +33,7 @@ class Result(NamedTuple):
         """
         if self.result is None:
             raise BadBody(f"job {self.id} is {self.state} and has no result: results are kept by handler(results=True)")
-        try:
-            return json.loads(self.result)
-        except ValueError as error:  # text that is not UTF-8 too
-            if is_encrypted(self.result):
-                raise NoKey(f"the result of job {self.id} is encrypted, with key {key_of(self.result)!r:.80}") from None
-            raise BadBody(f"the result of job {self.id} is no JSON: {error}") from error
+        return decoded(self.result, f"the result of job {self.id}")
 
 
 def result_of(value: Any) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -19,14 +20,12 @@ from . import cron
 from .checks import did_you_mean
 from .durations import duration
 from .job import Job, NewJob
-from .rules import Former, first_after, last_until, still_owing
 
 __all__ = [
     "BY_HAND",
     "LATE",
     "MOST_MISSED",
     "NAME",
-    "SHORTEST",
     "TICK",
     "VERSION",
     "CatchUp",
@@ -60,6 +59,33 @@ _LONGEST_NAME: Final = 180  # characters: a note's has 200
 _ROOM: Final = 32_768  # bytes of a body and of headers: all of it is one note
 _LOOK_BACK: Final = 31 * 86_400_000  # ms: no longer is known which ticks were put
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_RULES: Final = 20  # that a schedule remembers: as many changes between two runs of the planner lose nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """The rule of a schedule before it was changed: its ticks up to then are still to run, if they have not yet."""
+
+    every: int | None
+    cron: str | None
+    tz: str
+    jitter: int
+    since: int
+    until: int
+    version: str
+
+    def after(self, time: int) -> int | None:
+        """Return its first tick later than `time`; None if there is none, or it cannot be computed here."""
+        with suppress(BadJob):  # what it owes cannot be made up for; the rule that follows it goes on
+            tick = _first_after(self, time)
+            return tick if tick is not None and tick <= self.until else None
+        return None
+
+    def last(self, time: int) -> int | None:
+        """Return its last tick not later than `time`; None if there is none, or it cannot be computed here."""
+        with suppress(BadJob):
+            return _last_until(self, min(time, self.until))
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +136,11 @@ class Schedule:
         for former in self.past:
             if time < former.until and (tick := former.after(time)) is not None:
                 return tick
-        return first_after(self, time)
+        return _first_after(self, time)
 
     def until(self, time: int) -> int | None:
         """Return its last tick not later than `time`, by the rule that held or holds then; None if there is none."""
-        tick = last_until(self, time)
+        tick = _last_until(self, time)
         for former in reversed(self.past):
             if tick is not None:
                 break
@@ -147,8 +173,7 @@ class Schedule:
 
     def due(self, tick: int) -> int:
         """Return when a tick's job is due: the same for everybody, so that it does not matter who puts it."""
-        former = self._former(tick)
-        jitter = self.jitter if former is None else former.jitter
+        jitter = self._rule(tick).jitter
         if not jitter:
             return tick
         draw = int.from_bytes(blake2b(f"{self.name}\0{tick}".encode(), digest_size=8).digest())
@@ -156,8 +181,7 @@ class Schedule:
 
     def version_at(self, tick: int) -> str:
         """Return which of its versions a tick is of."""
-        former = self._former(tick)
-        return self.version if former is None else former.version
+        return self._rule(tick).version
 
     def puts(self, tick: int | None, version: str | None) -> bool:
         """Whether a tick that was put for a version is one of it, be it of what it was before a change."""
@@ -171,8 +195,8 @@ class Schedule:
         began = [*(former.since for former in self.past), self.since]
         return min([known, *(since for since in began if since > recent)])
 
-    def _former(self, tick: int) -> Former | None:
-        return next((former for former in self.past if former.has(tick)), None)
+    def _rule(self, tick: int) -> Former | Schedule:
+        return next((former for former in self.past if former.since < tick <= former.until), self)
 
     def key(self, tick: int) -> str:
         """Return the key of a tick's job."""
@@ -217,7 +241,8 @@ class Schedule:
         if not self.active:
             return ()
         mine = Former(self.every, self.cron, self.tz, self.jitter, self.since, now, self.version)
-        return still_owing((*self.past, mine), now - _LOOK_BACK)
+        since = now - _LOOK_BACK
+        return tuple(rule for rule in (*self.past, mine) if (rule.last(rule.until) or since) > since)[-_RULES:]
 
     def kept(self) -> bytes:
         """Return it as a note. BadJob if it is too long for one."""
@@ -245,6 +270,20 @@ class Schedule:
             if every is not None and not (isinstance(every, int) and every >= SHORTEST):
                 raise BadBody(f"what is kept of the schedule {name[:80]!r} cannot be read: every is {every!r:.40}")
         return kept
+
+
+def _first_after(rule: Former | Schedule, time: int) -> int | None:
+    """Return the first tick of a rule later than `time`, and later than `since`; None if there is none."""
+    time = max(time, rule.since)
+    if rule.every is not None:
+        return (time // rule.every + 1) * rule.every
+    return cron.after(rule.cron or "", rule.tz, time)
+
+
+def _last_until(rule: Former | Schedule, time: int) -> int | None:
+    """Return the last tick of a rule not later than `time`, and later than `since`; None if there is none."""
+    found = time // rule.every * rule.every if rule.every else cron.until(rule.cron or "", rule.tz, time)
+    return None if found is None or found <= rule.since else found
 
 
 def tick_of(job: Job) -> int | None:

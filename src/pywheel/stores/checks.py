@@ -7,16 +7,33 @@ is stored, alike for every store.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
+from operator import attrgetter
 from typing import Any, Final
 
-from .._errors import BadJob, JobExists, PywheelError
+from .._errors import BadJob, JobExists, NonceTaken, PywheelError
 from ..jobs import commands as c
-from ..jobs.job import FIELDS, OF_NEW_JOB, Attempt, Job, NewJob, Outcome, State
+from ..jobs.checks import FURTHEST, integer, number, text
+from ..jobs.job import FIELDS, OF_NEW_JOB, Imported, NewJob, Outcome, State
 from ..jobs.lifecycle import ENDINGS
-from ..jobs.limits import Limits
-from ..jobs.values import FURTHEST, integer, number, text
 
-__all__ = ["FURTHEST", "IDS", "a_prefix", "clamped", "in_range", "lately", "note_name", "sound", "storable"]
+__all__ = [
+    "FURTHEST",
+    "IDS",
+    "a_prefix",
+    "clamped",
+    "fingerprinted",
+    "in_range",
+    "lately",
+    "note_name",
+    "prepared",
+    "same_ids",
+    "sound",
+    "storable",
+]
+
+Check = Callable[[Any, str], object]
+"""Raises BadJob for a value, under its name, that no store takes."""
 
 IDS: Final = range(1, 2**63)
 """The ids that jobs may have, and the numbers of their claims."""
@@ -38,23 +55,33 @@ def sound(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Comman
         for command in commands:
             _CHECKS[type(command)](command)
     except (PywheelError, KeyError):
-        return _some(commands, apply)
+        return prepared(commands, _checked, apply)
     return apply(commands)
 
 
-def _some(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Command[Any]]], list[Any]]) -> list[Any]:
-    outcomes: list[Any] = []
+def _checked(command: c.Command[Any]) -> c.Command[Any]:
+    if type(command) not in _CHECKS:
+        raise TypeError(f"a store applies commands, not {type(command).__name__}")
+    _CHECKS[type(command)](command)
+    return command
+
+
+def prepared(
+    commands: Sequence[c.Command[Any]],
+    prepare: Callable[[c.Command[Any]], c.Command[Any]],
+    apply: Callable[[Sequence[c.Command[Any]]], list[Any]],
+) -> list[Any]:
+    """Apply what `prepare` makes of each command; return the outcomes, and what it raised for the others."""
+    ready: list[c.Command[Any]] = []
+    refusals: list[PywheelError | None] = []
     for command in commands:
-        check = _CHECKS.get(type(command))
-        if check is None:
-            raise TypeError(f"a store applies commands, not {type(command).__name__}")
         try:
-            outcomes.append(check(command))
+            ready.append(prepare(command))
+            refusals.append(None)
         except PywheelError as refusal:
-            outcomes.append(refusal)
-    allowed = [command for command, refusal in zip(commands, outcomes, strict=True) if refusal is None]
-    good = iter(apply(allowed) if allowed else ())
-    return [next(good) if refusal is None else refusal for refusal in outcomes]
+            refusals.append(refusal)
+    outcomes = iter(apply(ready) if ready or not commands else ())
+    return [next(outcomes) if refusal is None else refusal for refusal in refusals]
 
 
 def in_range(id: int) -> bool:
@@ -69,16 +96,15 @@ def clamped(number: int) -> int:
 
 def note_name(name: Any) -> bytes:
     """Return the name of a note as it is kept and ordered. BadJob if it cannot be one."""
-    text(name, "the name of a note")
+    encoded = a_prefix(name, "the name of a note")
     if not 0 < len(name) <= _NOTE_NAME:
         raise BadJob(f"the name of a note must have 1 to {_NOTE_NAME} characters, not {len(name)}")
-    encoded: bytes = name.encode()
     return encoded
 
 
-def a_prefix(prefix: Any) -> bytes:
+def a_prefix(prefix: Any, what: str = "what names of notes begin with") -> bytes:
     """Return what names of notes are compared with, as they are ordered. BadJob if it is no text."""
-    text(prefix, "what names of notes begin with")
+    text(prefix, what)
     encoded: bytes = prefix.encode()
     return encoded
 
@@ -92,21 +118,66 @@ def storable(error: str | None) -> str | None:
     return error if error.isascii() else error.encode("utf-8", "backslashreplace").decode()
 
 
+# ---- puts that were there before ------------------------------------------------------------------------------------
+
+
 def lately(id: int, key: str | None, ago: int, dedupe_for: int | None) -> JobExists:
     """Return the refusal of a put whose key a job had that ended so many ms ago."""
     kept = (dedupe_for or 0) / 1000
     return JobExists(f"job {id} had the key {key!r:.82} and ended {ago / 1000:g} s ago: it is taken for {kept:g} s", id)
 
 
+def fingerprinted(ids: Sequence[int], fingerprint: str | None) -> list[Any]:
+    """Return what is kept of a put with a nonce: the ids of its jobs, and then its fingerprint, if it has one."""
+    return [*ids] if fingerprint is None else [*ids, fingerprint]
+
+
+def same_ids(kept: Sequence[Any], fingerprint: str | None) -> list[int]:
+    """Return the ids of a put that was stored before. NonceTaken: both puts have fingerprints, and they differ."""
+    if not kept or isinstance(kept[-1], int):
+        return list(kept)
+    *ids, before = kept
+    if fingerprint is not None and fingerprint != (before.decode() if isinstance(before, bytes) else before):
+        raise NonceTaken("another put had this nonce before")
+    return ids
+
+
 # ---- single values --------------------------------------------------------------------------------------------------
 
 
-def _some_int(name: str, value: Any) -> None:
-    if value is not None:
-        integer(value, name)
+def _maybe(check: Check) -> Check:
+    """Return what lets None pass too."""
+    return lambda value, name: None if value is None else check(value, name)
 
 
-def _ref(ref: Any) -> None:
+def _fields(**checks: Check) -> Callable[..., None]:
+    """Return what checks the fields of a command, or of a record in one: two at least."""
+    values = attrgetter(*checks)
+
+    def checked(record: Any, _: str = "") -> None:
+        for value, (name, check) in zip(values(record), checks.items(), strict=True):
+            check(value, name)
+
+    return checked
+
+
+def _of_type(kind: type[Any], most: float = inf) -> Check:
+    """Return what checks that a value is of this very type, and no longer than that."""
+
+    def checked(value: Any, name: str) -> None:
+        if type(value) is not kind:
+            raise BadJob(f"{name} must be {kind.__name__}, not {type(value).__name__}")
+        if most < inf and len(value) > most:
+            raise BadJob(f"{name} has up to {most} bytes, not {len(value)}")
+
+    return checked
+
+
+_str: Final = _of_type(str)
+_bytes: Final = _of_type(bytes)
+
+
+def _ref(ref: Any, _: str = "") -> None:
     if type(ref) is int:
         return
     if type(ref) is not tuple or len(ref) != 2:
@@ -115,26 +186,60 @@ def _ref(ref: Any) -> None:
     text(ref[1], "key")
 
 
+def _nonce(nonce: Any, name: str) -> None:
+    text(nonce, name)
+    if not 0 < len(nonce) <= _NONCE:
+        raise BadJob(f"{name} must be a str of 1 to {_NONCE} characters, not of {len(nonce)}")
+
+
+def _fingerprint(fingerprint: Any, name: str) -> None:
+    if type(fingerprint) is not str or not fingerprint.isascii() or not 0 < len(fingerprint) <= _NONCE:
+        raise BadJob(f"{name} must be a str of 1 to {_NONCE} ASCII characters, not {fingerprint!r:.40}")
+
+
+def _result(result: Any, name: str) -> None:
+    _bytes(result, name)
+    if len(result) > c.RESULT_MOST + _SEALED:
+        raise BadJob(f"a result has up to {c.RESULT_MOST} bytes, not {len(result)}")
+
+
+def _positive(value: Any, name: str) -> None:
+    integer(value, name)
+    if value <= 0:
+        raise BadJob(f"{name} must be more than 0 ms, not {value}")
+
+
+def _expect(expect: Any, name: str) -> None:
+    if type(expect) is not tuple or len(expect) != 2:
+        raise BadJob(f"{name} must be a pair (due, claims), not {expect!r:.40}")
+    for one, value in zip(("due", "claims"), expect, strict=True):
+        integer(value, f"{one} in {name}")
+
+
+_limits: Final = _fields(most=_maybe(integer), per=_maybe(text), every=integer, burst=integer)
+
+
+def _policy(policy: c.ClaimPolicy) -> None:
+    integer(policy.ttr, "ttr")
+    integer(policy.max_attempts, "max_attempts")
+    integer(policy.slack, "slack")
+    integer(policy.hold, "hold")
+    for delay in policy.backoff:
+        integer(delay, "a backoff")
+    number(policy.jitter, "jitter", 0, 1)
+    if policy.limits is not None:
+        _limits(policy.limits)
+
+
 # ---- commands -------------------------------------------------------------------------------------------------------
 
 
-def _nonce(nonce: Any) -> None:
-    text(nonce, "nonce")
-    if not 0 < len(nonce) <= _NONCE:
-        raise BadJob(f"nonce must be a str of 1 to {_NONCE} characters, not of {len(nonce)}")
-
-
-def _fingerprint(fingerprint: Any) -> None:
-    if fingerprint is not None and not (
-        type(fingerprint) is str and fingerprint.isascii() and 0 < len(fingerprint) <= _NONCE
-    ):
-        raise BadJob(f"fingerprint must be a str of 1 to {_NONCE} ASCII characters, not {fingerprint!r:.40}")
+_once: Final = _fields(nonce=_nonce, fingerprint=_maybe(_fingerprint))
 
 
 def _put(put: c.Put) -> None:
     if put.nonce is not None:
-        _nonce(put.nonce)
-        _fingerprint(put.fingerprint)
+        _once(put)
     checked: object = _NOTHING
     for job in put.jobs:
         integer(job.due, "due")
@@ -146,47 +251,40 @@ def _put(put: c.Put) -> None:
             text(job.topic, "topic")
             checked = job.topic
         if job[OF_NEW_JOB] != _DEFAULTS:
-            _fields(job)
+            _kept(job)
         if job.parent is not None:
             _receipt(*job.parent)
         if job.dedupe_for is not None:
-            _dedupe(job.key, job.dedupe_for)
+            _positive(job.dedupe_for, "dedupe_for")
+            if job.key is None:
+                raise BadJob("dedupe_for is for how long a key stays taken: give the key too")
 
 
-def _fields(job: NewJob) -> None:
+def _kept(job: NewJob) -> None:
     """Check what a job may have, and mostly does not."""
     for value, field in zip(job.kept, FIELDS, strict=True):
         if value != field.default:
             field.check(value, field.name)
 
 
-def _dedupe(key: Any, dedupe_for: Any) -> None:
-    integer(dedupe_for, "dedupe_for")
-    if dedupe_for <= 0:
-        raise BadJob(f"dedupe_for must be more than 0 ms, not {dedupe_for}")
-    if key is None:
-        raise BadJob("dedupe_for is for how long a key stays taken: give the key too")
+_numbers: Final = _fields(created=integer, claims=integer, attempt=integer)
+_attempt: Final = _fields(
+    claim=integer,
+    attempt=integer,
+    ended=integer,
+    started=_maybe(integer),
+    outcome=_of_type(Outcome),
+    worker=_maybe(text),
+    error=_maybe(_str),
+    result=_maybe(_result),
+)
 
 
-def _result(result: Any) -> None:
-    if type(result) is not bytes:
-        raise BadJob(f"a result must be bytes, not {type(result).__name__}")
-    if len(result) > c.RESULT_MOST + _SEALED:
-        raise BadJob(f"a result has up to {c.RESULT_MOST} bytes, not {len(result)}")
-
-
-def _import(command: c.Import) -> None:
-    if command.nonce is not None:
-        _nonce(command.nonce)
-    for one in command.jobs:
-        _put(c.Put((one.new,)))
-        for name in ("created", "claims", "attempt"):
-            integer(getattr(one.job, name), name)
-        _past(one.job, one.history)
-
-
-def _past(job: Job, history: Sequence[Attempt]) -> None:
-    """Check that a job and its history go together."""
+def _imported(one: Imported) -> None:
+    """Check a job as it is, and that its history goes with it."""
+    job, history = one.job, one.history
+    _put(c.Put((one.new,)))
+    _numbers(job)
     if not 0 <= job.attempt <= job.claims <= _CLAIMS:
         raise BadJob(f"job {job.id} cannot have {job.attempt} attempts of {job.claims} claims")
     if job.lost not in ((0, 1, 2) if job.claims else (0,)):
@@ -194,6 +292,8 @@ def _past(job: Job, history: Sequence[Attempt]) -> None:
     before = 0
     for attempt in history:
         _attempt(attempt)
+        if attempt.result is not None and attempt.outcome is not Outcome.DONE:
+            raise BadJob(f"an attempt that was {attempt.outcome} has no result")
         if not before < attempt.claim <= job.claims:
             raise BadJob(f"claim {attempt.claim} of job {job.id} cannot come after {before}, of {job.claims}")
         before = attempt.claim
@@ -203,83 +303,6 @@ def _past(job: Job, history: Sequence[Attempt]) -> None:
         raise BadJob(f"job {job.id} is {job.state!s:.40}: only delayed and finished jobs are imported")
     if not history or before != job.claims or history[-1].outcome not in ENDINGS[job.state]:
         raise BadJob(f"job {job.id} is {job.state}, and its history does not say so")
-
-
-def _attempt(attempt: Attempt) -> None:
-    for name in ("claim", "attempt", "ended"):
-        integer(getattr(attempt, name), name)
-    _some_int("started", attempt.started)
-    if type(attempt.outcome) is not Outcome:
-        raise BadJob(f"an outcome must be an Outcome, not {attempt.outcome!r:.40}")
-    if attempt.worker is not None:
-        text(attempt.worker, "worker")
-    if attempt.error is not None and type(attempt.error) is not str:
-        raise BadJob(f"error must be a str, not {type(attempt.error).__name__}")
-    if attempt.result is not None:
-        _result(attempt.result)
-        if attempt.outcome is not Outcome.DONE:
-            raise BadJob(f"an attempt that was {attempt.outcome} has no result")
-
-
-def _cancel(command: c.Cancel) -> None:
-    _ref(command.ref)
-    if command.expect is not None:
-        _expect(command.expect)
-
-
-def _expect(expect: Any) -> None:
-    if type(expect) is not tuple or len(expect) != 2:
-        raise BadJob(f"expect must be a pair (due, claims), not {expect!r:.40}")
-    for name, value in zip(("due", "claims"), expect, strict=True):
-        integer(value, f"{name} in expect")
-
-
-def _reschedule(command: c.Reschedule) -> None:
-    _when(command)
-    if command.expect is not None:
-        _expect(command.expect)
-
-
-def _when(command: c.Reschedule | c.Retry) -> None:
-    _ref(command.ref)
-    integer(command.due, "due")
-    _some_int("delay", command.delay)
-
-
-def _keep(command: c.SetNote) -> None:
-    note_name(command.name)
-    if command.value is not None and type(command.value) is not bytes:
-        raise BadJob(f"a note must be bytes, not {type(command.value).__name__}")
-    if command.value is not None and len(command.value) > _NOTE:
-        raise BadJob(f"a note has up to {_NOTE} bytes, not {len(command.value)}")
-    _some_int("ttl", command.ttl)
-    if command.ttl is not None and command.ttl <= 0:
-        raise BadJob(f"the ttl of a note must be more than 0 ms, not {command.ttl}")
-    if type(command.absent) is not bool:
-        raise BadJob(f"absent must be True or False, not {command.absent!r:.40}")
-
-
-def _receipt(id: Any, claims: Any) -> None:
-    if type(id) is not int or type(claims) is not int:
-        raise BadJob(f"a receipt is two whole numbers, not {id!r:.40} and {claims!r:.40}")
-
-
-def _policy(policy: c.ClaimPolicy) -> None:
-    for name in ("ttr", "max_attempts", "slack", "hold"):
-        integer(getattr(policy, name), name)
-    for delay in policy.backoff:
-        integer(delay, "a backoff")
-    number(policy.jitter, "jitter", 0, 1)
-    if policy.limits is not None:
-        _limits(policy.limits)
-
-
-def _limits(limits: Limits) -> None:
-    most, per, every, burst = limits
-    for name, value in (("most", most), ("every", every), ("burst", burst)):
-        _some_int(name, value)
-    if per is not None:
-        text(per, "per")
 
 
 def _reserve(command: c.Reserve) -> None:
@@ -304,7 +327,12 @@ def _claim(command: c.Claim) -> None:
         raise BadJob("ids must be whole numbers")
 
 
-def _ended(command: c.Release) -> None:
+def _receipt(id: Any, claims: Any) -> None:
+    if type(id) is not int or type(claims) is not int:
+        raise BadJob(f"a receipt is two whole numbers, not {id!r:.40} and {claims!r:.40}")
+
+
+def _released(command: c.Release) -> None:
     if type(command.id) is not int or type(command.claims) is not int:
         _receipt(command.id, command.claims)
 
@@ -313,14 +341,15 @@ def _ack(command: c.Ack) -> None:
     if type(command.id) is not int or type(command.claims) is not int:
         _receipt(command.id, command.claims)
     if command.result is not None:
-        _result(command.result)
+        _result(command.result, "a result")
 
 
 def _nack(command: c.Nack) -> None:
     _receipt(command.id, command.claims)
-    _some_int("delay", command.delay)
-    if command.error is not None and type(command.error) is not str:
-        raise BadJob(f"error must be a str, not {type(command.error).__name__}")
+    if command.delay is not None:
+        integer(command.delay, "delay")
+    if command.error is not None:
+        _str(command.error, "error")
 
 
 def _leased(command: c.Begin | c.Touch) -> None:
@@ -330,50 +359,40 @@ def _leased(command: c.Begin | c.Touch) -> None:
 
 def _rewrite(command: c.Rewrite) -> None:
     _ref(command.id)
-    for body in (command.old, command.new):
-        if type(body) is not bytes:
-            raise BadJob(f"body must be bytes, not {type(body).__name__}")
+    _bytes(command.old, "body")
+    _bytes(command.new, "body")
     if command.claim is not None:
         _receipt(command.id, command.claim)
-        _result(command.new)
-
-
-def _pause(command: c.Pause) -> None:
-    text(command.topic, "topic")
-    if type(command.paused) is not bool:
-        raise BadJob(f"paused must be True or False, not {command.paused!r:.40}")
-
-
-def _purge(command: c.Purge) -> None:
-    integer(command.age, "age")
-    integer(command.limit, "limit")
-    if command.topic is not None:
-        text(command.topic, "topic")
+        _result(command.new, "a result")
 
 
 def _announce(command: c.Announce) -> None:
-    text(command.worker, "worker")
-    for topic in command.topics:
-        text(topic, "topic")
+    for name in (command.worker, *command.topics):
+        text(name, "the name of a worker or a topic")
 
 
 _CHECKS: Final[dict[type, Callable[[Any], None]]] = {
     c.Put: _put,
-    c.Import: _import,
-    c.Cancel: _cancel,
-    c.Reschedule: _reschedule,
-    c.Retry: _when,
+    c.Import: _fields(nonce=_maybe(_nonce), jobs=lambda jobs, _: [*map(_imported, jobs)]),
+    c.Cancel: _fields(ref=_ref, expect=_maybe(_expect)),
+    c.Reschedule: _fields(ref=_ref, due=integer, delay=_maybe(integer), expect=_maybe(_expect)),
+    c.Retry: _fields(ref=_ref, due=integer, delay=_maybe(integer)),
     c.Delete: lambda command: _ref(command.ref),
     c.Rewrite: _rewrite,
-    c.Pause: _pause,
-    c.Purge: _purge,
-    c.SetNote: _keep,
+    c.Pause: _fields(topic=text, paused=_of_type(bool)),
+    c.Purge: _fields(age=integer, limit=integer, topic=_maybe(text)),
+    c.SetNote: _fields(
+        name=lambda name, _: note_name(name),
+        value=_maybe(_of_type(bytes, _NOTE)),
+        ttl=_maybe(_positive),
+        absent=_of_type(bool),
+    ),
     c.Reserve: _reserve,
     c.Claim: _claim,
     c.Begin: _leased,
     c.Ack: _ack,
     c.Nack: _nack,
-    c.Release: _ended,
+    c.Release: _released,
     c.Touch: _leased,
     c.Expire: lambda command: integer(command.limit, "limit"),
     c.Announce: _announce,

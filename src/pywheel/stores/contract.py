@@ -6,23 +6,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from random import uniform
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
-from .._errors import BadJob, NoKey, StoreError
+from .._errors import BadJob, NoKey, PywheelError, StoreError
 from ..clock import Clock
 from ..jobs.bodies import is_encrypted, key_of
-from ..jobs.commands import Command, Put
+from ..jobs.commands import Command, Put, SetNote
 from ..jobs.job import Job, NewJob
-from ..jobs.queries import Query
-from . import deaths
+from ..jobs.queries import ListNotes, Query
 from .address import Address
 from .notifier import Notifier
 from .verify import Finding
 
-__all__ = ["Durability", "Locked", "Store", "intact", "pauses"]
+__all__ = ["DEATHS_KEPT", "Durability", "Locked", "Store", "intact", "outcome_of", "pauses", "word_of_death"]
 
 R = TypeVar("R")
 Durability = Literal["fsync", "everysec", "memory"]
+DEATHS_KEPT: Final = 86_400_000
+"""ms for which a worker may come yet that is to be told of a dead job."""
+_DEAD: Final = "dead:"
 
 
 def intact(outcomes: list[Any]) -> list[Any]:
@@ -33,12 +35,25 @@ def intact(outcomes: list[Any]) -> list[Any]:
     return outcomes
 
 
+def outcome_of(store: Store, command: Command[R]) -> R:
+    """Apply one command; return its outcome. Raises what is an error."""
+    [outcome] = store.apply([command])
+    if isinstance(outcome, PywheelError):
+        raise outcome
+    return outcome  # type: ignore[no-any-return]  # what the command's class says
+
+
 def pauses() -> Iterator[float]:
     """Yield seconds to wait between tries of what was Locked: 10 ms at first, and 100 ms at most."""
     pause = 0.01
     while True:
         yield uniform(0.5, 1) * pause
         pause = min(2 * pause, 0.1)
+
+
+def word_of_death(id: int, claims: int) -> str:
+    """Return the name of the note that says that a job died with a claim. Its value is the job's topic."""
+    return f"{_DEAD}{id}:{claims}"
 
 
 class Locked(Exception):
@@ -149,9 +164,19 @@ class Store(ABC):
     def died(self, topics: Collection[str]) -> list[int]:
         """Return the ids of jobs of these topics that died with a lost lease. Nobody else is told of them.
 
+        Whoever ended that lease has left a note, `word_of_death`, in that transaction. It is taken.
         O(log notes + jobs of any topic of which nobody was told).
         """
-        return deaths.taken(self, topics)
+        found: list[int] = []
+        after = ""
+        while page := self.ask(ListNotes(_DEAD, after)):
+            after = page[-1][0]
+            names = [name for name, topic in page if topic.decode() in topics]
+            outcomes = self.apply([SetNote(name, None) for name in names]) if names else []
+            for name, outcome in zip(names, outcomes, strict=True):
+                if isinstance(outcome, bytes):  # else another worker has it, or nobody yet
+                    found.append(int(name.removeprefix(_DEAD).partition(":")[0]))
+        return found
 
     @abstractmethod
     def notifier(self, name: str) -> Notifier:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from .._errors import BadBody, PywheelError
+from .._errors import BadBody
 from ..jobs.bodies import is_encrypted
 from ..jobs.commands import Ack, Command, Import, Put
 from ..jobs.job import Attempt, Imported, Job, NewJob
 from ..jobs.keyring import Keyring
 from ..jobs.queries import GetHistories, GetJob, GetPage, ListJobs, Page, Query
+from .checks import prepared
 from .contract import Store
 from .front import Front
 
 __all__ = ["EncryptedStore", "result_name"]
 
 R = TypeVar("R")
-_new: Final = tuple.__new__  # of a named tuple: without the function that its own is
-_PUTTING: Final = (Put, Import)
-_BODY: Final = Job._fields.index("body")
 
 
 def result_name(topic: str) -> str:
@@ -55,37 +54,27 @@ class EncryptedStore(Front):
 
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands; see the contract. What is wrong with a key is the outcome of the put that needs it."""
-        return self._apply(commands, self._store.apply)
+        return prepared(commands, self._sealed, self._store.apply)
 
     def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:
         """Apply commands of callers who know nothing of each other. See the contract."""
-        return self._apply(commands, partial(self._store.apply_each, again=again))
-
-    def _apply(
-        self, commands: Sequence[Command[Any]], apply: Callable[[Sequence[Command[Any]]], list[Any]]
-    ) -> list[Any]:
-        sealed: list[Command[Any] | PywheelError] = list(commands)
-        for place, command in enumerate(commands):
-            if isinstance(command, _PUTTING) or (isinstance(command, Ack) and command.result is not None):
-                try:
-                    sealed[place] = self._sealed(command)
-                except PywheelError as error:
-                    sealed[place] = error
-        good = [command for command in sealed if isinstance(command, Command)]
-        found = iter(apply(good) if good or not sealed else ())
-        return [next(found) if isinstance(command, Command) else command for command in sealed]
+        return prepared(commands, self._sealed, partial(self._store.apply_each, again=again))
 
     def put_within(self, connection: object, put: Put) -> list[int]:
         """Apply a put in the caller's own transaction."""
         return self._store.put_within(connection, self._sealed(put))
 
     def _sealed(self, command: Any) -> Any:
-        """Return a put, an import or an ack with encrypted bodies and results."""
-        if isinstance(command, Ack):
-            return self._sealed_ack(command)
+        """Return a command with encrypted bodies and results."""
+        if isinstance(command, Put):
+            return replace(command, jobs=tuple(map(self.sealed, command.jobs)))
         if isinstance(command, Import):
-            return Import(tuple(map(self._sealed_import, command.jobs)), command.nonce)
-        return replace(command, jobs=tuple(map(self.sealed, command.jobs)))
+            return replace(command, jobs=tuple(map(self._sealed_import, command.jobs)))
+        if isinstance(command, Ack) and type(command.result) is bytes and not is_encrypted(command.result):
+            # That of a worker is encrypted: of another the job is to be asked for first.
+            job = self._store.ask(GetJob(command.id))
+            return command if job is None else replace(command, result=self.sealed_result(job, command.result))
+        return command
 
     def sealed(self, job: NewJob) -> NewJob:
         """Return a new job with an encrypted body. NoKey, BadJob."""
@@ -102,14 +91,6 @@ class EncryptedStore(Front):
             return one
         return one._replace(job=job._replace(body=self._keyring.seal(job.topic, job.key, job.body)))
 
-    def _sealed_ack(self, ack: Ack) -> Ack:
-        """Return an ack with its result encrypted, as that of a worker is: else its job is to be asked for first."""
-        result = ack.result
-        if type(result) is not bytes or is_encrypted(result):
-            return ack
-        job = self._store.ask(GetJob(ack.id))
-        return ack if job is None else replace(ack, result=self.sealed_result(job, result))
-
     def sealed_result(self, job: Job, result: bytes) -> bytes:
         """Return the result of a job as it is stored."""
         return self._keyring.seal(result_name(job.topic), job.key, result)
@@ -122,7 +103,7 @@ class EncryptedStore(Front):
             body = self._keyring.open(job.topic, job.key, job.body)
         except BadBody as error:
             raise type(error)(f"job {job.id}: {error}") from None
-        return job if body is job.body else _new(Job, (*job[:_BODY], body, *job[_BODY + 1 :]))
+        return job if body is job.body else job._replace(body=body)
 
     def _readable(self, job: Job) -> Job:
         try:
@@ -159,16 +140,11 @@ class EncryptedStore(Front):
     def _opened_result(self, id: int, attempts: list[Attempt]) -> list[Attempt]:
         """Return a history with a plain result, if it can be decrypted here."""
         result = attempts[-1].result if attempts else None
-        if result is None or not is_encrypted(result):
-            return attempts
-        job = self._store.ask(GetJob(id))
-        if job is None:
-            return attempts
-        try:
-            result = self._keyring.open(result_name(job.topic), job.key, result)
-        except BadBody:
-            return attempts
-        return [*attempts[:-1], attempts[-1]._replace(result=result)]
+        if result is not None and is_encrypted(result) and (job := self._store.ask(GetJob(id))) is not None:
+            with suppress(BadBody):
+                result = self._keyring.open(result_name(job.topic), job.key, result)
+                return [*attempts[:-1], attempts[-1]._replace(result=result)]
+        return attempts
 
     # ---- life -------------------------------------------------------------------------------------------------------
 

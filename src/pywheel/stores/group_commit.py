@@ -6,20 +6,27 @@ served wake each other in a chain, so that the leader is not held up by waking t
 Callers that put again and again come back one by one. Where a commit is worth waiting for them, the leader does so for
 a part of the time that the last commit took, until as many have come as were there then.
 
-Nobody waits for ever: each caller has a time limit, and who waits looks now and then whether it may lead. A leader may
-be ended by a signal handler that raises, at any point (`interrupts`); then the others find out what became of them.
+Nobody waits for ever: each caller has a time limit, and who waits looks now and then whether it may lead.
+
+A signal handler that raises can end the main thread's code between any two of its steps, in a `finally` too. So the
+token is taken within the `try` that gives it back, and given back by a method that may be called again, in two nested
+`finally`, as one signal ends only one of them. Where several signals met, a token may be left that no code will ever
+give back: its own thread finds that at its next entry, others by looking at stacks. Who waits then finds out what
+became of it.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any, Final, TypeVar
 
 from .._errors import StoreBusy, StoreError
 from ..jobs.commands import Command
-from .interrupts import Interruptible
 
 __all__ = ["Commit", "GroupCommit"]
 
@@ -28,6 +35,7 @@ _R = TypeVar("_R")
 _LOOK: Final = 0.05  # seconds: a wake-up that an interrupt prevented comes so much later
 _LONGEST: Final = 0.002  # seconds for which a leader waits for others
 _UNKNOWN: Final = "the commit was interrupted: whether it happened is not known"
+_OWNER: Final = re.compile(r"owner=(\d+)")
 
 
 class Commit:
@@ -70,7 +78,7 @@ class _Call:
             pass
 
 
-class GroupCommit(Interruptible):
+class GroupCommit:
     """Runs `transact(ops, until, commit)` for many threads, one at a time, with the commands of all who wait.
 
     It returns the outcomes; `commit` is None for a single caller, else it says there how it ended if it is interrupted.
@@ -90,11 +98,13 @@ class GroupCommit(Interruptible):
         self._separate = separate
         self._limit = limit
         self._gather = gather
+        self._entry = object()  # a new one at each entry, before the token is taken
         self.renew()
 
     def renew(self) -> None:
         """Begin anew, in a forked child: the other threads, and what they wanted, are the parent's."""
         self._token = threading.RLock()  # held by who commits; it knows its owner, and so can be given back twice
+        self._taking_over = threading.Lock()  # never held by the main thread, so no signal can leave it locked
         self._waiting: dict[_Call, None] = {}  # in order of arrival; a call belongs to whoever pops it
         self._heir: _Call | None = None  # it was woken to lead: others let it, unless it does not come
         self._crowd = 1  # callers of the last commit, and those who waited at its end
@@ -103,7 +113,7 @@ class GroupCommit(Interruptible):
 
     def apply(self, ops: Sequence[Command[Any]]) -> list[Any]:
         """Return the outcomes of the commands, once a transaction with them is durable. StoreBusy after the limit."""
-        self.entry = object()
+        self._entry = object()
         token = self._token
         if token._is_owned():  # type: ignore[attr-defined]
             self._refuse_within_itself()
@@ -125,12 +135,12 @@ class GroupCommit(Interruptible):
 
     def alone(self, action: Callable[..., _R], *args: Any) -> _R:
         """Return what `action` does while nothing is committed. StoreBusy after the limit."""
-        self.entry = object()
+        self._entry = object()
         self._refuse_within_itself()
         until = time.monotonic() + self._limit
         try:
             try:
-                while not self._take_token(_LOOK) and not self.take_over("_token"):
+                while not self._take_token(_LOOK) and not self._take_over():
                     if time.monotonic() >= until:
                         raise StoreBusy(f"others kept the store busy for {self._limit:g} s: try again")
                 return action(*args)
@@ -157,7 +167,7 @@ class GroupCommit(Interruptible):
         If it was interrupted in giving back the token, give it back.
         """
         if self._token._is_owned():  # type: ignore[attr-defined]
-            if self.entered_again():
+            if self._is_entered(sys._getframe(1).f_back):
                 raise StoreBusy("this thread is writing to the store already: a signal handler cannot write too")
             self._give()
 
@@ -175,7 +185,35 @@ class GroupCommit(Interruptible):
                 self._heir = heir
                 heir.wake()
 
-    holders = (apply, alone)
+    def _take_over(self) -> bool:
+        """Replace the token by one that this thread holds, if no code will give it back. O(stack)."""
+        if threading.current_thread() is threading.main_thread() or not self._taking_over.acquire(blocking=False):
+            return False
+        try:
+            token, entry = self._token, self._entry
+            owner = _owner(token)
+            if not owner or self._is_entered(sys._current_frames().get(owner)) or _owner(token) != owner:
+                return False
+            new = threading.RLock()
+            new.acquire()
+            self._token = new
+            # Nobody has entered since before the owner was seen outside: it cannot have the token for a good reason.
+            if self._entry is entry:
+                return True
+            self._token = token
+            new.release()
+            return False
+        finally:
+            self._taking_over.release()
+
+    def _is_entered(self, frame: FrameType | None) -> bool:
+        """Whether one of the calls below a frame is one that takes the token."""
+        codes = (GroupCommit.apply.__code__, GroupCommit.alone.__code__)
+        while frame is not None:
+            if frame.f_code in codes and frame.f_locals.get("self") is self:
+                return True
+            frame = frame.f_back
+        return False
 
     # ---- many callers ---------------------------------------------------------------------------------------------
 
@@ -199,7 +237,7 @@ class GroupCommit(Interruptible):
                     heir = self._heir
                     leads = (heir is None or heir is call) and self._take_token(0)
                 else:
-                    leads = self._take_token(0) or self.take_over("_token")
+                    leads = self._take_token(0) or self._take_over()
                 if leads:
                     self._lead(call)
                     continue
@@ -304,3 +342,9 @@ class GroupCommit(Interruptible):
                 commit.error = error
             for call in calls:
                 call.alone = True
+
+
+def _owner(token: object) -> int:
+    """Return the thread that holds an RLock, 0 if none does."""
+    found = _OWNER.search(repr(token))
+    return int(found[1]) if found else 0

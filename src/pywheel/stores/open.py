@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
 
 from .._errors import BadAddress, NotAStore
@@ -22,25 +23,15 @@ GROUP: Final = "pywheel.stores"
 """The entry-point group of stores of others: the scheme, and a callable as `open` calls it."""
 
 
-class _Server(NamedTuple):
-    """A store on a server: its class, which takes an `Address`, and what must be installed."""
-
-    module: str
-    name: str
-    driver: str
-    extra: str
-
-
-_POSTGRES: Final = _Server(".postgres.store", "PostgresStore", "psycopg", "postgres")
-_MYSQL: Final = _Server(".mysql.store", "MysqlStore", "pymysql", "mysql")
-_REDIS: Final = _Server(".redis.store", "open_redis", "redis", "redis")
 _SERVERS: Final = {
-    "postgresql": _POSTGRES,
-    "postgres": _POSTGRES,
-    "mysql": _MYSQL,
-    "mariadb": _MYSQL,
-    **dict.fromkeys(("redis", "rediss", "redis+unix", "redis+cluster", "rediss+cluster"), _REDIS),
+    **dict.fromkeys(("postgresql", "postgres"), (".postgres.store", "PostgresStore", "psycopg", "postgres")),
+    **dict.fromkeys(("mysql", "mariadb"), (".mysql.store", "MysqlStore", "pymysql", "mysql")),
+    **dict.fromkeys(
+        ("redis", "rediss", "redis+unix", "redis+cluster", "rediss+cluster"),
+        (".redis.store", "open_redis", "redis", "redis"),
+    ),
 }
+"""By scheme, what opens a store on a server: module and name, which takes an `Address`; the driver, and its extra."""
 
 
 def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
@@ -75,7 +66,7 @@ def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
         if not create:
             _refuse_missing(path)
         return SqliteStore(path, clock=clock, create=create)
-    opener = _opener_on_server(url, _SERVERS[scheme]) if scheme in _SERVERS else _opener_of_others(url, scheme)
+    opener = _opener_on_server(url, scheme) if scheme in _SERVERS else _opener_of_others(url, scheme)
     store: Store = opener(Address(url), clock=clock, create=create)
     return store
 
@@ -86,20 +77,21 @@ def migration(url: str) -> str | None:
     None for stores of other kinds, which need nobody to do that. NotAStore, StoreError.
     """
     scheme = url.partition(":")[0].lower()
-    opener = _opener_on_server(url, _SERVERS[scheme]) if scheme in _SERVERS else None
+    opener = _opener_on_server(url, scheme) if scheme in _SERVERS else None
     statements: Any = getattr(opener, "migration", None)
     return None if statements is None else str(statements(Address(url)))
 
 
-def _opener_on_server(url: str, server: _Server) -> Any:
-    """Return the class of a server's store. NotAStore if its driver is not installed."""
+def _opener_on_server(url: str, scheme: str) -> Any:
+    """Return what opens a server's store. NotAStore if its driver is not installed."""
+    module, name, driver, extra = _SERVERS[scheme]
     try:
-        import_module(server.driver)
+        import_module(driver)
     except ImportError as error:
         raise NotAStore(
-            f"{Address(url).shown} needs {server.driver} ({error}): pip install 'pywheel-timer[{server.extra}]'"
+            f"{Address(url).shown} needs {driver} ({error}): pip install 'pywheel-timer[{extra}]'"
         ) from error
-    return getattr(import_module(server.module, __package__), server.name)
+    return getattr(import_module(module, __package__), name)
 
 
 def _opener_of_others(url: str, scheme: str) -> Any:
@@ -114,16 +106,11 @@ def _opener_of_others(url: str, scheme: str) -> Any:
             except Exception as error:
                 place = f"{other.dist.name if other.dist else ''} ({other.value})"
                 raise NotAStore(f"the store for {scheme}: of {place} cannot be imported: {error}") from error
-    raise BadAddress(f"{hidden(url)!r} is no address of a store: {_meant(scheme, sorted(others.names))}")
-
-
-def _meant(scheme: str, others: list[str]) -> str:
-    """Return the end of a message about a scheme that nobody knows."""
-    import difflib
-
-    close = difflib.get_close_matches(scheme.partition("+")[0], ["sqlite", "memory", *_SERVERS, *others], 1)
-    rest = f"; installed are {', '.join(others)}" if others else ""
-    return f"did you mean {close[0]}:?" if close else _RIGHT + rest
+    installed = sorted(others.names)
+    close = get_close_matches(scheme.partition("+")[0], ["sqlite", "memory", *_SERVERS, *installed], 1)
+    right = _RIGHT + (f"; installed are {', '.join(installed)}" if installed else "")
+    meant = f"did you mean {close[0]}:?" if close else right
+    raise BadAddress(f"{hidden(url)!r} is no address of a store: {meant}")
 
 
 def working_directory() -> str:

@@ -5,26 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-__all__ = [
-    "CLAIMS",
-    "COUNTS",
-    "ENDS",
-    "EXAMPLES",
-    "HISTORY",
-    "IDS",
-    "INDEXES",
-    "KEYLESS",
-    "KEYS",
-    "LEASES",
-    "NOTES",
-    "NOWHERE",
-    "NO_JOB",
-    "TOPICS",
-    "TWICE",
-    "Fault",
-    "Finding",
-    "verified",
-]
+__all__ = ["EXAMPLES", "IDS", "Fault", "Finding", "verified"]
 
 EXAMPLES: Final = 5
 
@@ -78,7 +59,6 @@ KEYLESS: Final = Fault(
 )
 COUNTS: Final = Fault("topics whose jobs are counted wrongly", "counted anew")
 HISTORY: Final = Fault("jobs that are not there, with history", "their history dropped")
-ENDS: Final = Fault("finished jobs that a purge does not find", "found by it")
 INDEXES: Final = Fault("places in an index that are wrong", "the index made anew from the jobs")
 IDS: Final = Fault("jobs with ids that have not been given out", "counted as given out")
 NOTES: Final = Fault("notes whose places in an index are wrong", "the index made anew from the notes")

@@ -68,7 +68,6 @@ class CommitWatch:
         self._there = there
         self._lock = threading.RLock()  # a signal handler may close the store in the middle of a put
         self._watched: dict[int, tuple[float, Callable[[], None]]] = {}  # job: until when, and how to tell of it
-        self._look_at = 0.0
         self._pause = _LOOKS[0]
         self._news = threading.Event()
         self._running = False

@@ -8,8 +8,9 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from ..._errors import BadJob
-from ...jobs.checks import name, state_of
+from ...jobs.checks import name
 from ...jobs.durations import moment, refuse_long
+from ...jobs.job import state_of
 from ...jobs.queries import Filter
 
 __all__ = ["Asked", "utc"]

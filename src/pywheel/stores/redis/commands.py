@@ -22,8 +22,7 @@ from ...jobs import commands as c
 from ...jobs.job import Due, NewJob
 from ...jobs.lifecycle import LOST_BEGUN
 from ...jobs.limits import LOOKED_PAST, note_of
-from ..checks import lately, storable
-from ..nonces import same_ids
+from ..checks import lately, same_ids, storable
 from . import records
 from .connection import as_json, encoded, given
 from .records import PLAIN, STATES, from_id, jobs_of, packed_job, score, to_ids

@@ -32,7 +32,7 @@ from ...jobs.job import Due, State, slice_of
 from ...jobs.queries import GetNextDues, GetStates, ListTopics
 from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
 from ..ownership import owners, shards_of
-from ..several.ids import Ids
+from ..partitions import Ids
 from .records import from_id, pairs, score
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from ..._errors import BadAddress, NotAStore
 from ..address import Address, Host, flag, identifier, seconds
-from ..outage import Outage
+from ..server import Outage
 
 __all__ = ["Place", "place"]
 

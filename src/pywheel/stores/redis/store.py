@@ -21,10 +21,9 @@ from ..checks import sound
 from ..contract import Durability, Store, intact
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Notifier
+from ..partitions import Inner, SeveralStore
 from ..schema import Schema
-from ..server_clock import ServerClock
-from ..several.inner import Inner
-from ..several.store import SeveralStore
+from ..server import ServerClock
 from ..verify import Finding
 from .commands import PIECE, Request, by_pieces
 from .connection import Connection, as_json, encoded, given

@@ -21,8 +21,7 @@ from ..address import Address, flag, identifier, seconds
 from ..checks import sound
 from ..contract import Durability, Locked, pauses
 from ..notifier import Member, Notifier, workers
-from ..outage import Outage
-from ..server_clock import ServerClock
+from ..server import Outage, ServerClock
 from ..sql.engine import SqlStore, apply
 from ..sql.statement import Batch, Do, Select, Statement, Steps
 from ..sql.transaction import Changes, Names, Taken, Transaction

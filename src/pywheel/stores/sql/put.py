@@ -14,8 +14,7 @@ from ..._errors import JobExists, NonceTaken
 from ...jobs import lifecycle
 from ...jobs.commands import NONCES_FORGOTTEN, Import, Put
 from ...jobs.job import OF_NEW_JOB, Imported, NewJob, State
-from ..checks import lately, storable
-from ..nonces import fingerprinted, same_ids
+from ..checks import fingerprinted, lately, same_ids, storable
 from .rows import ATTEMPT, DEFAULTS, ENDING, KEPT, MOVED, REPLACED, columns_of
 from .schema import OUTCOMES, code_of
 from .settle import expire_among

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ...jobs.commands import NOTES_FORGOTTEN, Ack, Begin, Expire, Expired, Nack, Release, Touch
 from ...jobs.job import State
 from ..checks import IDS, clamped, storable
-from ..deaths import KEPT, word
+from ..contract import DEATHS_KEPT, word_of_death
 from .rows import ATTEMPT, MOVED, listed
 from .schema import OUTCOMES, code_of
 from .statement import Change, Drop, Each, Last, Rows, Select, Statement, Steps, once_each
@@ -254,6 +254,6 @@ def _leave_word(tx: Transaction, buried: Sequence[Any]) -> Steps[None]:
     text = "INSERT INTO note (label, until, value) VALUES (:label, {now} + :kept, :value) {else label: until, value}"
     notes = []
     for id, topic, claims, ended in buried:
-        notes.append({"label": word(id, claims).encode(), "kept": KEPT, "value": names[topic].encode()})
+        notes.append({"label": word_of_death(id, claims).encode(), "kept": DEATHS_KEPT, "value": names[topic].encode()})
         tx.changes.due(topic, id, ended)
     yield (Each(text, notes), tx.forget_notes(NOTES_FORGOTTEN * len(notes)))

@@ -72,7 +72,7 @@ local function end_claim(b, state, to, due, spent, lost, outcome, why, ended)
 end
 
 -- Ends a claim if its lease is over; returns whether it was. `flush` is to follow. A job that is dead by it leaves a note for the workers of
--- its topic, and wakes them: stores/deaths.py.
+-- its topic, and wakes them: stores/contract.py.
 local function settle_lost(b, state)
     if not state or state[STATE] ~= RUNNING or now < state[LEASE] then
         return false

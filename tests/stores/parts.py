@@ -3,7 +3,7 @@
 import json
 
 from pywheel.stores.memory import MemoryStore
-from pywheel.stores.several.store import SeveralStore
+from pywheel.stores.partitions import SeveralStore
 from pywheel.testing import FaultyStore
 
 __all__ = ["Parts"]

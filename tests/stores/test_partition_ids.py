@@ -2,7 +2,7 @@
 
 import pytest
 
-from pywheel.stores.several.ids import Ids
+from pywheel.stores.partitions import Ids
 
 MANY = [*range(1, 300), 2**40, 2**40 + 1, 2**48 - 1]
 

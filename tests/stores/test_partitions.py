@@ -31,7 +31,7 @@ from pywheel.stores import Filter
 from pywheel.stores.contract import intact
 from pywheel.testing import ManualClock
 from tests.jobs.waiting import until, working
-from tests.stores.several.parts import Parts
+from tests.stores.parts import Parts
 
 NOW = 1_700_000_000_000
 JOB = NewJob("t", b"b", NOW)
