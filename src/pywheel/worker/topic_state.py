@@ -147,13 +147,15 @@ class TopicState:
         """Claim nothing before that time of the monotonic clock."""
         self.retry_at = until
 
-    def fall_behind(self, wall: int) -> None:
-        """Note that jobs are due that are not claimed."""
-        self.behind = self.behind or wall
+    def note_backlog(self, wall: int | None) -> None:
+        """Note that jobs are due now that are not claimed, or with None that there are none."""
+        self.behind = 0 if wall is None else self.behind or wall
 
-    def catch_up(self) -> None:
-        """Note that nothing is due that is not claimed."""
-        self.behind = 0
+    def forget_looks(self) -> None:
+        """Look anew at all that is due: what was seen of it may not hold."""
+        self.look_before()
+        if self.scan is not None:
+            self.scan.restart()
 
     def restart(self) -> None:
         """Forget what was reckoned by the old wall clock: the others would take `behind` for a time to come."""
