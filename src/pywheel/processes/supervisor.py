@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import selectors
 import signal
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from collections import Counter, deque
 from collections.abc import Callable, MutableSequence
 from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
+from multiprocessing.connection import wait
 from typing import Any, Final
 
 from .. import _errors
@@ -106,7 +106,6 @@ class Supervisor:
         self._error: PywheelError | None = None
         self._turned = time.monotonic()
         self._terminal = False
-        self._selector = selectors.DefaultSelector()
         self._ear, self._mouth = socket.socketpair()
         self._ear.setblocking(False)
         self._mouth.setblocking(False)
@@ -141,7 +140,6 @@ class Supervisor:
             StoreError: its store cannot be used.
             WorkersFailed: it cannot be imported, or all its first processes ended before they were up.
         """
-        self._selector.register(self._ear, selectors.EVENT_READ)
         with self.signals():
             try:
                 while not self.stopping or self.workers:
@@ -171,12 +169,12 @@ class Supervisor:
     # ---- one turn ---------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        for key, _ in self._selector.select(_LOOK):
-            if key.data is None:
-                with suppress(BlockingIOError):
-                    self._ear.recv(1 << 10)
-            else:
-                self._read(key.data)
+        if self._ear in wait([self._ear, *(worker.pipe for worker in self.workers if not worker.ended)], _LOOK):
+            self._ear.recv(1 << 10)
+        for worker in self.workers:
+            worker.read()
+            if worker.ready and not worker.draining:
+                self.about = {name: worker.about.get(name) for name in ("store", "topics")}
         self._reap()
         self._kill_stalled()
         if self.stopping:
@@ -187,18 +185,9 @@ class Supervisor:
         self._replace()
         self._fill()
 
-    def _read(self, worker: _WorkerProcess) -> None:
-        worker.read()
-        if worker.ready and not worker.draining:
-            self.about = {name: worker.about.get(name) for name in ("store", "topics")}
-        if worker.ended:
-            self._selector.unregister(worker.pipe)
-
     def _reap(self) -> None:
         for worker in [worker for worker in self.workers if worker.gone]:
-            if not worker.ended:
-                worker.read()
-                self._selector.unregister(worker.pipe)
+            worker.read()
             worker.close()
             self.workers.remove(worker)
             self._gone += worker.counts
@@ -279,7 +268,6 @@ class Supervisor:
             self._start_at = time.monotonic() + _BACKOFF[1]
             return
         self.workers.append(worker)
-        self._selector.register(worker.pipe, selectors.EVENT_READ, worker)
         self._wake()
 
     def _drain_all(self) -> None:
@@ -293,7 +281,6 @@ class Supervisor:
             worker.tell(signal.SIGKILL)
             worker.close()
         self.workers = []
-        self._selector.close()
         self._ear.close()
         self._mouth.close()
 

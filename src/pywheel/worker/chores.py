@@ -6,7 +6,7 @@ Pruning is a transaction of its own. No ack waits for it, and it rests for longe
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from .._errors import StoreError
@@ -18,7 +18,7 @@ from ..stores.contract import Store
 from ..stores.notifier import OVERLOOKED, Member, Notifier, Spare, waiters, workers
 from ..stores.ownership import owners, shards_of
 
-__all__ = ["ClockSteps", "Membership", "Pruning", "Retention", "retention"]
+__all__ = ["ClockSteps", "Membership", "Pruning", "retention"]
 
 _OVERDUE: Final = 250
 """ms after which a due job of an owner without room is taken by any worker that has some."""
@@ -86,12 +86,8 @@ class Membership:
         return all(member.worker != self._notifier.worker for member in self._members)
 
 
-Retention = dict[State, int]
-"""How long jobs that ended in a state are kept, in ms."""
-
-
-def retention(keep: Duration | None) -> Retention:
-    """Return how long finished jobs are kept: dead ones for KEEP_DEAD, or `keep` if that is longer; None: for ever."""
+def retention(keep: Duration | None) -> dict[State, int]:
+    """Return for how many ms finished jobs are kept: dead ones for KEEP_DEAD, or `keep` if that is longer; None: for ever."""
     if keep is None:
         return {}
     kept = duration(keep, "keep")
@@ -101,7 +97,7 @@ def retention(keep: Duration | None) -> Retention:
 class Pruning:
     """Forgets finished jobs, some rows at a time."""
 
-    def __init__(self, store: Store, kept: Retention) -> None:
+    def __init__(self, store: Store, kept: Mapping[State, int]) -> None:
         self._store = store
         self._kept = kept
         self._rounds = {state: min(max(keep // 10, _ROUND[0]), _ROUND[1]) for state, keep in kept.items()}

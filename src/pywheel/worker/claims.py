@@ -150,8 +150,7 @@ class Claims:
         if not leases:
             return
         self._leases.add(leases)
-        if self._events.listeners:
-            self._events.emit(JobsClaimed(topic.name, len(leases)))
+        self._events.emit(JobsClaimed(topic.name, len(leases)))
         topic.feed(leases, self._clock.time())
         self._fed.add(topic)
 
@@ -174,9 +173,7 @@ class Claims:
             self._is_behind(topic)
         else:
             topic.note_backlog(None)
-        if self._events.listeners:
-            late = (wall - topic.behind) / 1000 if topic.behind else 0.0
-            self._events.emit(BacklogSeen(topic.name, max(late, 0.0)))
+        self._events.emit(BacklogSeen(topic.name, max(wall - topic.behind, 0) / 1000 if topic.behind else 0.0))
 
     def _is_behind(self, topic: TopicState) -> None:
         topic.note_backlog(self._clock.wall())

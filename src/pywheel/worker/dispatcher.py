@@ -18,11 +18,12 @@ from ..events import ClockStepped, Events, PoolStuck, StoreBack, StoreFailed
 from ..execution import admit
 from ..jobs.commands import Announce, Expire, Expired, Reschedule
 from ..jobs.handler import Handler
+from ..jobs.job import State
 from ..jobs.queries import GetNextLease, ListTopics
 from ..stores.contract import Store, intact
 from ..stores.notifier import Notifier
 from ..stores.schedule_notes import PLAN, ScheduleNotes
-from .chores import ClockSteps, Membership, Pruning, Retention
+from .chores import ClockSteps, Membership, Pruning
 from .claims import Claims
 from .completer import SOON, Completer
 from .deaths import Deaths
@@ -59,7 +60,7 @@ class Dispatcher:
         pool: Callable[[Handler, Outside], Pool],
         events: Events,
         *,
-        kept: Retention | None = None,
+        kept: Mapping[State, int] | None = None,
         max_bytes: int = MAX_BYTES,
         dead: Deaths | None = None,
     ) -> None:
@@ -234,7 +235,9 @@ class Dispatcher:
         step = self._clock_steps.look()
         if step:
             self._events.emit(ClockStepped(round(step, 3)))
-            self._due_times.restart()
+            for topic in self.topics.values():
+                topic.restart()
+            self._due_times.reset()
             self._pruning.again()
             self._rung = True
             self._store.apply([Reschedule(PLAN, delay=0)])  # the planner of schedules reckoned by the old clock, too

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final
 
 from ..core import KeyWheel
-from ..jobs.job import Due, slice_of
+from ..jobs.job import slice_of
 from ..jobs.queries import GetNextDues
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
@@ -46,12 +46,10 @@ class DueTimes:
         self._between = max(_LOOK, _A_TOPIC * len(self._numbers))
         self.ready: dict[TopicState, None] = {}
         """Topics that this worker may claim from, for all it knows."""
-        self.restart()
+        self.reset()
 
-    def restart(self) -> None:
+    def reset(self) -> None:
         """Forget everything, and look it up again: after a step of the clock."""
-        for topic in self._numbers:
-            topic.restart()
         self._now = now = max(self._store.clock.wall(), 0)
         self._wheel = KeyWheel(now)
         self._handles = dict.fromkeys(self._numbers, 0)
@@ -84,12 +82,6 @@ class DueTimes:
             if not self._wheel.reschedule(self._handles[topic], until):
                 self._handles[topic] = self._wheel.schedule(until, self._keys[topic])
 
-    def hint(self, topic: TopicState, due: int) -> None:
-        """Take in that a job in a slice of this worker is due then."""
-        known = self._due[topic]
-        if topic not in self.ready and (known is None or due < known):
-            self.learn(topic, due)
-
     def recall(self, topic: TopicState) -> None:
         """Go by what is known of a topic: it was asked for some jobs alone."""
         self.learn(topic, self._due[topic])
@@ -109,19 +101,14 @@ class DueTimes:
         hints = self._notifier.hints()
         if hints.reload:
             self.look_at_all()
-        self.take(hints.due)
-        return hints.reload
-
-    def take(self, jobs: Iterable[Due]) -> None:
-        """Take in due times of jobs."""
-        for due, _, name, priority in jobs:
+        for due, _, name, priority in hints.due:
             topic = self._topics.get(name)
             if topic is not None:
-                topic.priorities |= priority != 0
-                topic.look_before(due)
-                if topic.scan is not None:
-                    topic.scan.hint(due)
-                self.hint(topic, due)
+                topic.hint(due, priority)
+                known = self._due[topic]
+                if topic not in self.ready and (known is None or due < known):
+                    self.learn(topic, due)
+        return hints.reload
 
     def look(self, now: int) -> None:
         """Look up some of the topics that are to be looked up."""

@@ -106,6 +106,13 @@ class TopicState:
         if due is None or (self._seen is not None and due <= self._seen):
             self._seen = None
 
+    def hint(self, due: int, priority: int) -> None:
+        """Take in that a job is due then."""
+        self.priorities |= priority != 0
+        self.look_before(due)
+        if self.scan is not None:
+            self.scan.hint(due)
+
     def learn(
         self, claim: Claim, outcome: Claimed, walls: tuple[int, int], now: float, again: float | None
     ) -> bool | None:

@@ -41,6 +41,7 @@ class Unreadable:
         self._jobs: dict[TopicState, dict[int, float]] = {}  # when each is looked at again, the first first
         self._told: dict[TopicState, float] = {}  # when that is said again, at the soonest
         self._rows: Counter[TopicState] = Counter()  # so many in a row could not be read
+        self._rests: dict[TopicState, float] = {}  # for how long each rested
         self._since = 0
 
     def behind(self) -> int:
@@ -94,6 +95,7 @@ class Unreadable:
                 sealed.append(Lease(job, topic, asked, number < begins))
         if found and self._rows:
             del self._rows[topic]
+            self._rests.pop(topic, None)
         if wrong is not None:
             self._give_back(topic, sealed, asked, now)
             if not found:
@@ -106,10 +108,10 @@ class Unreadable:
     def _rest(self, topic: TopicState, jobs: int, asked: float) -> None:
         """Let a topic rest if nothing of it can be read: trying its jobs one after the other would cost all others."""
         self._rows[topic] += jobs
-        rests = self._rows[topic] // _ROW
-        if rests:
+        if self._rows[topic] >= _ROW:
             first, longest = _RESTS
-            topic.rest(asked + min(first * 2 ** min(rests - 1, 20), longest))
+            self._rests[topic] = min(2 * self._rests.get(topic, first / 2), longest)
+            topic.rest(asked + self._rests[topic])
 
     def _give_back(self, topic: TopicState, leases: Sequence[Lease], asked: float, now: int) -> None:
         if not self._jobs:

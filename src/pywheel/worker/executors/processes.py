@@ -64,9 +64,8 @@ class IsolatedPool(ThreadPool):
     def __init__(self, handler: Handler, outside: Outside, threads: Threads, program: object) -> None:
         super().__init__(handler, outside, threads, _as_it_is)
         self._isolated = Isolated(handler, program)
-        self._lease = threading.local()  # what each thread handles
+        self._admit = outside.admit
         self._paused_at = -inf
-        self._execution = Execution(self._call_elsewhere, outside.events, keep=_as_it_is, admit=outside.admit)
 
     def stop(self) -> None:
         """Start nothing more, and end all children."""
@@ -77,17 +76,16 @@ class IsolatedPool(ThreadPool):
         """Let nothing begin whose process is starting: it is given back."""
         self._paused_at = self._clock.time()
 
-    def _call_elsewhere(self, job: Job) -> bytes | None:
-        tracer = self._events.tracer
-        lease: Lease = self._lease.handled
-        return self._isolated(job, {} if tracer is None else tracer.carried(), lambda: self._begin_by(lease))
-
-    def _begin_by(self, lease: Lease) -> float:
-        return lease.until if (lease.started or 0.0) > self._paused_at else -inf
-
     def _handle(self, lease: Lease) -> None:
-        self._lease.handled = lease
-        lease.error, lease.result = self._execution.run(lease.job, _as_it_is)
+        def begin_by() -> float:
+            return lease.until if (lease.started or 0.0) > self._paused_at else -inf
+
+        def call(job: Job) -> bytes | None:
+            tracer = self._events.tracer
+            return self._isolated(job, {} if tracer is None else tracer.carried(), begin_by)
+
+        execution = Execution(call, self._events, keep=_as_it_is, admit=self._admit)
+        lease.error, lease.result = execution.run(lease.job, _as_it_is)
         killed = self._stopped and isinstance(lease.error, HandlerDied)
         lease.handled = not (killed or isinstance(lease.error, _LeaseOver))
         self._ended(lease)
