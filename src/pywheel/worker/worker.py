@@ -217,12 +217,13 @@ class Worker:
                 self.dispatcher.sleep()
 
     def _announce(self) -> bool:
+        announced = False
         with _patient("the worker cannot be announced yet"):
             self.dispatcher.announce()
             if not self._stopping:
                 declare(self.program, again=True)
-            return True
-        return False
+            announced = True
+        return announced
 
     def _declare_lost(self) -> None:
         with _patient("schedules cannot be declared again yet"):
@@ -282,7 +283,7 @@ class Worker:
 
     def signals(self) -> AbstractContextManager[None]:
         """Stop on signals, where they can be had: in the main thread. `run` does so, for as long as it runs."""
-        actions = dict.fromkeys((signal.SIGINT, signal.SIGTERM), self.stop)
+        actions: dict[int, Callable[[], object]] = {signal.SIGINT: self.stop, signal.SIGTERM: self.stop}
         if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:  # else it was begun by nohup
             actions[_HANG_UP] = lambda: None if self.told_to_stop else self.stop()
         return on_signals(actions)

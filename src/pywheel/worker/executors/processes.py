@@ -118,7 +118,7 @@ class Isolated:
         self._mutex = threading.Lock()
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
-        self._closed = False
+        self._closed = threading.Event()
 
     def __call__(
         self, job: Job, carried: Mapping[str, str] = {}, begin_by: Callable[[], float] = lambda: inf
@@ -147,7 +147,7 @@ class Isolated:
     def close(self) -> None:
         """End all children, those that handle a job at once. It takes half a second at most."""
         with self._mutex:
-            self._closed = True
+            self._closed.set()
             idle, self._idle = self._idle, []
             busy = self._all.difference(idle)
             self._all = set()
@@ -162,14 +162,14 @@ class Isolated:
     def _child(self) -> _Child:
         """Return an idle child, the latest used, or a new one."""
         with self._mutex:
-            if self._closed:
+            if self._closed.is_set():
                 raise HandlerDied("the worker has stopped")
             if self._idle:
                 return self._idle.pop()
         child = _Child(self._setup)
         with self._mutex:
             self._all.add(child)
-            if self._closed:
+            if self._closed.is_set():
                 child.kill()
         try:
             child.wait_until_ready()
@@ -181,7 +181,7 @@ class Isolated:
     def _put_back(self, child: _Child, *, sound: bool) -> None:
         """Keep a child for the next job, if it can have one."""
         with self._mutex:
-            if sound and not self._closed:
+            if sound and not self._closed.is_set():
                 self._idle.append(child)
                 return
         child.end(0.0)
