@@ -36,28 +36,20 @@ class Deaths:
 
     Of these the store says, to one of the workers of the topic, whoever has ended the lease: `Store.died`.
 
-    store       where they are
+    program     whose jobs they are: its store, its topics, and its events, which are told of lost leases
     notifier    who else works
     middleware  of the program
-    topics      those of the program
-    events      told of jobs whose last lease was lost
     finish      awaits what has to be awaited
     """
 
     def __init__(
-        self,
-        store: Store,
-        notifier: Notifier,
-        middleware: Middleware,
-        topics: Collection[str],
-        events: Events,
-        finish: Callable[[Any], object],
+        self, program: Any, notifier: Notifier, middleware: Middleware, finish: Callable[[Any], object]
     ) -> None:
-        self._store = store
+        self._store: Store = program.store
+        self._topics: Collection[str] = program.handlers
+        self._events: Events = program.events
         self._notifier = notifier
         self._middleware = middleware
-        self._topics = topics
-        self._events = events
         self._finish = finish
         self._told: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._looking = False  # whether a look is to come

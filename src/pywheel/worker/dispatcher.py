@@ -114,10 +114,10 @@ class Dispatcher:
             self._failures = 0
         return True
 
-    @property
-    def backs_off(self) -> bool:
-        """Whether the store failed, and it is too early to try again."""
-        return bool(self._failures) and self._clock.time() < self._retry_at
+    def go_on(self) -> None:
+        """Step, unless the store failed, and it is too early to try again."""
+        if not self._failures or self._clock.time() >= self._retry_at:
+            self.step()
 
     def announce(self) -> None:
         """Say which topics are handled here; none while draining. StoreError.

@@ -113,9 +113,7 @@ class Worker:
         self._notifier = self.store.notifier(name or f"{socket.gethostname()}:{os.getpid()}")
         self.name = self._notifier.worker
         """The worker's id: its name, and what tells it from the others of that name."""
-        self._deaths = Deaths(
-            self.store, self._notifier, self._middleware, program.handlers, self._events, self._loop.finish
-        )
+        self._deaths = Deaths(program, self._notifier, self._middleware, self._loop.finish)
         try:
             options: Any = {"kept": retention(keep), "max_bytes": max_bytes, "dead": self._deaths}
             self.dispatcher = Dispatcher(self.store, self._notifier, handlers, self._pool, self._events, **options)
@@ -261,15 +259,14 @@ class Worker:
 
     def _finish(self, only: type[Pool] | tuple[type[Pool], ...], seconds: Callable[[], float], *, gone: bool) -> None:
         """Wait, and settle what ends, until nothing runs in pools of a kind, or no time is left."""
-        if not gone and not self.dispatcher.backs_off:
-            self.dispatcher.step()
-        while self.dispatcher.busy(only) and seconds() > 0:
+        if not gone:
+            self.dispatcher.go_on()
+        while self.dispatcher.busy(only) and (left := seconds()) > 0:
             if gone:
-                time.sleep(max(min(seconds(), _LOOK), 0))
+                time.sleep(min(left, _LOOK))
             else:
-                self.dispatcher.sleep(min(seconds(), _LOOK))
-                if not self.dispatcher.backs_off:
-                    self.dispatcher.step()
+                self.dispatcher.sleep(min(left, _LOOK))
+                self.dispatcher.go_on()
             self._pulse(ready=True)
 
     def _end(self) -> None:
