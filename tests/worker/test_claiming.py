@@ -176,7 +176,7 @@ def test_what_runs_is_not_given_back_when_a_later_claim_was_not_heard_of(stage, 
     stage.work([worker], 3)
     monkeypatch.setattr(stage, "troubled", lambda: None)
     [runs] = stage.begun
-    worker.dispatcher._claims._uncertain = True
+    worker.dispatcher._claims._later = [0.25]
     stage.work([worker], 3)
     assert stage.queue.get(runs.id).state == "running"
     assert len(stage.begun) == 1

@@ -20,8 +20,9 @@ class Told:
     """A topic that notes what it is told of single jobs."""
 
     name = "t"
-    priorities = False
-    scan = None
+
+    def hint(self, due, priority):
+        pass
 
     def look_before(self, due=None):
         pass

@@ -7,7 +7,6 @@ from itertools import count
 import pytest
 
 from pywheel import Worker
-from pywheel.processes.child import _Supervised
 
 
 def with_a_call_at_step(number, call, intruder):
@@ -43,10 +42,10 @@ def program(live_queue):
 
 def test_term_signals_that_come_together_leave_a_supervised_worker_its_grace(program):
     for number in count(1):
-        worker = _Supervised(program, grace=30)
-        reached = with_a_call_at_step(number, worker.stop, worker.stop)
+        worker = Worker(program, grace=30)
+        reached = with_a_call_at_step(number, worker.retire, worker.retire)
         assert worker._stopping
-        assert worker._grace == 30
+        assert worker.grace == 30
         worker.run()
         if not reached:
             break

@@ -168,6 +168,20 @@ def test_workers_whose_supervisor_is_killed_drain_and_end(shop):
     assert shop.queue.get(later).attempt == 0
 
 
+@pytest.mark.stress
+def test_workers_whose_supervisor_is_killed_have_their_whole_grace(shop):
+    supervisor = shop.start(1, grace="60s")
+    shop.up(1)
+    id = shop.queue.put("steady")
+    until(lambda: shop.started(id))
+    supervisor.kill()
+    supervisor.wait()
+    time.sleep(12)  # longer than a worker that hangs has beyond its grace
+    shop.go()
+    assert finished(shop.queue, id).state is State.DONE
+    assert len(shop.started(id)) == 1
+
+
 def test_a_crash_loop_is_said_and_slows_down(shop):
     shop.start(1)
     shop.up(1)

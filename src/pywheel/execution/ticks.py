@@ -73,8 +73,11 @@ def _give_way(store: Store, schedule: Schedule, job: Job, tick: int | None) -> N
     """Raise what becomes of a tick while another one of its schedule runs, if one does."""
     others = _running(store, schedule.name, job)
     if others:
-        begun = {other.id: _claimed_at(store, other) for other in [*others, job]}
-        others = [other for other in others if (begun[other.id], other.id) < (begun[job.id], job.id)]
+        jobs = [*others, job]
+        histories = store.ask(GetHistories([one.id for one in jobs]))
+        began = [(history[-1].started or 0) if history else 0 for history in histories]
+        *others_began, own = zip(began, (one.id for one in jobs), strict=True)
+        others = [other for other, other_began in zip(others, others_began, strict=True) if other_began < own]
     if others:
         if schedule.overlap == "skip" and job.attempt <= 1:
             raise Skipped(f"the tick before it, job {others[0].id}, still runs")
@@ -88,17 +91,12 @@ def _give_way(store: Store, schedule: Schedule, job: Job, tick: int | None) -> N
 def _running(store: Store, name: str, job: Job) -> list[Job]:
     """Return the other jobs of a schedule that run. It costs by what runs of the topic."""
     found: list[Job] = []
-    page = store.ask(GetPage(Filter(job.topic, State.RUNNING), "", _PAGE, preview=0))
-    while True:
+    after: str | None = ""
+    while after is not None:
+        page = store.ask(GetPage(Filter(job.topic, State.RUNNING), after, _PAGE, preview=0))
         found += [other for other in page.jobs if other.headers.get(NAME) == name and other.id != job.id]
-        if page.next is None:
-            return found
-        page = store.ask(GetPage(Filter(job.topic, State.RUNNING), page.next, _PAGE, preview=0))
-
-
-def _claimed_at(store: Store, job: Job) -> int:
-    history = store.ask(GetHistories([job.id]))[0]
-    return (history[-1].started or 0) if history else 0
+        after = page.next
+    return found
 
 
 def _is_next_in_line(store: Store, schedule: Schedule, tick: int | None) -> bool:

@@ -14,35 +14,34 @@ import sys
 import threading
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Any, Final
 
 from .._errors import BadJob, StoreError
-from ..events import Event, JobDied, JobEnded, JobGivenBack, JobsClaimed, JobStarted, LeaseLost
+from ..events import Event, JobStarted
 from ..execution.loading import importing, load
 from ..jobs.handler import error_text
-from ..jobs.job import Outcome, State
-from ..observe import logs
+from ..observe import Tally, logs
 from ..worker import Worker
-from .worker_process import STOP_NOW
+from .supervisor import STOP_NOW
 
 __all__ = ["main"]
 
 _EVERY: Final = 0.25  # seconds between reports
 _SAMPLES: Final = 50  # latenesses in a report, about
 _TRACE: Final = 2_500  # characters: a report is written whole or not at all if it is shorter than a page
+_WORDS: Final = ("claimed", "done", "retried", "dead", "released", "lease_lost")  # those of Tally that are reported
 _HUNG: Final = 10.0  # seconds beyond its grace that a worker without a supervisor has to end
 
 
-class Report:
+class Report(Tally):
     """Counts events, and writes the counts down as a line of JSON, from the dispatcher's own thread."""
 
     def __init__(self, pipe: int) -> None:
+        super().__init__()
         self._pipe = pipe
-        self._counts: Counter[str] = Counter()
         self._late: list[float] = []
         self._at = 0.0
         self.ready = False
@@ -51,22 +50,10 @@ class Report:
 
     def __call__(self, event: Event) -> None:
         """Count an event."""
-        match event:
-            case JobStarted(late=late):
-                self._late.append(late)
-            case JobsClaimed(jobs=count):
-                self._counts["claimed"] += count
-            case JobEnded(outcome=outcome, state=state):
-                dead = "dead" if state is State.DEAD else "retried"
-                self._counts["done" if outcome is Outcome.DONE else dead] += 1
-            case JobDied():
-                self._counts["dead"] += 1
-            case JobGivenBack():
-                self._counts["released"] += 1
-            case LeaseLost():
-                self._counts["lease_lost"] += 1
-            case _:
-                pass
+        if isinstance(event, JobStarted):
+            self._late.append(event.late)
+        else:
+            super().__call__(event)
 
     def pulse(self, *, ready: bool) -> None:
         """Report, if it is time to. The supervisor takes a worker that does not for one that stands still."""
@@ -79,7 +66,8 @@ class Report:
         self._at = time.monotonic() + _EVERY
         late, self._late = sorted(self._late, reverse=True), []
         sample = [round(seconds, 5) for seconds in late[:: len(late) // _SAMPLES + 1]]  # the largest is among them
-        self.tell({"ready": self.ready, "counts": dict(self._counts), "late": sample, **self.about})
+        counts = {word: self.total(word) for word in _WORDS}
+        self.tell({"ready": self.ready, "counts": counts, "late": sample, **self.about})
 
     def fail(self, error: BaseException) -> None:
         """Say why this process ends."""
@@ -94,36 +82,15 @@ class Report:
             os.write(self._pipe, json.dumps(line).encode() + b"\n")
 
 
-class _Supervised(Worker):
-    """A worker that drains at the first SIGTERM and takes no notice of others."""
-
-    def stop(self) -> None:
-        self.retire()
-
-    def stop_now(self) -> None:
-        """Drain, and end the grace."""
-        self._grace = 0.0
-        self.retire()
-
-
-class _Orphanage(threading.Thread):
-    """Waits for the end of the supervisor: then the worker drains, and ends even if it hangs."""
-
-    def __init__(self, pipe: int) -> None:
-        super().__init__(name="pywheel-orphanage", daemon=True)
-        self._pipe = pipe
-        self.worker: _Supervised | None = None
-        self.grace = 0.0
-
-    def run(self) -> None:
-        poll = select.poll()
-        poll.register(self._pipe, 0)  # told when nobody reads it any more
-        poll.poll()
-        if self.worker is None:  # it imports the program
-            os._exit(1)
-        self.worker.stop()
-        time.sleep(self.grace + _HUNG)
-        os._exit(1)
+def _outlive(pipe: int, workers: list[Worker]) -> None:
+    """Wait for the end of the supervisor: then the worker drains, and this process ends even if that hangs."""
+    poll = select.poll()
+    poll.register(pipe, 0)  # told when nobody reads it any more
+    poll.poll()
+    for worker in workers:  # none while the program is imported
+        worker.retire()
+        time.sleep(worker.grace + _HUNG)
+    os._exit(1)
 
 
 def _options() -> Any:
@@ -141,8 +108,8 @@ def main(target: str, pipe: str) -> int:
     os.set_blocking(int(pipe), False)
     os.set_inheritable(int(pipe), False)
     sys.setswitchinterval(0.001)  # handlers give the dispatcher its turn
-    report, orphanage = Report(int(pipe)), _Orphanage(int(pipe))
-    orphanage.start()
+    report, workers = Report(int(pipe)), list[Worker]()
+    threading.Thread(target=_outlive, args=(int(pipe), workers), name="pywheel-orphanage", daemon=True).start()
     try:
         worker = _worker(target, _options(), report)
     except BaseException as error:  # noqa: BLE001  (sys.exit while it is imported as well)
@@ -150,13 +117,15 @@ def main(target: str, pipe: str) -> int:
         return 3 if isinstance(error, StoreError) else 2
 
     def told(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (what signal.signal calls)
-        worker.stop_now() if number == STOP_NOW else worker.stop()
+        worker.retire()
+        if number == STOP_NOW:
+            worker.end_grace()
 
-    for number in (signal.SIGTERM, signal.SIGINT, STOP_NOW):  # also after `run`, until the process is no more
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, STOP_NOW):  # also after its work, to the very end
         signal.signal(number, told)
-    orphanage.worker = worker
+    workers.append(worker)
     try:
-        worker.run()
+        worker.work()
     except StoreError as error:  # another process may find one that it can use
         report.now()
         report.fail(error)
@@ -165,7 +134,7 @@ def main(target: str, pipe: str) -> int:
     return 0
 
 
-def _worker(target: str, told: dict[str, Any], report: Report) -> _Supervised:
+def _worker(target: str, told: dict[str, Any], report: Report) -> Worker:
     """Return the worker, for the program on the store that is wanted."""
     with importing():
         program = load(target)
@@ -174,7 +143,7 @@ def _worker(target: str, told: dict[str, Any], report: Report) -> _Supervised:
     if told["store"] is not None:
         program.use(told["store"])
     program.events.listen(report)
-    worker = _Supervised(program, **told["options"], pulse=_pulse(program, told["metrics"], report))
+    worker = Worker(program, **told["options"], pulse=_pulse(program, told["metrics"], report))
     report.about = {"store": program.store.url, "topics": sorted(told["options"].get("topics") or program.handlers)}
     return worker
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import logging
 import os
-import selectors
 import signal
 import socket
-import threading
+import subprocess
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, MutableSequence
+from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
+from multiprocessing.connection import wait
 from typing import Any, Final
 
 from .. import _errors
@@ -26,9 +26,9 @@ from ..execution.loading import interpreter, no_worker_while_importing
 from ..jobs.checks import whole
 from ..jobs.durations import Duration, duration
 from ..observe import logs
-from .worker_process import STOP_NOW, WorkerProcess
+from ..worker.worker import on_signals
 
-__all__ = ["Supervisor", "WorkersFailed"]
+__all__ = ["STOP_NOW", "Supervisor", "WorkersFailed"]
 
 _LOGGER: Final = logging.getLogger("pywheel.supervisor")
 _BACKOFF: Final = (0.1, 5.0)  # seconds before a restart: first, longest. Jobs wait meanwhile
@@ -38,6 +38,10 @@ _LOOK: Final = 0.25
 _ASLEEP: Final = 2.0  # seconds between two turns after which the supervisor itself stood still
 _SLOW_START: Final = 60.0  # seconds that a program may take to import
 _LATEST: Final = 2_000
+_MOST_TEXT: Final = 1 << 16  # characters of a report's line; what is longer is none
+STOP_NOW: Final = signal.SIGQUIT if hasattr(signal, "SIGQUIT") else signal.SIGTERM
+"""Ends the grace of a worker that drains. SIGTERM does not, however often it comes: a service manager may send it to
+all processes, and the supervisor sends it as well."""
 
 
 class WorkersFailed(PywheelError):
@@ -87,21 +91,21 @@ class Supervisor:
         self._processes = whole(processes, "processes", 1_000)
         self._stall = duration(stall, "stall") / 1000
         self._grace = duration(options.get("grace", 30), "grace") / 1000
-        self.workers: list[WorkerProcess] = []
+        self.workers: list[_WorkerProcess] = []
         self.about: dict[str, Any] = {}
         """What a worker said of itself: its ``store`` and its ``topics``. Empty until one is up."""
         self._gone: Counter[str] = Counter()
         self._late: deque[float] = deque(maxlen=_LATEST)
         self._deaths = 0  # in a row
         self._start_at = 0.0
-        self._renew: list[WorkerProcess] = []  # those of the old version
-        self._stopping = False
+        self._renew: list[_WorkerProcess] = []  # those of the old version
+        self.stopping = False
+        """Whether all workers drain, or have ended."""
         self._stops = 0  # how often it was told to
         self._hup = False
         self._error: PywheelError | None = None
         self._turned = time.monotonic()
         self._terminal = False
-        self._selector = selectors.DefaultSelector()
         self._ear, self._mouth = socket.socketpair()
         self._ear.setblocking(False)
         self._mouth.setblocking(False)
@@ -114,11 +118,6 @@ class Supervisor:
         of a second is missing, and the last of those that were killed.
         """
         return sum((worker.counts for worker in self.workers), Counter(self._gone))
-
-    @property
-    def stopping(self) -> bool:
-        """Whether all workers drain, or have ended."""
-        return self._stopping
 
     @property
     def told_to_stop(self) -> bool:
@@ -141,10 +140,9 @@ class Supervisor:
             StoreError: its store cannot be used.
             WorkersFailed: it cannot be imported, or all its first processes ended before they were up.
         """
-        self._selector.register(self._ear, selectors.EVENT_READ)
         with self.signals():
             try:
-                while not self._stopping or self.workers:
+                while not self.stopping or self.workers:
                     self._turn()
                     if look is not None:
                         look()
@@ -160,7 +158,7 @@ class Supervisor:
 
     def retire(self) -> None:
         """Drain all workers, to make room for another supervisor. Unlike `stop` it never ends the grace."""
-        self._stopping = True
+        self.stopping = True
         self._wake()
 
     def reload(self) -> None:
@@ -171,15 +169,15 @@ class Supervisor:
     # ---- one turn ---------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        for key, _ in self._selector.select(_LOOK):
-            if key.data is None:
-                with suppress(BlockingIOError):
-                    self._ear.recv(1 << 10)
-            else:
-                self._read(key.data)
+        if self._ear in wait([self._ear, *(worker.pipe for worker in self.workers if not worker.ended)], _LOOK):
+            self._ear.recv(1 << 10)
+        for worker in self.workers:
+            worker.read()
+            if worker.ready and not worker.draining:
+                self.about = {name: worker.about.get(name) for name in ("store", "topics")}
         self._reap()
         self._kill_stalled()
-        if self._stopping:
+        if self.stopping:
             self._drain_all()
             return
         if self._hup:
@@ -187,27 +185,18 @@ class Supervisor:
         self._replace()
         self._fill()
 
-    def _read(self, worker: WorkerProcess) -> None:
-        worker.read()
-        if worker.ready and not worker.draining:
-            self.about = {name: worker.about.get(name) for name in ("store", "topics")}
-        if worker.ended:
-            self._selector.unregister(worker.pipe)
-
     def _reap(self) -> None:
         for worker in [worker for worker in self.workers if worker.gone]:
-            if not worker.ended:
-                worker.read()
-                self._selector.unregister(worker.pipe)
+            worker.read()
             worker.close()
             self.workers.remove(worker)
             self._gone += worker.counts
-            if not worker.draining and not self._stopping:
+            if not worker.draining and not self.stopping:
                 self._died(worker)
             if worker in self._renew:
                 self._renew.remove(worker)
 
-    def _died(self, worker: WorkerProcess) -> None:
+    def _died(self, worker: _WorkerProcess) -> None:
         """Note a death that was not asked for."""
         lived = time.monotonic() - worker.started
         worked = worker.counts["done"] > 0  # it is a job that kills: the others must not wait for long
@@ -226,7 +215,7 @@ class Supervisor:
             _LOGGER.error(said, len(self._renew))
             self._renew = []
 
-    def _give_up(self, worker: WorkerProcess) -> None:
+    def _give_up(self, worker: _WorkerProcess) -> None:
         """End with an error: no worker was ever up, and another one would fare no better."""
         kind: Any = getattr(_errors, (worker.failed or {}).get("failed", ""), None)
         if isinstance(kind, type) and issubclass(kind, BadJob | StoreError):
@@ -268,20 +257,17 @@ class Supervisor:
                 _LOGGER.info("all workers are replaced")
 
     def _fill(self) -> None:
-        wanted = self._processes + bool(self._renew)
+        """Start a worker if one is missing."""
         there = sum(not worker.draining for worker in self.workers)
-        if there < wanted and time.monotonic() >= self._start_at:
-            self._start()
-
-    def _start(self) -> None:
+        if there >= self._processes + bool(self._renew) or time.monotonic() < self._start_at:
+            return
         try:
-            worker = WorkerProcess(self._command, self._told, self._late)
+            worker = _WorkerProcess(self._command, self._told, self._late)
         except OSError as error:
             _LOGGER.error("no worker can be started: %s", error)  # noqa: TRY400  (the system says why)
             self._start_at = time.monotonic() + _BACKOFF[1]
             return
         self.workers.append(worker)
-        self._selector.register(worker.pipe, selectors.EVENT_READ, worker)
         self._wake()
 
     def _drain_all(self) -> None:
@@ -295,7 +281,6 @@ class Supervisor:
             worker.tell(signal.SIGKILL)
             worker.close()
         self.workers = []
-        self._selector.close()
         self._ear.close()
         self._mouth.close()
 
@@ -305,24 +290,10 @@ class Supervisor:
         with suppress(OSError):
             self._mouth.send(b"w")
 
-    @contextmanager
-    def signals(self) -> Iterator[None]:
+    def signals(self) -> AbstractContextManager[None]:
         """Stop and reload on signals, where they can be had: in the main thread. `run` does so while it runs."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
         self._terminal = self._terminal or _on_terminal()
-        actions: dict[int, Callable[..., None]] = {
-            signal.SIGTERM: lambda *_: self.stop(),
-            signal.SIGINT: lambda *_: self.stop(),
-            signal.SIGHUP: lambda *_: self._hang_up(),
-        }
-        before = {number: signal.signal(number, action) for number, action in actions.items()}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return on_signals({signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self._hang_up})
 
     def _hang_up(self) -> None:
         """Replace all workers; or stop, if this comes from a terminal that was closed."""
@@ -331,6 +302,109 @@ class Supervisor:
             self.stop()
         else:
             self.reload()
+
+
+class _WorkerProcess:
+    """One child, and what it last said of itself.
+
+    Raises:
+        OSError: the system has no process, or no descriptor left.
+    """
+
+    def __init__(self, command: list[str], told: bytes, late: MutableSequence[float]) -> None:
+        ours, theirs = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [*command, str(theirs)],
+                stdin=subprocess.PIPE,
+                pass_fds=[theirs],
+                process_group=0,  # Ctrl-C on a terminal is for the supervisor, who tells them once
+            )
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        assert self._process.stdin is not None
+        # Not among its arguments, which everybody on this host can read. It may have ended already.
+        with suppress(BrokenPipeError), self._process.stdin as order:
+            order.write(told)
+        os.set_blocking(ours, False)
+        self.pipe = ours
+        self.pid = self._process.pid
+        self.started = self.heard = time.monotonic()
+        self.ready = False
+        self.ended = False
+        """Whether it will report no more."""
+        self.drains_since: float | None = None
+        self.counts: Counter[str] = Counter()
+        self.about: dict[str, Any] = {}
+        self.failed: dict[str, str] | None = None
+        """Why it could not begin, or go on, if it has said so."""
+        self._late = late
+        self._rest = b""
+
+    def read(self) -> None:
+        """Take in its reports."""
+        try:
+            while content := os.read(self.pipe, 1 << 16):
+                *lines, self._rest = (self._rest + content).split(b"\n")
+                self._rest = self._rest[-_MOST_TEXT:]
+                for line in lines:
+                    self._hear(line)
+            self.ended = True
+        except BlockingIOError:
+            pass
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            report = json.loads(line)
+            if "failed" in report:
+                self.failed = report
+                return
+            self.ready |= report["ready"]
+            self.counts = Counter(report["counts"])
+            self._late.extend(report["late"])
+            self.about = report
+        except (ValueError, TypeError, KeyError):  # not from us: a handler has written there
+            return
+        self.heard = time.monotonic()
+
+    @property
+    def draining(self) -> bool:
+        """Whether it was told to end."""
+        return self.drains_since is not None
+
+    def drain(self) -> None:
+        """Tell it to end, if it does not know."""
+        if self.drains_since is None:
+            self.drains_since = time.monotonic()
+            self.tell(signal.SIGTERM)
+
+    def tell(self, number: int) -> None:
+        """Send it a signal."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the process has ended; then it is reaped."""
+        return self._process.poll() is not None
+
+    @property
+    def reason(self) -> str:
+        """How it has ended."""
+        if self.failed is not None:
+            return self.failed["text"]
+        code = self._process.returncode
+        if code is not None and code < 0:
+            return f"killed by {signal.Signals(-code).name}"
+        return f"exit code {code}"
+
+    def close(self) -> None:
+        """Wait for its end."""
+        self._process.wait()
+        os.close(self.pipe)
 
 
 def _on_terminal() -> bool:

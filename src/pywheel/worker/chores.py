@@ -1,4 +1,4 @@
-"""What a worker does beside its jobs: it ends lost leases, forgets what finished long ago, and watches the wall clock.
+"""What a worker does beside its jobs: it sees who else works, forgets what finished long ago, and watches the clock.
 
 Pruning is a transaction of its own. No ack waits for it, and it rests for longer than its steps take.
 """
@@ -6,20 +6,26 @@ Pruning is a transaction of its own. No ack waits for it, and it rests for longe
 from __future__ import annotations
 
 import random
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from .._errors import StoreError
 from ..clock import Clock
-from ..jobs.commands import Expire, Expired, Purge
+from ..jobs.commands import Purge
 from ..jobs.durations import KEEP_DEAD, Duration, duration
 from ..jobs.job import State
-from ..jobs.queries import GetNextLease
 from ..stores.contract import Store
+from ..stores.notifier import OVERLOOKED, Member, Notifier, Spare, waiters, workers
+from ..stores.ownership import owners, shards_of
 
-__all__ = ["ClockSteps", "LostLeases", "Pruning", "retention"]
+__all__ = ["ClockSteps", "Membership", "Pruning", "retention"]
 
-_EXPIRED: Final = 200  # leases that are ended in one step
-_DEPUTY: Final = 500  # ms after which any worker does what the one in charge has not done
+_OVERDUE: Final = 250
+"""ms after which a due job of an owner without room is taken by any worker that has some."""
+_BESIDE: Final = 0.25  # seconds between looks while others are there
+_ALONE: Final = 1.0
+_GONE: Final = 1.25  # times as long as the silence that ends its ownership: then a worker's shards go to the others
+_RECOVERY: Final = ""  # the topic whose first shard's owner ends lost leases for all
 _PRUNED: Final = 200  # jobs that are forgotten in one step, some 2 ms
 _SHARE: Final = 4  # times as long as a step took is the pause after it, while there is more
 _PAUSE: Final = 10  # ms of that pause, at least
@@ -29,40 +35,59 @@ _BUSY: Final = 2_000  # ms for which pruning waits while jobs are overdue
 _TOLERANCE: Final = 0.05  # seconds by which the wall clock may be off what it should show; less does no harm
 
 
-class LostLeases:
-    """When to end leases that are over, whosoever they were, so that their jobs are due again."""
+class Membership:
+    """Which slices of time this worker owns, whom it sees beside itself, and whether jobs of others are overdue."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._next: int | None = None
+    def __init__(self, notifier: Notifier, topics: Collection[str]) -> None:
+        self._notifier = notifier
+        self._topics = frozenset(topics)
+        self.look_at = 0.0
+        self._members: tuple[Member, ...] = ()
+        self.waiters: dict[str, list[str]] = {}
+        """By topic, who waits for the ends of its jobs."""
+        self._first: int | None = None  # when the first job of topics with room is due, if the store was asked just now
+        self._there: dict[str, frozenset[str]] = {}  # the topics of those that are not gone, this worker among them
+        self.recovers = False
+        """Whether it is this worker that ends the leases that are over."""
 
-    def look(self) -> None:
-        """See when the next lease may be over."""
-        self._next = self._store.ask(GetNextLease())
+    def look(self, now: float, behind: int, spare: Spare = tuple) -> bool:
+        """Show that this worker works, and see who else does; return whether that has changed."""
+        self._first = self._notifier.beat(behind, spare)
+        members = self._notifier.members()
+        self._members = tuple(workers(members))
+        self.waiters = waiters(members) if len(members) > len(self._members) else {}
+        me = self._notifier.worker
+        longest = _GONE * self._notifier.silent
+        there = {m.worker: m.topics for m in self._members if m.silent <= longest or m.worker == me}
+        there[me] = self._topics
+        self.look_at = now + (_ALONE if len(there) == 1 and not self.waiters else _BESIDE)
+        if there == self._there:
+            return False
+        self._there = there
+        self.recovers = owners(_RECOVERY, tuple(there))[0] == me
+        return True
 
-    def due_at(self, *, in_charge: bool) -> int | None:
-        """Return when there is something to do; None if nobody holds a lease."""
-        if self._next is None:
-            return None
-        return self._next if in_charge else self._next + _DEPUTY
+    def shards(self, topic: str) -> int:
+        """Return the mask of this worker's shards of a topic."""
+        return shards_of(
+            self._notifier.worker, topic, [name for name, topics in self._there.items() if topic in topics]
+        )
 
-    def commands(self, now: int, *, in_charge: bool) -> list[Expire]:
-        """Return what is to be done now."""
-        at = self.due_at(in_charge=in_charge)
-        return [Expire(_EXPIRED)] if at is not None and now >= at else []
+    def some_overdue(self, now: int) -> bool:
+        """Whether jobs are due for long that others know and have no room for, or that nobody seems to know."""
+        if self._first is not None and self._first <= now - OVERLOOKED:
+            return True
+        me = self._notifier.worker
+        return any(0 < member.behind < now - _OVERDUE for member in self._members if member.worker != me)
 
-    def learn(self, outcome: Expired | StoreError) -> None:
-        """Take in what was done."""
-        if isinstance(outcome, Expired):
-            self._next = outcome.next_lease
-
-
-Retention = dict[State, int]
-"""How long jobs that ended in a state are kept, in ms."""
+    @property
+    def missed(self) -> bool:
+        """Whether this worker is not among those that are known to the store."""
+        return all(member.worker != self._notifier.worker for member in self._members)
 
 
-def retention(keep: Duration | None) -> Retention:
-    """Return how long finished jobs are kept: dead ones for KEEP_DEAD, or `keep` if that is longer; None: for ever."""
+def retention(keep: Duration | None) -> dict[State, int]:
+    """Return for how many ms finished jobs are kept: dead ones for KEEP_DEAD, or `keep` if that is longer; None: for ever."""
     if keep is None:
         return {}
     kept = duration(keep, "keep")
@@ -72,7 +97,7 @@ def retention(keep: Duration | None) -> Retention:
 class Pruning:
     """Forgets finished jobs, some rows at a time."""
 
-    def __init__(self, store: Store, kept: Retention) -> None:
+    def __init__(self, store: Store, kept: Mapping[State, int]) -> None:
         self._store = store
         self._kept = kept
         self._rounds = {state: min(max(keep // 10, _ROUND[0]), _ROUND[1]) for state, keep in kept.items()}

@@ -8,6 +8,7 @@ use its turn, as a limit holds it back, holds up no other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Final
 
 from .._errors import StoreError
@@ -31,7 +32,8 @@ _SLOW: Final = 0.35  # seconds of a step after which the next one claims less: w
 _FEWEST: Final = 64  # claims in a step, however slow it is
 _SOON: Final = 0.001  # seconds before a limit is asked again, at least
 _AWAY: Final = 1.0  # seconds before a store is asked again for what it has claimed, while it does not answer
-_LATER: Final = (0.25, 0.5, 1.0, 2.0, 4.0)  # the same after each answer: a commit that was cut off may end after it
+_LATER: Final = (inf, 4.0, 2.0, 1.0, 0.5, 0.25)
+"""The same after each answer, the last one first: a commit that was cut off may end after it."""
 
 
 class BatchSizer:
@@ -83,9 +85,8 @@ class Claims:
         self._suspected: dict[TopicState, None] = {}  # with due jobs that wait for their probation, in turn
         self._behind: set[TopicState] = set()  # topics with overdue jobs; entries may be stale
         self._fed: set[TopicState] = set()  # with jobs in their pools; entries may be stale
-        self._uncertain = False  # whether jobs may have been claimed: the answer did not come
+        self._later: list[float] = []  # of _LATER what is left since jobs may have been claimed of which nobody heard
         self._ask_at = 0.0  # when to ask for those again
-        self._asked = 0  # how often it was answered since
 
     # ---- before the transaction -------------------------------------------------------------------------------------
 
@@ -100,10 +101,12 @@ class Claims:
                 ready[topic] = None
         bytes_left = self._max_bytes - self._leases.bytes
         trial = self._quarantine.room(now) if ready or self._suspected else 0
-        tried = self._on_trial(now, bytes_left) if trial and self._suspected else None
+        suspected = (topic for topic in self._suspected if topic.begin and topic.room(now, bytes_left) > 0)
+        tried = next(suspected, None) if trial else None
         topics = list(ready)
-        if tried is not None and tried not in ready:
-            topics.append(tried)
+        if tried is not None:
+            self._suspected[tried] = self._suspected.pop(tried)  # the next turn is another one's
+            topics += [] if tried in ready else [tried]
         if not topics:
             return []
         self._turn = (self._turn + 1) % len(topics)
@@ -122,25 +125,16 @@ class Claims:
             trial -= suspects
         return claims
 
-    def _on_trial(self, now: float, bytes_left: int) -> TopicState | None:
-        """Return the topic whose turn it is to have a suspect tried; None if none can."""
-        for topic in list(self._suspected):
-            if topic.begin and topic.room(now, bytes_left) > 0:
-                self._suspected[topic] = self._suspected.pop(topic)
-                return topic
-        return None
-
     # ---- after it ---------------------------------------------------------------------------------------------------
 
     def failed(self, claims: Sequence[Claim]) -> None:
         """Take in that the store has done none of it, as far as is known."""
         for claim in claims:
-            self._uncertain = True
-            self._topics[claim.topic].look_before()
-            scan = self._topics[claim.topic].scan
-            if scan is not None:
-                scan.restart()
-        self._ask_at, self._asked = (0.0, 0) if self._asked else (self._ask_at, 0)
+            self._topics[claim.topic].forget_looks()
+        if len(self._later) < len(_LATER):
+            self._ask_at = 0.0
+        if claims or self._later:
+            self._later = list(_LATER)
 
     def learn(self, claim: Claim, outcome: Claimed | StoreError, asked: float, wall: int) -> None:
         """Take in what a claim came to, with the clocks before it: jobs go to their pool."""
@@ -156,8 +150,7 @@ class Claims:
         if not leases:
             return
         self._leases.add(leases)
-        if self._events.listeners:
-            self._events.emit(JobsClaimed(topic.name, len(leases)))
+        self._events.emit(JobsClaimed(topic.name, len(leases)))
         topic.feed(leases, self._clock.time())
         self._fed.add(topic)
 
@@ -179,13 +172,11 @@ class Claims:
         if topic in self._due_times.ready or topic in self._suspected or (topic.scan is not None and outcome.full):
             self._is_behind(topic)
         else:
-            topic.catch_up()
-        if self._events.listeners:
-            late = (wall - topic.behind) / 1000 if topic.behind else 0.0
-            self._events.emit(BacklogSeen(topic.name, max(late, 0.0)))
+            topic.note_backlog(None)
+        self._events.emit(BacklogSeen(topic.name, max(wall - topic.behind, 0) / 1000 if topic.behind else 0.0))
 
     def _is_behind(self, topic: TopicState) -> None:
-        topic.fall_behind(self._clock.wall())
+        topic.note_backlog(self._clock.wall())
         self._behind.add(topic)
 
     def drop(self, topic: TopicState) -> None:
@@ -202,7 +193,7 @@ class Claims:
         Else nobody would have those jobs until their leases are over. One query after a step that failed, and a few
         more in the seconds after it.
         """
-        if not self._uncertain or now < self._ask_at:
+        if not self._later or now < self._ask_at:
             return []
         try:
             mine = self._store.ask(ListClaims(self._worker))
@@ -211,19 +202,15 @@ class Claims:
             return []
         held = {(lease.job.id, lease.job.claims) for lease in self._leases}
         found = [Release(*claim) for claim in mine if claim not in held]
-        if not found and self._asked == len(_LATER):
-            self._uncertain = False
-        elif not found:
-            self._ask_at = now + _LATER[self._asked]
-            self._asked += 1
+        if not found:
+            self._ask_at = now + self._later.pop()
         return found
 
     # ---- how it stands ----------------------------------------------------------------------------------------------
 
     def behind(self) -> int:
         """Return since when jobs are due here that are not claimed; -1 if no more could be; else 0."""
-        self._behind = {topic for topic in self._behind if topic.behind}
-        late = min((topic.behind for topic in self._behind), default=0) or self._unreadable.behind()
+        late = min((topic.behind for topic in self._behind if topic.behind), default=0) or self._unreadable.behind()
         return late or -(not any(topic.begin for topic in self._topics.values()))
 
     def fed_still(self) -> set[TopicState]:
@@ -238,17 +225,11 @@ class Claims:
 
     def due_again(self, now: float) -> list[float]:
         """Return in how many seconds jobs that are due can be claimed."""
+        trial_at = self._quarantine.free_at(now) if self._suspected else 0.0
+        topics: list[tuple[TopicState, float]] = [(topic, 0.0) for topic in self._due_times.ready]
+        topics += [(topic, trial_at) for topic in self._suspected if topic.begin]
+        topics += [(topic, scan.look_at()) for topic, scan in self._scans if topic.begin]
         left = self._max_bytes - self._leases.bytes
-
-        def able(topic: TopicState) -> bool:
-            return topic.room(topic.retry_at, left) > 0
-
-        times = [topic.retry_at for topic in self._due_times.ready if able(topic)]
-        if self._suspected:
-            trial_at = self._quarantine.free_at(now)
-            times += [max(topic.retry_at, trial_at) for topic in self._suspected if topic.begin and able(topic)]
-        times += [max(topic.retry_at, scan.look_at()) for topic, scan in self._scans if topic.begin and able(topic)]
-        look_at = self._unreadable.look_at
-        if look_at is not None:
-            times.append(look_at)
+        times = [max(topic.retry_at, at) for topic, at in topics if topic.room(topic.retry_at, left) > 0]
+        times += [] if self._unreadable.look_at is None else [self._unreadable.look_at]
         return [max(time - now, 0.0) for time in times]

@@ -10,33 +10,21 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from .._errors import StoreError
 from ..events import Events, JobEnded, JobGivenBack, JobSkipped, LeaseLost
 from ..execution import Ended, settlement
 from ..jobs.commands import Ack, Cancel, Command, Expired, Nack, Release, Reschedule
 from ..jobs.handler import moved
-from ..jobs.job import Attempt, Job, Outcome, State
+from ..jobs.job import Attempt, Outcome, State
 from ..jobs.queries import GetHistories, GetStates
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
+from .deaths import Deaths
 from .leases import Lease, Leases
 
-__all__ = ["SOON", "Completer", "Dead"]
-
-
-class Dead(Protocol):
-    """Is told of jobs that are dead."""
-
-    def __call__(self, job: Job, error: str | None) -> object:
-        """Take in a job whose last attempt has failed here, and why."""
-
-    def lost(self, ids: Sequence[int]) -> object:
-        """Take in jobs, whosesoever, whose last leases were lost."""
-
-    def rung(self) -> object:
-        """Take in that another worker may know of more."""
+__all__ = ["SOON", "Completer"]
 
 
 _DONE: Final = (Outcome.DONE, State.DONE)
@@ -51,7 +39,7 @@ _ENDS: Final[dict[type, Outcome]] = {Ack: Outcome.DONE, Nack: Outcome.FAILED, Re
 class Completer:
     """Takes ends of handlers from any thread, and keeps them until the store knows. The rest is for the dispatcher."""
 
-    def __init__(self, store: Store, notifier: Notifier, events: Events, dead: Dead | None = None) -> None:
+    def __init__(self, store: Store, notifier: Notifier, events: Events, dead: Deaths | None = None) -> None:
         self._store = store
         self._notifier = notifier
         self._events = events
@@ -150,7 +138,8 @@ class Completer:
         if self._uncertain:
             self._resolve(unsettled, found)
         if self.waiters:
-            self._ring(_over(unsettled, found))
+            ends = zip(unsettled, found, strict=True)
+            self._ring([one.job.topic for one, end in ends if end is (True if type(one.ending) is Ack else State.DEAD)])
         telling = bool(self._events.listeners)
         done: list[JobEnded] = []
         for lease, outcome in zip(unsettled, found, strict=True):
@@ -163,7 +152,9 @@ class Completer:
                 self._uncertain.add(lease)
             else:
                 self._tell(lease, outcome)
-        self.leases.settle([lease for lease in unsettled if lease not in self._uncertain])
+        if self._uncertain:
+            unsettled = [lease for lease in unsettled if lease not in self._uncertain]
+        self.leases.settle(unsettled)
         for _ in islice(outcomes, self._moves):  # what was given back is due later, or somebody has changed it since
             pass
         if done:
@@ -180,15 +171,11 @@ class Completer:
         elif type(lease.ending) is Release:
             self._events.emit(_given_back(lease))
         else:
-            self._failed(lease, outcome)
-
-    def _failed(self, lease: Lease, state: State) -> None:
-        assert type(lease.ending) is Nack
-        error = lease.ending.error
-        seconds = lease.ended - (lease.started or lease.ended)
-        self._events.emit(JobEnded(lease.job, Outcome.FAILED, state, seconds, error))
-        if state is State.DEAD and self._dead is not None:
-            self._dead(lease.job, error)
+            assert type(lease.ending) is Nack
+            error, seconds = lease.ending.error, lease.ended - (lease.started or lease.ended)
+            self._events.emit(JobEnded(lease.job, Outcome.FAILED, outcome, seconds, error))
+            if outcome is State.DEAD and self._dead is not None:
+                self._dead(lease.job, error)
 
     def expired(self, outcome: Expired | StoreError) -> None:
         """Tell who waits for ends, of any topic, and of the jobs that are dead: leases that were over may end jobs."""
@@ -202,10 +189,13 @@ class Completer:
             for name in {name for topic in topics for name in self.waiters.get(topic, ())}:
                 self._notifier.ring(name)
 
-    def lost(self, lease: Lease) -> None:
-        """Forget a claim that is over: somebody else has the job, or will."""
-        self.leases.settle([lease])
-        self._events.emit(LeaseLost(lease.job))
+    def renewed(self, lease: Lease, outcome: bool | StoreError, asked: float) -> None:
+        """Take in whether the store has leased a claim anew. If not, it is over: somebody else has the job, or will."""
+        if not outcome:
+            self.leases.settle([lease])
+            self._events.emit(LeaseLost(lease.job))
+        elif not isinstance(outcome, StoreError):
+            self.leases.begin(lease, asked)
 
     # ---- where the answer was lost ----------------------------------------------------------------------------------
 
@@ -235,13 +225,6 @@ def _earlier(lease: Lease, history: Sequence[Attempt], state: State | None) -> b
     if ended is not Outcome.FAILED:
         return True
     return State.DEAD if state is State.DEAD else State.DELAYED
-
-
-def _over(settled: Sequence[Lease], outcomes: Sequence[Any]) -> Iterator[str]:
-    """Yield the topics of the jobs that have ended."""
-    for lease, outcome in zip(settled, outcomes, strict=True):
-        if outcome is State.DEAD or (outcome is True and type(lease.ending) is Ack):
-            yield lease.job.topic
 
 
 def _moves(lease: Lease) -> list[Reschedule | Cancel]:

@@ -36,28 +36,20 @@ class Deaths:
 
     Of these the store says, to one of the workers of the topic, whoever has ended the lease: `Store.died`.
 
-    store       where they are
-    notifier    by which other workers are rung
+    program     whose jobs they are: its store, its topics, and its events, which are told of lost leases
+    notifier    who else works
     middleware  of the program
-    topics      those of the program
-    events      told of jobs whose last lease was lost
     finish      awaits what has to be awaited
     """
 
     def __init__(
-        self,
-        store: Store,
-        notifier: Notifier,
-        middleware: Middleware,
-        topics: Collection[str],
-        events: Events,
-        finish: Callable[[Any], object],
+        self, program: Any, notifier: Notifier, middleware: Middleware, finish: Callable[[Any], object]
     ) -> None:
-        self._store = store
+        self._store: Store = program.store
+        self._topics: Collection[str] = program.handlers
+        self._events: Events = program.events
         self._notifier = notifier
         self._middleware = middleware
-        self._topics = topics
-        self._events = events
         self._finish = finish
         self._told: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._looking = False  # whether a look is to come
@@ -79,7 +71,7 @@ class Deaths:
         """Take in that somebody may have ended the last lease of jobs."""
         if not self._looking:
             self._looking = True
-            self._do(_wake)
+            self._do(lambda: None)  # there is a time now at which to look
 
     def _do(self, function: Callable[[], object]) -> None:
         self._told.put(function)
@@ -98,17 +90,17 @@ class Deaths:
     # ---- in the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (function := self._next()) is not None:
+        while True:
+            seconds = max(self._look_at - time.monotonic(), 0.0) if self._looking else None
+            try:
+                function = self._told.get(timeout=seconds)
+            except Empty:
+                function = self._look
+            if function is None:
+                break
             function()
         if self._looking:
             self._look()
-
-    def _next(self) -> Callable[[], object] | None:
-        """Return what is next to be done: what came, or a look once it is time."""
-        try:
-            return self._told.get(timeout=max(self._look_at - time.monotonic(), 0.0) if self._looking else None)
-        except Empty:
-            return self._look
 
     def _lost(self, ids: Sequence[int]) -> None:
         try:
@@ -138,7 +130,3 @@ class Deaths:
 
     def _call(self, job: Job, error: str | None) -> None:
         contextvars.copy_context().run(self._middleware.call_dead, job, error, self._finish)
-
-
-def _wake() -> None:
-    """Do nothing: there is a time now at which to look."""

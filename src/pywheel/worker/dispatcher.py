@@ -7,33 +7,29 @@ only one in the worker that talks to the store, so handlers never wait for a com
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from itertools import islice
+from typing import Final
 
-from .._errors import StoreClosed, StoreError, StoreReplaced
+from .._errors import StoreClosed, StoreReplaced
 from ..clock import Clock
-from ..events import (
-    ClockStepped,
-    Events,
-    PoolStuck,
-    StoreBack,
-    StoreFailed,
-)
+from ..events import ClockStepped, Events, PoolStuck, StoreBack, StoreFailed
 from ..execution import admit
-from ..jobs.commands import Announce, Reschedule
+from ..jobs.commands import Announce, Expire, Expired, Reschedule
 from ..jobs.handler import Handler
-from ..jobs.queries import ListTopics
+from ..jobs.job import State
+from ..jobs.queries import GetNextLease, ListTopics
 from ..stores.contract import Store, intact
 from ..stores.notifier import Notifier
 from ..stores.schedule_notes import PLAN, ScheduleNotes
-from .chores import ClockSteps, LostLeases, Pruning, Retention
+from .chores import ClockSteps, Membership, Pruning
 from .claims import Claims
-from .completer import SOON, Completer, Dead
+from .completer import SOON, Completer
+from .deaths import Deaths
 from .due_times import DueTimes
 from .executors import Outside, Pool, Runner
 from .leases import Lease, Leases
-from .membership import Membership
 from .topic_state import TopicState
 
 __all__ = ["Dispatcher"]
@@ -42,6 +38,8 @@ MAX_BYTES: Final = 64 << 20
 _TEND: Final = 0.1  # seconds between looks whether what is blocked still is
 _HEAR: Final = 0.005  # seconds between two hearings of what others put, while pools have enough to do
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
+_EXPIRED: Final = 200  # leases that are ended in one step
+_DEPUTY: Final = 500  # ms after which any worker does what the one in charge has not done
 _PLANNER: Final = 20.0  # seconds between looks whether schedules have a planner: ticks for longer are put ahead
 
 
@@ -62,9 +60,9 @@ class Dispatcher:
         pool: Callable[[Handler, Outside], Pool],
         events: Events,
         *,
-        kept: Retention | None = None,
+        kept: Mapping[State, int] | None = None,
         max_bytes: int = MAX_BYTES,
-        dead: Dead | None = None,
+        dead: Deaths | None = None,
     ) -> None:
         self._store = store
         self._notifier = notifier
@@ -77,7 +75,7 @@ class Dispatcher:
         self._due_times = DueTimes(store, notifier, self.topics)
         self._claims = Claims(store, notifier.worker, self.topics, self._due_times, self._completer, events, max_bytes)
         self._membership = Membership(notifier, handlers)
-        self._lost_leases = LostLeases(store)
+        self._next_lease: int | None = None  # when the next lease may be over, whosesoever
         self._pruning = Pruning(store, kept or {})
         self._clock_steps = ClockSteps(self._clock)
         self._dead = dead
@@ -106,21 +104,20 @@ class Dispatcher:
             raise
         except Exception as error:  # noqa: BLE001  (whatever it is, the claims of this worker must be ended)
             self._failures += 1
-            first, longest = _BACKOFF
-            pause = min(first * 2 ** min(self._failures - 1, 20), longest)
-            self._retry_at = self._clock.time() + pause * random.uniform(0.5, 1)
             self._rung = True
             self._events.emit(StoreFailed(error, self._failures, len(self._completer)))
+            pause = min(_BACKOFF[0] * 2 ** min(self._failures - 1, 20), _BACKOFF[1])
+            self._retry_at = self._clock.time() + pause * random.uniform(0.5, 1)
             return False
         if self._failures:
             self._events.emit(StoreBack(self._failures))
             self._failures = 0
         return True
 
-    @property
-    def backs_off(self) -> bool:
-        """Whether the store failed, and it is too early to try again."""
-        return bool(self._failures) and self._clock.time() < self._retry_at
+    def go_on(self) -> None:
+        """Step, unless the store failed, and it is too early to try again."""
+        if not self._failures or self._clock.time() >= self._retry_at:
+            self.step()
 
     def announce(self) -> None:
         """Say which topics are handled here; none while draining. StoreError.
@@ -161,7 +158,7 @@ class Dispatcher:
         """See who else is there, which leases end, and whether jobs are overdue that others have no room for."""
         changed = self._membership.look(monotonic, self._claims.behind(), self._spare)
         self._completer.waiters = self._membership.waiters
-        self._lost_leases.look()
+        self._next_lease = self._store.ask(GetNextLease())
         if self.draining:
             return
         if self._announced and self._membership.missed:
@@ -196,8 +193,8 @@ class Dispatcher:
         asked = self._clock.time()
         settling = self._completer.commands(asked, self._claims.batches.full)
         renewals = [*self._leases.begins(asked), *self._leases.renewals(asked)] if len(self._leases) else []
-        in_charge = self._membership.recovers
-        expire = [] if self.draining else self._lost_leases.commands(now, in_charge=in_charge)
+        expires_at = self._expires_at()
+        expire = [Expire(_EXPIRED)] if expires_at is not None and now >= expires_at else []
         uncertain = self._claims.uncertain(asked)
         claims = [] if self.draining else self._claims.commands(asked)
         commands = [*settling, *map(Leases.command, renewals), *expire, *uncertain, *claims]
@@ -211,28 +208,25 @@ class Dispatcher:
             outcomes = iter(found)
             self._claims.batches.took(self._clock.time() - asked)
             self._completer.learn(outcomes)
-            self._renewed(renewals, outcomes, asked)
-            for _ in expire:
-                expired = next(outcomes)
-                self._lost_leases.learn(expired)
+            for lease in renewals:
+                self._completer.renewed(lease, next(outcomes), asked)
+            for expired in islice(outcomes, len(expire)):
                 self._completer.expired(expired)
+                if isinstance(expired, Expired):
+                    self._next_lease = expired.next_lease
             for _ in uncertain:
                 next(outcomes)
             for claim in claims:
                 self._claims.learn(claim, next(outcomes), asked, now)
             intact(found)
         if not self.draining:
-            self._pruning.work(now, busy=self._claims.overdue, in_charge=in_charge)
+            self._pruning.work(now, busy=self._claims.overdue, in_charge=self._membership.recovers)
 
-    def _renewed(self, renewals: list[Lease], outcomes: Iterator[Any], asked: float) -> None:
-        for lease in renewals:
-            outcome = next(outcomes)
-            if isinstance(outcome, StoreError):
-                continue
-            if outcome:
-                self._leases.begin(lease, asked)
-            else:
-                self._completer.lost(lease)
+    def _expires_at(self) -> int | None:
+        """Return when to end the leases that are over, so that their jobs are due again; None if there are none."""
+        if self._next_lease is None or self.draining:
+            return None
+        return self._next_lease + (0 if self._membership.recovers else _DEPUTY)
 
     # ---- time -------------------------------------------------------------------------------------------------------
 
@@ -258,11 +252,7 @@ class Dispatcher:
         if look_at is not None:
             times.append(look_at - now)
         if not self.draining:
-            walls = [
-                self._due_times.next_deadline(),
-                self._lost_leases.due_at(in_charge=self._membership.recovers),
-                self._pruning.due_at,
-            ]
+            walls = self._due_times.next_deadline(), self._expires_at(), self._pruning.due_at
             times += [self._clock.until(wall) for wall in walls if wall is not None]
             times += self._claims.due_again(now)
         for runner in self._runners:

@@ -11,12 +11,12 @@ topic of which nothing was heard for long is looked up in the store, in case a h
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 from ..core import KeyWheel
-from ..jobs.job import Due, slice_of
+from ..jobs.job import slice_of
 from ..jobs.queries import GetNextDues
 from ..stores.contract import Store
 from ..stores.notifier import Notifier
@@ -55,8 +55,7 @@ class DueTimes:
         self._handles = dict.fromkeys(self._numbers, 0)
         self._due: dict[TopicState, int | None] = dict.fromkeys(self._numbers)
         self.ready.clear()
-        self._to_look: deque[TopicState] = deque()
-        self._queued: set[TopicState] = set()
+        self._to_look: dict[TopicState, None] = {}  # in the store, in turn
         self._look_all_at = 0
 
     # ---- who goes first ---------------------------------------------------------------------------------------------
@@ -79,53 +78,37 @@ class DueTimes:
             self.ready[topic] = None
         else:
             self.ready.pop(topic, None)
-            self._wait(topic, turn(self._shards[topic], due, LATE))
-
-    def hint(self, topic: TopicState, due: int) -> None:
-        """Take in that a job in a slice of this worker is due then."""
-        known = self._due[topic]
-        if topic not in self.ready and (known is None or due < known):
-            self.learn(topic, due)
+            until = turn(self._shards[topic], due, LATE)
+            if not self._wheel.reschedule(self._handles[topic], until):
+                self._handles[topic] = self._wheel.schedule(until, self._keys[topic])
 
     def recall(self, topic: TopicState) -> None:
         """Go by what is known of a topic: it was asked for some jobs alone."""
         self.learn(topic, self._due[topic])
 
-    def _wait(self, topic: TopicState, until: int) -> None:
-        if not self._wheel.reschedule(self._handles[topic], until):
-            self._handles[topic] = self._wheel.schedule(until, self._keys[topic])
-
     # ---- looking ----------------------------------------------------------------------------------------------------
 
     def look_at(self, topic: TopicState) -> None:
         """Look a topic up in the store, soon."""
-        if topic not in self._queued:
-            self._queued.add(topic)
-            self._to_look.append(topic)
+        self._to_look[topic] = None
 
     def look_at_all(self, topics: Iterable[TopicState] | None = None) -> None:
         """Look all topics up in the store, or some, soon."""
-        for topic in self._numbers if topics is None else topics:
-            self.look_at(topic)
+        self._to_look.update(dict.fromkeys(self._numbers if topics is None else topics))
 
     def hear(self) -> bool:
         """Take in what others changed; return whether topics were paused or resumed, or hints are missing."""
         hints = self._notifier.hints()
         if hints.reload:
             self.look_at_all()
-        self.take(hints.due)
-        return hints.reload
-
-    def take(self, jobs: Iterable[Due]) -> None:
-        """Take in due times of jobs."""
-        for due, _, name, priority in jobs:
+        for due, _, name, priority in hints.due:
             topic = self._topics.get(name)
             if topic is not None:
-                topic.priorities |= priority != 0
-                topic.look_before(due)
-                if topic.scan is not None:
-                    topic.scan.hint(due)
-                self.hint(topic, due)
+                topic.hint(due, priority)
+                known = self._due[topic]
+                if topic not in self.ready and (known is None or due < known):
+                    self.learn(topic, due)
+        return hints.reload
 
     def look(self, now: int) -> None:
         """Look up some of the topics that are to be looked up."""
@@ -135,8 +118,9 @@ class DueTimes:
             self.look_at_all()
         if not self._to_look:
             return
-        some = [self._to_look.popleft() for _ in range(min(len(self._to_look), _TOPICS))]
-        self._queued.difference_update(some)
+        some = list(islice(self._to_look, _TOPICS))
+        for topic in some:
+            del self._to_look[topic]
         try:
             dues = self._store.ask(GetNextDues([topic.name for topic in some]))
         except BaseException:
@@ -157,11 +141,9 @@ class DueTimes:
         for key in self._wheel.advance(self._now):
             topic = self._numbers[key]
             due = self._due[topic]
-            if due is None:
-                continue
-            if self._shards[topic] >> slice_of(due) & 1:
+            if due is not None and self._shards[topic] >> slice_of(due) & 1:
                 self.ready[topic] = None
-            else:  # another's: mostly that one has claimed it
+            elif due is not None:  # another's: mostly that one has claimed it
                 self.look_at(topic)
 
     def next_deadline(self) -> int | None:

@@ -11,7 +11,8 @@ hit only jobs that were never hit before.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.commands import Ack, Begin, Nack, Release, Touch
@@ -41,41 +42,30 @@ def lease_margin(ttr: int) -> int:
     return min(max(ttr // 4, 50), 500)
 
 
+@dataclass(slots=True, eq=False)
 class Lease:
     """One claim, from the store's answer until it is settled. Times are those of the monotonic clock, in seconds."""
 
-    __slots__ = (
-        "begun",
-        "claimed",
-        "ended",
-        "ending",
-        "error",
-        "handled",
-        "job",
-        "result",
-        "start_by",
-        "started",
-        "topic",
-        "until",
-    )
+    job: Job
+    topic: TopicState
+    claimed: float  # before the store was asked
+    begun: bool  # as the store knows it
+    until: float = 0.0
+    start_by: float = 0.0
+    started: float | None = None
+    ended: float = 0.0
+    error: BaseException | None = None
+    result: bytes | None = None  # what is to be kept of what the handler returned
+    handled: bool = True  # False: it came too late to start
+    ending: Ack | Nack | Release | None = None  # what settles it
 
-    def __init__(self, job: Job, topic: TopicState, claimed: float, begun: bool) -> None:
-        self.job = job
-        self.topic = topic
-        self.claimed = claimed  # before the store was asked
-        self.begun = begun  # as the store knows it
-        if begun:
-            self.until = claimed + self.ttr / 1000
-            self.start_by = min(self.until, claimed + _START_BEGUN)
+    def __post_init__(self) -> None:
+        if self.begun:
+            self.until = self.claimed + self.ttr / 1000
+            self.start_by = min(self.until, self.claimed + _START_BEGUN)
         else:
-            self.until = claimed + HOLD / 1000
-            self.start_by = claimed + _START
-        self.started: float | None = None
-        self.ended = 0.0
-        self.error: BaseException | None = None
-        self.result: bytes | None = None  # what is to be kept of what the handler returned
-        self.handled = True  # False: it came too late to start
-        self.ending: Ack | Nack | Release | None = None  # what settles it
+            self.until = self.claimed + HOLD / 1000
+            self.start_by = self.claimed + _START
 
     @property
     def ttr(self) -> int:
@@ -140,25 +130,30 @@ class Leases:
         """Take claims of a topic in."""
         self._young.extend(leases)
         self._all.update(leases)
-        self.bytes += sum([len(lease.job.body) for lease in leases])
-        self._held += sum([not lease.begun for lease in leases])
+        self._count(leases, 1, self.quarantine.begin)
         handler = leases[0].topic.handler
         if handler.keep_lease or handler.isolate:  # it is killed in time, counted from when its process is ready
             self._kept.update(leases)
-        for suspect in [lease for lease in leases if lease.job.lost == LOST_BEGUN]:
-            self.quarantine.begin(suspect)
 
     def settle(self, leases: Iterable[Lease]) -> None:
         """Forget claims."""
         settled = self._all.intersection(leases)
         self._all -= settled
-        self.bytes -= sum([len(lease.job.body) for lease in settled])
-        self._held -= sum([not lease.begun for lease in settled])
+        self._count(settled, -1, self.quarantine.release)
         self._kept -= settled
-        for suspect in [lease for lease in settled if lease.job.lost == LOST_BEGUN]:
-            self.quarantine.release(suspect)
         if not self._all:
             self._young.clear()
+
+    def _count(self, leases: Iterable[Lease], sign: int, suspect: Callable[[Lease], object]) -> None:
+        size = held = 0
+        for lease in leases:
+            job = lease.job
+            size += len(job.body)
+            held += not lease.begun
+            if job.lost == LOST_BEGUN:
+                suspect(lease)
+        self.bytes += sign * size
+        self._held += sign * held
 
     def _look(self, now: float) -> list[Lease]:
         young = self._young

@@ -81,7 +81,10 @@ class LimitScan:
     def next_look(self, most: int, now: float) -> _Look:
         """Return what to ask for next, at least so many."""
         if not self._freed and not self._walking and self._held and now >= self._poll_at:
-            self._poll()
+            # The first of each group: another worker may have freed a place. Of many groups, in turn.
+            for group in list(islice(self._held, _PAGE)):
+                self._held[group] = self._held.pop(group)
+                self._freed[group] = 0
         ids: list[int] = []
         for group, count in self._freed.items():
             known = self._held.get(group, [])
@@ -97,12 +100,6 @@ class LimitScan:
             self._began = self._began or now
             return (), self._after, min(max(self._size, most), _PAGE)
         return (), (None, self._seen, -1), most
-
-    def _poll(self) -> None:
-        """Ask for the first of each group: another worker may have freed a place. Of many groups, in turn."""
-        for group in list(islice(self._held, _PAGE)):
-            self._held[group] = self._held.pop(group)
-            self._freed[group] = 0
 
     def _fill(self, group: str) -> _Look:
         """Return what to ask for to know the next jobs of a group: with those that are known, which come first."""

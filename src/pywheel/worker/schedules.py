@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from .._errors import BadBody, BadJob, JobExists, NoKey
 from ..jobs.commands import Cancel, Put
@@ -36,21 +37,14 @@ _LEASE: Final = 10_000  # ms after which another worker plans, if this one dies 
 _PAUSE: Final = (10, 1.0)  # between two readings of what has changed: so many times what a run takes; seconds at most
 
 
-class _Program(Protocol):
-    @property
-    def store(self) -> Store: ...
-
-
+@dataclass(slots=True)
 class _Place:
     """What the planner knows of one schedule."""
 
-    __slots__ = ("after", "next", "note", "schedule")
-
-    def __init__(self, note: bytes, schedule: Schedule | None) -> None:
-        self.note = note
-        self.schedule = schedule
-        self.after = 0
-        self.next: int | None = 0  # its first tick later than `after`; None if there is none
+    note: bytes
+    schedule: Schedule | None
+    after: int = 0
+    next: int | None = 0  # its first tick later than `after`; None if there is none
 
     def first(self, after: int) -> int | None:
         """Return its first tick later than `after`, computed if it is not known."""
@@ -76,7 +70,7 @@ class _Unseen(NamedTuple):
 class Planner:
     """The handler of the planner's job. What it has read is kept for the next time, but for what changes."""
 
-    def __init__(self, program: _Program) -> None:
+    def __init__(self, program: Any) -> None:
         self._program = program
         self._store: Store | None = None
         self._token = ""
@@ -129,7 +123,13 @@ class Planner:
 
     def _place(self, name: str, note: bytes) -> _Place:
         place = self._places.get(name)
-        return place if place is not None and place.note == note else _Place(note, _schedule(name, note))
+        if place is not None and place.note == note:
+            return place
+        try:
+            return _Place(note, Schedule.from_note(name, note))
+        except BadBody as error:
+            _LOGGER.error("%s", error)  # noqa: TRY400  (it is all there is to say)
+            return _Place(note, None)
 
     # ---- planning ---------------------------------------------------------------------------------------------------
 
@@ -190,14 +190,6 @@ class Planner:
             holder = outcome.id
         if isinstance(outcome, BaseException):
             raise outcome
-
-
-def _schedule(name: str, note: bytes) -> Schedule | None:
-    try:
-        return Schedule.from_note(name, note)
-    except BadBody as error:
-        _LOGGER.error("%s", error)  # noqa: TRY400  (it is all there is to say)
-        return None
 
 
 def _puts(notes: ScheduleNotes, schedule: Schedule, after: int, now: int, until: int) -> Iterator[Put]:

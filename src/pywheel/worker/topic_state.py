@@ -106,6 +106,13 @@ class TopicState:
         if due is None or (self._seen is not None and due <= self._seen):
             self._seen = None
 
+    def hint(self, due: int, priority: int) -> None:
+        """Take in that a job is due then."""
+        self.priorities |= priority != 0
+        self.look_before(due)
+        if self.scan is not None:
+            self.scan.hint(due)
+
     def learn(
         self, claim: Claim, outcome: Claimed, walls: tuple[int, int], now: float, again: float | None
     ) -> bool | None:
@@ -147,13 +154,15 @@ class TopicState:
         """Claim nothing before that time of the monotonic clock."""
         self.retry_at = until
 
-    def fall_behind(self, wall: int) -> None:
-        """Note that jobs are due that are not claimed."""
-        self.behind = self.behind or wall
+    def note_backlog(self, wall: int | None) -> None:
+        """Note that jobs are due now that are not claimed, or with None that there are none."""
+        self.behind = 0 if wall is None else self.behind or wall
 
-    def catch_up(self) -> None:
-        """Note that nothing is due that is not claimed."""
-        self.behind = 0
+    def forget_looks(self) -> None:
+        """Look anew at all that is due: what was seen of it may not hold."""
+        self.look_before()
+        if self.scan is not None:
+            self.scan.restart()
 
     def restart(self) -> None:
         """Forget what was reckoned by the old wall clock: the others would take `behind` for a time to come."""

@@ -7,9 +7,9 @@ with the key take them. A topic of which many in a row cannot be read rests betw
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
-from math import inf
 from typing import Final
 
 from .._errors import BadBody, StoreError
@@ -25,7 +25,7 @@ from .topic_state import TopicState
 __all__ = ["Unreadable"]
 
 _AGAIN: Final = 60.0  # seconds between looks at a job, and between events of a topic
-_LOOKS: Final = 20  # jobs looked at in one step
+_LOOKS: Final = 20  # jobs of a topic looked at in one step
 _PAST: Final = 20_000  # jobs of a topic that a claim looks past
 _ROW: Final = 1_000  # jobs in a row after which their topic rests
 _RESTS: Final = (0.5, 60.0)  # seconds: first, longest
@@ -38,10 +38,9 @@ class Unreadable:
         self._store = store
         self._completer = completer
         self._events = events
-        self._jobs: dict[int, tuple[float, TopicState]] = {}  # when each is looked at again, the first first
-        self._ids: dict[TopicState, dict[int, None]] = {}
-        self._told: dict[TopicState, float] = {}  # when that was said last
-        self._rows: dict[TopicState, int] = {}  # so many in a row could not be read
+        self._jobs: dict[TopicState, dict[int, float]] = {}  # when each is looked at again, the first first
+        self._told: dict[TopicState, float] = {}  # when that is said again, at the soonest
+        self._rows: Counter[TopicState] = Counter()  # so many in a row could not be read
         self._rests: dict[TopicState, float] = {}  # for how long each rested
         self._since = 0
 
@@ -51,25 +50,25 @@ class Unreadable:
 
     def without(self, topic: TopicState) -> tuple[int, ...]:
         """Return the jobs of a topic that are not to be claimed."""
-        return tuple(islice(self._ids[topic], _PAST)) if topic in self._ids else ()
+        return tuple(islice(self._jobs.get(topic, ()), _PAST))
 
     @property
     def look_at(self) -> float | None:
         """When to look at some of them again; None if there are none."""
-        return next(iter(self._jobs.values()))[0] if self._jobs else None
+        return min((next(iter(ids.values())) for ids in self._jobs.values()), default=None)
 
     def look(self, now: float) -> list[TopicState]:
         """Look at some of them again; return the topics of those that may be claimed."""
         found: list[TopicState] = []
-        for _ in range(_LOOKS):
-            id, (look_at, topic) = next(iter(self._jobs.items()), (0, (inf, None)))
-            if topic is None or now < look_at:
-                break
-            self._forget(id)
-            if self._can_be_read(id):
-                found.append(topic)
-            else:
-                self._note(id, topic, now)
+        for topic, ids in list(self._jobs.items()):
+            for id in [id for id, look_at in islice(ids.items(), _LOOKS) if look_at <= now]:
+                del ids[id]
+                if self._can_be_read(id):
+                    found.append(topic)
+                else:
+                    ids[id] = now + _AGAIN
+            if not ids:
+                del self._jobs[topic]
         return found
 
     def _can_be_read(self, id: int) -> bool:
@@ -81,19 +80,6 @@ class Unreadable:
         except (BadBody, StoreError):
             return False
         return True
-
-    def _note(self, id: int, topic: TopicState, now: float) -> None:
-        self._forget(id)
-        self._jobs[id] = now + _AGAIN, topic
-        self._ids.setdefault(topic, {})[id] = None
-
-    def _forget(self, id: int) -> None:
-        known = self._jobs.pop(id, None)
-        if known is not None:
-            ids = self._ids[known[1]]
-            del ids[id]
-            if not ids:
-                del self._ids[known[1]]
 
     def leases(self, topic: TopicState, outcome: Claimed, asked: float, now: int) -> list[Lease]:
         """Return the claims that can be worked on, their bodies plain. The others go back to the store."""
@@ -108,7 +94,7 @@ class Unreadable:
                 wrong = error
                 sealed.append(Lease(job, topic, asked, number < begins))
         if found and self._rows:
-            self._rows.pop(topic, None)
+            del self._rows[topic]
             self._rests.pop(topic, None)
         if wrong is not None:
             self._give_back(topic, sealed, asked, now)
@@ -121,7 +107,7 @@ class Unreadable:
 
     def _rest(self, topic: TopicState, jobs: int, asked: float) -> None:
         """Let a topic rest if nothing of it can be read: trying its jobs one after the other would cost all others."""
-        self._rows[topic] = self._rows.get(topic, 0) + jobs
+        self._rows[topic] += jobs
         if self._rows[topic] >= _ROW:
             first, longest = _RESTS
             self._rests[topic] = min(2 * self._rests.get(topic, first / 2), longest)
@@ -131,7 +117,9 @@ class Unreadable:
         if not self._jobs:
             self._since = now
         topic.inside += len(leases)
+        ids = self._jobs.setdefault(topic, {})
         for lease in leases:
-            self._note(lease.job.id, topic, asked)
+            ids.pop(lease.job.id, None)
+            ids[lease.job.id] = asked + _AGAIN
             lease.handled = False
             self._completer.done(lease)

@@ -12,7 +12,7 @@ import threading
 import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final, Protocol
 
 from .._errors import BadJob, StoreClosed, StoreError, StoreReplaced
@@ -33,7 +33,7 @@ from .executors import AsyncPool, IsolatedPool, Loop, Outside, Pool, ThreadPool,
 from .leases import Lease
 from .schedules import declare, declare_lost, with_planner
 
-__all__ = ["Program", "Worker"]
+__all__ = ["Program", "Worker", "on_signals"]
 
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _HANG_UP: Final = getattr(signal, "SIGHUP", None)
@@ -90,7 +90,7 @@ class Worker:
         if isinstance(program, type) or not all(hasattr(program, name) for name in ("store", "handlers", "events")):
             raise BadJob(f"a worker works for a JobQueue, not {program!r:.40}")
         self.program = program
-        self._pulse = pulse or _silent
+        self._pulse = pulse or (lambda **_: None)
         self.store = program.store
         handlers = with_planner(program, chosen(program.handlers, topics))
         limited = [topic for topic, handler in handlers.items() if handler.limits is not None]
@@ -99,30 +99,24 @@ class Worker:
         for handler in handlers.values():
             if isinstance(handler.function, TaskHandler):
                 handler.function.check()
-        self._grace = duration(grace, "grace") / 1000
-        kept = retention(keep)
+        self.grace = duration(grace, "grace") / 1000
+        """Seconds that handlers may go on after `stop`."""
         self._events = program.events
         self._middleware: Middleware = getattr(program, "middleware", None) or Middleware()
         self._loop = Loop(loop_factory)
-        most = sum(handler.concurrency for handler in handlers.values() if _in_threads(handler))
+        in_threads = [handler for handler in handlers.values() if handler.isolate or not is_async(handler.function)]
+        most = sum(handler.concurrency for handler in in_threads)
         self._threads = Threads(min(max(most, 1), _MOST_THREADS))
         self._stopping = False  # no Event: a signal may come in the middle of its own handler, and find it locked
-        self._told_to_stop = False
+        self.told_to_stop = False
+        """Whether `stop` was called, or a signal came that stops."""
         self._notifier = self.store.notifier(name or f"{socket.gethostname()}:{os.getpid()}")
-        self._deaths = Deaths(
-            self.store, self._notifier, self._middleware, program.handlers, self._events, self._loop.finish
-        )
+        self.name = self._notifier.worker
+        """The worker's id: its name, and what tells it from the others of that name."""
+        self._deaths = Deaths(program, self._notifier, self._middleware, self._loop.finish)
         try:
-            self.dispatcher = Dispatcher(
-                self.store,
-                self._notifier,
-                handlers,
-                self._pool,
-                self._events,
-                kept=kept,
-                max_bytes=max_bytes,
-                dead=self._deaths,
-            )
+            options: Any = {"kept": retention(keep), "max_bytes": max_bytes, "dead": self._deaths}
+            self.dispatcher = Dispatcher(self.store, self._notifier, handlers, self._pool, self._events, **options)
         except BaseException:
             self._notifier.close()
             raise
@@ -130,11 +124,6 @@ class Worker:
             if isinstance(handler.function, ManagedHandler):
                 handler.function.attach(topic, self.store, handler.concurrency)
         self._thread: threading.Thread | None = None
-
-    @property
-    def name(self) -> str:
-        """The worker's id: its name, and what tells it from the others of that name."""
-        return self._notifier.worker
 
     def _pool(self, handler: Handler, outside: Outside) -> Pool:
         if handler.isolate:
@@ -156,7 +145,12 @@ class Worker:
             StoreClosed: the store was closed meanwhile.
             StoreReplaced: its files were deleted or replaced, once the handlers under way have had their grace.
         """
-        with self.signals(), _frozen():
+        with self.signals():
+            self.work()
+
+    def work(self) -> None:
+        """Work until `stop`, as `run` does; signals are the caller's affair."""
+        with _frozen():
             try:
                 self._work()
                 self._drain()
@@ -179,9 +173,9 @@ class Worker:
 
         A second call ends the grace.
         """
-        if self._told_to_stop:
-            self._grace = 0.0
-        self._told_to_stop = True
+        if self.told_to_stop:
+            self.end_grace()
+        self.told_to_stop = True
         self.retire()
 
     def retire(self) -> None:
@@ -189,10 +183,9 @@ class Worker:
         self._stopping = True
         self._notifier.wake()
 
-    @property
-    def told_to_stop(self) -> bool:
-        """Whether `stop` was called, or a signal came that stops."""
-        return self._told_to_stop
+    def end_grace(self) -> None:
+        """Wait no longer for handlers."""
+        self.grace = 0.0
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait up to `timeout` seconds for the end of a worker that was started; return whether it has come."""
@@ -203,11 +196,10 @@ class Worker:
 
     def _run_quietly(self) -> None:
         try:
-            self.run()
-        except StoreClosed as error:
-            _LOGGER.error("the worker ends: %s; stop it before you close its queue", error)  # noqa: TRY400
-        except StoreReplaced as error:
-            _LOGGER.error("the worker ends: %s", error)  # noqa: TRY400
+            self.work()
+        except (StoreClosed, StoreReplaced) as error:
+            advice = "; stop it before you close its queue" if isinstance(error, StoreClosed) else ""
+            _LOGGER.error("the worker ends: %s%s", error, advice)  # noqa: TRY400
 
     def _work(self) -> None:
         self._events.emit(WorkerStarted(self.name, self.store.url))
@@ -223,26 +215,19 @@ class Worker:
                 self.dispatcher.sleep()
 
     def _announce(self) -> bool:
-        try:
+        announced = False
+        with _patient("the worker cannot be announced yet"):
             self.dispatcher.announce()
             if not self._stopping:
                 declare(self.program, again=True)
-        except (StoreClosed, StoreReplaced):
-            raise
-        except StoreError as error:
-            _LOGGER.warning("the worker cannot be announced yet: %s", error)
-            return False
-        return True
+            announced = True
+        return announced
 
     def _declare_lost(self) -> None:
-        try:
+        with _patient("schedules cannot be declared again yet"):
             if declare_lost(self.program):
                 _LOGGER.warning("the store lost all schedules, as after FLUSHALL: those of the code are declared again")
             self.dispatcher.forgotten = False
-        except (StoreClosed, StoreReplaced):
-            raise
-        except StoreError as error:  # the next turn tries again
-            _LOGGER.warning("schedules cannot be declared again yet: %s", error)
 
     def _drain(self, *, gone: bool = False) -> None:
         """Let handlers finish. The others hear at once that this worker takes nothing more.
@@ -253,17 +238,17 @@ class Worker:
         self.dispatcher.drain()
         if gone:
             self.dispatcher.abandon()
-            self._stopping = self._told_to_stop = True  # from here on a signal ends the grace
+            self._stopping = self.told_to_stop = True  # from here on a signal ends the grace
         else:
             self._announce()
         if not told:
-            self._events.emit(WorkerDrains(self.name, self._grace))
+            self._events.emit(WorkerDrains(self.name, self.grace))
         began = time.monotonic()
-        self._finish(Pool, lambda: self._grace - (time.monotonic() - began), gone=gone)
+        self._finish(Pool, lambda: self.grace - (time.monotonic() - began), gone=gone)
         for topic in self.dispatcher.topics.values():
             topic.pool.cancel()
         cancelled = AsyncPool, IsolatedPool
-        self._finish(cancelled, lambda: _CANCELLED + self._grace - (time.monotonic() - began), gone=gone)
+        self._finish(cancelled, lambda: _CANCELLED + self.grace - (time.monotonic() - began), gone=gone)
         if gone:
             return
         left = self.dispatcher.abandon()
@@ -274,15 +259,14 @@ class Worker:
 
     def _finish(self, only: type[Pool] | tuple[type[Pool], ...], seconds: Callable[[], float], *, gone: bool) -> None:
         """Wait, and settle what ends, until nothing runs in pools of a kind, or no time is left."""
-        if not gone and not self.dispatcher.backs_off:
-            self.dispatcher.step()
-        while self.dispatcher.busy(only) and seconds() > 0:
+        if not gone:
+            self.dispatcher.go_on()
+        while self.dispatcher.busy(only) and (left := seconds()) > 0:
             if gone:
-                time.sleep(max(min(seconds(), _LOOK), 0))
+                time.sleep(min(left, _LOOK))
             else:
-                self.dispatcher.sleep(min(seconds(), _LOOK))
-                if not self.dispatcher.backs_off:
-                    self.dispatcher.step()
+                self.dispatcher.sleep(min(left, _LOOK))
+                self.dispatcher.go_on()
             self._pulse(ready=True)
 
     def _end(self) -> None:
@@ -294,30 +278,37 @@ class Worker:
         self._notifier.close()
         self._events.emit(WorkerStopped(self.name))
 
-    @contextmanager
-    def signals(self) -> Iterator[None]:
+    def signals(self) -> AbstractContextManager[None]:
         """Stop on signals, where they can be had: in the main thread. `run` does so, for as long as it runs."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def told(number: int, frame: Any) -> None:  # noqa: ARG001  (what signal.signal calls)
-            if number != _HANG_UP or not self._told_to_stop:
-                self.stop()
-
-        numbers = [signal.SIGINT, signal.SIGTERM]
+        actions: dict[int, Callable[[], object]] = {signal.SIGINT: self.stop, signal.SIGTERM: self.stop}
         if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:  # else it was begun by nohup
-            numbers.append(_HANG_UP)
-        before = {number: signal.signal(number, told) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            actions[_HANG_UP] = lambda: None if self.told_to_stop else self.stop()
+        return on_signals(actions)
 
 
-def _in_threads(handler: Handler) -> bool:
-    return handler.isolate or not is_async(handler.function)
+@contextmanager
+def on_signals(actions: Mapping[int, Callable[[], object]]) -> Iterator[None]:
+    """Have signals call functions, where they can be had: in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda number, _: actions[number]()) for number in actions}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _patient(what: str) -> Iterator[None]:
+    """Log what a store that is away makes impossible; the next turn tries again."""
+    try:
+        yield
+    except (StoreClosed, StoreReplaced):
+        raise
+    except StoreError as error:
+        _LOGGER.warning("%s: %s", what, error)
 
 
 @contextmanager
@@ -331,10 +322,6 @@ def _frozen() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-def _silent(**_: object) -> None:
-    """Tell nobody."""
 
 
 def _give_back(store: Store, leases: list[Lease], process: int) -> None:

@@ -10,7 +10,6 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
-from weakref import WeakSet
 
 from ...execution import end_child
 from ...jobs.handler import Handler, rest_of, to_the_end
@@ -29,17 +28,13 @@ class Loop(Runner):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runs = False
         self._stopped = False
-        self._thread: int | None = None
         self._mutex = threading.Lock()
 
     def block(self) -> None:
         """Note that what should have started did not; the loop itself says when it can again."""
         if not self.blocked:
             self.blocked = True
-            self.call(self._answer)
-
-    def _answer(self) -> None:
-        self.blocked = False
+            self.call(setattr, self, "blocked", False)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call a function on the loop, soon; if it gets no thread now, when it does."""
@@ -88,33 +83,28 @@ class Loop(Runner):
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        process, self._thread = os.getpid(), threading.get_ident()
-        _RUNNING.add(self)
+        process, _HERE.loop = os.getpid(), loop
         while not self._stopped:
             with suppress(SystemExit, KeyboardInterrupt):  # a task's, which has it: the others go on
                 loop.run_forever()
             if os.getpid() != process:
                 end_child(SystemExit("a handler forked, and its child waits on the loop, which is the worker's"))
-        _RUNNING.discard(self)
         for task in asyncio.all_tasks(loop):
             task.cancel()
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
-    def after_fork(self) -> None:
-        """In a child that one of its tasks has forked: run nothing more, for the others are the worker's."""
-        if self._loop is not None and self._thread == threading.get_ident():
-            for handle in tuple(getattr(self._loop, "_ready", ())):  # of uvloop nobody may: it runs one turn more
-                handle.cancel()
-            self._loop.stop()
 
-
-_RUNNING: Final[WeakSet[Loop]] = WeakSet()
+_HERE: Final = threading.local()  # the loop of a thread that has one
 
 
 def _after_fork() -> None:
-    for loop in tuple(_RUNNING):
-        loop.after_fork()
+    """In a child that a task has forked, run nothing more, for the other tasks are the worker's."""
+    loop: Any = getattr(_HERE, "loop", None)
+    if loop is not None:
+        for handle in tuple(getattr(loop, "_ready", ())):  # of uvloop nobody may: it runs one turn more
+            handle.cancel()
+        loop.stop()
 
 
 if hasattr(os, "register_at_fork"):

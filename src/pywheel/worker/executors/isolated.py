@@ -32,7 +32,7 @@ from ...jobs.handler import error_text, to_the_end, verdict
 from ...jobs.job import Job
 from ...jobs.results import result_of
 from ...observe import logs
-from .framing import receive, send
+from .processes import receive, send
 
 __all__ = ["main"]
 

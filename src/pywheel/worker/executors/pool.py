@@ -11,6 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ...clock import Clock
@@ -95,12 +96,11 @@ class Pool(ABC):
 
     def take_back(self) -> list[Lease]:
         """Return the jobs that were not started; they never will be."""
-        back = []
-        while True:
-            try:
+        back: list[Lease] = []
+        with suppress(IndexError):
+            while True:
                 back.append(self._queue.popleft())
-            except IndexError:
-                return back
+        return back
 
     def stop(self) -> None:
         """Start nothing more; do not wait."""

@@ -11,6 +11,7 @@ import os
 import pickle
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,16 +31,16 @@ from ...jobs.handler import Handler, RaisedElsewhere, by_name
 from ...jobs.job import Job
 from ...observe import logs
 from ..leases import Lease
-from .framing import receive, send
 from .pool import Outside
 from .threads import ThreadPool, Threads
 
-__all__ = ["HandlerDied", "HandlerTimeout", "Isolated", "IsolatedPool"]
+__all__ = ["HandlerDied", "HandlerTimeout", "Isolated", "IsolatedPool", "receive", "send"]
 
 _STARTS: Final = 60.0  # seconds that a child may take to import its module
 _LOOK: Final = 1.0  # seconds between looks whether a child that says nothing is there
 _TRIES: Final = 20  # children that may turn out to have ended, before a job counts as failed
 _ENDS: Final = 0.5  # seconds that idle children have to end by themselves
+_LENGTH: Final = struct.Struct("!Q")
 _BOOT: Final = (
     "import sys; sys.path.append(sys.argv.pop(1)); from pywheel.worker.executors.isolated import main; main()"
 )
@@ -62,9 +64,8 @@ class IsolatedPool(ThreadPool):
     def __init__(self, handler: Handler, outside: Outside, threads: Threads, program: object) -> None:
         super().__init__(handler, outside, threads, _as_it_is)
         self._isolated = Isolated(handler, program)
-        self._lease = threading.local()  # what each thread handles
+        self._admit = outside.admit
         self._paused_at = -inf
-        self._execution = Execution(self._call_elsewhere, outside.events, keep=_as_it_is, admit=outside.admit)
 
     def stop(self) -> None:
         """Start nothing more, and end all children."""
@@ -75,17 +76,16 @@ class IsolatedPool(ThreadPool):
         """Let nothing begin whose process is starting: it is given back."""
         self._paused_at = self._clock.time()
 
-    def _call_elsewhere(self, job: Job) -> bytes | None:
-        tracer = self._events.tracer
-        lease: Lease = self._lease.handled
-        return self._isolated(job, {} if tracer is None else tracer.carried(), lambda: self._begin_by(lease))
-
-    def _begin_by(self, lease: Lease) -> float:
-        return lease.until if (lease.started or 0.0) > self._paused_at else -inf
-
     def _handle(self, lease: Lease) -> None:
-        self._lease.handled = lease
-        lease.error, lease.result = self._execution.run(lease.job, _as_it_is)
+        def begin_by() -> float:
+            return lease.until if (lease.started or 0.0) > self._paused_at else -inf
+
+        def call(job: Job) -> bytes | None:
+            tracer = self._events.tracer
+            return self._isolated(job, {} if tracer is None else tracer.carried(), begin_by)
+
+        execution = Execution(call, self._events, keep=_as_it_is, admit=self._admit)
+        lease.error, lease.result = execution.run(lease.job, _as_it_is)
         killed = self._stopped and isinstance(lease.error, HandlerDied)
         lease.handled = not (killed or isinstance(lease.error, _LeaseOver))
         self._ended(lease)
@@ -131,22 +131,13 @@ class Isolated:
         seconds = None if self._ttr is None else (job.ttr or self._ttr) / 1000
         answer, tries = None, 0
         while answer is None:  # a child may have ended while it was idle
+            if tries == _TRIES:
+                raise HandlerDied("the handler's process ended before it had the job, again and again")
             child, tries = self._child(), tries + 1
             try:
                 answer = child.handle(job, seconds, carried, begin_by())
-            except BaseException:
-                self._end(child)
-                raise
-            if answer is None:
-                self._end(child)
-                if tries == _TRIES:
-                    raise HandlerDied("the handler's process ended before it had the job, again and again")
-        with self._mutex:
-            closed = self._closed.is_set()
-            if not closed:
-                self._idle.append(child)
-        if closed:
-            self._end(child)
+            finally:
+                self._put_back(child, sound=answer is not None)
         if "late" in answer:
             raise _LeaseOver
         if "text" in answer:
@@ -183,11 +174,16 @@ class Isolated:
         try:
             child.wait_until_ready()
         except BaseException:
-            self._end(child)
+            self._put_back(child, sound=False)
             raise
         return child
 
-    def _end(self, child: _Child) -> None:
+    def _put_back(self, child: _Child, *, sound: bool) -> None:
+        """Keep a child for the next job, if it can have one."""
+        with self._mutex:
+            if sound and not self._closed.is_set():
+                self._idle.append(child)
+                return
         child.end(0.0)
         with self._mutex:
             self._all.discard(child)
@@ -241,7 +237,7 @@ class _Child:
         self, job: Job, seconds: float | None, carried: Mapping[str, str], begin_by: float
     ) -> dict[str, Any] | None:
         """Return what the handler raised, or what is kept of what it returned; None if the process had gone before."""
-        self._limit = time.monotonic() + (float("inf") if seconds is None else seconds)
+        self._limit = time.monotonic() + (inf if seconds is None else seconds)
         began = False
         try:
             self._send(pickle.dumps((job._replace(headers=dict(job.headers)), seconds, dict(carried), begin_by)))
@@ -257,27 +253,23 @@ class _Child:
             raise HandlerDied(f"the handler's process ended: {self._reason()}") from None
         return answer
 
+    def _left(self) -> float:
+        return min(max(self._limit - time.monotonic(), 0.001), 1e6)
+
     def _send(self, content: bytes) -> None:
-        self._socket.settimeout(min(max(self._limit - time.monotonic(), 0.001), 1e6))
+        self._socket.settimeout(self._left())
         send(self._socket, content)
 
     def _receive(self) -> bytes:
         """Return a message. TimeoutError at the limit; EOFError if none will come, also if heirs hold the socket."""
         gone = False
-        while True:
-            left = self._limit - time.monotonic()
-            if left <= 0:
+        while not wait([self._socket], min(self._left(), _LOOK)):
+            if time.monotonic() >= self._limit:
                 raise TimeoutError
-            self._socket.settimeout(min(left, _LOOK))
-            try:
-                if self._socket.recv(1, socket.MSG_PEEK):
-                    break
+            if gone:
                 raise EOFError
-            except TimeoutError:
-                if gone:
-                    raise EOFError from None
-                gone = self._process.poll() is not None
-        self._socket.settimeout(min(max(self._limit - time.monotonic(), 0.001), 1e6))
+            gone = self._process.poll() is not None
+        self._socket.settimeout(self._left())
         return receive(self._socket)
 
     def _reason(self) -> str:
@@ -313,6 +305,26 @@ class _Child:
                 self._ended = True
                 self._socket.close()
                 os.close(self._life)
+
+
+def send(to: socket.socket, content: bytes) -> None:
+    """Send a message: its length, then so many bytes. OSError; TimeoutError after the socket's time."""
+    to.sendall(_LENGTH.pack(len(content)) + content)
+
+
+def receive(source: socket.socket) -> bytes:
+    """Return the next message. EOFError at the end, OSError, TimeoutError."""
+    return _exactly(source, *_LENGTH.unpack(_exactly(source, _LENGTH.size)))
+
+
+def _exactly(source: socket.socket, length: int) -> bytes:
+    content = bytearray()
+    while len(content) < length:
+        part = source.recv(min(length - len(content), 1 << 20))
+        if not part:
+            raise EOFError
+        content += part
+    return bytes(content)
 
 
 def _preparation(module: str) -> dict[str, Any]:
