@@ -10,7 +10,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from .._errors import BadJob
-from ..client.queue import MAX_BODY
+from ..client.program import MAX_BODY
 from ..jobs.job import Attempt
 from .options import (
     DEFAULT_STORE,
@@ -163,7 +163,7 @@ def retry(
     """Make a finished job delayed again, with all its attempts. Exit code 1: it is not finished."""
     ref = reference(job, topic)
     with existing(store) as queue:
-        done = queue.retry(ref, span(delay))
+        done = queue.jobs.retry(ref, span(delay))
     return answer(done, as_json=as_json, yes="delayed again", no=f"not retried: {_NOT} finished")
 
 
@@ -171,7 +171,7 @@ def delete(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_jso
     """Forget a job and its history. Exit code 1: there is none, or it is running."""
     ref = reference(job, topic)
     with existing(store) as queue:
-        done = queue.delete(ref)
+        done = queue.jobs.delete(ref)
     return answer(done, as_json=as_json, yes="deleted", no="not deleted: no such job, or it is running")
 
 
@@ -179,7 +179,7 @@ def history(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_js
     """Show what was tried with a job."""
     ref = reference(job, topic)
     with existing(store, encryption=keyring()) as queue:
-        attempts = queue.history(ref)
+        attempts = queue.jobs.history(ref)
     rows = [
         (a.attempt, when(a.started), when(a.ended), a.outcome or "running", a.worker or "", a.error or "", _result(a))
         for a in attempts
