@@ -67,7 +67,7 @@ app = FastAPI(lifespan=lifespan)
 @app.post("/orders/{order}", status_code=201)
 async def place(order: int, jobs: Jobs, delay: str = "30m") -> dict[str, int]:
     """First the job, then the order: no crash in between leaves an unpaid order that nobody closes."""
-    id = await jobs.aput("order.close", {"order": order}, delay=delay, key=f"order-{order}", replace=True)
+    id = await jobs.aio.put("order.close", {"order": order}, delay=delay, key=f"order-{order}", replace=True)
     await asyncio.to_thread(change, PLACE, order)
     return {"job": id}
 
@@ -85,10 +85,10 @@ async def pay(order: int, jobs: Jobs) -> dict[str, str]:
     """First the payment, committed, then the cancel: a job that a crash in between leaves finds the order paid."""
     if not await asyncio.to_thread(change, PAY, order):
         raise HTTPException(409, "the order is not unpaid")
-    await jobs.acancel(("order.close", f"order-{order}"))
+    await jobs.aio.cancel(("order.close", f"order-{order}"))
     return {"state": "paid"}
 
 
 @app.get("/jobs/{job}")
 async def state(job: int, jobs: Jobs) -> dict[str, str]:
-    return {"state": (await jobs.aget(job)).state}
+    return {"state": (await jobs.aio.get(job)).state}

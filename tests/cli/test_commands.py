@@ -56,7 +56,7 @@ def test_a_body_without_end_is_read_up_to_the_limit_only(call, queue, tmp_path, 
     with huge.open("wb") as file:
         file.truncate(MAX_BODY)
     assert call("put", "t", "--file", huge)[0] == 0
-    assert queue.counts()["t"].delayed == 1
+    assert queue.topics.counts()["t"].delayed == 1
 
 
 def test_put_and_show(says, call):
@@ -107,7 +107,7 @@ def test_text_that_is_no_json_is_refused_with_the_way_out(call, says, queue):
     code, out, err = call("put", "t", "hello")
     assert (code, out) == (2, "")
     assert "--text" in err
-    assert queue.counts() == {}
+    assert queue.topics.counts() == {}
     assert queue.get(says("put", "t", "hello", "--text")["id"]).body == b"hello"
     assert queue.get(says("put", "t", '"hello"')["id"]).json() == "hello"
     assert queue.get(says("put", "t", "-", "--text")["id"]).body == b"-"
@@ -119,7 +119,7 @@ def test_a_number_that_json_does_not_have_is_no_json(call, queue, body):
     code, out, err = call("put", "t", body)
     assert (code, out) == (2, "")
     assert "--text" in err
-    assert queue.counts() == {}
+    assert queue.topics.counts() == {}
 
 
 def test_an_option_before_the_command_is_refused_with_its_place(call, url):
@@ -201,7 +201,7 @@ def test_an_unknown_topic_is_not_paused_unless_asked(says, call, queue):
     assert "did you mean notify?" in err
     assert "--create" in call("pause", "x")[2]
     assert call("resume", "notfiy")[0] == 1
-    assert [topic.name for topic in queue.topics()] == ["notify"]
+    assert [topic.name for topic in queue.topics.list()] == ["notify"]
     assert says("pause", "mail", "--create") == {"changed": True}
     assert says("pause", "mail") == {"changed": False}
 

@@ -106,12 +106,12 @@ close_order("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType
 async def program(job: Job) -> None:
     """Use the twins."""
     assert_type(await notify(job, 7), bool)
-    assert_type(await close_order.aput(7), int)
-    assert_type(await close_order.aput(7, delay="1h"), int)
-    assert_type(await close_order.aput_many([(7,)]), list[int])
-    assert_type(await notify.acancel(7), bool)
-    assert_type(await notify.areschedule(7, delay="1h"), bool)
-    await close_order.aput("7")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    assert_type(await close_order.aio.put(7), int)
+    assert_type(await close_order.aio.put(7, delay="1h"), int)
+    assert_type(await close_order.aio.put_many([(7,)]), list[int])
+    assert_type(await notify.aio.cancel(7), bool)
+    assert_type(await notify.aio.reschedule(7, delay="1h"), bool)
+    await close_order.aio.put("7")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     assert_type(close_order.arguments(job), dict[str, Any])
 
 

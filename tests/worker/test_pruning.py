@@ -72,7 +72,7 @@ def finished(queue):
 
 
 def left(queue):
-    return {job.id for job in queue.list("t")}
+    return {job.id for job in queue.jobs.list("t")}
 
 
 def step(worker, clock, times=10):

@@ -28,8 +28,8 @@ from ..observe.log import log
 from ..stores.contract import Store
 from ..stores.declared import Declared
 from ..stores.open import open as open_store
-from .calls import Calls
 from . import claims
+from .calls import Calls
 from .new_job import JobOptions, new_job
 from .schedules import how, schedule_of, taking_the_job
 from .task import AnyTask, AsyncTask, Task, default_topic

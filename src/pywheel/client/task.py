@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack
 
-from .._errors import BadJob
+from .._errors import BadArguments, BadJob
 from ..jobs.checks import name as checked
 from ..jobs.commands import Cancel, Put, Reschedule
 from ..jobs.job import Job, NewJob
@@ -134,14 +134,17 @@ class AnyTask(Generic[P, C, R]):
         if self._form_of != self._providers.count:
             self._form, self._form_of = self._formed(), self._providers.count
         arguments = self._signature.asked().arguments
-        if args:
-            kwargs = arguments.named(args, kwargs)
         options, key, parent = self._options, None, None
-        if self._key is None or options.get("key") is not None:
-            body = arguments.encoded(kwargs)
-        else:
-            body, read = arguments.read_back(kwargs)
-            key = self._key.of_put(read)
+        try:
+            if args:
+                kwargs = arguments.named(args, kwargs)
+            if self._key is None or options.get("key") is not None:
+                body = arguments.encoded(kwargs)
+            else:
+                body, read = arguments.read_back(kwargs)
+                key = self._key.of_put(read)
+        except BadArguments as error:
+            raise self._with_advice(error, kwargs) from error.__cause__
         calls = self._calls
         if self._form is None:
             said = {name: value for name, value in options.items() if name != "connection"}
@@ -153,6 +156,12 @@ class AnyTask(Generic[P, C, R]):
         due, kept, replace, wait, dedupe_for = self._form
         fields = (self.topic, body, due, key, *kept, replace, wait, parent, dedupe_for)
         return tuple.__new__(NewJob, fields)
+
+    def _with_advice(self, error: BadArguments, kwargs: dict[str, Any]) -> BadArguments:
+        """Return what to raise for arguments that do not fit: options may have been meant."""
+        for option in sorted(kwargs.keys() & PutOptions.__annotations__.keys() - self._signature.parameters.keys()):
+            return BadArguments(f"{error}; options stand before them: .options({option}=...).put(...)")
+        return error
 
     def _formed(self) -> tuple[Any, ...] | None:
         """Return what jobs of these options share; None if they differ in more than bodies and keys."""

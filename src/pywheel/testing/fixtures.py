@@ -79,7 +79,10 @@ def queue_tester(manual_clock: ManualClock) -> Iterator[Callable[..., QueueTeste
     made: list[QueueTester] = []
 
     def make(
-        queue: JobQueue | AsyncJobQueue | None = None, *, raises: bool = False, moved: Callable[[datetime], object] | None = None
+        queue: JobQueue | AsyncJobQueue | None = None,
+        *,
+        raises: bool = False,
+        moved: Callable[[datetime], object] | None = None,
     ) -> QueueTester:
         made.append(QueueTester(queue, clock=manual_clock, raises=raises, moved=moved))
         return made[-1]

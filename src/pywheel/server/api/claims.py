@@ -135,7 +135,9 @@ class _Wanted:
 
     def _may_be_full(self, jobs: list[Job]) -> bool:
         """Whether a body that this server takes may have been too long to come along."""
-        return self._room(jobs) < 2 * self._context.queue.calls.max_body  # what is sealed was longer than what is seen here
+        return (
+            self._room(jobs) < 2 * self._context.queue.calls.max_body
+        )  # what is sealed was longer than what is seen here
 
     async def more(self, jobs: list[Job]) -> bool:
         """Return whether jobs are due that were left out because of their bodies. Mostly without a query."""
