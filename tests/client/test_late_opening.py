@@ -44,7 +44,7 @@ def test_nothing_is_opened_before_the_first_use(place, asked, tmp_path):
 )
 def test_a_coroutine_may_be_the_first_to_use_it(place, asked, use):
     with JobQueue(place) as queue:
-        asyncio.run(use(queue))
+        asyncio.run(use(queue.aio))
         assert asked == [1]
 
 

@@ -41,7 +41,8 @@ def put(queue):
     told.append(queue.put("t", b"x"))
 
 get = GetJob(1)
-uses = [put, put, lambda queue: queue.store.ask(get), lambda queue: queue.topics.counts(), lambda queue: queue.jobs.list(limit=50)]
+looks = [lambda queue: queue.topics.counts(), lambda queue: queue.jobs.list(limit=50)]
+uses = [put, put, lambda queue: queue.store.ask(get), *looks]
 for _ in range(30):
     queue = JobQueue(sys.argv[1])
     before = len(told)

@@ -34,9 +34,9 @@ _Applied: TypeAlias = Callable[[Sequence[Command[Any]], Sequence[Any]], None]
 class Promise(Protocol):
     """Who waits for an outcome: a future, or what is called as one. It raises nothing."""
 
-    def done(self) -> bool: ...
-    def set_result(self, outcome: Any, /) -> None: ...
-    def set_exception(self, error: BaseException, /) -> None: ...
+    def done(self) -> bool: ...  # noqa: D102
+    def set_result(self, outcome: Any, /) -> None: ...  # noqa: D102
+    def set_exception(self, error: BaseException, /) -> None: ...  # noqa: D102
 
 
 class Together(NamedTuple):
