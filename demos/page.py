@@ -28,7 +28,9 @@ FLAGS = (
 def main() -> None:
     """Serve the page for a while, and leave a picture of it."""
     with running() as (url, queue):
-        print(f"\nthe page of {sum(counts.delayed for counts in queue.topics.counts().values()):,} delayed jobs: {url}/")
+        print(
+            f"\nthe page of {sum(counts.delayed for counts in queue.topics.counts().values()):,} delayed jobs: {url}/"
+        )
         before = _done(queue)
         with urllib.request.urlopen(f"{url}/") as page:
             print(f"first view: {len(page.read()) / 1000:.1f} kB of HTML, uncompressed")

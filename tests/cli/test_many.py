@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from pywheel import Fixed, JobQueue, StoreBusy
+from pywheel import Fixed, StoreBusy
 from pywheel.jobs import Counts
 from pywheel.stores.sqlite.store import SqliteStore
 
@@ -80,7 +80,7 @@ def test_an_interrupt_gives_no_traceback(call, queue, monkeypatch):
         raise KeyboardInterrupt
 
     queue.put("t")
-    monkeypatch.setattr(JobQueue, "cancel_many", interrupted)
+    monkeypatch.setattr("pywheel.client.jobs.Jobs.cancel_many", interrupted)
     code, _, err = call("cancel-many", "--yes")
     assert code == 130
     assert "Traceback" not in err
@@ -102,7 +102,7 @@ def test_what_ends_a_change_of_many_leaves_word_how_many_were_changed(call, queu
         return outcomes
 
     monkeypatch.setattr("pywheel.cli.many._BATCH", 100)
-    monkeypatch.setattr("pywheel.client.by_filter._PAGE", 1)
+    monkeypatch.setattr("pywheel.client.jobs._PAGE", 1)
     monkeypatch.setattr(SqliteStore, "apply", applied)
     code, out, err = call(command, "--yes")
     assert (code, out) == (130 if error is KeyboardInterrupt else 3, "")

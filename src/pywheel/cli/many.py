@@ -134,6 +134,8 @@ def _bulk(
     as_json: bool,
 ) -> None:
     with existing(store) as queue:
+        if words["topic"] is not None:
+            _known(queue, words["topic"], ": pywheel counts lists them")
         count = None
         if dry_run or not yes:
             with progress("counting") as shown:

@@ -64,7 +64,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule, as a store keeps it. `queue.schedule` says what its fields mean; durations are in ms."""
+    """A schedule, as a store keeps it. `ScheduleOptions` says what its fields mean; durations are in ms."""
 
     name: str
     topic: str

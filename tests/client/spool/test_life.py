@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from pywheel import BadJob, JobQueue, NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError
-from pywheel.client import queue as queue_module
+from pywheel.client import program as queue_module
 from pywheel.client.spool import Spool
 from pywheel.events import JobRefused, JobsForwarded, StoreFailed
 from pywheel.jobs import NewJob, State
