@@ -458,3 +458,41 @@ def test_each_loop_has_turns_of_its_own(queue):
     for _ in range(3):
         asyncio.run(program())
     assert queue.topics.counts() == {"t": Counts(delayed=3)}
+
+
+def test_a_nack_follows_the_policy_that_jobs_were_reserved_by(queue, clock):
+    queue.handler("handled", retry=Fixed("7s"))(lambda job: None)
+
+    def delay(topic, **reserved):
+        id = queue.put(topic)
+        [job] = queue.reserve(topic, **reserved)
+        assert queue.nack(job, error="no") is State.DELAYED
+        return queue.get(id).due - clock.wall()
+
+    assert delay("t", retry=Fixed("3s")) == 3_000
+    assert delay("handled") == 7_000
+    assert 4_000 <= delay("other") <= 6_000  # the default: 5 s, and a jitter
+
+
+def test_a_buried_job_is_dead_whatever_attempts_are_left(queue):
+    id = queue.put("t")
+    [job] = queue.reserve("t")
+    assert queue.bury(job, error="no use") is True
+    assert (queue.get(id).state, queue.get(id).last_error) == (State.DEAD, "no use")
+    assert queue.bury(job) is False
+    with pytest.raises(BadJob, match="its id alone names no claim"):
+        queue.bury(id)
+
+
+def test_both_kinds_of_a_queue_are_one(queue):
+    aio = queue.aio
+    assert aio.sync.store is queue.store
+    assert queue.sync is queue
+
+    @aio.task("t", key=lambda n: str(n))
+    def task(n: int) -> None: ...
+
+    assert "t" in queue.handlers
+    assert asyncio.run(task.put(1)) == queue.get(("t", "1")).id
+    assert task.sync.cancel(1)
+    assert asyncio.run(aio.topics.counts())["t"].cancelled == 1

@@ -43,7 +43,7 @@ def samples(queue, accept=""):
 def test_a_store_is_told_by_topic_and_state(queue):
     queue.put_many([queue.job("a", delay=60), queue.job("a", delay=60), queue.job("b")])
     [job] = queue.reserve("b")
-    queue.nack(job, None)
+    queue.bury(job)
     queue.topics.pause("a")
     found = samples(queue)
     assert found["pywheel_jobs", "a", "delayed"] == 2

@@ -67,7 +67,7 @@ def finished(queue):
     done, cancelled, dead = (queue.put("t") for _ in range(3))
     queue.cancel(cancelled)
     for job in queue.reserve("t", 2):
-        queue.ack(job) if job.id == done else queue.nack(job, None)
+        queue.ack(job) if job.id == done else queue.bury(job)
     return done, cancelled, dead
 
 
