@@ -28,7 +28,9 @@ FLAGS = (
 def main() -> None:
     """Serve the page for a while, and leave a picture of it."""
     with running() as (url, queue):
-        print(f"\nthe page of {sum(counts.delayed for counts in queue.counts().values()):,} delayed jobs: {url}/")
+        print(
+            f"\nthe page of {sum(counts.delayed for counts in queue.topics.counts().values()):,} delayed jobs: {url}/"
+        )
         before = _done(queue)
         with urllib.request.urlopen(f"{url}/") as page:
             print(f"first view: {len(page.read()) / 1000:.1f} kB of HTML, uncompressed")
@@ -46,7 +48,7 @@ def main() -> None:
 
 
 def _done(queue: JobQueue) -> int:
-    return sum(counts.done for counts in queue.counts().values())
+    return sum(counts.done for counts in queue.topics.counts().values())
 
 
 @contextmanager

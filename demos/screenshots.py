@@ -27,7 +27,7 @@ def main(folder: str) -> None:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     with running(workers=3) as (url, queue), sync_playwright() as playwright:
-        dead = next(job.id for job in queue.list(topic="shop.notify", state="dead"))
+        dead = next(job.id for job in queue.jobs.list(topic="shop.notify", state="dead"))
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         first = browser.new_page()
         first.goto(url)

@@ -43,7 +43,7 @@ def fill(queue: JobQueue, *, jobs: int = 12_000, seed: int = 4) -> None:
     past = list(_past(draw, now))
     for start in range(0, len(past), 500):
         queue.store.apply([Import(tuple(past[start : start + 500]))])
-    queue.pause("search.index")
+    queue.topics.pause("search.index")
 
 
 def _ahead(draw: random.Random, now: int) -> NewJob:

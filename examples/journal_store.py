@@ -219,7 +219,7 @@ def main(arguments):
         for _ in range(2):  # the second time it finds what the first one left
             with pywheel.JobQueue(JournalStore(address)) as queue:
                 queue.put_many(queue.job("mail", {"to": number}, delay="1h") for number in range(arguments.jobs))
-                print(f"{queue.counts()['mail'].delayed} jobs wait")
+                print(f"{queue.topics.counts()['mail'].delayed} jobs wait")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def claims_beside(url: str, jobs: int, turns: int = 100) -> dict[str, float]:
         asked = _Asked(queue, turns)
         for topic in asked.topics:
             _put(queue, topic, 2, priority=0)
-        queue.pause("paused")
+        queue.topics.pause("paused")
         queue.store.apply([asked.claim("limited")])  # takes the only place
         before = {topic: asked.milliseconds(topic) for topic in asked.topics}
         for topic in asked.topics:
@@ -85,6 +85,6 @@ def through_a_limit(url: str, folder: Path, processes: int, jobs: int = 3_000, s
             queue.put_many([queue.job("t", b"0.05", key=f"shop:{n}") for n in range(start, start + 1_000)])
         with workers(url, reports, handler="runs_and_tells", handling={"limit": [1, ":"]}, listens=False):
             time.sleep(2)
-            before, began = queue.counts()["t"].done, time.perf_counter()
+            before, began = queue.topics.counts()["t"].done, time.perf_counter()
             time.sleep(seconds)
-            return (queue.counts()["t"].done - before) / (time.perf_counter() - began)
+            return (queue.topics.counts()["t"].done - before) / (time.perf_counter() - began)

@@ -63,7 +63,7 @@ def _drain_by_processes(
         with workers(url, reports, **options) as crew:
             began, client, served = time.perf_counter(), processor_seconds(crew), server()
             go.touch()
-            until(lambda: queue.counts()["t"].done == count, 0.01)
+            until(lambda: queue.topics.counts()["t"].done == count, 0.01)
             seconds = time.perf_counter() - began
             spent = (processor_seconds(crew) - client, server() - served)
     return count / seconds, 1_000 * spent[0] / count, 1_000 * spent[1] / count
@@ -77,8 +77,8 @@ def beside_a_backlog(url: str, folder: Path, backlog: int, count: int = 2_000) -
             queue.put_many([queue.job("backlog", BODY) for _ in range(2_000)])
         queue.put_many([queue.job("t", BODY, delay=4 + 0.005 * number) for number in range(count)])
         with worker(url, report, topics=["t", "backlog"], listened=["t"]):
-            until(lambda: queue.counts()["t"].done == count, 0.2)
-            left = queue.counts()["backlog"].delayed
+            until(lambda: queue.topics.counts()["t"].done == count, 0.2)
+            left = queue.topics.counts()["backlog"].delayed
     return {**percentiles(report), "left of the backlog": left}
 
 
@@ -105,7 +105,7 @@ def without_one(url: str, folder: Path, lose: Lose, first: str = "") -> dict[str
         time.sleep(5)
         with lose(lost):
             time.sleep(6)
-        until(lambda: queue.counts()["t"].done == count, 0.2)
+        until(lambda: queue.topics.counts()["t"].done == count, 0.2)
         dues = {id: queue.get(id).created / 1000 for id in ids}  # type: ignore[union-attr]
     return _beginnings(reports, {id: dues[id] + 1 + number / 80 for number, id in enumerate(ids)})
 
@@ -131,7 +131,7 @@ def processor_time_of_a_job(url: str, folder: Path, count: int, jobs: int = 2_00
         time.sleep(3)
         queue.put_many([queue.job("t", BODY, delay=2 + number / 100) for number in range(jobs)])
         before = processor_seconds(crew)
-        until(lambda: queue.counts()["t"].done == jobs + 1, 0.2)
+        until(lambda: queue.topics.counts()["t"].done == jobs + 1, 0.2)
         return 1_000 * (processor_seconds(crew) - before) / jobs
 
 
@@ -155,6 +155,6 @@ def many_topics(url: str, folder: Path, topics: int, jobs: int = 4_000) -> dict[
         for number in range(jobs):
             queue.put(f"t{_DRAW.randrange(topics)}", BODY, delay=_DRAW.uniform(1, 3))
             time.sleep(max(began + number / 200 - time.monotonic(), 0))
-        until(lambda: sum(count.done for count in queue.counts().values()) == jobs, 0.2)
+        until(lambda: sum(count.done for count in queue.topics.counts().values()) == jobs, 0.2)
         spent = processor_seconds([process]) - before
     return {**percentiles(report), "processor ms a job": 1_000 * spent / jobs}

@@ -22,7 +22,7 @@ def lateness(url: str, folder: Path, count: int, batch: int = 1) -> dict[str, An
     with JobQueue(url) as queue, worker(url, report):
         for _ in range(0, count, batch):
             queue.put_many([queue.job("t", BODY, delay=delay()) for _ in range(batch)])
-        while queue.counts()["t"].done < count:
+        while queue.topics.counts()["t"].done < count:
             time.sleep(0.5)
     return percentiles(report)
 
@@ -35,7 +35,7 @@ def near(url: str, folder: Path, count: int = 1_000) -> dict[str, Any]:
         for _ in range(count):
             queue.put("t", BODY, delay=0.05)
             time.sleep(0.005)
-        while queue.counts()["t"].done < count:
+        while queue.topics.counts()["t"].done < count:
             time.sleep(0.1)
     return percentiles(report)
 
@@ -49,9 +49,9 @@ def beside_a_producer(url: str, folder: Path, count: int = 3_000) -> dict[str, A
         busy = subprocess.Popen([sys.executable, "-c", code])
         try:
             time.sleep(10.5)
-            while queue.counts()["t"].done < count:
+            while queue.topics.counts()["t"].done < count:
                 time.sleep(0.5)
-            puts = queue.counts()["far"].delayed
+            puts = queue.topics.counts()["far"].delayed
         finally:
             busy.kill()
             busy.wait()

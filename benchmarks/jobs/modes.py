@@ -58,7 +58,7 @@ def _puts_async(queue: JobQueue) -> Callable[[Job], Awaitable[None]]:
 
     async def handle(_: Job) -> None:
         if next(turn) % 2:
-            await queue.aput("after", BODY, delay=3_600)
+            await queue.aio.put("after", BODY, delay=3_600)
 
     return handle
 

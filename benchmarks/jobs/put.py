@@ -61,7 +61,7 @@ def by_tasks(url: str, tasks: int, count: int = 60_000) -> float:
     async def program(queue: JobQueue) -> float:
         async def work() -> None:
             for _ in range(count // tasks):
-                await queue.aput("t", BODY, delay=10)
+                await queue.aio.put("t", BODY, delay=10)
 
         began = time.perf_counter()
         await asyncio.gather(*(work() for _ in range(tasks)))
@@ -120,7 +120,7 @@ def cancels(url: str, stored: int) -> dict[str, float]:
 
         async def program() -> None:
             for at in range(1_000, 6_000, 500):
-                assert all(await asyncio.gather(*(queue.acancel(id) for id in ids[at : at + 500])))
+                assert all(await asyncio.gather(*(queue.aio.cancel(id) for id in ids[at : at + 500])))
 
         began = time.perf_counter()
         asyncio.run(program())

@@ -48,7 +48,7 @@ def beside_a_transaction(url: str, folder: Path, held: Held, minutes: float) -> 
     report = folder / "held.json"
     with JobQueue(url) as queue, worker(url, report):
         queue.put("t", BODY)
-        until(lambda: queue.counts()["t"].done == 1)
+        until(lambda: queue.topics.counts()["t"].done == 1)
         with held(url):
             _work(queue, 60 * minutes)
             _settle(queue)
@@ -76,7 +76,7 @@ def _work(queue: JobQueue, seconds: float) -> None:
 
 
 def _settle(queue: JobQueue) -> None:
-    until(lambda: queue.counts()["t"].delayed == queue.counts()["t"].running == 0, 0.2)
+    until(lambda: queue.topics.counts()["t"].delayed == queue.topics.counts()["t"].running == 0, 0.2)
 
 
 def _size(path: Path) -> int:

@@ -19,10 +19,10 @@ def listing(url: str, topics: int, jobs: int) -> dict[str, float]:
                 [queue.job(f"t{number % topics}", BODY, delay=3_600) for number in range(start, start + 1_000)]
             )
         return {
-            "any": _milliseconds(lambda: queue.list(limit=50)),
-            "delayed": _milliseconds(lambda: queue.list(limit=50, state=State.DELAYED)),
-            "done": _milliseconds(lambda: queue.list(limit=50, state=State.DONE)),
-            "of a topic": _milliseconds(lambda: queue.list("t7", limit=50)),
+            "any": _milliseconds(lambda: queue.jobs.list(limit=50)),
+            "delayed": _milliseconds(lambda: queue.jobs.list(limit=50, state=State.DELAYED)),
+            "done": _milliseconds(lambda: queue.jobs.list(limit=50, state=State.DONE)),
+            "of a topic": _milliseconds(lambda: queue.jobs.list("t7", limit=50)),
         }
 
 

@@ -60,10 +60,10 @@ def drained(kind: str, address: str, count: int) -> float:
         for start in range(0, count, 1_000):
             queue.put_many(queue.job("t", body(0), to=place) for _ in range(start, min(start + 1_000, count)))
         with _process("broker_worker", queue.store.url, kind, address):
-            while (before := queue.counts()["t"].done) < count // 10:
+            while (before := queue.topics.counts()["t"].done) < count // 10:
                 time.sleep(0.005)
             began = time.perf_counter()
-            while (done := queue.counts()["t"].done) < count:
+            while (done := queue.topics.counts()["t"].done) < count:
                 time.sleep(0.01)
             return (done - before) / (time.perf_counter() - began)
 

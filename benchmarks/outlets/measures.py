@@ -89,10 +89,10 @@ def drain(folder: Path, count: int) -> dict[str, float]:
     with JobQueue(url) as queue, endpoints(1) as there:
         _put(queue, [(-1, there.healthy[0])] * count)
         with worker(url, 64, 64) as used:
-            while queue.counts()["t"].done < count // 10:
+            while queue.topics.counts()["t"].done < count // 10:
                 time.sleep(0.005)
-            before, began, spent = queue.counts()["t"].done, time.perf_counter(), used()
-            while queue.counts()["t"].done < count:
+            before, began, spent = queue.topics.counts()["t"].done, time.perf_counter(), used()
+            while queue.topics.counts()["t"].done < count:
                 time.sleep(0.01)
             seconds, spent = time.perf_counter() - began, used() - spent
     return {"deliveries": (count - before) / seconds, "processor ms of each": 1_000 * spent / (count - before)}

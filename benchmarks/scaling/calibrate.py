@@ -146,7 +146,7 @@ def drain(place: Place, jobs: int, count: int) -> Figures:
             log, before, server, waits = place.written(), processor_seconds(crew), place.spent(), place.waited(*pids)
             began = time.perf_counter()
             go.touch()
-            until(lambda: queue.counts()["t"].done >= jobs)
+            until(lambda: queue.topics.counts()["t"].done >= jobs)
             seconds = time.perf_counter() - began
             spent = processor_seconds(crew) - before
             ran, waited = (now - then for now, then in zip(place.waited(*pids), waits, strict=True))
@@ -170,7 +170,7 @@ def paced(place: Place, jobs: int) -> Figures:
         time.sleep(0.5)
         pids, fsync = [process.pid for process in crew], fsync_p50(place.folder, 50)
         before, server, waits = processor_seconds(crew), place.spent(), place.waited(*pids)
-        until(lambda: queue.counts()["t"].done >= jobs, 0.2)
+        until(lambda: queue.topics.counts()["t"].done >= jobs, 0.2)
         own, theirs = processor_seconds(crew) - before, place.spent() - server
         ran, waited = (now - then for now, then in zip(place.waited(*pids), waits, strict=True))
     late = {f"paced, late {name} ms": value for name, value in percentiles(report).items()}

@@ -58,7 +58,7 @@ class Seen(NamedTuple):
 
     @classmethod
     def now(cls, queue: JobQueue, server: Postgres, connection: Any) -> Seen:
-        done = queue.counts()["t"].done
+        done = queue.topics.counts()["t"].done
         statements, notifies = connection.execute(_COUNTED).fetchone()
         return cls(time.perf_counter(), done, int(statements), int(notifies), Place(server.folder, server).spent())
 
@@ -106,7 +106,7 @@ def crew(server: Postgres, count: int, rate: int, seconds: float) -> Figures:
     url = server.url()
     with JobQueue(url) as queue, tempfile.TemporaryDirectory() as folder, server.connect() as connection:
         queue.put("t", b"", delay=1_000_000)
-        queue.counts()
+        queue.topics.counts()
         own = _sessions(connection)
         reports = [Path(folder) / str(number) for number in range(count)]
         with workers(url, reports, topics=["t"]), putting(url, rate) if rate else nullcontext():

@@ -15,7 +15,7 @@ async def measured(queue: JobQueue, tasks: int, seconds: float) -> float:
     async def work() -> int:
         count = 0
         while time.perf_counter() < until:
-            await queue.aput("mail", {"order": 12345, "to": "somebody@example.com"}, delay="30m")
+            await queue.aio.put("mail", {"order": 12345, "to": "somebody@example.com"}, delay="30m")
             count += 1
         return count
 

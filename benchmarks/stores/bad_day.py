@@ -115,7 +115,7 @@ class Day:
             self.queue.close()
 
     def _left(self) -> Iterator[int]:
-        for topic, count in self.queue.counts().items():
+        for topic, count in self.queue.topics.counts().items():
             if topic in ("mail", "report", "slow"):
                 yield count.delayed + count.running
 
@@ -160,7 +160,7 @@ class Day:
 
     def _was_held(self, id: int) -> bool:
         """Whether a job was claimed by who was killed or stopped: nobody else may run it until its lease is over."""
-        return any(attempt.outcome == "lost" for attempt in self.queue.history(id))
+        return any(attempt.outcome == "lost" for attempt in self.queue.jobs.history(id))
 
 
 @contextmanager

@@ -38,12 +38,12 @@ def longest(here: Place, folder: Path, waiting: int, lost: int, running: int) ->
         with worker(url, report, topics=["t", "other", "running"], listens=False):
             for _ in range(_ASKED):
                 queue.put("other", BODY)
-                queue.counts()
-                queue.list("t", limit=50)
+                queue.topics.counts()
+                queue.jobs.list("t", limit=50)
                 for job in queue.reserve("t", ttr=1, retry=Fixed(0)):
                     queue.ack(job)
                 time.sleep(0.05)
-            until(lambda: queue.counts()["other"].done == _ASKED)
+            until(lambda: queue.topics.counts()["other"].done == _ASKED)
         entries = redis.slowlog_get(100_000)
     times = sorted((entry["duration"] / 1_000, _name(entry)) for entry in entries)
     print("the longest commands, ms:", *(f"{name} {ms:.1f}" for ms, name in times[:-6:-1]))

@@ -13,10 +13,10 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI, HTTPException
 
-from pywheel import JobQueue, Worker
+from pywheel import AsyncJobQueue, Worker
 
 # The function is called at the first put: in each worker process, and not before the server forks.
-queue = JobQueue(lambda: os.environ.get("PYWHEEL_STORE", "sqlite:///shop.db"))
+queue = AsyncJobQueue(lambda: os.environ.get("PYWHEEL_STORE", "sqlite:///shop.db"))
 ORDERS = os.environ.get("SHOP_ORDERS", "orders.db")  # a database of its own: it shares no transaction with the jobs
 TABLE = "CREATE TABLE IF NOT EXISTS orders (number INTEGER PRIMARY KEY, state TEXT NOT NULL)"
 PLACE = "INSERT INTO orders VALUES (?, 'unpaid') ON CONFLICT DO NOTHING"
@@ -53,21 +53,21 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
     worker.stop()
     await asyncio.to_thread(worker.join)
-    queue.close()
+    await queue.close()
 
 
-async def jobs() -> JobQueue:
+async def jobs() -> AsyncJobQueue:
     return queue
 
 
-Jobs = Annotated[JobQueue, Depends(jobs)]  # a test may have another: app.dependency_overrides[jobs]
+Jobs = Annotated[AsyncJobQueue, Depends(jobs)]  # a test may have another: app.dependency_overrides[jobs]
 app = FastAPI(lifespan=lifespan)
 
 
 @app.post("/orders/{order}", status_code=201)
 async def place(order: int, jobs: Jobs, delay: str = "30m") -> dict[str, int]:
     """First the job, then the order: no crash in between leaves an unpaid order that nobody closes."""
-    id = await jobs.aput("order.close", {"order": order}, delay=delay, key=f"order-{order}", replace=True)
+    id = await jobs.put("order.close", {"order": order}, delay=delay, key=f"order-{order}", replace=True)
     await asyncio.to_thread(change, PLACE, order)
     return {"job": id}
 
@@ -85,10 +85,10 @@ async def pay(order: int, jobs: Jobs) -> dict[str, str]:
     """First the payment, committed, then the cancel: a job that a crash in between leaves finds the order paid."""
     if not await asyncio.to_thread(change, PAY, order):
         raise HTTPException(409, "the order is not unpaid")
-    await jobs.acancel(("order.close", f"order-{order}"))
+    await jobs.cancel(("order.close", f"order-{order}"))
     return {"state": "paid"}
 
 
 @app.get("/jobs/{job}")
 async def state(job: int, jobs: Jobs) -> dict[str, str]:
-    return {"state": (await jobs.aget(job)).state}
+    return {"state": (await jobs.get(job)).state}

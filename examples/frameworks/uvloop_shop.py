@@ -5,9 +5,9 @@ import sys
 
 import uvloop
 
-from pywheel import JobQueue, Worker
+from pywheel import AsyncJobQueue, Worker
 
-queue = JobQueue("memory:")
+queue = AsyncJobQueue("memory:")
 loops = set()
 
 
@@ -20,8 +20,8 @@ async def close_order(job):
 async def main(count: int) -> None:
     worker = Worker(queue, loop_factory=uvloop.new_event_loop)
     worker.start()
-    await asyncio.gather(*(queue.aput("order.close", {"order": n}, delay=0.1) for n in range(count)))
-    while (await queue.acounts())["order.close"].done < count:
+    await asyncio.gather(*(queue.put("order.close", {"order": n}, delay=0.1) for n in range(count)))
+    while (await queue.topics.counts())["order.close"].done < count:
         await asyncio.sleep(0.05)
     worker.stop()
     await asyncio.to_thread(worker.join)

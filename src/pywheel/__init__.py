@@ -41,7 +41,7 @@ from .timers import (
 )
 
 if TYPE_CHECKING:
-    from .client import JobQueue, Task
+    from .client import AsyncJobQueue, AsyncTask, JobQueue, Task
     from .jobs import (
         Exponential,
         Fixed,
@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncDelayQueue",
+    "AsyncJobQueue",
+    "AsyncTask",
     "AsyncTimers",
     "BadAddress",
     "BadArguments",
@@ -133,7 +135,7 @@ _LATER: Final = {
     **dict.fromkeys(
         ("AsyncDelayQueue", "AsyncTimers", "EventLoop", "QueueShutDown", "timeout", "timeout_at"), ".timers"
     ),
-    **dict.fromkeys(("JobQueue", "Task"), ".client"),
+    **dict.fromkeys(("AsyncJobQueue", "AsyncTask", "JobQueue", "Task"), ".client"),
     **dict.fromkeys(
         "Exponential Fixed GiveUp Job Keyring Ladder Limit NotNow Rate Result RetryLater State provided".split(),
         ".jobs",

@@ -80,7 +80,7 @@ def test_a_command_is_told_of_a_job_that_died(tmp_path):
             while not file.exists() or not file.read_text():
                 queue.put("mail")
                 [job, *_] = queue.reserve("mail")
-                queue.nack(job, None, error="no")
+                queue.bury(job, error="no")
                 dead += 1
                 with contextlib.suppress(AssertionError):
                     until(lambda: file.exists() and file.read_text(), limit=0.2)

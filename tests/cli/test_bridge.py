@@ -35,7 +35,7 @@ def bridge(*arguments, **environment):
 
 
 def put(jobs):
-    return jobs.counts()["orders"].delayed if "orders" in jobs.counts() else 0
+    return jobs.topics.counts()["orders"].delayed if "orders" in jobs.topics.counts() else 0
 
 
 def publish(server, exchange):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pywheel.client.queue import MAX_BODY
+from pywheel.client.program import MAX_BODY
 from pywheel.jobs.commands import Ack
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -56,7 +56,7 @@ def test_a_body_without_end_is_read_up_to_the_limit_only(call, queue, tmp_path, 
     with huge.open("wb") as file:
         file.truncate(MAX_BODY)
     assert call("put", "t", "--file", huge)[0] == 0
-    assert queue.counts()["t"].delayed == 1
+    assert queue.topics.counts()["t"].delayed == 1
 
 
 def test_put_and_show(says, call):
@@ -107,7 +107,7 @@ def test_text_that_is_no_json_is_refused_with_the_way_out(call, says, queue):
     code, out, err = call("put", "t", "hello")
     assert (code, out) == (2, "")
     assert "--text" in err
-    assert queue.counts() == {}
+    assert queue.topics.counts() == {}
     assert queue.get(says("put", "t", "hello", "--text")["id"]).body == b"hello"
     assert queue.get(says("put", "t", '"hello"')["id"]).json() == "hello"
     assert queue.get(says("put", "t", "-", "--text")["id"]).body == b"-"
@@ -119,7 +119,7 @@ def test_a_number_that_json_does_not_have_is_no_json(call, queue, body):
     code, out, err = call("put", "t", body)
     assert (code, out) == (2, "")
     assert "--text" in err
-    assert queue.counts() == {}
+    assert queue.topics.counts() == {}
 
 
 def test_an_option_before_the_command_is_refused_with_its_place(call, url):
@@ -201,7 +201,7 @@ def test_an_unknown_topic_is_not_paused_unless_asked(says, call, queue):
     assert "did you mean notify?" in err
     assert "--create" in call("pause", "x")[2]
     assert call("resume", "notfiy")[0] == 1
-    assert [topic.name for topic in queue.topics()] == ["notify"]
+    assert [topic.name for topic in queue.topics.list()] == ["notify"]
     assert says("pause", "mail", "--create") == {"changed": True}
     assert says("pause", "mail") == {"changed": False}
 
@@ -288,3 +288,50 @@ def test_a_taken_key_is_a_no(call):
 def test_looking_creates_no_file(call, tmp_path):
     assert call("list")[0] == 3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_a_line_is_put_a_thousand_at_a_time(call, queue, tmp_path, monkeypatch):
+    file = tmp_path / "mails.jsonl"
+    file.write_text("".join(f'{{"to": {n}}}\n' for n in range(2_500)))
+    assert call("put", "mail", "--lines", "--file", file, "--delay", "1h", "--header", "tenant=acme") == (
+        0,
+        "2500\n",
+        "",
+    )
+    jobs = queue.jobs.list("mail", limit=3_000)
+    assert [job.json()["to"] for job in jobs] == list(range(2_500))
+    assert jobs[0].headers == {"tenant": "acme"}
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo")))
+    assert call("put", "note", "--lines", "--text") == (0, "2\n", "")
+    assert [job.body for job in queue.jobs.list("note")] == [b"one", b"two"]
+
+
+def test_a_line_that_is_no_json_is_named_and_says_where_to_go_on(call, queue, tmp_path):
+    file = tmp_path / "mails.jsonl"
+    file.write_text("1\n" * 1_200 + "oops\n")
+    code, out, err = call("put", "mail", "--lines", "--file", file)
+    assert (code, out) == (2, "")
+    assert "line 1201: 'oops' is no JSON" in err
+    assert "go on with line 1001" in err
+    assert queue.topics.counts()["mail"].delayed == 1_000
+    for wrong in (("--key", "k"), ("7",)):
+        code, _, err = call("put", "mail", *wrong, "--lines", "--file", file)
+        assert code == 2
+        assert "--lines puts many jobs" in err
+
+
+def test_a_job_has_headers_and_where_it_goes(call, queue):
+    call("put", "notify", "1", "--to", "https://shop.example/hook", "-H", "tenant=acme", "-H", "region=eu=1")
+    [job] = queue.jobs.list("notify")
+    assert job.headers == {"tenant": "acme", "region": "eu=1", "to": "https://shop.example/hook"}
+    code, _, err = call("put", "notify", "1", "-H", "tenant")
+    assert code == 2
+    assert "--header is name=value, not 'tenant'" in err
+
+
+@pytest.mark.parametrize("command", ["cancel-many", "retry-many", "delete-many"])
+def test_a_change_of_many_says_that_there_is_no_such_topic(call, queue, command):
+    queue.put("mail")
+    code, _, err = call(command, "--topic", "mial", "--yes")
+    assert code == 1
+    assert "there is no topic 'mial', did you mean mail?" in err

@@ -27,7 +27,7 @@ def test_a_copy_goes_beside_and_says_how_to_go_on(call, queue, url, other):
     queue.put("t", delay="1h")
     record = json.loads(call("copy", url, other, "--json")[1])
     assert record == {"new": 1, "changed": 0, "waiting": 0, "total": 8, "finished": 0}
-    assert queue.counts()["t"].delayed == 8
+    assert queue.topics.counts()["t"].delayed == 8
 
 
 def test_a_switch_goes_over_and_says_how_long_nothing_could_start(call, queue, url, other):
@@ -36,9 +36,9 @@ def test_a_switch_goes_over_and_says_how_long_nothing_could_start(call, queue, u
     assert code == 0
     assert out.startswith(f"7 jobs are in {other}; nothing could start for 0.")
     assert f"stop those of {url}" in err
-    assert [topic.paused for topic in queue.topics() if topic.name == "t"] == [True]
+    assert [topic.paused for topic in queue.topics.list() if topic.name == "t"] == [True]
     with JobQueue(other) as new:
-        assert new.counts()["t"].delayed == 7
+        assert new.topics.counts()["t"].delayed == 7
         new.put("t", key="k", delay="1h")
     queue.put("t", key="k")
     code, out, err = call("copy", url, other, "--switch", "--json")
@@ -54,7 +54,7 @@ def test_what_still_runs_ends_a_switch_and_nothing_stays_paused(call, queue, url
     assert code == 3
     assert "still runs 1 of 't'" in err
     assert "the same command goes on where it was" in err
-    assert [topic.paused for topic in queue.topics()] == [False]
+    assert [topic.paused for topic in queue.topics.list()] == [False]
     assert queue.ack(job)
 
 

@@ -100,7 +100,7 @@ def test_work_handles_and_puts_with_the_keys(queue, url, tmp_path, options, isol
         assert finished(queue, id).state is State.DONE, log.read_text()
     [body] = stored(queue, "next")
     assert is_encrypted(body)
-    [job] = queue.list("next")
+    [job] = queue.jobs.list("next")
     assert job.json() == {"card": "hush"}
 
 
@@ -112,7 +112,7 @@ def test_a_programs_own_keyring_is_no_other(queue, url, tmp_path):
     id = queue.put("t", {"card": "hush"})
     with pywheel("work", "shop:queue", "--no-live", folder=tmp_path, keys=other):
         assert finished(queue, id).state is State.DONE
-    [job] = queue.list("next")
+    [job] = queue.jobs.list("next")
     assert job.json() == {"card": "hush"}
 
 
@@ -190,9 +190,9 @@ def test_a_bridge_from_rabbitmq_stores_no_plain_bodies(rabbitmq_server, queue, u
     name = asyncio.run(publish())
     arguments = ("rabbitmq", name, "--topic", "orders", "--broker", rabbitmq_server.url(), "--store", url)
     with pywheel("bridge", *arguments, folder=tmp_path):
-        until(lambda: "orders" in queue.counts())
+        until(lambda: "orders" in queue.topics.counts())
     assert [is_encrypted(body) for body in stored(queue, "orders")] == [True]
-    assert [job.json() for job in queue.list("orders")] == [{"card": "hush"}]
+    assert [job.json() for job in queue.jobs.list("orders")] == [{"card": "hush"}]
 
 
 def test_a_bridge_from_kafka_stores_no_plain_bodies(queue, url, tmp_path):
@@ -202,9 +202,9 @@ def test_a_bridge_from_kafka_stores_no_plain_bodies(queue, url, tmp_path):
     mock.produce("delayed", b'{"card":"hush"}', headers=[("pywheel-delay", b"1h")])
     arguments = ("kafka", "delayed", "--topic", "orders", "--servers", mock.servers, "--to", "x", "--store", url)
     with pywheel("bridge", *arguments, folder=tmp_path):
-        until(lambda: "orders" in queue.counts())
+        until(lambda: "orders" in queue.topics.counts())
     assert [is_encrypted(body) for body in stored(queue, "orders")] == [True]
-    assert [job.json() for job in queue.list("orders")] == [{"card": "hush"}]
+    assert [job.json() for job in queue.jobs.list("orders")] == [{"card": "hush"}]
 
 
 # ---- what carries bodies as they are --------------------------------------------------------------------------------
@@ -230,4 +230,4 @@ def test_a_spool_is_forwarded_as_it_is_also_with_the_keys(url, tmp_path):
     command = [sys.executable, "-m", "pywheel.cli", "spool", "drain", "--spool", spool, "--store", url]
     subprocess.run(command, env=told, check=True, timeout=60)
     with JobQueue(url, encryption=Keyring({"a": KEY})) as queue:
-        assert [job.json() for job in queue.list("t")] == [{"card": "hush"}]
+        assert [job.json() for job in queue.jobs.list("t")] == [{"card": "hush"}]

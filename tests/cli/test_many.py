@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from pywheel import Fixed, JobQueue, StoreBusy
+from pywheel import Fixed, StoreBusy
 from pywheel.jobs import Counts
 from pywheel.stores.sqlite.store import SqliteStore
 
@@ -43,15 +43,15 @@ def test_many_are_changed_after_a_look_and_a_yes(says, call, queue, command, wha
         die(queue, "t", "no")
     queue.put_many([queue.job("t") for _ in range(3)])
     queue.put("other")
-    before = queue.counts()
+    before = queue.topics.counts()
     count = says(*command, "--dry-run")[what]
     assert count == {"cancelled": 3, "deleted": 3}.get(what, 2)
     code, out, err = call(*command)
     assert (code, out) == (2, "")
     assert f"{count} jobs: give --yes" in err
-    assert queue.counts() == before
+    assert queue.topics.counts() == before
     assert says(*command, "--yes") == {what: count}
-    assert queue.counts() == {**before, "t": counts}
+    assert queue.topics.counts() == {**before, "t": counts}
     assert call(*command, "-y")[1] == f"0 {what}\n"
 
 
@@ -62,7 +62,7 @@ def test_on_a_terminal_a_person_is_asked_with_the_number(call, queue, terminal, 
     monkeypatch.setattr("typer.confirm", lambda question, **words: asked.append(question) or answer == "y\n")
     code, out, _ = call("cancel-many", "-t", "t")
     assert asked == ["cancel 1,234 jobs?"]
-    assert (code, queue.counts()["t"].cancelled) == ((0, 1_234) if answer == "y\n" else (1, 0))
+    assert (code, queue.topics.counts()["t"].cancelled) == ((0, 1_234) if answer == "y\n" else (1, 0))
     assert ("1234 cancelled" in out) is (answer == "y\n")
 
 
@@ -80,7 +80,7 @@ def test_an_interrupt_gives_no_traceback(call, queue, monkeypatch):
         raise KeyboardInterrupt
 
     queue.put("t")
-    monkeypatch.setattr(JobQueue, "cancel_many", interrupted)
+    monkeypatch.setattr("pywheel.client.jobs.Jobs.cancel_many", interrupted)
     code, _, err = call("cancel-many", "--yes")
     assert code == 130
     assert "Traceback" not in err
@@ -102,7 +102,7 @@ def test_what_ends_a_change_of_many_leaves_word_how_many_were_changed(call, queu
         return outcomes
 
     monkeypatch.setattr("pywheel.cli.many._BATCH", 100)
-    monkeypatch.setattr("pywheel.client.by_filter._PAGE", 1)
+    monkeypatch.setattr("pywheel.client.jobs._PAGE", 1)
     monkeypatch.setattr(SqliteStore, "apply", applied)
     code, out, err = call(command, "--yes")
     assert (code, out) == (130 if error is KeyboardInterrupt else 3, "")
@@ -124,8 +124,8 @@ def test_a_page_that_is_full_says_how_to_go_on(call, queue, terminal):
 
 
 def test_schedules_are_listed_paused_resumed_run_and_removed(says, call, queue):
-    queue.schedule("nightly", "report", cron="0 3 * * *", tz="Europe/Berlin")
-    queue.schedule("often", "report", every="1m")
+    queue.schedules.set("nightly", "report", cron="0 3 * * *", tz="Europe/Berlin")
+    queue.schedules.set("often", "report", every="1m")
     nightly, often = says("schedules", "list")
     assert (nightly["cron"], nightly["tz"]) == ("0 3 * * *", "Europe/Berlin")
     assert (nightly["last"], nightly["outcome"]) == (None, None)

@@ -239,7 +239,7 @@ def test_work_keeps_several_processes_alive_and_drains_them_all(tmp_path):
     url = f"sqlite:///{tmp_path}/jobs.db"
     with JobQueue(url) as queue, work(tmp_path, MODULE.format(url=url), "--processes", "2") as process:
         ids = queue.put_many([queue.job("t") for _ in range(20)])
-        until(lambda: queue.counts()["t"].done == len(ids))
+        until(lambda: queue.topics.counts()["t"].done == len(ids))
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
@@ -273,7 +273,7 @@ def test_a_put_whose_answer_cannot_be_written_has_happened_and_says_so(tmp_path)
     assert result.returncode == 3
     assert result.stderr.startswith(b"pywheel: the output cannot be written: No space left")
     with JobQueue(url) as queue:
-        assert queue.counts()["t"].delayed == 1
+        assert queue.topics.counts()["t"].delayed == 1
 
 
 @POSIX
@@ -283,7 +283,7 @@ def test_a_closed_output_is_not_the_stores_file(tmp_path):
         command = f"{sys.executable} -m pywheel.cli put t 7 -s {url} {closed}"
         assert subprocess.run(["sh", "-c", command], env=environment(), timeout=60, check=False).returncode == 3
     with JobQueue(url) as queue:
-        assert [job.json() for job in queue.list()] == [7, 7]
+        assert [job.json() for job in queue.jobs.list()] == [7, 7]
 
 
 @pytest.mark.stress
@@ -348,7 +348,7 @@ def test_several_processes_work_and_end_together(tmp_path, view):
         out, err = seen(process.stdout), seen(process.stderr)
         until(lambda: any(f"2 processes working on {url}, topics t" in line for line in err))
         ids = queue.put_many(queue.job("t") for _ in range(200))
-        until(lambda: queue.counts()["t"].done == 200)
+        until(lambda: queue.topics.counts()["t"].done == 200)
         process.send_signal(signal.SIGHUP)
         until(lambda: view == "--live" or any("all workers are replaced" in line for line in err))
         process.send_signal(signal.SIGINT)

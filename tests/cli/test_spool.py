@@ -39,7 +39,7 @@ def test_show_lists_what_waits_and_drain_forwards_it(says, call, queue, left):
     code, out, err = call("spool", "show", "-n", "1")
     assert (code, len(out.splitlines()), err) == (0, 2, "4 waiting, 0 sending, 0 refused, 0 forwarded, 0 cancelled\n")
     assert call("spool", "drain") == (1, "2 forwarded, 2 refused\n", "")
-    assert [job.json() for job in queue.list()] == ["holder", "one", "two"]
+    assert [job.json() for job in queue.jobs.list()] == ["holder", "one", "two"]
     refused = says("spool", "show")["jobs"]
     assert [(job["id"], job["state"]) for job in refused] == [(-3, "refused"), (-4, "refused")]
     assert "JobExists" in refused[1]["last_error"]
@@ -52,7 +52,7 @@ def test_what_was_refused_is_sent_again_or_forgotten(says, call, queue, left):
     queue.cancel(("t", "k"))
     assert says("spool", "retry", "-3") == {"changed": True}
     assert says("spool", "drain") == {"forwarded": 2, "refused": 0}
-    assert [job.json() for job in queue.list()][3:] == ["three", "four"]
+    assert [job.json() for job in queue.jobs.list()][3:] == ["three", "four"]
     assert call("spool", "retry", "-3")[0] == 1
 
 

@@ -34,7 +34,7 @@ def test_what_is_wrong_is_told_with_what_a_repair_does_and_is_gone_after_it(call
     assert (code, err) == (0, "")
     assert out.splitlines()[1].split("\t")[3] == "delayed again, with all their attempts, due at once"
     assert call("verify")[0] == 0
-    assert queue.counts()["t"].delayed == 1_200
+    assert queue.topics.counts()["t"].delayed == 1_200
 
 
 def test_what_cannot_be_repaired_is_left_and_said(call, queue):

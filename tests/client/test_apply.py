@@ -21,11 +21,15 @@ KEYED = NewJob("t", b"b", 0, "k")
 def applied(request, queue):
     """Return what `apply` and `apply_all` do, in one of two ways."""
     if request.param == "blocking":
-        return queue.apply, queue.apply_all
+        return queue.calls.apply, queue.calls.apply_all
     return (
-        lambda command: asyncio.run(queue.aapply(command)),
-        lambda commands: asyncio.run(queue.aapply_all(commands)),
+        lambda command: asyncio.run(_awaited(lambda: queue.calls.aapply(command))),
+        lambda commands: asyncio.run(queue.calls.aapply_all(commands)),
     )
+
+
+async def _awaited(call):
+    return await call()
 
 
 def test_a_command_has_the_outcome_that_its_class_says(applied, queue):

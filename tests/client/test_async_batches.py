@@ -41,7 +41,7 @@ def test_what_tasks_ask_for_again_goes_along_in_one_commit(queue):
     commits = commits_of(queue)
 
     async def put_thrice(n):
-        return [await queue.aput("t", n) for _ in range(3)]
+        return [await queue.aio.put("t", n) for _ in range(3)]
 
     async def program():
         return await asyncio.gather(*map(put_thrice, range(20)))
@@ -56,9 +56,9 @@ def test_what_comes_during_a_commit_shares_the_next(queue):
     queue.store.apply = lambda commands: gate.wait(60) and apply(commands)
 
     async def program():
-        first = asyncio.create_task(queue.aput("t"))
+        first = asyncio.create_task(queue.aio.put("t"))
         await asyncio.sleep(0.01)
-        later = [asyncio.create_task(queue.aput("t")) for _ in range(5)]
+        later = [asyncio.create_task(queue.aio.put("t")) for _ in range(5)]
         await asyncio.sleep(0.01)
         gate.set()
         await asyncio.gather(first, *later)
@@ -71,7 +71,7 @@ def test_loops_in_several_threads_all_get_their_own(queue):
     seen = []
 
     async def program():
-        seen.extend(await asyncio.gather(*(queue.aput("t") for _ in range(50))))
+        seen.extend(await asyncio.gather(*(queue.aio.put("t") for _ in range(50))))
 
     threads = [threading.Thread(target=asyncio.run, args=(program(),)) for _ in range(4)]
     for thread in threads:
@@ -79,7 +79,7 @@ def test_loops_in_several_threads_all_get_their_own(queue):
     for thread in threads:
         thread.join(60)
     assert len(set(seen)) == 200
-    assert queue.counts() == {"t": Counts(delayed=200)}
+    assert queue.topics.counts() == {"t": Counts(delayed=200)}
 
 
 def test_a_store_that_fails_fails_each_of_them_and_works_again(queue):
@@ -88,9 +88,9 @@ def test_a_store_that_fails_fails_each_of_them_and_works_again(queue):
 
     async def program():
         faulty.away = True
-        failed = await asyncio.gather(*(queue.aput("t") for _ in range(3)), return_exceptions=True)
+        failed = await asyncio.gather(*(queue.aio.put("t") for _ in range(3)), return_exceptions=True)
         faulty.away = False
-        return failed, await queue.aput("t")
+        return failed, await queue.aio.put("t")
 
     failed, id = asyncio.run(program())
     assert len(failed) == 3
@@ -104,7 +104,7 @@ def test_what_was_put_is_told_once_a_topic_and_a_listener_that_raises_hurts_nobo
     queue.events.listen(seen.append)
 
     async def program():
-        await asyncio.gather(*(queue.aput(topic) for topic in "abba"), queue.aput_many([queue.job("a")] * 3))
+        await asyncio.gather(*(queue.aio.put(topic) for topic in "abba"), queue.aio.put_many([queue.job("a")] * 3))
 
     asyncio.run(program())
     until(lambda: len(seen) == 2)
@@ -124,21 +124,23 @@ def test_of_a_turn_what_was_stored_is_not_told_to_have_failed_with_a_transaction
     many = [Put((queue.job(topic),)) for topic in ("good", "bad")]
 
     async def program():
-        together = asyncio.gather(queue.aput("t"), queue.aapply_all(many), queue.aput("t"), return_exceptions=True)
+        together = asyncio.gather(
+            queue.aio.put("t"), queue.calls.aapply_all(many), queue.aio.put("t"), return_exceptions=True
+        )
         first, refused, second = await together
         assert isinstance(refused, StoreError)
-        return [first, second, await queue.aput("t")]
+        return [first, second, await queue.aio.put("t")]
 
     ids = asyncio.run(program())
-    assert [job.id for job in queue.list()] == ids
+    assert [job.id for job in queue.jobs.list()] == ids
 
 
 def test_after_close_it_says_so(queue):
     async def program():
-        await queue.aput("t")
+        await queue.aio.put("t")
         queue.close()
         with pytest.raises(StoreClosed, match="closed"):
-            await queue.aput("t")
+            await queue.aio.put("t")
 
     asyncio.run(program())
     with pytest.raises(StoreClosed):
@@ -149,12 +151,12 @@ def test_after_close_it_says_so(queue):
 def test_close_while_tasks_put_gives_each_a_result_or_an_error(url):
     async def program():
         with JobQueue(url) as queue:
-            putting = [asyncio.create_task(queue.aput("t", n)) for n in range(500)]
+            putting = [asyncio.create_task(queue.aio.put("t", n)) for n in range(500)]
             await asyncio.sleep(0)
             while not any(task.done() for task in putting):
                 await asyncio.sleep(0.001)
             closing = asyncio.create_task(asyncio.to_thread(queue.close))
-            putting += [asyncio.create_task(queue.aput("t", n)) for n in range(500)]
+            putting += [asyncio.create_task(queue.aio.put("t", n)) for n in range(500)]
             results = await asyncio.wait_for(asyncio.gather(*putting, return_exceptions=True), 60)
             await closing
             return results
@@ -187,13 +189,13 @@ def test_close_while_threads_put_gives_each_a_result_or_an_error(url):
 
 def test_a_listener_may_close_the_queue(url):
     queue = JobQueue(url)
-    queue.events.listen(lambda event: queue._batches.close())
+    queue.events.listen(lambda event: queue.calls.batches.close())
 
     async def program():
-        return await asyncio.wait_for(asyncio.gather(*(queue.aput("t") for _ in range(5))), 60)
+        return await asyncio.wait_for(asyncio.gather(*(queue.aio.put("t") for _ in range(5))), 60)
 
     assert len(asyncio.run(program())) == 5
-    until(lambda: queue._batches._closed)
+    until(lambda: queue.calls.batches._closed)
     with pytest.raises(StoreClosed):
         asyncio.run(program())
     queue.close()
@@ -203,7 +205,7 @@ def test_many_may_close_at_once(url):
     queue = JobQueue(url)
 
     async def program():
-        await queue.aput("t")
+        await queue.aio.put("t")
         await asyncio.gather(*(asyncio.to_thread(queue.close) for _ in range(8)))
 
     asyncio.run(asyncio.wait_for(program(), 60))
@@ -217,7 +219,7 @@ def test_a_closed_queue_leaves_no_thread_behind(url):
     with JobQueue(url) as queue:
 
         async def program():
-            await queue.aput("t")
+            await queue.aio.put("t")
 
         asyncio.run(program())
         assert len(turns()) == before + 1
@@ -226,7 +228,7 @@ def test_a_closed_queue_leaves_no_thread_behind(url):
 
 def test_a_queue_that_nobody_closed_leaves_no_thread_behind():
     async def program(queue):
-        await queue.aput("t")
+        await queue.aio.put("t")
         queue.events.listen(print)
 
     before = threading.active_count()
@@ -242,17 +244,17 @@ def test_a_loop_that_ended_during_a_commit_holds_nobody_up(queue):
     begun, gate = held_up(queue)
 
     async def give_up():
-        waiting = asyncio.ensure_future(queue.aput("t"))
+        waiting = asyncio.ensure_future(queue.aio.put("t"))
         await asyncio.to_thread(begun.wait, 60)
         waiting.cancel()
 
     async def program():
-        return await queue.aput("t")
+        return await queue.aio.put("t")
 
     asyncio.run(give_up())
     gate.set()
     assert asyncio.run(program())
-    assert queue.counts() == {"t": Counts(delayed=2)}
+    assert queue.topics.counts() == {"t": Counts(delayed=2)}
 
 
 # ---- cancelled ------------------------------------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def test_a_cancelled_areserve_strands_no_job(queue, turns):
     ids = [queue.put("t") for _ in range(3)]
 
     async def program():
-        task = asyncio.create_task(queue.areserve("t", 2))
+        task = asyncio.create_task(queue.aio.reserve("t", 2))
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
@@ -273,7 +275,7 @@ def test_a_cancelled_areserve_strands_no_job(queue, turns):
 
     got = asyncio.run(program())
     if isinstance(got, asyncio.CancelledError):
-        assert queue.counts() == {"t": Counts(delayed=3)}
+        assert queue.topics.counts() == {"t": Counts(delayed=3)}
         assert [job.attempt for job in queue.reserve("t", 5)] == [1, 1, 1]
     else:
         assert [job.id for job in got] == ids[:2]
@@ -283,15 +285,15 @@ def test_an_areserve_that_is_cancelled_when_its_jobs_have_come_gives_them_back(q
     queue.put("t")
 
     async def program():
-        task = asyncio.create_task(queue.areserve("t"))
+        task = asyncio.create_task(queue.aio.reserve("t"))
         await asyncio.sleep(0)
-        end = queue._batches._end
-        queue._batches._end = lambda *args: (end(*args), task.cancel(), task.cancel())
+        end = queue.calls.batches._end
+        queue.calls.batches._end = lambda *args: (end(*args), task.cancel(), task.cancel())
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(program())
-    assert queue.counts() == {"t": Counts(delayed=1)}
+    assert queue.topics.counts() == {"t": Counts(delayed=1)}
 
 
 def test_an_areserve_that_is_cancelled_again_and_again_gives_its_jobs_back(queue):
@@ -299,7 +301,7 @@ def test_an_areserve_that_is_cancelled_again_and_again_gives_its_jobs_back(queue
     begun, gate = held_up(queue)
 
     async def program():
-        task = asyncio.create_task(queue.areserve("t"))
+        task = asyncio.create_task(queue.aio.reserve("t"))
         await asyncio.to_thread(begun.wait, 60)
         for _ in range(3):
             task.cancel()
@@ -310,7 +312,7 @@ def test_an_areserve_that_is_cancelled_again_and_again_gives_its_jobs_back(queue
             await task
 
     asyncio.run(program())
-    assert queue.counts() == {"t": Counts(delayed=1)}
+    assert queue.topics.counts() == {"t": Counts(delayed=1)}
 
 
 def test_an_areserve_that_is_cut_off_by_the_end_of_its_loop_gives_its_jobs_back(queue):
@@ -318,13 +320,13 @@ def test_an_areserve_that_is_cut_off_by_the_end_of_its_loop_gives_its_jobs_back(
     begun, gate = held_up(queue)
 
     async def program():
-        task = asyncio.create_task(queue.areserve("t"))
+        task = asyncio.create_task(queue.aio.reserve("t"))
         await asyncio.to_thread(begun.wait, 60)
         threading.Timer(0.05, gate.set).start()
         return task
 
     asyncio.run(program())
-    assert queue.counts() == {"t": Counts(delayed=1)}
+    assert queue.topics.counts() == {"t": Counts(delayed=1)}
 
 
 # ---- fork -----------------------------------------------------------------------------------------------------------
@@ -336,7 +338,7 @@ def test_the_batches_of_a_forked_child_are_its_own(queue):
     """Whatever the parent's thread and its locks were about; the store's own part is tested with the store."""
 
     async def program():
-        return await queue.aput("t")
+        return await queue.aio.put("t")
 
     def child(results):
         queue.store.apply = lambda commands: [[4711] for _ in commands]
@@ -345,7 +347,7 @@ def test_the_batches_of_a_forked_child_are_its_own(queue):
     asyncio.run(program())
     context = multiprocessing.get_context("fork")
     results = context.Queue()
-    with queue._batches._mutex:  # as if another thread had it at the moment of the fork
+    with queue.calls.batches._mutex:  # as if another thread had it at the moment of the fork
         process = context.Process(target=child, args=(results,))
         process.start()
     assert results.get(timeout=60) == 4711
@@ -359,7 +361,7 @@ def test_a_forked_child_puts_as_its_parent_does(tmp_path):
     with JobQueue(f"sqlite:///{tmp_path}/jobs.db") as queue:
 
         async def program():
-            return await queue.aput("t")
+            return await queue.aio.put("t")
 
         def child(results):
             results.put(asyncio.run(program()))

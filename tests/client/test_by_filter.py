@@ -24,7 +24,7 @@ def test_all_words_of_a_filter_must_hold(queue):
     soon, late, other = queue.put("a", key="k", delay=5), queue.put("a", delay=50), queue.put("b", key="k", delay=500)
 
     def found(*args, **words):
-        return [job.id for job in queue.list(*args, **words)]
+        return [job.id for job in queue.jobs.list(*args, **words)]
 
     assert found() == [soon, late, other]
     assert found("a") == [soon, late]
@@ -43,8 +43,8 @@ def test_jobs_are_found_by_a_part_of_their_last_error(queue):
     for error in ("HTTPError: 502", "HTTPError: 410", "OSError"):
         queue.put("t")
         ids.append(kill(queue, "t", error))
-    assert [job.id for job in queue.list(error="HTTPError")] == ids[:2]
-    assert queue.retry_many("t", error="502") == 1
+    assert [job.id for job in queue.jobs.list(error="HTTPError")] == ids[:2]
+    assert queue.jobs.retry_many("t", error="502") == 1
     assert queue.get(ids[0]).state is State.DELAYED
 
 
@@ -64,13 +64,13 @@ NONSENSE = {
 def test_a_filter_that_makes_no_sense_is_refused(queue, word):
     for value in NONSENSE[word]:
         with pytest.raises(BadJob):
-            queue.list(**{word: value})
+            queue.jobs.list(**{word: value})
 
 
 def test_numbers_beyond_the_store_are_refused_everywhere(queue):
     for call in (
-        lambda: queue.purge(limit=2**63),
-        lambda: queue.purge(older_than=-1),
+        lambda: queue.jobs.purge(limit=2**63),
+        lambda: queue.jobs.purge(older_than=-1),
         lambda: queue.reserve("t", 2**63),
         lambda: queue.put("t", ttr="300000d"),
     ):
@@ -81,16 +81,16 @@ def test_numbers_beyond_the_store_are_refused_everywhere(queue):
 def test_many_are_cancelled_in_batches_of_a_transaction_each(queue):
     queue.put_many([queue.job("a", delay=n) for n in range(600)])
     queue.put_many([queue.job("b", delay=n) for n in range(10)])
-    assert queue.cancel_many("a", dry_run=True) == 600
-    assert queue.counts()["a"] == Counts(delayed=600)
+    assert queue.jobs.cancel_many("a", dry_run=True) == 600
+    assert queue.topics.counts()["a"] == Counts(delayed=600)
     sizes, seen, apply = [], [], queue.store.apply
     queue.store.apply = lambda commands: sizes.append(len(commands)) or apply(commands)
-    assert queue.cancel_many("a", progress=seen.append) == 600
+    assert queue.jobs.cancel_many("a", progress=seen.append) == 600
     assert sizes == [250, 250, 100]
     assert seen == [250, 500, 600]
-    assert queue.counts() == {"a": Counts(cancelled=600), "b": Counts(delayed=10)}
-    assert queue.cancel_many("a") == 0
-    assert queue.cancel_many(due_until=at(4)) == 5
+    assert queue.topics.counts() == {"a": Counts(cancelled=600), "b": Counts(delayed=10)}
+    assert queue.jobs.cancel_many("a") == 0
+    assert queue.jobs.cancel_many(due_until=at(4)) == 5
 
 
 def test_many_are_retried_with_all_their_attempts(queue):
@@ -98,14 +98,14 @@ def test_many_are_retried_with_all_their_attempts(queue):
     for _ in range(3):
         queue.put("t")
         ids.append(kill(queue, "t", "no"))
-    assert queue.retry_many("t", dry_run=True) == 3
-    assert queue.retry_many("t", delay="5s") == 3
+    assert queue.jobs.retry_many("t", dry_run=True) == 3
+    assert queue.jobs.retry_many("t", delay="5s") == 3
     assert {(queue.get(id).state, queue.get(id).due, queue.get(id).attempt) for id in ids} == {
         (State.DELAYED, NOW + 5_000, 0)
     }
-    queue.cancel_many("t")
-    assert queue.retry_many("t") == 0
-    assert queue.retry_many("t", "cancelled") == 3
+    queue.jobs.cancel_many("t")
+    assert queue.jobs.retry_many("t") == 0
+    assert queue.jobs.retry_many("t", "cancelled") == 3
 
 
 def test_a_retry_of_many_leaves_out_whose_key_is_taken(queue):
@@ -114,20 +114,20 @@ def test_a_retry_of_many_leaves_out_whose_key_is_taken(queue):
     kill(queue, "t", "no")
     kill(queue, "t", "no")
     queue.put("t", key="k")
-    assert queue.retry_many("t") == 1
-    assert queue.counts() == {"t": Counts(delayed=2, dead=1)}
+    assert queue.jobs.retry_many("t") == 1
+    assert queue.topics.counts() == {"t": Counts(delayed=2, dead=1)}
 
 
 def test_many_are_deleted_except_those_that_run(queue, clock):
     queue.put_many([queue.job("t") for _ in range(5)])
     [running] = queue.reserve("t")
-    assert queue.delete_many("t", dry_run=True) == 4
-    assert queue.delete_many("t") == 4
-    assert [job.id for job in queue.list()] == [running.id]
+    assert queue.jobs.delete_many("t", dry_run=True) == 4
+    assert queue.jobs.delete_many("t") == 4
+    assert [job.id for job in queue.jobs.list()] == [running.id]
     assert queue.ack(running)
-    assert queue.delete(running) is True
-    assert queue.delete(running) is False
-    assert queue.list() == []
+    assert queue.jobs.delete(running) is True
+    assert queue.jobs.delete(running) is False
+    assert queue.jobs.list() == []
 
 
 @pytest.mark.parametrize(
@@ -136,37 +136,37 @@ def test_many_are_deleted_except_those_that_run(queue, clock):
 )
 def test_a_bulk_call_is_for_states_that_it_can_change(queue, method, state):
     with pytest.raises(BadJob, match="this is for jobs that are"):
-        getattr(queue, method)(state=state)
+        getattr(queue.jobs, method)(state=state)
 
 
 def test_the_twins_do_the_same(queue, clock):
     queue.put_many([queue.job("t", key=f"k{n}", delay=n) for n in range(5)])
 
     async def program():
-        assert len(await queue.alist("t", "delayed", key="k3", limit=5)) == 1
-        assert await queue.acancel_many("t", due_from=at(3), dry_run=True) == 2
-        assert await queue.acancel_many("t", due_from=at(3)) == 2
-        assert await queue.aretry_many("t", "cancelled", delay=9) == 2
-        assert await queue.adelete_many("t", due_from=at(3)) == 2
-        [job] = await queue.areserve("t")
-        assert await queue.arelease(job)
-        assert await queue.adelete(("t", "k1"))
-        assert await queue.apause("t")
-        assert (await queue.atopics())[0].paused
-        assert await queue.aresume("t")
-        assert await queue.apurge() == 0
+        assert len(await queue.aio.jobs.list("t", "delayed", key="k3", limit=5)) == 1
+        assert await queue.aio.jobs.cancel_many("t", due_from=at(3), dry_run=True) == 2
+        assert await queue.aio.jobs.cancel_many("t", due_from=at(3)) == 2
+        assert await queue.aio.jobs.retry_many("t", "cancelled", delay=9) == 2
+        assert await queue.aio.jobs.delete_many("t", due_from=at(3)) == 2
+        [job] = await queue.aio.reserve("t")
+        assert await queue.aio.release(job)
+        assert await queue.aio.jobs.delete(("t", "k1"))
+        assert await queue.aio.topics.pause("t")
+        assert (await queue.aio.topics.list())[0].paused
+        assert await queue.aio.topics.resume("t")
+        assert await queue.aio.jobs.purge() == 0
 
     asyncio.run(program())
-    assert queue.counts() == {"t": Counts(delayed=2)}
+    assert queue.topics.counts() == {"t": Counts(delayed=2)}
 
 
 def test_a_pause_asks_the_workers_before_it_returns(queue):
     asked, quiet = [], queue.store.quiet
-    queue.store.quiet = lambda *args: asked.append((args, queue.topics()[0].paused)) or quiet(*args)
+    queue.store.quiet = lambda *args: asked.append((args, queue.topics.list()[0].paused)) or quiet(*args)
     queue.put("t")
-    assert queue.pause("t") is True
+    assert queue.topics.pause("t") is True
     assert asked == [(("t", 1.0), True)]
-    assert queue.pause("t") is False
+    assert queue.topics.pause("t") is False
 
 
 def test_a_release_spends_no_attempt(queue, clock):

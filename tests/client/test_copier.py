@@ -481,8 +481,8 @@ def test_beside_producers_and_workers_every_job_is_done_once(urls, monkeypatch):
             assert copy.switch(60).late >= 20
             until(lambda: len(done) == len(told))
         assert done == Counter(told)
-        assert new.counts()["later"].delayed == 300
-        assert new.counts()["now"].done == len(told)
+        assert new.topics.counts()["later"].delayed == 300
+        assert new.topics.counts()["now"].done == len(told)
         assert live(old.store) == []
         assert old.store.verify() == new.store.verify() == []
 

@@ -45,8 +45,8 @@ def plain(store):
 
 def test_every_way_to_put_encrypts_and_every_way_to_read_decrypts(queue, store):
     async def put():
-        one = await queue.aput("t", SECRET)
-        return one, *(await queue.aput_many([queue.job("t", SECRET), queue.job("t", SECRET, key="m")]))
+        one = await queue.aio.put("t", SECRET)
+        return one, *(await queue.aio.put_many([queue.job("t", SECRET), queue.job("t", SECRET, key="m")]))
 
     ids = [queue.put("t", SECRET), *queue.put_many(queue.job("t", SECRET) for _ in range(2)), *asyncio.run(put())]
     queue.put("t", SECRET, key="m", replace=True, delay="1h")
@@ -54,11 +54,11 @@ def test_every_way_to_put_encrypts_and_every_way_to_read_decrypts(queue, store):
     assert plain(store) == []
     assert all(key_of(body) == "a" for body in bodies(store))
     assert [queue.get(id).json() for id in ids] == [SECRET] * 6
-    assert [job.json() for job in queue.list()] == [SECRET] * 6
-    assert [job.json() for job in asyncio.run(queue.alist())] == [SECRET] * 6
+    assert [job.json() for job in queue.jobs.list()] == [SECRET] * 6
+    assert [job.json() for job in asyncio.run(queue.aio.jobs.list())] == [SECRET] * 6
     assert queue.get(("t", "m")).json() == SECRET
     assert [job.json() for job in queue.reserve("t", 3)] == [SECRET] * 3
-    assert [job.json() for job in asyncio.run(queue.areserve("t", 9))] == [SECRET] * 2
+    assert [job.json() for job in asyncio.run(queue.aio.reserve("t", 9))] == [SECRET] * 2
 
 
 def test_bytes_come_back_as_they_were(queue):
@@ -107,7 +107,7 @@ def test_without_a_keyring_a_body_is_seen_to_be_encrypted(queue, store):
     id = queue.put("t", SECRET)
     other = JobQueue(store)
     assert is_encrypted(other.get(id).body)
-    assert is_encrypted(other.list()[0].body)
+    assert is_encrypted(other.jobs.list()[0].body)
     with pytest.raises(NoKey, match=f"job {id} is encrypted, with key 'a'"):
         other.get(id).json()
 
@@ -120,7 +120,7 @@ def test_a_reserve_without_the_key_raises_and_leaves_the_job_as_it_was(queue, st
         with pytest.raises(BadBody, match=f"job {id}: "):
             other.reserve("t", 5)
         with pytest.raises(BadBody):
-            asyncio.run(other.areserve("t", 5))
+            asyncio.run(other.aio.reserve("t", 5))
     job = queue.get(id)
     assert (job.state, job.attempt, job.last_error) == ("delayed", 0, None)
     assert queue.reserve("t")[0].json() == SECRET
@@ -131,7 +131,7 @@ def test_a_reserve_looks_past_what_it_cannot_read(queue, store):
     other = JobQueue(store)
     ids = other.put_many(other.job("t", n) for n in range(3))
     assert [job.id for job in other.reserve("t", 2)] == ids[:2]
-    assert [job.id for job in asyncio.run(other.areserve("t", 2))] == ids[2:]
+    assert [job.id for job in asyncio.run(other.aio.reserve("t", 2))] == ids[2:]
     assert [queue.get(id).state for id in sealed] == ["delayed"] * 5
 
 
@@ -141,7 +141,7 @@ def test_a_cancelled_reserve_gives_back_what_it_looked_past(queue, store):
     ids += [other.put("t", 1)]
 
     async def cancelled():
-        task = asyncio.create_task(other.areserve("t", 2))
+        task = asyncio.create_task(other.aio.reserve("t", 2))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -238,8 +238,8 @@ def test_a_spool_holds_ciphertext_and_forwards_it(tmp_path):
     assert [name for name, content in files(tmp_path).items() if b"hush" in content] == []
     queue.close()
     with JobQueue(f"sqlite:///{tmp_path}/jobs.db", encryption=keyring, spool=f"sqlite:///{tmp_path}/spool.db") as queue:
-        until(lambda: queue.counts().get("t"))
-        [job] = queue.list("t")
+        until(lambda: queue.topics.counts().get("t"))
+        [job] = queue.jobs.list("t")
         assert (job.key, job.json()) == ("k", SECRET)
     assert [name for name, content in files(tmp_path).items() if b"hush" in content] == []
 
@@ -280,7 +280,7 @@ def test_rekey_encrypts_all_with_the_new_key(queue, store):
     queue.cancel(ids[0])
     [running] = queue.reserve("t")
     both = Keyring({"b": TWO, "a": ONE})
-    before = [job._replace(body=b"") for job in queue.list()]
+    before = [job._replace(body=b"") for job in queue.jobs.list()]
     told = []
     found = rekey(store, both, progress=told.append)
     assert (found.rewritten, found.current, found.unreadable, found.changed) == (6, 0, 0, 0)
@@ -288,7 +288,7 @@ def test_rekey_encrypts_all_with_the_new_key(queue, store):
     assert {key_of(body) for body in bodies(store)} == {"b"}
     new = JobQueue(store, encryption=Keyring({"b": TWO}))
     assert [new.get(id).json() for id in ids] == [{"n": n} for n in range(6)]
-    assert [job._replace(body=b"") for job in new.list()] == before
+    assert [job._replace(body=b"") for job in new.jobs.list()] == before
     assert new.ack(running)
     assert rekey(queue.store, both)._replace(last=0) == (0, 0, 6, 0, 0)
 
@@ -382,7 +382,7 @@ def test_a_result_lies_encrypted_and_is_read_plain(queue, store):
     id = done(queue, SECRET, key="k")
     assert key_of(stored(store, id)) == "a"
     assert queue.result(id).json() == SECRET
-    assert queue.history(id)[-1].result == queue.result(id).result
+    assert queue.jobs.history(id)[-1].result == queue.result(id).result
     with pytest.raises(NoKey, match=r"the result of job \d+ is encrypted, with key 'a'"):
         JobQueue(store).result(id).json()
 

@@ -39,10 +39,12 @@ def test_nothing_is_opened_before_the_first_use(place, asked, tmp_path):
         assert str(tmp_path) in repr(queue)
 
 
-@pytest.mark.parametrize("use", [lambda queue: queue.aput("t"), lambda queue: queue.acounts()], ids=["aput", "acounts"])
+@pytest.mark.parametrize(
+    "use", [lambda queue: queue.aio.put("t"), lambda queue: queue.aio.topics.counts()], ids=["aput", "acounts"]
+)
 def test_a_coroutine_may_be_the_first_to_use_it(place, asked, use):
     with JobQueue(place) as queue:
-        asyncio.run(use(queue))
+        asyncio.run(use(queue.aio))
         assert asked == [1]
 
 
@@ -153,7 +155,7 @@ if child == 0:
     os._exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 queue.put("t", "parent")
-assert sorted(job.json() for job in queue.list()) == ["child", "parent"]
+assert sorted(job.json() for job in queue.jobs.list()) == ["child", "parent"]
 print("well")
 """
     assert run_well("-c", code) == "well\n"

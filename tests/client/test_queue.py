@@ -8,7 +8,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pywheel import BadBody, BadJob, Fixed, JobExists, JobQueue, ManualClock, NoSuchJob, StoreError
+from pywheel import (
+    AsyncJobQueue,
+    AsyncTask,
+    BadBody,
+    BadJob,
+    Fixed,
+    JobExists,
+    JobQueue,
+    ManualClock,
+    NoSuchJob,
+    StoreError,
+    Task,
+)
+from pywheel.client.jobs import AsyncJobs, AsyncTopics, Jobs, Topics
+from pywheel.client.schedules import AsyncSchedules, Schedules
 from pywheel.jobs import Counts, State
 from pywheel.jobs.handler import current_job
 from pywheel.testing import run_due
@@ -48,7 +62,7 @@ def test_bytes_travel_as_they_are_and_are_no_json(queue):
 def test_what_json_cannot_say_is_refused(queue, body):
     with pytest.raises(BadJob, match="JSON"):
         queue.put("t", body)
-    assert queue.counts() == {}
+    assert queue.topics.counts() == {}
 
 
 def test_a_body_may_have_as_many_bytes_as_the_limit_and_no_more(url, clock):
@@ -56,7 +70,7 @@ def test_a_body_may_have_as_many_bytes_as_the_limit_and_no_more(url, clock):
         assert len(queue.get(queue.put("t", b"x" * 1000)).body) == 1000
         with pytest.raises(BadJob, match="1001 bytes, the limit is 1000"):
             queue.put("t", b"x" * 1001)
-        assert queue.counts() == {"t": Counts(delayed=1)}
+        assert queue.topics.counts() == {"t": Counts(delayed=1)}
 
 
 def test_the_limit_is_a_mebibyte_unless_set(queue):
@@ -111,7 +125,7 @@ def test_the_limit_is_a_mebibyte_unless_set(queue):
 def test_what_cannot_be_a_job_is_refused_whole(queue, topic, options):
     with pytest.raises(BadJob):
         queue.put(topic, **options)
-    assert queue.counts() == {}
+    assert queue.topics.counts() == {}
 
 
 def test_a_second_put_with_a_live_key_is_refused_or_replaces(queue):
@@ -121,7 +135,7 @@ def test_a_second_put_with_a_live_key_is_refused_or_replaces(queue):
     assert caught.value.id == id
     assert queue.put("close", 3, key="order-7", delay="1h", replace=True) == id
     assert queue.get(("close", "order-7")).json() == 3
-    assert queue.counts() == {"close": Counts(delayed=1)}
+    assert queue.topics.counts() == {"close": Counts(delayed=1)}
 
 
 def test_many_jobs_are_put_all_or_none(queue):
@@ -133,7 +147,7 @@ def test_many_jobs_are_put_all_or_none(queue):
     with pytest.raises(BadJob):
         queue.put_many(["no job"])
     assert queue.put_many([]) == []
-    assert queue.counts() == {"t": Counts(delayed=250)}
+    assert queue.topics.counts() == {"t": Counts(delayed=250)}
 
 
 def test_a_job_is_named_by_id_record_or_key(queue):
@@ -142,7 +156,7 @@ def test_a_job_is_named_by_id_record_or_key(queue):
     assert queue.get(job) == queue.get(("t", "k")) == job
     assert queue.reschedule(("t", "k"), 9)
     assert queue.cancel(job)
-    assert queue.retry(("t", "k"))
+    assert queue.jobs.retry(("t", "k"))
 
 
 def test_unknown_jobs_are_said_to_be_so(queue):
@@ -150,13 +164,13 @@ def test_unknown_jobs_are_said_to_be_so(queue):
         with pytest.raises(NoSuchJob):
             queue.get(ref)
         with pytest.raises(NoSuchJob):
-            queue.history(ref)
+            queue.jobs.history(ref)
         assert queue.cancel(ref) is False
-        assert queue.retry(ref) is False
+        assert queue.jobs.retry(ref) is False
         assert queue.reschedule(ref, 5) is False
-        assert queue.delete(ref) is False
+        assert queue.jobs.delete(ref) is False
     for ref in ("7", 1.5, None, True, ("t",), 2**63, 10**400_000, -(2**63)):
-        for method in (queue.get, queue.history, queue.cancel, queue.retry, queue.delete):
+        for method in (queue.get, queue.jobs.history, queue.cancel, queue.jobs.retry, queue.jobs.delete):
             with pytest.raises(BadJob):
                 method(ref)
 
@@ -173,7 +187,7 @@ def test_a_loop_of_ones_own_reserves_and_settles(queue, clock):
     clock.advance(timedelta(milliseconds=59_000))
     assert queue.nack(second, "1s", error="late") is State.DEAD
     assert queue.nack(second) is None
-    assert [attempt.error for attempt in queue.history(second)] == ["late"]
+    assert [attempt.error for attempt in queue.jobs.history(second)] == ["late"]
 
 
 def test_a_job_that_a_loop_of_ones_own_lost_waits_as_its_retry_policy_says(queue, clock):
@@ -213,25 +227,25 @@ def test_lists_counts_and_purge(queue, clock):
             queue.put(topic)
     for job in queue.reserve("a", 2):
         queue.ack(job)
-    assert len(queue.list("a", "done")) == 2
-    assert len(queue.list(limit=4)) == 4
-    assert queue.counts() == {"a": Counts(delayed=1, done=2), "b": Counts(delayed=3)}
-    assert queue.purge(older_than="1s") == 0
+    assert len(queue.jobs.list("a", "done")) == 2
+    assert len(queue.jobs.list(limit=4)) == 4
+    assert queue.topics.counts() == {"a": Counts(delayed=1, done=2), "b": Counts(delayed=3)}
+    assert queue.jobs.purge(older_than="1s") == 0
     clock.advance(timedelta(milliseconds=1_000))
-    assert queue.purge("done", older_than="1s", topic="a") == 2
+    assert queue.jobs.purge("done", older_than="1s", topic="a") == 2
     with pytest.raises(BadJob):
-        queue.purge("delayed")
+        queue.jobs.purge("delayed")
     with pytest.raises(BadJob):
-        queue.list(state="asleep")
+        queue.jobs.list(state="asleep")
 
 
 def test_pause_and_resume(queue):
     queue.put("t")
-    assert queue.pause("t") is True
-    assert [topic.paused for topic in queue.topics()] == [True]
+    assert queue.topics.pause("t") is True
+    assert [topic.paused for topic in queue.topics.list()] == [True]
     assert queue.reserve("t") == []
-    assert queue.resume("t") is True
-    assert queue.resume("t") is False
+    assert queue.topics.resume("t") is True
+    assert queue.topics.resume("t") is False
     assert len(queue.reserve("t")) == 1
 
 
@@ -311,7 +325,7 @@ def test_a_handler_puts_its_successor_under_its_own_key(queue, clock):
         assert run_due(queue) == 1
         assert queue.get(("daily", "report")).json() == {"day": day + 1}
         clock.advance(timedelta(days=1))
-    assert queue.counts() == {"daily": Counts(delayed=1, done=4)}
+    assert queue.topics.counts() == {"daily": Counts(delayed=1, done=4)}
 
 
 # ---- asyncio --------------------------------------------------------------------------------------------------------
@@ -337,7 +351,7 @@ def test_a_handler_that_is_delivered_again_finds_its_successor_there(queue, cloc
     clock.advance(1)
     assert run_due(queue) == 1
     assert found == [successor]
-    assert queue.counts() == {"daily": Counts(delayed=1, done=1)}
+    assert queue.topics.counts() == {"daily": Counts(delayed=1, done=1)}
 
 
 def test_a_program_lends_its_queue_to_a_test(url, tmp_path):
@@ -353,50 +367,63 @@ def test_a_program_lends_its_queue_to_a_test(url, tmp_path):
         assert handled == ["test"]
         with pytest.raises(StoreError):
             queue.use("nonsense:")
-        assert asyncio.run(queue.aput("t"))
+        assert asyncio.run(queue.aio.put("t"))
 
 
-def test_every_method_has_a_twin_that_is_a_coroutine_function():
-    names = {name for name, _ in inspect.getmembers(JobQueue, inspect.isfunction) if not name.startswith("_")}
-    assert inspect.iscoroutinefunction(JobQueue.await_)  # of `wait`: its twin would be named as a keyword is
-    plain = set("job handler use close apply_for task provide before after on_dead wait await_ every cron".split())
-    plain.add("use_keys")
-    twins = {name for name in names if name[0] == "a" and name[1:] in names}
-    assert {name[1:] for name in twins} == names - twins - plain
-    for name in names:
-        assert getattr(JobQueue, name).__doc__, name
-        assert inspect.iscoroutinefunction(getattr(JobQueue, name)) is (name in twins | {"await_"}), name
+PAIRS = [
+    (JobQueue, AsyncJobQueue),
+    (Jobs, AsyncJobs),
+    (Topics, AsyncTopics),
+    (Schedules, AsyncSchedules),
+    (Task, AsyncTask),
+]
 
 
-def test_a_twin_takes_what_its_method_takes():
-    for name in ("put", "put_many", "reserve", "nack", "reschedule", "purge"):
-        method, twin = (inspect.signature(getattr(JobQueue, n)) for n in (name, f"a{name}"))
-        assert list(method.parameters.values()) == list(twin.parameters.values())
+def public(kind):
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(("plain", "awaited"), PAIRS, ids=lambda kind: kind.__name__)
+def test_both_kinds_have_the_same_methods_with_the_same_arguments(plain, awaited):
+    assert public(plain) - {"page"} == public(awaited)
+    for name in public(awaited):
+        method, twin = getattr(plain, name), getattr(awaited, name)
+        assert twin.__doc__, name
+        if inspect.isfunction(twin):
+            assert inspect.signature(method).parameters == inspect.signature(twin).parameters, name
+            waits = method is not twin and name != "task"
+            assert inspect.iscoroutinefunction(twin) is waits, name
+            assert not inspect.iscoroutinefunction(method), name
+
+
+def test_a_queue_has_few_names():
+    with JobQueue("memory:") as queue:
+        assert len(public(queue)) <= 38
 
 
 def test_a_twin_can_be_a_task(queue):
     async def program():
-        return await asyncio.create_task(queue.aput("t"))
+        return await asyncio.create_task(queue.aio.put("t"))
 
     assert queue.get(asyncio.run(program()))
 
 
 def test_the_twins_do_the_same(queue):
     async def program():
-        id = await queue.aput("t", {"n": 1}, key="k")
-        assert (await queue.aget(id)).json() == {"n": 1}
+        id = await queue.aio.put("t", {"n": 1}, key="k")
+        assert (await queue.aio.get(id)).json() == {"n": 1}
         with pytest.raises(JobExists):
-            await queue.aput("t", key="k")
+            await queue.aio.put("t", key="k")
         with pytest.raises(NoSuchJob):
-            await queue.aget(10**9)
+            await queue.aio.get(10**9)
         with pytest.raises(BadJob):
-            await queue.aput("", key="k")
-        [job] = await queue.areserve("t")
-        assert await queue.anack(job, 5) is State.DELAYED
-        assert await queue.areschedule(id, 0)
-        [job] = await queue.areserve("t")
-        assert await queue.aack(job)
-        assert (await queue.acounts())["t"].done == 1
+            await queue.aio.put("", key="k")
+        [job] = await queue.aio.reserve("t")
+        assert await queue.aio.nack(job, 5) is State.DELAYED
+        assert await queue.aio.reschedule(id, 0)
+        [job] = await queue.aio.reserve("t")
+        assert await queue.aio.ack(job)
+        assert (await queue.aio.topics.counts())["t"].done == 1
 
     asyncio.run(program())
 
@@ -407,7 +434,7 @@ def test_the_puts_of_one_turn_share_a_transaction(queue):
     queue.store.apply = lambda commands: calls.append(len(commands)) or apply(commands)
 
     async def program():
-        return await asyncio.gather(*(queue.aput("t", n) for n in range(50)))
+        return await asyncio.gather(*(queue.aio.put("t", n) for n in range(50)))
 
     assert len(set(asyncio.run(program()))) == 50
     assert calls == [50]
@@ -415,7 +442,7 @@ def test_the_puts_of_one_turn_share_a_transaction(queue):
 
 def test_a_cancelled_task_does_not_disturb_the_others(queue):
     async def program():
-        tasks = [asyncio.ensure_future(queue.aput("t", n)) for n in range(3)]
+        tasks = [asyncio.ensure_future(queue.aio.put("t", n)) for n in range(3)]
         tasks[1].cancel()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -426,8 +453,46 @@ def test_a_cancelled_task_does_not_disturb_the_others(queue):
 
 def test_each_loop_has_turns_of_its_own(queue):
     async def program():
-        await queue.aput("t")
+        await queue.aio.put("t")
 
     for _ in range(3):
         asyncio.run(program())
-    assert queue.counts() == {"t": Counts(delayed=3)}
+    assert queue.topics.counts() == {"t": Counts(delayed=3)}
+
+
+def test_a_nack_follows_the_policy_that_jobs_were_reserved_by(queue, clock):
+    queue.handler("handled", retry=Fixed("7s"))(lambda job: None)
+
+    def delay(topic, **reserved):
+        id = queue.put(topic)
+        [job] = queue.reserve(topic, **reserved)
+        assert queue.nack(job, error="no") is State.DELAYED
+        return queue.get(id).due - clock.wall()
+
+    assert delay("t", retry=Fixed("3s")) == 3_000
+    assert delay("handled") == 7_000
+    assert 4_000 <= delay("other") <= 6_000  # the default: 5 s, and a jitter
+
+
+def test_a_buried_job_is_dead_whatever_attempts_are_left(queue):
+    id = queue.put("t")
+    [job] = queue.reserve("t")
+    assert queue.bury(job, error="no use") is True
+    assert (queue.get(id).state, queue.get(id).last_error) == (State.DEAD, "no use")
+    assert queue.bury(job) is False
+    with pytest.raises(BadJob, match="its id alone names no claim"):
+        queue.bury(id)
+
+
+def test_both_kinds_of_a_queue_are_one(queue):
+    aio = queue.aio
+    assert aio.sync.store is queue.store
+    assert queue.sync is queue
+
+    @aio.task("t", key=lambda n: str(n))
+    def task(n: int) -> None: ...
+
+    assert "t" in queue.handlers
+    assert asyncio.run(task.put(1)) == queue.get(("t", "1")).id
+    assert task.sync.cancel(1)
+    assert asyncio.run(aio.topics.counts())["t"].cancelled == 1

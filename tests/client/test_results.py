@@ -42,7 +42,7 @@ def test_what_a_handler_returns_is_kept_if_it_is_asked_for(queue):
         assert queue.result(ids[name]).json() == values[name]
     assert queue.result(ids["bytes"]) == Result(ids["bytes"], State.DONE, b"\0\xff")
     assert queue.result(dropped) == Result(dropped, State.DONE)
-    assert queue.history(ids["text"])[-1].result == '"é"'.encode()
+    assert queue.jobs.history(ids["text"])[-1].result == '"é"'.encode()
 
 
 def test_a_worker_keeps_results_of_threads_and_of_coroutines(queue):
@@ -71,7 +71,7 @@ def test_what_cannot_be_kept_makes_the_job_dead_at_once(queue):
         assert (found.state, found.result) == (State.DEAD, None)
         assert "BadResult: the handler returned" in found.error
         assert said in found.error
-        assert len(queue.history(id)) == 1
+        assert len(queue.jobs.history(id)) == 1
 
 
 def test_the_longest_result_is_kept(queue):
@@ -125,11 +125,11 @@ def test_a_wait_hears_of_a_cancel_and_of_a_delete(queue):
     threads = [threading.Thread(target=wait, args=(id,)) for id in (cancelled, deleted)]
     for thread in threads:
         thread.start()
-    until(lambda: len(queue._waits) == 2)
+    until(lambda: len(queue.calls.waits) == 2)
     queue.cancel(cancelled)
     threads[0].join(60)
     assert found == [Result(cancelled, State.CANCELLED)]
-    queue.delete(deleted)
+    queue.jobs.delete(deleted)
     threads[1].join(60)
     assert isinstance(found[1], NoSuchJob)
 
@@ -140,8 +140,8 @@ def test_a_wait_ends_at_its_timeout_and_leaves_nothing(queue):
         queue.wait(id, 0.01)
     assert isinstance(caught.value, TimeoutError)
     with pytest.raises(WaitTimeout):
-        asyncio.run(queue.await_(id, 0.01))
-    assert len(queue._waits) == 0
+        asyncio.run(queue.aio.wait(id, 0.01))
+    assert len(queue.calls.waits) == 0
     with pytest.raises(BadJob, match="timeout must not be negative"):
         queue.wait(id, -1)
     with pytest.raises(NoSuchJob):
@@ -152,15 +152,15 @@ def test_a_task_that_is_cancelled_leaves_nothing(queue):
     id = queue.put("t", delay="1h")
 
     async def main():
-        task = asyncio.create_task(queue.await_(id))
-        while not len(queue._waits):
+        task = asyncio.create_task(queue.aio.wait(id))
+        while not len(queue.calls.waits):
             await asyncio.sleep(0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(main())
-    assert len(queue._waits) == 0
+    assert len(queue.calls.waits) == 0
 
 
 def test_many_wait_by_one_thread_and_get_each_its_own(queue, monkeypatch):
@@ -168,16 +168,16 @@ def test_many_wait_by_one_thread_and_get_each_its_own(queue, monkeypatch):
     monkeypatch.setattr("pywheel.client.waits._LINGER", 0.0)
 
     async def main():
-        ids = await queue.aput_many([queue.job("t", number, delay=0.2) for number in range(500)])
-        waits = [asyncio.create_task(queue.await_(id)) for id in ids]
-        while len(queue._waits) < 500:
+        ids = await queue.aio.put_many([queue.job("t", number, delay=0.2) for number in range(500)])
+        waits = [asyncio.create_task(queue.aio.wait(id)) for id in ids]
+        while len(queue.calls.waits) < 500:
             await asyncio.sleep(0.001)
         assert len(_listening()) == 1
         with working(queue):
             return [found.json() for found in await asyncio.gather(*waits)]
 
     assert asyncio.run(main()) == list(range(500))
-    assert len(queue._waits) == 0
+    assert len(queue.calls.waits) == 0
     until(lambda: not _listening())
 
 
@@ -191,7 +191,7 @@ def test_two_who_wait_for_one_job_are_told_both(queue):
     threads = [threading.Thread(target=lambda: found.append(queue.wait(id))) for _ in range(2)]
     for thread in threads:
         thread.start()
-    until(lambda: queue._waits._waiting and len(queue._waits._waiting[id][1]) == 2)
+    until(lambda: queue.calls.waits._waiting and len(queue.calls.waits._waiting[id][1]) == 2)
     queue.cancel(id)
     for thread in threads:
         thread.join(60)
@@ -212,7 +212,7 @@ def test_whoever_waits_as_the_queue_is_closed_is_told(tmp_path):
     threads = [threading.Thread(target=wait) for _ in range(3)]
     for thread in threads:
         thread.start()
-    until(lambda: queue._waits._waiting and len(queue._waits._waiting[id][1]) == 3)
+    until(lambda: queue.calls.waits._waiting and len(queue.calls.waits._waiting[id][1]) == 3)
     queue.close()
     for thread in threads:
         thread.join(60)
@@ -249,14 +249,14 @@ def test_a_wait_with_time_left_outlasts_a_server_that_was_away_when_it_began():
             with pytest.raises(StoreAway):
                 queue.wait(id, timeout)
         with pytest.raises(StoreAway):
-            asyncio.run(queue.await_(id, 0.1))
+            asyncio.run(queue.aio.wait(id, 0.1))
         found = []
-        ways = [lambda: queue.wait(id, 60), lambda: asyncio.run(queue.await_(id, 60))]
+        ways = [lambda: queue.wait(id, 60), lambda: asyncio.run(queue.aio.wait(id, 60))]
         threads = [threading.Thread(target=lambda way=way: found.append(way())) for way in ways]
         for thread in threads:
             thread.start()
         server.start()
-        until(lambda: len(queue._waits._waiting.get(id, ("", ()))[1]) == 2)
+        until(lambda: len(queue.calls.waits._waiting.get(id, ("", ()))[1]) == 2)
         queue.cancel(id)
         for thread in threads:
             thread.join(60)
@@ -315,10 +315,10 @@ def test_a_forked_child_waits_by_a_thread_of_its_own(tmp_path):
         id = queue.put("t", delay="1h")
         waiting = threading.Thread(target=lambda: queue.wait(id))
         waiting.start()
-        until(lambda: len(queue._waits))
+        until(lambda: len(queue.calls.waits))
 
         def child():
-            assert len(queue._waits) == 0
+            assert len(queue.calls.waits) == 0
             with JobQueue(url) as own:
                 assert own.wait(id, 60).state is State.CANCELLED
 

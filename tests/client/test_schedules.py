@@ -60,7 +60,7 @@ def test_a_declared_function_runs_at_each_of_its_ticks(queue, clock):
     pass_time(queue, clock, 86_400)
     assert len(found) == 4 + 96 + 1
     assert [tick for tick in found if "T" in tick] == [f"2026-01-0{day}T01:30:00Z" for day in (2,)]
-    assert queue.counts()["sweep"].done == 4 + 96
+    assert queue.topics.counts()["sweep"].done == 4 + 96
 
 
 def test_a_task_runs_with_its_defaults(queue, clock):
@@ -74,14 +74,14 @@ def test_a_task_runs_with_its_defaults(queue, clock):
 
     pass_time(queue, clock, 3600)
     assert found == [7]
-    assert queue.get_schedule("weekly").schedule.topic == "report"
+    assert queue.schedules.get("weekly").schedule.topic == "report"
 
 
 def test_ticks_have_the_priority_of_their_task(queue, clock):
     start(clock)
     queue.every("1m")(queue.task("close", priority=5)(lambda: None))
     run_due(queue)
-    assert {job.priority for job in queue.list("close")} == {5}
+    assert {job.priority for job in queue.jobs.list("close")} == {5}
 
 
 def by_name_alone(*, job):
@@ -115,7 +115,7 @@ def test_what_cannot_run_by_itself_is_refused_and_registers_nothing(queue):
     with pytest.raises(BadJob, match="another name="):
         queue.every("1m", name="bad")(lambda: None)
     run_due(queue)
-    assert [one.schedule.name for one in queue.schedules()] == ["bad"]
+    assert [one.schedule.name for one in queue.schedules.list()] == ["bad"]
 
 
 def test_what_the_code_says_takes_effect_when_a_worker_starts_and_what_it_says_no_more_is_removed(queue, clock):
@@ -133,9 +133,9 @@ def test_what_the_code_says_takes_effect_when_a_worker_starts_and_what_it_says_n
     assert found == ["12:10:00"]
     pass_time(program(s="1h"), clock, 3_600)
     assert found == ["12:10:00", "13:00:00"]
-    assert [one.schedule.name for one in queue.schedules()] == ["s"]
+    assert [one.schedule.name for one in queue.schedules.list()] == ["s"]
     run_due(program())
-    assert queue.schedules() == []
+    assert queue.schedules.list() == []
 
 
 # ---- what is made by calls ------------------------------------------------------------------------------------------
@@ -145,23 +145,23 @@ def test_a_schedule_made_by_a_call_puts_its_body(queue, clock):
     start(clock)
     found = []
     queue.handler("mail")(lambda job: found.append((job.json(), job.headers["a"], job.ttr)))
-    queue.schedule("morning", "mail", {"to": 5}, every="1h", headers={"a": "b"}, ttr="5s")
+    queue.schedules.set("morning", "mail", {"to": 5}, every="1h", headers={"a": "b"}, ttr="5s")
     pass_time(queue, clock, 3600)
     assert found == [({"to": 5}, "b", 5_000)]
 
 
 def test_the_same_said_again_changes_nothing(queue, ran, clock):
-    first = queue.schedule("s", "work", every="10s")
+    first = queue.schedules.set("s", "work", every="10s")
     pass_time(queue, clock, 25)
-    assert queue.schedule("s", "work", every="10s") == first
+    assert queue.schedules.set("s", "work", every="10s") == first
     pass_time(queue, clock, 10)
     assert ran == [("s", "12:00:10"), ("s", "12:00:20"), ("s", "12:00:30")]
 
 
 def test_another_period_takes_effect_at_once_and_nothing_of_the_old_one_runs(queue, ran, clock):
-    queue.schedule("s", "work", every="10s")
+    queue.schedules.set("s", "work", every="10s")
     pass_time(queue, clock, 12)
-    queue.schedule("s", "work", every="7s")
+    queue.schedules.set("s", "work", every="7s")
     pass_time(queue, clock, 18)
     sevens = range(NOON // 7_000 * 7_000, NOON + 30_001, 7_000)
     expected = [written(tick)[11:19] for tick in sevens if tick > NOON + 12_000]
@@ -173,11 +173,11 @@ def test_another_period_takes_effect_at_once_and_nothing_of_the_old_one_runs(que
     [("none", []), ("one", ["03:00:00"]), ("all", ["01:00:00", "02:00:00", "03:00:00"])],
 )
 def test_what_was_missed_before_a_change_is_made_up_for_as_the_change_says(queue, ran, clock, catch_up, made_up):
-    queue.schedule("s", "work", every="1h")
+    queue.schedules.set("s", "work", every="1h")
     pass_time(queue, clock, 12 * 3600 + 60)
     ran.clear()
     clock.advance(3 * 3600)  # and nobody works
-    queue.schedule("s", "work", b"new", cron="30 4 * * *", catch_up=catch_up)
+    queue.schedules.set("s", "work", b"new", cron="30 4 * * *", catch_up=catch_up)
     clock.advance(60)
     pass_time(queue, clock, 3600)
     assert [tick for _, tick in ran] == made_up
@@ -186,50 +186,50 @@ def test_what_was_missed_before_a_change_is_made_up_for_as_the_change_says(queue
 
 
 def test_what_was_left_out_before_is_not_made_up_for_by_a_change(queue, ran, clock):
-    queue.schedule("s", "work", every="1h")
+    queue.schedules.set("s", "work", every="1h")
     run_due(queue)
     clock.advance(5 * 3600 + 120)
     run_due(queue)
-    queue.schedule("s", "work", every="1h", catch_up="all")
+    queue.schedules.set("s", "work", every="1h", catch_up="all")
     run_due(queue)
     assert ran == []
 
 
 def test_a_tick_that_was_due_and_had_not_begun_runs_though_its_schedule_has_changed(queue, ran, clock):
-    queue.schedule("s", "work", b"old", every="1h")
+    queue.schedules.set("s", "work", b"old", every="1h")
     run_due(queue)
     clock.advance(3601)
     for body in (b"new", b"newer"):
-        queue.schedule("s", "work", body, every="1h")
+        queue.schedules.set("s", "work", body, every="1h")
         clock.advance(1)
     run_due(queue)
     assert ran == [("s", "13:00:00")]
 
 
 def test_after_a_pause_nothing_is_made_up_for_though_it_was_changed(queue, ran, clock):
-    queue.schedule("s", "work", every="1h", catch_up="all")
+    queue.schedules.set("s", "work", every="1h", catch_up="all")
     run_due(queue)
     clock.advance(3601)
-    queue.schedule("s", "work", every="30m", catch_up="all")
-    queue.pause_schedule("s")
-    queue.resume_schedule("s")
+    queue.schedules.set("s", "work", every="30m", catch_up="all")
+    queue.schedules.pause("s")
+    queue.schedules.resume("s")
     pass_time(queue, clock, 1801)
     assert ran == [("s", "13:30:00")]
 
 
 def test_programs_that_say_different_things_by_turns_neither_lose_nor_repeat_a_tick(queue, ran, clock):
     for turn in range(60):
-        queue.schedule("s", "work", b"%d" % (turn % 2), every="10s", jitter=8 * (turn % 2), overlap="overlap")
+        queue.schedules.set("s", "work", b"%d" % (turn % 2), every="10s", jitter=8 * (turn % 2), overlap="overlap")
         pass_time(queue, clock, 3.7)
     pass_time(queue, clock, 17)
     assert sorted(tick for _, tick in ran) == [f"12:0{s // 60}:{s % 60:02}" for s in range(10, 231, 10)]
 
 
 def test_a_change_by_who_cannot_compute_what_was_goes_on_all_the_same(queue, ran, clock, monkeypatch):
-    queue.schedule("s", "work", cron="0 * * * *", catch_up="all")
+    queue.schedules.set("s", "work", cron="0 * * * *", catch_up="all")
     run_due(queue)
     clock.advance(7200)
-    queue.schedule("s", "work", every="1h", catch_up="all")
+    queue.schedules.set("s", "work", every="1h", catch_up="all")
     monkeypatch.setattr(cron, "_cronsim", _missing)
     pass_time(queue, clock, 3601)
     assert ("s", "15:00:00") in ran
@@ -240,71 +240,71 @@ def _missing():
 
 
 def test_a_removed_schedule_runs_no_more_and_one_of_its_name_is_another(queue, ran, clock):
-    queue.schedule("s", "work", every="10s")
+    queue.schedules.set("s", "work", every="10s")
     pass_time(queue, clock, 15)
-    assert queue.remove_schedule("s")
-    assert not queue.remove_schedule("s")
+    assert queue.schedules.delete("s")
+    assert not queue.schedules.delete("s")
     pass_time(queue, clock, 20)
-    assert queue.schedules() == []
-    queue.schedule("s", "work", every="10s")
+    assert queue.schedules.list() == []
+    queue.schedules.set("s", "work", every="10s")
     pass_time(queue, clock, 15)
     assert [tick for _, tick in ran] == ["12:00:10", "12:00:40", "12:00:50"]
 
 
 def test_a_paused_schedule_puts_nothing_and_goes_on_from_where_it_is_resumed(queue, ran, clock):
-    queue.schedule("s", "work", every="10s", catch_up="all")
+    queue.schedules.set("s", "work", every="10s", catch_up="all")
     pass_time(queue, clock, 15)
-    assert queue.pause_schedule("s")
-    assert not queue.pause_schedule("s")
-    assert queue.get_schedule("s").next is None
-    queue.schedule("s", "work", every="5s", catch_up="all")
+    assert queue.schedules.pause("s")
+    assert not queue.schedules.pause("s")
+    assert queue.schedules.get("s").next is None
+    queue.schedules.set("s", "work", every="5s", catch_up="all")
     pass_time(queue, clock, 100)
-    assert queue.resume_schedule("s")
-    assert not queue.resume_schedule("s")
+    assert queue.schedules.resume("s")
+    assert not queue.schedules.resume("s")
     pass_time(queue, clock, 11)
     assert [tick for _, tick in ran] == ["12:00:10", "12:02:00", "12:02:05"]
 
 
 def test_run_now_puts_one_more_also_of_a_paused_one(queue, ran, clock):
-    queue.schedule("s", "work", every="1h")
-    queue.pause_schedule("s")
-    id = queue.run_schedule("s")
+    queue.schedules.set("s", "work", every="1h")
+    queue.schedules.pause("s")
+    id = queue.schedules.run("s")
     run_due(queue)
     assert ran == [("s", "12:00:00")]
     assert queue.get(id).state is State.DONE
 
 
 def test_run_now_may_be_asked_for_again_at_once(queue, ran, clock):
-    queue.schedule("s", "work", every="1h", overlap="overlap")
-    assert len({queue.run_schedule("s") for _ in range(3)}) == 3
+    queue.schedules.set("s", "work", every="1h", overlap="overlap")
+    assert len({queue.schedules.run("s") for _ in range(3)}) == 3
     run_due(queue)
     assert ran == [("s", "12:00:00")] * 3
 
 
 def test_a_listing_says_when_the_next_comes_and_what_became_of_the_last(queue, ran, clock):
     for name in ("a", "b", "c"):
-        queue.schedule(name, "work", every="1m")
-    queue.pause_schedule("c")
+        queue.schedules.set(name, "work", every="1m")
+    queue.schedules.pause("c")
     pass_time(queue, clock, 70)
-    a, b, c = queue.schedules()
+    a, b, c = queue.schedules.list()
     assert (a.next, a.last, a.outcome) == (NOON + 120_000, NOON + 60_000, "done")
     assert (c.next, c.outcome) == (None, None)
-    assert queue.schedules(after="a", limit=1) == [b]
+    assert queue.schedules.list(after="a", limit=1) == [b]
     with pytest.raises(NoSuchSchedule):
-        queue.get_schedule("d")
+        queue.schedules.get("d")
     with pytest.raises(NoSuchSchedule):
-        queue.pause_schedule("d")
+        queue.schedules.pause("d")
 
 
 def test_each_has_a_twin(queue, ran, clock):
     async def twins():
-        await queue.aschedule("s", "work", every="1m")
-        assert [one.schedule.name for one in await queue.aschedules()] == ["s"]
-        assert await queue.apause_schedule("s")
-        assert (await queue.aget_schedule("s")).schedule.paused
-        assert await queue.aresume_schedule("s")
-        assert await queue.arun_schedule("s") > 0
-        assert await queue.aremove_schedule("s")
+        await queue.aio.schedules.set("s", "work", every="1m")
+        assert [one.schedule.name for one in await queue.aio.schedules.list()] == ["s"]
+        assert await queue.aio.schedules.pause("s")
+        assert (await queue.aio.schedules.get("s")).schedule.paused
+        assert await queue.aio.schedules.resume("s")
+        assert await queue.aio.schedules.run("s") > 0
+        assert await queue.aio.schedules.delete("s")
 
     asyncio.run(twins())
 
@@ -314,13 +314,13 @@ def test_bodies_of_schedules_are_encrypted_in_the_store_as_those_of_jobs_are(clo
     found = []
     queue = JobQueue("memory:", clock=clock, encryption=Keyring({"a": b"x" * 32}, current="a"))
     queue.handler("mail")(lambda job: found.append(job.body))
-    queue.schedule("s", "mail", b"secret", every="1m")
-    version = queue.schedule("s", "mail", b"secret", every="1m").version
-    assert queue.get_schedule("s").schedule.version == version
+    queue.schedules.set("s", "mail", b"secret", every="1m")
+    version = queue.schedules.set("s", "mail", b"secret", every="1m").version
+    assert queue.schedules.get("s").schedule.version == version
     assert all(b"c2VjcmV0" not in note and b"secret" not in note for _, note in ScheduleNotes(queue.store).raw())
     pass_time(queue, clock, 60)
     assert found == [b"secret"]
-    queue.run_schedule("s")
+    queue.schedules.run("s")
     run_due(queue)
     assert found == [b"secret", b"secret"]
 
@@ -333,7 +333,7 @@ def test_bodies_of_schedules_are_encrypted_in_the_store_as_those_of_jobs_are(clo
     [("none", []), ("one", ["12:00:00"]), ("all", [f"{hour % 24:02}:00:00" for hour in range(13, 13 + 72)])],
 )
 def test_after_three_days_without_a_worker_ticks_are_made_up_for_as_told(queue, ran, clock, catch_up, made_up):
-    queue.schedule("s", "work", every="1h", catch_up=catch_up)
+    queue.schedules.set("s", "work", every="1h", catch_up=catch_up)
     run_due(queue)
     clock.advance(72 * 3600 + 120)
     run_due(queue)
@@ -344,8 +344,8 @@ def test_after_three_days_without_a_worker_ticks_are_made_up_for_as_told(queue, 
 
 
 def test_what_was_put_ahead_before_an_outage_is_left_out_too(queue, ran, clock):
-    queue.schedule("none", "work", every="20s")
-    queue.schedule("one", "work", every="20s", catch_up="one")
+    queue.schedules.set("none", "work", every="20s")
+    queue.schedules.set("one", "work", every="20s", catch_up="one")
     run_due(queue)
     clock.advance(3605)
     run_due(queue)
@@ -368,7 +368,7 @@ def test_a_tick_is_left_out_while_the_one_before_runs(queue, clock):
 
     pass_time(queue, clock, 10)
     assert found == ["12:00:10"]
-    assert queue.counts()["slow"].cancelled == 2
+    assert queue.topics.counts()["slow"].cancelled == 2
     pass_time(queue, clock, 5)
     assert found == ["12:00:10", "12:00:40"]
     assert queue.get(("slow", "slow@2026-01-01T12:00:20Z")).state is State.CANCELLED
@@ -475,13 +475,13 @@ class History:
             self.ended(name)
             made = self.boss.schedule(name, "work", every=period, overlap="overlap", jitter=self.draw.choice([0, 5]))
             self.alive[name] = made
-        elif what == 1 and self.boss.remove_schedule(name):
+        elif what == 1 and self.boss.schedules.delete(name):
             self.ended(name)
         elif what == 2 and name in self.alive:
-            self.boss.pause_schedule(name)
+            self.boss.schedules.pause(name)
             self.ended(name)
-            self.boss.resume_schedule(name)
-            self.alive[name] = self.boss.get_schedule(name).schedule
+            self.boss.schedules.resume(name)
+            self.alive[name] = self.boss.schedules.get(name).schedule
 
     def ended(self, name):
         schedule, now = self.alive.pop(name, None), self.clock.wall()
@@ -519,7 +519,7 @@ def test_each_tick_happens_once_whoever_dies_when(seed):
 
 @pytest.mark.parametrize("step", [86_400, -86_400, 3_600, -50, 70])
 def test_a_step_of_the_clock_and_back_repeats_nothing_and_loses_what_was_put_ahead_at_most(queue, ran, clock, step):
-    queue.schedule("s", "work", every="10s")
+    queue.schedules.set("s", "work", every="10s")
     pass_time(queue, clock, 15)
     for by in (step, -step):
         clock.step(by)
@@ -532,33 +532,33 @@ def test_a_step_of_the_clock_and_back_repeats_nothing_and_loses_what_was_put_ahe
 
 
 def test_a_planner_job_that_somebody_deleted_comes_back_with_the_next_change(queue, ran, clock):
-    queue.schedule("s", "work", every="10s")
+    queue.schedules.set("s", "work", every="10s")
     run_due(queue)
     queue.cancel(PLAN)
-    queue.delete(PLAN)
-    queue.schedule("other", "work", every="1h")
+    queue.jobs.delete(PLAN)
+    queue.schedules.set("other", "work", every="1h")
     pass_time(queue, clock, 200)
     assert len(ran) == len(set(ran)) == 20
 
 
 def test_what_a_planner_of_old_has_put_after_the_change_gives_way(queue, ran, clock):
-    old = queue.schedule("s", "work", every="10s")
-    queue.schedule("s", "work", every="5s")
-    queue.apply(Put(tuple(old.job(tick) for tick in old.ticks(clock.wall(), clock.wall() + 30_000))))
+    old = queue.schedules.set("s", "work", every="10s")
+    queue.schedules.set("s", "work", every="5s")
+    queue.calls.apply(Put(tuple(old.job(tick) for tick in old.ticks(clock.wall(), clock.wall() + 30_000))))
     pass_time(queue, clock, 30)
     assert [tick for _, tick in ran] == [f"12:00:{s:02}" for s in range(5, 31, 5)]
 
 
 def test_what_a_worker_cannot_plan_is_said_and_left_to_one_that_can(queue, ran, clock, monkeypatch, caplog):
-    queue.schedule("by cron", "work", cron="* * * * *")
-    queue.schedule("every", "work", every="20s")
+    queue.schedules.set("by cron", "work", cron="* * * * *")
+    queue.schedules.set("every", "work", every="20s")
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "cronsim", None)
         cron._cronsim.cache_clear()
         pass_time(queue, clock, 70)
         assert {name for name, _ in ran} == {"every"}
         assert "by cron cannot be planned by this worker: cronsim is not installed" in caplog.text
-        assert queue.get_schedule("by cron").next is None
+        assert queue.schedules.get("by cron").next is None
     cron._cronsim.cache_clear()
     pass_time(queue, clock, 60)
     assert [tick for name, tick in ran if name == "by cron"] == ["12:01:00", "12:02:00"]
@@ -567,12 +567,12 @@ def test_what_a_worker_cannot_plan_is_said_and_left_to_one_that_can(queue, ran, 
 
 def changed_beside(queue):
     """Have a schedule paused in between what another one reads and writes, who stood still: his lock is over."""
-    queue.apply(SetNote(_LOCK, None))
-    queue.pause_schedule("s")
+    queue.calls.apply(SetNote(_LOCK, None))
+    queue.schedules.pause("s")
 
 
 def test_two_who_change_one_schedule_at_once_do_both(queue, ran, clock):
-    queue.schedule("s", "work", every="10s")
+    queue.schedules.set("s", "work", every="10s")
     notes = ScheduleNotes(queue.store)
 
     def change(before):
@@ -581,12 +581,12 @@ def test_two_who_change_one_schedule_at_once_do_both(queue, ran, clock):
         return replace(before, every=20_000)
 
     notes.change("s", change)
-    schedule = queue.get_schedule("s").schedule
+    schedule = queue.schedules.get("s").schedule
     assert (schedule.every, schedule.paused) == (20_000, True)
 
 
 def test_who_changes_many_schedules_keeps_what_another_one_changed_meanwhile(queue, ran, clock):
-    queue.schedule("s", "work", every="10s")
+    queue.schedules.set("s", "work", every="10s")
 
     def change(before):
         if before.every == 10_000:
@@ -594,7 +594,7 @@ def test_who_changes_many_schedules_keeps_what_another_one_changed_meanwhile(que
         return replace(before, every=20_000)
 
     ScheduleNotes(queue.store).change_many({"s": change})
-    schedule = queue.get_schedule("s").schedule
+    schedule = queue.schedules.get("s").schedule
     assert (schedule.every, schedule.paused) == (20_000, True)
 
 
@@ -602,14 +602,14 @@ def test_a_schedule_that_is_said_again_gets_a_planner_if_there_is_none(queue, ra
     run_due(queue)
     with pytest.MonkeyPatch.context() as away:
         away.setattr(ScheduleNotes, "_begin", lambda _: None)  # whoever said it was killed here
-        queue.schedule("s", "work", every="10s")
-    queue.schedule("s", "work", every="10s")
+        queue.schedules.set("s", "work", every="10s")
+    queue.schedules.set("s", "work", every="10s")
     pass_time(queue, clock, 30)
     assert len(ran) == 3
 
 
 def test_a_planner_that_sleeps_by_a_clock_that_was_wrong_wakes_when_a_worker_starts(queue, ran, clock):
-    queue.schedule("s", "work", every="10s")
+    queue.schedules.set("s", "work", every="10s")
     clock.step(86_400)
     run_due(queue)
     clock.step(-86_400)  # while no worker is there to see it
@@ -620,9 +620,9 @@ def test_a_planner_that_sleeps_by_a_clock_that_was_wrong_wakes_when_a_worker_sta
 
 
 def test_what_is_new_is_left_whole_to_a_planner_that_can(queue, ran, clock, monkeypatch):
-    queue.schedule("every", "work", every="20s")
+    queue.schedules.set("every", "work", every="20s")
     run_due(queue)  # two minutes are planned
-    queue.schedule("by cron", "work", cron="1 12 * * *")
+    queue.schedules.set("by cron", "work", cron="1 12 * * *")
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "cronsim", None)
         cron._cronsim.cache_clear()
@@ -633,7 +633,7 @@ def test_what_is_new_is_left_whole_to_a_planner_that_can(queue, ran, clock, monk
 
 
 def test_a_zone_that_a_worker_does_not_know_is_left_to_one_that_does(queue, ran, clock, monkeypatch):
-    queue.schedule("s", "work", cron="* * * * *", tz="Europe/Berlin")
+    queue.schedules.set("s", "work", cron="* * * * *", tz="Europe/Berlin")
     with monkeypatch.context() as without:
         without.setattr("zoneinfo.ZoneInfo", lambda _: {}["no tzdata"])
         cron.zone.cache_clear()
@@ -644,10 +644,10 @@ def test_a_zone_that_a_worker_does_not_know_is_left_to_one_that_does(queue, ran,
 
 def test_a_note_that_makes_no_sense_hinders_no_other_schedule(queue, ran, clock):
     queue.store.apply([SetNote("schedule:a", b'{"topic": "work", "every": "P1D"}')])
-    queue.schedule("s", "work", every="10s")
+    queue.schedules.set("s", "work", every="10s")
     pass_time(queue, clock, 10)
     assert len(ran) == 1
-    assert [each.schedule.name for each in queue.schedules()] == ["s"]
+    assert [each.schedule.name for each in queue.schedules.list()] == ["s"]
 
 
 def test_a_tick_that_came_late_by_lot_and_failed_is_tried_again_though_its_schedule_has_changed(queue, clock):
@@ -657,15 +657,15 @@ def test_a_tick_that_came_late_by_lot_and_failed_is_tried_again_though_its_sched
     def fails(job):
         raise ValueError
 
-    queue.schedule("s", "fails", every="10m", jitter="9m")
-    while not (waiting := [job for job in queue.list("fails") if job.attempt]):
+    queue.schedules.set("s", "fails", every="10m", jitter="9m")
+    while not (waiting := [job for job in queue.jobs.list("fails") if job.attempt]):
         pass_time(queue, clock, 5)
-    queue.schedule("s", "fails", b"new", every="10m", jitter="9m")
+    queue.schedules.set("s", "fails", b"new", every="10m", jitter="9m")
     assert queue.get(waiting[0].id).state is State.DELAYED
 
 
 def test_a_tick_whose_lot_is_yet_to_come_is_not_missed(queue, ran, clock):
-    schedule = queue.schedule("s", "work", every="1h", jitter="50m")
+    schedule = queue.schedules.set("s", "work", every="1h", jitter="50m")
     assert schedule.due(schedule.after(clock.wall())) > clock.wall() + 3_600_000 + 300_000
     clock.advance(3_600 + 120)
     pass_time(queue, clock, 3_300)
@@ -673,10 +673,10 @@ def test_a_tick_whose_lot_is_yet_to_come_is_not_missed(queue, ran, clock):
 
 
 def test_ticks_are_plain_jobs_with_keys_of_their_own(queue, ran, clock):
-    queue.schedule("s", "work", every="1m")
+    queue.schedules.set("s", "work", every="1m")
     run_due(queue)
     with pytest.raises(JobExists):
-        queue.apply(Put((NewJob("work", b"", 0, "s@2026-01-01T12:01:00Z"),)))
+        queue.calls.apply(Put((NewJob("work", b"", 0, "s@2026-01-01T12:01:00Z"),)))
 
 
 # ---- what has changed -----------------------------------------------------------------------------------------------
@@ -712,35 +712,37 @@ def planned(queue, ran, clock):
         [job] = queue.reserve(PLAN[0])
         before = program.store.listed
         plans(job)
-        queue.apply(Ack(job.id, job.claims))
+        queue.calls.apply(Ack(job.id, job.claims))
         return program.store.listed - before
 
-    queue.schedule("a", "work", every="10s")
-    queue.schedule("b", "work", every="10s")
+    queue.schedules.set("a", "work", every="10s")
+    queue.schedules.set("b", "work", every="10s")
     assert plan() == 1
     return plan
 
 
 def ticks(queue, name):
-    return sum(job.headers["pywheel-schedule"] == name for job in queue.list("work", state=State.DELAYED, limit=1_000))
+    return sum(
+        job.headers["pywheel-schedule"] == name for job in queue.jobs.list("work", state=State.DELAYED, limit=1_000)
+    )
 
 
 def test_a_planner_reads_only_what_has_changed(queue, planned):
-    queue.schedule("a", "work", every="20s")
-    queue.schedule("c", "work", every="10s")
+    queue.schedules.set("a", "work", every="20s")
+    queue.schedules.set("c", "work", every="10s")
     assert planned() == 0
     assert [ticks(queue, name) for name in "abc"] == [5, 11, 11]
-    queue.remove_schedule("b")
-    queue.pause_schedule("c")
+    queue.schedules.delete("b")
+    queue.schedules.pause("c")
     assert planned() == 0
     assert [ticks(queue, name) for name in "abc"] == [5, 0, 0]
-    queue.resume_schedule("c")
+    queue.schedules.resume("c")
     assert planned() == 0
     assert [ticks(queue, name) for name in "abc"] == [5, 0, 11]
 
 
 def test_a_planner_reads_all_if_it_cannot_know_what_has_changed(queue, planned):
-    queue.apply(SetNote("schedules:changed", b"a token of an older pywheel"))
+    queue.calls.apply(SetNote("schedules:changed", b"a token of an older pywheel"))
     queue.reschedule(PLAN, 0)
     assert planned() == 1
     notes = ScheduleNotes(queue.store)
@@ -752,8 +754,8 @@ def test_a_planner_reads_all_if_it_cannot_know_what_has_changed(queue, planned):
 def test_who_writes_over_a_change_that_he_did_not_see_has_all_read(queue, planned, monkeypatch):
     def change(before):
         if not before.paused:  # in between what he reads and writes
-            queue.apply(SetNote(_LOCK, None))
-            queue.schedule("c", "work", every="10s")
+            queue.calls.apply(SetNote(_LOCK, None))
+            queue.schedules.set("c", "work", every="10s")
         return replace(before, paused=True)
 
     notes = ScheduleNotes(queue.store)

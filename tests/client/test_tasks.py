@@ -28,9 +28,8 @@ from pywheel import (
     Worker,
     provided,
 )
-from pywheel.client.puts import Puts
-from pywheel.client.task import PutOptions
-from pywheel.client.tasks import TaskOptions
+from pywheel.client.new_job import JobOptions, PutOptions, new_job
+from pywheel.client.program import TaskOptions
 from pywheel.jobs import State
 from pywheel.testing import run_due
 
@@ -116,7 +115,7 @@ def test_a_plain_call_calls_the_function_and_puts_nothing(queue):
         return 2 * n
 
     assert double(4) == 8
-    assert queue.counts() == {}
+    assert queue.topics.counts() == {}
     assert (double.__name__, double.__doc__) == ("double", "Return twice n.")
     assert str(inspect.signature(double)) == "(n: int) -> int"
 
@@ -150,10 +149,10 @@ def test_a_put_that_does_not_fit_names_the_argument_and_stores_nothing(queue, ar
     with pytest.raises(BadArguments, match=message):
         close.put(*args, **kwargs)
     with pytest.raises(BadArguments, match=message):
-        asyncio.run(close.aput(*args, **kwargs))
+        asyncio.run(close.aio.put(*args, **kwargs))
     with pytest.raises(BadArguments, match=message):
-        close.put_many([(1,), close.job(*args, **kwargs)])
-    assert queue.counts() == {}
+        close.put_many([close.job(1), close.job(*args, **kwargs)])
+    assert queue.topics.counts() == {}
 
 
 # ---- signatures that changed ----------------------------------------------------------------------------------------
@@ -209,7 +208,7 @@ def test_a_job_without_a_body_has_no_arguments(queue):
 # ---- options --------------------------------------------------------------------------------------------------------
 
 
-def test_options_stand_among_the_arguments_or_before_them(queue, clock):
+def test_options_stand_before_the_arguments(queue, clock):
     @queue.task("t", delay="1m", max_attempts=2)
     def close(order_id: int) -> None: ...
 
@@ -220,11 +219,10 @@ def test_options_stand_among_the_arguments_or_before_them(queue, clock):
         return queue.get(id).due - now
 
     assert due(close.put(7)) == 60_000
-    assert due(close.put(order_id=7, delay="5s")) == 5_000
     assert due(close.options(delay="5s").put(7)) == 5_000
-    assert due(close.put(7, at=at)) == 9_000
+    assert due(close.options(at=at).put(7)) == 9_000
     assert due(close.options(at=at).options(delay="5s").put(7)) == 5_000
-    assert due(close.put(7, delay=None)) == 0
+    assert due(close.options(delay=None).put(7)) == 0
     job = queue.get(close.options(headers={"a": "b"}, ttr="9s").put(7))
     assert (job.headers, job.ttr, job.max_attempts) == ({"a": "b"}, 9_000, 2)
 
@@ -235,14 +233,14 @@ def test_a_job_of_a_put_is_that_of_the_queue_s_put_with_the_same_options(queue, 
     @queue.task("t", ttr=7, priority=2, max_attempts=4, results=True)
     def close(order_id: int) -> None: ...
 
-    task = close.options(**said)
+    task = close.options(**said).options(**given)
     wanted = {"priority": 2, "max_attempts": 4, **said, **given}
     if given.get("delay") is not None:
         wanted.pop("at", None)
     body = b'{"order_id":7}'
-    jobs = [task.job(order_id=7, **given), task.job(7, **given), *task._many([{"order_id": 7, **given}])]
-    assert jobs == [queue.job("t", body, **wanted)] * 3  # also the second time, when the first has been made
-    assert task.job(order_id=8) == queue.job("t", b'{"order_id":8}', priority=2, max_attempts=4, **said)
+    jobs = [task.job(order_id=7), task.job(7)]
+    assert jobs == [queue.job("t", body, **wanted)] * 2  # also the second time, when the first has been made
+    assert close.job(order_id=8) == queue.job("t", b'{"order_id":8}', priority=2, max_attempts=4)
 
 
 def test_jobs_of_a_task_share_no_headers(queue):
@@ -265,7 +263,7 @@ def test_the_arguments_of_a_task_may_be_no_longer_than_a_body(clock):
             with pytest.raises(BadJob, match="the limit is 20"):
                 close.put("x" * 20)
             with pytest.raises(BadJob, match="the limit is 20"):
-                close.put(note="x" * 20, delay=5)
+                close.options(headers={"a": "b"}).put(note="x" * 20)
 
 
 def test_a_parameter_with_the_name_of_an_option_is_the_function_s(queue, clock):
@@ -292,17 +290,22 @@ def test_a_wrong_option_of_a_put_is_refused(queue):
     @queue.task("t")
     def close() -> None: ...
 
-    with pytest.raises(BadJob, match="'dely' is no option of a put, did you mean delay"):
+    with pytest.raises(TypeError, match="'dely' is no option of a put, did you mean delay"):
         close.options(dely="1m")
+    with pytest.raises(TypeError, match="'dely' is no option of a put, did you mean delay"):
+        queue.put("t", dely="1m")
     with pytest.raises(BadArguments, match="takes no argument 'dely'"):
         close.put(dely="1m")
+    with pytest.raises(BadArguments, match=r"options stand before them: \.options\(delay=...\)\.put"):
+        close.put(delay="1m")
 
 
 def test_the_types_of_options_say_what_put_and_handler_take():
-    of_put = set(Puts.put.__kwdefaults__)
-    assert set(PutOptions.__annotations__) == of_put
-    of_one = {"at", "connection", "key", "traceparent"}
-    assert set(TaskOptions.__annotations__) == of_put - of_one | set(JobQueue.handler.__kwdefaults__)
+    of_job = set(JobOptions.__annotations__)
+    assert of_job == set(inspect.signature(new_job).parameters) - {"max_body", "topic", "body"}
+    assert set(PutOptions.__annotations__) == of_job | {"connection"}
+    of_one = {"at", "key", "traceparent"}
+    assert set(TaskOptions.__annotations__) == of_job - of_one | set(JobQueue.handler.__kwdefaults__)
 
 
 def test_the_caller_s_transaction_takes_the_put_in(tmp_path):
@@ -315,35 +318,34 @@ def test_the_caller_s_transaction_takes_the_put_in(tmp_path):
 
         connection = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
         connection.execute("BEGIN IMMEDIATE")
-        close.put(7, connection=connection)
         within = close.options(connection=connection)
-        within.put_many([(8,), {"order_id": 9}, close.job(10)])
-        asyncio.run(within.aput_many([(11,)]))
-        for refused in (lambda: within.job(7), lambda: close.put_many([{"order_id": 7, "connection": connection}])):
-            with pytest.raises(BadJob, match="connection= is for what stores jobs"):
-                refused()
+        within.put(7)
+        within.put_many([close.job(8), close.job(9), close.job(10)])
+        asyncio.run(within.aio.put_many([close.job(11)]))
+        with pytest.raises(BadJob, match="connection= is for what stores jobs"):
+            within.job(7)
         assert connection.execute("SELECT count(*) FROM job").fetchone() == (5,)
         connection.rollback()
         connection.close()
-        assert queue.counts() == {}
+        assert queue.topics.counts() == {}
 
 
 # ---- many -----------------------------------------------------------------------------------------------------------
 
 
-def test_many_are_put_by_tuples_mappings_and_jobs(queue, calls):
+def test_many_are_put_at_once(queue, calls):
     @queue.task("t")
     def close(order_id: int, note: str = "none") -> None:
         calls(order_id=order_id, note=note)
 
-    ids = close.put_many([(1,), (2, "b"), {"order_id": 3}, close.job(4, note="d")])
+    ids = close.put_many([close.job(1), close.job(2, "b"), close.job(order_id=3), close.job(4, note="d")])
     assert len(set(ids)) == 4
-    assert asyncio.run(close.aput_many([(5,)]))
+    assert asyncio.run(close.aio.put_many([close.job(5)]))
     run_due(queue)
     assert [call["order_id"] for call in calls] == [1, 2, 3, 4, 5]
-    with pytest.raises(BadJob, match="put_many takes tuples of arguments"):
-        close.put_many([7])
-    with pytest.raises(BadJob, match="put_many takes many calls, not 7"):
+    with pytest.raises(BadJob, match=r"put_many takes what .* a task's job\(...\), returns, not \(7,\)"):
+        close.put_many([(7,)])
+    with pytest.raises(BadJob, match=r"put_many takes what .* returns, many of them, not int"):
         close.put_many(7)
 
 
@@ -361,20 +363,20 @@ def keyed(queue):
 def test_the_key_is_made_of_the_arguments_and_their_defaults(queue, keyed):
     assert queue.get(keyed.put(7, "x")).key == "main-7"
     assert queue.get(keyed.put(7, shop="other")).key == "other-7"
-    assert keyed.key(7, "main") == "main-7"
+    assert keyed.key(7, shop="main") == "main-7"
     with pytest.raises(JobExists):
         keyed.put(7, "y")
-    assert queue.get(keyed.put(7, key="mine")).key == "mine"
+    assert queue.get(keyed.options(key="mine").put(7)).key == "mine"
 
 
 def test_a_job_is_cancelled_and_rescheduled_by_the_arguments_of_its_key(queue, clock, keyed):
     now, id = clock.wall(), keyed.put(7)
-    assert keyed.reschedule(order_id=7, shop="main", delay="1h")
+    assert keyed.options(delay="1h").reschedule(order_id=7, shop="main")
     assert queue.get(id).due - now == 3_600_000
-    assert asyncio.run(keyed.areschedule(order_id=7, shop="main"))  # the task's own delay, from now
+    assert asyncio.run(keyed.aio.reschedule(order_id=7, shop="main"))  # the task's own delay, from now
     assert queue.get(id).due - now == 1_800_000
-    assert keyed.cancel(7, "main")
-    assert not asyncio.run(keyed.acancel(7, "main"))
+    assert keyed.cancel(7, "ignored", shop="main")
+    assert not asyncio.run(keyed.aio.cancel(7, shop="main"))
     assert queue.get(id).state is State.CANCELLED
 
 
@@ -417,12 +419,12 @@ def test_a_key_is_made_of_what_the_function_gets_and_not_of_how_it_was_given(que
     wanted = f"{type(value).__name__}-{value}"
     for given in (written, value):
         assert task.key(given) == task.key(it=given) == wanted
-        id = task.put(given, delay="1h")
+        id = task.options(delay="1h").put(given)
         assert queue.get(id).key == wanted
-        assert task.reschedule(given, delay="2h")
+        assert task.options(delay="2h").reschedule(given)
         assert task.cancel(given)
         assert queue.get(id).state is State.CANCELLED
-    [id] = task.put_many([(written,)])
+    [id] = task.put_many([task.job(written)])
     assert task.cancel(value)
     assert task.job(written).key == wanted
 
@@ -453,8 +455,9 @@ def test_a_key_of_arguments_that_no_put_takes_is_refused(queue, keyed):
 def test_keys_that_make_no_sense_are_refused(queue, keyed):
     with pytest.raises(BadArguments, match="the key of t is made of order_id, shop: missing"):
         keyed.cancel(shop="main")
-    with pytest.raises(BadArguments, match="the key of t is made of order_id, shop: got an unexpected"):
-        keyed.cancel(7, note="x")
+    assert not keyed.cancel(7, note="has no part in it")
+    with pytest.raises(BadArguments, match="the key of t is made of order_id, shop: 'nots' is no argument of the task"):
+        keyed.cancel(7, nots="x")
     with pytest.raises(BadJob, match="have no keys"):
         queue.task("u")(lambda: None).cancel()
     with pytest.raises(BadJob, match="the key of v is made of 'other', which is no argument"):

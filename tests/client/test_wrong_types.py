@@ -11,7 +11,7 @@ from pywheel.testing import run_due
 def test_headers_are_a_mapping(queue, headers):
     with pytest.raises(BadJob, match="headers must be text by name"):
         queue.put("t", headers=headers)
-    assert queue.counts() == {}
+    assert queue.topics.counts() == {}
 
 
 @pytest.mark.parametrize("jobs", [5, None, object()])

@@ -27,7 +27,7 @@ def put(url, *bodies):
 
 def there(url):
     with JobQueue(url, create=False) as queue:
-        return sorted(job.json() for job in queue.list("order.close"))
+        return sorted(job.json() for job in queue.jobs.list("order.close"))
 
 
 def type_in(code, replacements, skipping=()):

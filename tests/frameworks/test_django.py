@@ -199,13 +199,13 @@ from pywheel.django import queue
 class Inside(TestCase):
     def test_it_is_never_committed(self):
         number = self.client.post("/orders").json()["order"]
-        assert not any(queue.counts().get("order.close", ())), number
+        assert not any(queue.topics.counts().get("order.close", ())), number
 
 
 class Outside(TransactionTestCase):
     def test_it_is(self):
         self.client.post("/orders")
-        assert queue.counts()["order.close"].delayed == 1
+        assert queue.topics.counts()["order.close"].delayed == 1
 """
 
 

@@ -68,7 +68,7 @@ async def test_what_came_is_put_and_settled_together(jobs):
     broker = Broker(*(message(jobs, number) for number in range(10)))
     bridge = await carried(jobs, broker)
     assert broker.taken == list(range(10))
-    assert jobs.counts()["t"].delayed == bridge.taken == 10
+    assert jobs.topics.counts()["t"].delayed == bridge.taken == 10
     assert [event.jobs for event in told if isinstance(event, JobsPut)] == [10]
     assert (broker.opened, broker.closed) == (1, 1)
 
@@ -104,7 +104,7 @@ async def test_stopped_in_the_midst_of_large_messages_it_settles_none_behind_one
     monkeypatch.setattr(jobs.store, "apply", away)
     await carried(jobs, broker)
     assert broker.taken == list(range(8))
-    assert jobs.counts()["t"].delayed == 8
+    assert jobs.topics.counts()["t"].delayed == 8
 
 
 @on_a_loop
@@ -121,7 +121,7 @@ async def test_what_could_not_be_settled_comes_again_and_is_put_once_if_it_has_a
     broker.lost = 2
     await carried(jobs, broker)
     assert broker.taken == [1, 2, 3]
-    assert jobs.counts()["t"].delayed == 2 + 3
+    assert jobs.topics.counts()["t"].delayed == 2 + 3
 
 
 @on_a_loop
@@ -164,7 +164,7 @@ async def test_of_several_stores_that_of_one_message_may_be_away_alone(jobs, mon
     monkeypatch.setattr(jobs.store, "apply", first_away)
     await carried(jobs, broker)
     assert sorted(broker.taken) == [1, 2]
-    assert jobs.counts()["t"].delayed == 2
+    assert jobs.topics.counts()["t"].delayed == 2
 
 
 @on_a_loop

@@ -126,11 +126,11 @@ def shop(jobs, broker, via=None):
 
 
 def done(jobs):
-    return jobs.counts()["notify"].done
+    return jobs.topics.counts()["notify"].done
 
 
 def nothing_is_lost(broker, jobs):
-    counts = jobs.counts()["notify"]
+    counts = jobs.topics.counts()["notify"]
     assert counts == (0, 0, JOBS, 0, 0), counts
     found = broker.messages()
     assert {int(body) for _, body in found} == set(range(JOBS))
@@ -183,6 +183,6 @@ def test_a_broker_that_does_not_answer_delays_no_other_topic(redis_server, nats_
         with working(jobs):
             for topic in ("slow", "quick"):
                 jobs.put_many(jobs.job(topic, b"") for _ in range(200))
-            until(lambda: jobs.counts()["quick"].done == 200)
-            assert jobs.counts()["slow"].done == 0
+            until(lambda: jobs.topics.counts()["quick"].done == 200)
+            assert jobs.topics.counts()["slow"].done == 0
             proxy.cut()  # it need not wait on

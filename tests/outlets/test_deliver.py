@@ -157,7 +157,7 @@ def test_outlets_are_listed_with_their_last_answers_and_enabled_again(call, endp
     code, out, _ = call("outlets", "enable", "shop", "--store", url)
     assert (code, out) == (0, f"enabled {endpoint.url('/gone')}\n")
     endpoint.answers.clear()
-    queue.retry(late)
+    queue.jobs.retry(late)
     with working(queue):
         assert finished(queue, late).state is State.DONE
 

@@ -361,7 +361,7 @@ def test_an_endpoint_that_is_away_is_left_alone_after_some_failures_and_gets_all
         queue.handler("t", concurrency=1, retry=Fixed("100ms", attempts=1_000))(inside(endpoint.url()))
         ids = queue.put_many(queue.job("t") for _ in range(20))
         with working(queue):
-            until(lambda: any(Outcome.RELEASED in {a.outcome for a in queue.history(id)} for id in ids))
+            until(lambda: any(Outcome.RELEASED in {a.outcome for a in queue.jobs.history(id)} for id in ids))
             asked = len(endpoint.requests)
             assert asked < 15
             del endpoint.answers["/"]

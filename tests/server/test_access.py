@@ -77,7 +77,7 @@ ALL = [(scope, *action) for scope, actions in ACTIONS.items() for action in acti
 def test_a_token_may_do_what_its_scope_says(bearing, scope, method, path, body, given):
     api = bearing(given)
     api.queue.put("mail", key="k")
-    before = api.queue.counts()
+    before = api.queue.topics.counts()
     answer = api(method, path, json=body) if body is not None else api(method, path)
     if given in (scope, "admin"):
         assert answer.status_code not in (401, 403), answer.text
@@ -85,21 +85,21 @@ def test_a_token_may_do_what_its_scope_says(bearing, scope, method, path, body, 
         assert (answer.status_code, problem(answer)) == (403, "scope-missing")
         assert answer.json()["scope"] == scope
         assert f'scope="{scope}"' in answer.headers["www-authenticate"]
-        assert api.queue.counts() == before
+        assert api.queue.topics.counts() == before
 
 
 @pytest.mark.parametrize(("scope", "method", "path", "body"), ALL)
 def test_a_token_of_other_topics_may_not(bearing, scope, method, path, body):
     api = bearing(scope, topics=("shop.*",))
     api.queue.put("mail", key="k")
-    before = api.queue.counts()
+    before = api.queue.topics.counts()
     answer = api(method, path, json=body) if body is not None else api(method, path)
     if answer.status_code == 200:  # what it may not see is not there
         assert "mail" not in answer.text
     else:
         assert answer.status_code in (403, 404, 409), answer.text
-    assert api.queue.counts() == before
-    assert api.queue.topics()[0].paused is False
+    assert api.queue.topics.counts() == before
+    assert api.queue.topics.list()[0].paused is False
 
 
 def test_a_token_of_some_topics_works_on_those(bearing):
@@ -117,7 +117,7 @@ def test_of_a_batch_every_topic_must_be_allowed(bearing):
     api = bearing("put", topics=("shop.*",))
     jobs = [{"topic": "shop.a"}, {"topic": "mail"}]
     assert problem(api("POST", "/v1/jobs/batch", json={"jobs": jobs})) == "scope-missing"
-    assert api.queue.list() == []
+    assert api.queue.jobs.list() == []
 
 
 def test_a_change_of_all_topics_needs_a_token_of_all_topics(bearing):
@@ -139,7 +139,7 @@ def test_a_search_tells_nothing_of_other_topics_by_where_it_goes_on(bearing):
     """Else who asks for one job at a time learns keys, due times and, letter by letter, errors."""
     api = bearing("read", topics=("shop.*",))
     for topic in ("bank.a", "bank.b", "bank.b"):
-        api.queue.put(topic, delay=60, key=f"k{api.queue.counts()}")
+        api.queue.put(topic, delay=60, key=f"k{api.queue.topics.counts()}")
     for words in ({}, {"state": "delayed"}, {"due_from": "2020-01-01T00:00:00Z"}):
         assert api("GET", "/v1/jobs", params={"limit": 1, **words}).json() == {"jobs": [], "next": None}
     api.queue.put("shop.a", key="k")

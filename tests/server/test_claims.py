@@ -55,7 +55,7 @@ def test_a_reserve_gives_no_more_bytes_than_it_may_and_says_that_there_is_more(s
     for number in range(25):
         queue.put("mail", b'"%s"' % (b"x" * 998), at=datetime.fromtimestamp(1_000_000 + number, UTC))
     assert reserved(small) == ([998] * 10, True)
-    rest = [job for job in queue.list("mail") if job.state == "delayed"]
+    rest = [job for job in queue.jobs.list("mail") if job.state == "delayed"]
     assert [(job.attempt, job.claims) for job in rest] == [(0, 0)] * 15
     assert reserved(small, wait="1s") == ([998] * 10, True)
     assert reserved(small) == ([998] * 5, False)
@@ -84,7 +84,7 @@ def test_the_topics_of_a_reserve_share_its_bytes(small):
     for topic, size in (("a", 5_998), ("b", 5_998), ("c", 2_998), ("d", 20_000)):
         small.queue.put(topic, b'"%s"' % (b"x" * size))
     assert reserved(small, "a", "b", "c", "d") == ([5_998, 2_998], True)
-    assert [job.attempt for topic in "bd" for job in small.queue.list(topic)] == [0, 0]
+    assert [job.attempt for topic in "bd" for job in small.queue.jobs.list(topic)] == [0, 0]
     assert reserved(small, "b", "d") == ([5_998], True)
     assert reserved(small, "b", "d") == ([20_000], False)
 
@@ -257,7 +257,7 @@ def test_a_client_that_goes_away_holds_nothing(api, claimed):
 
     api.run(scene())
     assert sent == []
-    [job] = api.queue.list()
+    [job] = api.queue.jobs.list()
     assert (job.state, job.attempt) == ("delayed", 0)
     assert api.context.waiting.count == 0
 
@@ -349,10 +349,10 @@ def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(queue):
         await asyncio.sleep(0.05)
         api.context.tokens.remove(id)
         api.context.access._fresh.clear()  # as a few seconds would
-        await queue.aput("mail")
+        await queue.aio.put("mail")
         return await waits
 
     assert problem(api.run(scene())) == "token-unknown"
-    [job] = queue.list()
+    [job] = queue.jobs.list()
     assert (job.state, job.attempt) == ("delayed", 0)
     api.close()

@@ -31,7 +31,7 @@ def test_every_command_is_answered_well(page, tmp_path):
                 environment["RECEIPT"] = answer.json()["jobs"][0]["receipt"]
             if "nightly" in command:
                 with JobQueue(server.store) as queue:
-                    queue.schedule("nightly", "report", every="1d")
+                    queue.schedules.set("nightly", "report", every="1d")
             line = command.replace("localhost:8080", f"localhost:{server.port}").replace("curl -s", "curl -sf", 1)
             stream = "-sfN" in line
             line = line.replace("-sfN", "-sfN --max-time 1")

@@ -101,7 +101,7 @@ def test_a_cursor_that_is_none_is_refused(api, cursor):
 
 
 def states(api):
-    return sorted(job.state.value for job in api.queue.list())
+    return sorted(job.state.value for job in api.queue.jobs.list())
 
 
 def bulk(api, what, **words):

@@ -43,8 +43,8 @@ def samples(queue, accept=""):
 def test_a_store_is_told_by_topic_and_state(queue):
     queue.put_many([queue.job("a", delay=60), queue.job("a", delay=60), queue.job("b")])
     [job] = queue.reserve("b")
-    queue.nack(job, None)
-    queue.pause("a")
+    queue.bury(job)
+    queue.topics.pause("a")
     found = samples(queue)
     assert found["pywheel_jobs", "a", "delayed"] == 2
     assert found["pywheel_jobs", "b", "dead"] == 1
@@ -60,7 +60,7 @@ def test_what_is_due_says_for_how_long_and_that_nobody_handles_it(queue, clock):
     queue.put("late", delay=1)
     queue.put("later", delay=60)
     queue.put("paused", delay=1)
-    queue.pause("paused")
+    queue.topics.pause("paused")
     clock.advance(31)
     found = samples(queue)
     assert found["pywheel_oldest_due_seconds", "late"] == 30

@@ -17,7 +17,7 @@ def send(api, content, path="/v1/jobs", **headers):
 @pytest.fixture(autouse=True)
 def nothing_is_put(queue):
     yield
-    assert queue.list() == []
+    assert queue.jobs.list() == []
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_body_that_is_nested_too_deep_is_refused(api, depth, form):
 def test_a_body_of_many_brackets_on_one_level_is_not_deep(api, queue):
     answer = send(api, b'{"topic": "a", "body": [' + b"[]," * 500 + b"[]]}")
     assert answer.status_code == 201
-    queue.delete(int(answer.json()["id"]))
+    queue.jobs.delete(int(answer.json()["id"]))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_body_of_another_type_is_refused(api, headers):
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", 'Application/JSON;charset="UTF-8"'])
 def test_json_may_say_that_it_is_utf_8(api, queue, kind):
     answer = api("POST", "/v1/jobs", content=b'{"topic": "a"}', headers={"content-type": kind})
-    queue.delete(int(answer.json()["id"]))
+    queue.jobs.delete(int(answer.json()["id"]))
 
 
 @pytest.mark.parametrize(

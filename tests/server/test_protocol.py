@@ -96,7 +96,7 @@ def scene(talk):
         with JobQueue("memory:") as queue:
             line = Line(queue)
             await talk(line)
-            return line.wire.written, line.wire.closed, queue.list()
+            return line.wire.written, line.wire.closed, queue.jobs.list()
 
     return asyncio.run(run())
 
@@ -196,7 +196,7 @@ def test_a_request_that_waits_behind_another_one_is_not_too_slow():
         await asyncio.sleep(0)
         line.later(REQUEST + 1)
         assert not line.wire.closed
-        await line.queue.aput("other")
+        await line.queue.aio.put("other")
         await line.say(b"")
 
     written, closed, jobs = scene(talk)
@@ -278,7 +278,7 @@ def test_who_goes_away_on_the_short_way_is_not_answered_and_the_others_are():
         assert line.is_under_way()
         line.wire.closed = True
         line.protocol.connection_lost(ConnectionResetError())
-        other = await asyncio.wait_for(line.queue.aput("mail", b"other"), 60)
+        other = await asyncio.wait_for(line.queue.aio.put("mail", b"other"), 60)
         assert other
 
     written, _, jobs = scene(talk)

@@ -91,7 +91,7 @@ def test_of_many_none_is_stored_if_one_cannot_be(api):
     api.put(key="k")
     answer = api("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "mail"}, {"topic": "mail", "key": "k"}]})
     assert problem(answer) == "job-exists"
-    assert len(api.queue.list()) == 1
+    assert len(api.queue.jobs.list()) == 1
 
 
 def test_a_wrong_job_among_many_is_named_by_its_place(api):
@@ -99,7 +99,7 @@ def test_a_wrong_job_among_many_is_named_by_its_place(api):
     answer = api("POST", "/v1/jobs/batch", json={"jobs": jobs})
     assert problem(answer) == "bad-body"
     assert answer.json()["errors"][0]["pointer"] == "#/jobs/1"
-    assert api.queue.list() == []
+    assert api.queue.jobs.list() == []
 
 
 def test_a_key_that_is_taken_is_a_conflict_that_names_the_job(api):
@@ -169,7 +169,7 @@ def test_a_batch_of_more_than_its_limit_is_refused(queue):
     assert (answer.status_code, problem(answer)) == (413, "too-large")
     assert "a request may have 1000 bytes: put less at once" in answer.json()["detail"]
     assert api("POST", "/v1/jobs", json={"topic": "mail", "body": "x" * 2_000}).status_code == 201
-    assert len(queue.list()) == 1
+    assert len(queue.jobs.list()) == 1
     api.close()
 
 
@@ -183,27 +183,27 @@ def once(api, name, **words):
 def test_a_repeated_put_with_a_key_of_idempotency_stores_nothing_and_answers_the_same(api):
     first, second = once(api, "a", body=1), once(api, "a", body=1)
     assert (second.status_code, second.json()) == (first.status_code, first.json())
-    assert len(api.queue.list()) == 1
+    assert len(api.queue.jobs.list()) == 1
 
 
 def test_a_repeated_batch_answers_with_the_same_ids(api):
     words = {"json": {"jobs": [{"topic": "a"}, {"topic": "b"}]}, "headers": {"idempotency-key": "a"}}
     assert api("POST", "/v1/jobs/batch", **words).json() == api("POST", "/v1/jobs/batch", **words).json()
-    assert len(api.queue.list()) == 2
+    assert len(api.queue.jobs.list()) == 2
 
 
 def test_another_body_under_the_same_idempotency_key_is_refused(api):
     once(api, "a", body=1)
     answer = once(api, "a", body=2)
     assert (answer.status_code, problem(answer)) == (422, "key-reused")
-    assert [job.json() for job in api.queue.list()] == [1]
+    assert [job.json() for job in api.queue.jobs.list()] == [1]
 
 
 def test_the_answer_is_the_same_after_the_job_has_ended(api):
     first = once(api, "a")
     [job] = api.queue.reserve("mail")
     api.queue.ack(job)
-    api.queue.delete(job)
+    api.queue.jobs.delete(job)
     assert once(api, "a").json() == first.json()
 
 
@@ -242,7 +242,7 @@ def test_an_answer_of_an_error_says_that_nothing_was_stored(api):
 
         refused, other = api.run(both())
         assert refused.status_code in (409, 422)
-        assert len(api.queue.list(name)) == (other.status_code == 201)
+        assert len(api.queue.jobs.list(name)) == (other.status_code == 201)
 
 
 def test_puts_with_other_idempotency_keys_are_other_puts(api):
@@ -261,4 +261,4 @@ def test_fifty_repeats_at_once_store_one_job(api):
 
     answers = api.run(repeats())
     assert len({json.dumps(answer.json()) for answer in answers}) == 1
-    assert len(api.queue.list()) == 1
+    assert len(api.queue.jobs.list()) == 1

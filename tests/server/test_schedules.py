@@ -14,8 +14,8 @@ from tests.server.client import Api, problem
 def test_schedules_are_listed_in_parts_with_where_they_are(api, queue, clock):
     start(clock)
     queue.handler("work")(lambda job: None)
-    queue.schedule("a", "work", b"secret", every="1m")
-    queue.schedule("b", "work", cron="0 3 * * *", tz="Europe/Berlin", catch_up="one")
+    queue.schedules.set("a", "work", b"secret", every="1m")
+    queue.schedules.set("b", "work", cron="0 3 * * *", tz="Europe/Berlin", catch_up="one")
     pass_time(queue, clock, 60)
     first = api("GET", "/v1/schedules?limit=1").json()
     [a] = first["schedules"]
@@ -30,19 +30,19 @@ def test_schedules_are_listed_in_parts_with_where_they_are(api, queue, clock):
 def test_one_is_run_now_paused_and_resumed(api, queue, clock):
     start(clock)
     queue.handler("work")(lambda job: None)
-    queue.schedule("a b", "work", every="1h")
+    queue.schedules.set("a b", "work", every="1h")
     id = api("POST", "/v1/schedules/a%20b/run").json()["id"]
     run_due(queue)
     assert queue.get(int(id)).state is State.DONE
     assert [api("POST", "/v1/schedules/a%20b/pause").json()["changed"] for _ in range(2)] == [True, False]
-    assert queue.get_schedule("a b").schedule.paused
+    assert queue.schedules.get("a b").schedule.paused
     assert api("POST", "/v1/schedules/a%20b/resume").json()["changed"]
     assert problem(api("POST", "/v1/schedules/c/run")) == "no-such-schedule"
 
 
 @pytest.mark.parametrize("name", ["shop/night", "/", "a//b", "/run/run", "x/pause"])
 def test_a_name_may_have_slashes(api, queue, clock, name):
-    queue.schedule(name, "work", every="1h")
+    queue.schedules.set(name, "work", every="1h")
     for path in (quote(name, safe=""), quote(name)):
         id = api("POST", f"/v1/schedules/{path}/run").json()["id"]
         assert queue.get(int(id)).headers["pywheel-schedule"] == name
@@ -56,11 +56,11 @@ def test_an_id_has_no_slashes(api, queue):
 
 def test_a_token_for_other_topics_sees_none_of_it(queue, clock):
     start(clock)
-    queue.schedule("s", "work", every="1h")
+    queue.schedules.set("s", "work", every="1h")
     api = Api(queue, access="tokens")
     api.headers = {"authorization": f"Bearer {Tokens(queue.store).add(['read', 'put'], ['mail'])}"}
     assert api("GET", "/v1/schedules?limit=1").json() == {"schedules": [], "next": None}
-    queue.schedule("t", "mail", every="1h")
+    queue.schedules.set("t", "mail", every="1h")
     assert [one["name"] for one in api("GET", "/v1/schedules?limit=1").json()["schedules"]] == ["t"]
     assert api("POST", "/v1/schedules/s/run").status_code == 404
     api.close()

@@ -53,10 +53,10 @@ BALLAST.unlink()
 seen["acked"] = all(queue.ack(job) for job in claimed)
 later = [queue.put("t", b"later") for _ in range(20)]
 seen["intact"] = all(queue.get(id).id == id for id in [*before, *told, *later])
-seen["whole"] = sum(queue.counts()["t"]) == len(before) + len(told) + len(later)
+seen["whole"] = sum(queue.topics.counts()["t"]) == len(before) + len(told) + len(later)
 queue.close()
 with JobQueue(f"sqlite:///{FOLDER}/jobs.db") as again:
-    seen["reopened"] = sum(again.counts().get("t", Counts())) == len(before) + len(told) + len(later)
+    seen["reopened"] = sum(again.topics.counts().get("t", Counts())) == len(before) + len(told) + len(later)
 fill()
 try:
     JobQueue(f"sqlite:///{FOLDER}/other.db")

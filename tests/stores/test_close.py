@@ -41,7 +41,8 @@ def put(queue):
     told.append(queue.put("t", b"x"))
 
 get = GetJob(1)
-uses = [put, put, lambda queue: queue.store.ask(get), lambda queue: queue.counts(), lambda queue: queue.list(limit=50)]
+looks = [lambda queue: queue.topics.counts(), lambda queue: queue.jobs.list(limit=50)]
+uses = [put, put, lambda queue: queue.store.ask(get), *looks]
 for _ in range(30):
     queue = JobQueue(sys.argv[1])
     before = len(told)
@@ -54,7 +55,7 @@ for _ in range(30):
     for thread in threads:
         thread.join()
 with JobQueue(sys.argv[1]) as queue:
-    assert sum(queue.counts()["t"]) == len(told), (queue.counts(), len(told))
+    assert sum(queue.topics.counts()["t"]) == len(told), (queue.topics.counts(), len(told))
 assert not wrong, wrong[:3]
 print("well")
 """

@@ -106,8 +106,8 @@ def test_a_savepoint_that_is_rolled_back_takes_its_jobs_with_it(queue, connectio
         queue.put("order", connection=connection)
         transaction.savepoint_rollback(mark, using=ALIAS)
         second = queue.put("order", connection=connection)
-    assert [job.id for job in queue.list("order")] == [first, second]
-    assert queue.counts()["order"].delayed == 2
+    assert [job.id for job in queue.jobs.list("order")] == [first, second]
+    assert queue.topics.counts()["order"].delayed == 2
 
 
 def test_a_key_that_is_taken_is_refused_and_the_transaction_goes_on(queue, connection):
@@ -196,7 +196,7 @@ def test_workers_hear_of_it_though_the_program_is_over_right_after_the_commit(ur
 
 def test_a_process_that_dies_before_the_commit_leaves_nothing(url, queue, connection):
     assert program(url, "dies") > 0
-    assert queue.list("order") == []
+    assert queue.jobs.list("order") == []
     with atomic():  # waits for what the dead one had locked
         id = queue.put("order", key="k", connection=connection)
-    assert [job.id for job in queue.list("order")] == [id]
+    assert [job.id for job in queue.jobs.list("order")] == [id]

@@ -86,7 +86,7 @@ def everything_else_goes_on(queue, waiting):
     assert all_handled.wait(60)
     worker.stop()
     worker.join()
-    assert queue.counts()["worked"].done == 20
+    assert queue.topics.counts()["worked"].done == 20
     assert waiting is None or waiting.waits
 
 
@@ -122,9 +122,9 @@ def test_the_first_put_of_a_topic_in_an_open_transaction_holds_up_nobody(queue, 
     theirs = queue.put("new", b"theirs", connection=connection, delay="1h")
     ours = queue.put("new", b"ours", delay="1h")
     everything_else_goes_on(queue, None)
-    assert [job.id for job in queue.list("new")] == [ours]
+    assert [job.id for job in queue.jobs.list("new")] == [ours]
     connection.commit()
-    assert {job.id for job in queue.list("new")} == {ours, theirs}
+    assert {job.id for job in queue.jobs.list("new")} == {ours, theirs}
 
 
 @pytest.mark.usefixtures("others")
@@ -137,7 +137,7 @@ def test_the_first_priority_of_a_topic_in_an_open_transaction_holds_up_only_thos
         assert queue.ack(job)
     connection.commit()
     assert isinstance(waiting.ended(), int)
-    assert sorted(job.body for job in queue.list("known") if job.priority) == [b"ours", b"theirs"]
+    assert sorted(job.body for job in queue.jobs.list("known") if job.priority) == [b"ours", b"theirs"]
 
 
 @pytest.mark.usefixtures("others")
@@ -194,7 +194,7 @@ def test_who_waits_in_vain_beside_many_learns_what_to_do(url, connection):
         waiting = [Waiting(queue.put, "known", key="k") for _ in range(20)]
         assert {str(one.ended()).rpartition(": ")[2] for one in waiting} == {"end that transaction, and try again"}
         connection.rollback()
-        assert [job for job in queue.list("known") if job.key] == []
+        assert [job for job in queue.jobs.list("known") if job.key] == []
 
 
 @pytest.mark.parametrize("others", [{"key": "k"}, {"priority": 5}])
@@ -215,19 +215,19 @@ def test_a_key_in_an_open_transaction_holds_up_no_other_task_of_a_loop(queue, co
     running = queue.put("known", b"running")
 
     async def run():
-        waiting = [asyncio.create_task(queue.aput("known", key="k")) for _ in range(many)]
+        waiting = [asyncio.create_task(queue.aio.put("known", key="k")) for _ in range(many)]
         await asyncio.sleep(0)
         for number in range(20):
             at_once = (
-                queue.aput("known", delay="1h"),
-                queue.aput("known", key=f"free {number}"),
-                queue.aput(f"new {number}"),
+                queue.aio.put("known", delay="1h"),
+                queue.aio.put("known", key=f"free {number}"),
+                queue.aio.put(f"new {number}"),
             )
             assert all(type(id) is int for id in await asyncio.gather(*at_once))
             if number == 0:
-                [job] = await queue.areserve("known")
+                [job] = await queue.aio.reserve("known")
                 assert job.id == running
-                assert await queue.aack(job)
+                assert await queue.aio.ack(job)
         assert not any(one.done() for one in waiting)
         await asyncio.to_thread(connection.commit)
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
@@ -240,17 +240,17 @@ def test_a_task_that_waits_for_a_key_in_vain_learns_what_to_do(url, connection):
     with JobQueue(f"{url}{'&' if '?' in url else '?'}timeout=2") as queue:
         queue.put("known", key="k", connection=connection)
         with pytest.raises(StoreBusy, match="end that transaction, and try again"):
-            asyncio.run(queue.aput("known", key="k"))
+            asyncio.run(queue.aio.put("known", key="k"))
         connection.rollback()
-        assert type(asyncio.run(queue.aput("known", key="k"))) is int
+        assert type(asyncio.run(queue.aio.put("known", key="k"))) is int
 
 
 def test_a_queue_that_is_closed_while_a_task_waits_for_a_key_answers_it(url, connection):
     async def run():
         with JobQueue(f"{url}{'&' if '?' in url else '?'}timeout=2") as queue:
             queue.put("known", key="k", connection=connection)
-            waiting = asyncio.create_task(queue.aput("known", key="k"))
-            await queue.aput("known", delay="1h")
+            waiting = asyncio.create_task(queue.aio.put("known", key="k"))
+            await queue.aio.put("known", delay="1h")
             await asyncio.to_thread(queue.close)
             with pytest.raises(StoreError):
                 await waiting

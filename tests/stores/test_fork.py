@@ -49,7 +49,7 @@ def child():
 assert in_child(child) == 0
 assert in_child(child) == 0
 assert queue.get(queue.put("t", b"parent")).body == b"parent"
-assert sum(queue.counts()["t"]) == 4
+assert sum(queue.topics.counts()["t"]) == 4
 print("well")
 """,
     )
@@ -78,13 +78,13 @@ if child_id == 0:
     finally:
         os._exit(0)
 os.close(gone)
-while sum(queue.counts()["t"]) < 2:
+while sum(queue.topics.counts()["t"]) < 2:
     time.sleep(0.001)
 queue.close()
 os.close(go_on)
 os.waitpid(child_id, 0)
 with JobQueue(sys.argv[1]) as again:
-    assert sum(again.counts()["t"]) == 22, again.counts()
+    assert sum(again.topics.counts()["t"]) == 22, again.topics.counts()
 print("well")
 """,
     )
@@ -100,7 +100,7 @@ def work():
     while not over.is_set():
         told.append(queue.put("t", b"x"))
         queue.get(told[-1])
-        queue.counts()
+        queue.topics.counts()
 
 threads = [threading.Thread(target=work) for _ in range(3)]
 for thread in threads:
@@ -109,7 +109,7 @@ while len(told) < 10:
     time.sleep(0.001)
 
 def child():
-    assert sum(queue.counts()["t"]) >= 10
+    assert sum(queue.topics.counts()["t"]) >= 10
     for _ in range(3):
         queue.put("t", b"child")
 
@@ -118,7 +118,7 @@ over.set()
 for thread in threads:
     thread.join()
 assert codes == [0] * 25
-assert sum(queue.counts()["t"]) == len(told) + 75
+assert sum(queue.topics.counts()["t"]) == len(told) + 75
 print("well")
 """,
     )
@@ -226,7 +226,7 @@ def work():
         hints = ears.hints()
         found.update(due.id for due in hints.due)
         if hints.reload:
-            found.update(job.id for job in queue.list(limit=1000))
+            found.update(job.id for job in queue.jobs.list(limit=1000))
 
 thread = threading.Thread(target=work)
 thread.start()
@@ -243,7 +243,7 @@ while len(found) < 30:
 over.set()
 thread.join()
 assert codes == [0] * 25
-assert found == {job.id for job in queue.list(limit=1000)}
+assert found == {job.id for job in queue.jobs.list(limit=1000)}
 assert len(found) == 30
 print("well")
 """,

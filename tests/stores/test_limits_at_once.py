@@ -178,9 +178,9 @@ def test_a_worker_under_a_limit_is_sent_the_bodies_of_what_it_starts(kind, limit
             worked.handler("t", concurrency=16, limit=limit)(lambda _: gate.acquire(timeout=60))
             with working(worked):
                 gate.release(starts)
-                until(lambda: queue.counts()["t"].done == starts)
-                until(lambda: queue.counts()["t"].running == 1)
+                until(lambda: queue.topics.counts()["t"].done == starts)
+                until(lambda: queue.topics.counts()["t"].running == 1)
                 sent = proxy.passed["answers"]
                 gate.release(backlog)
-                queue.pause("t")
+                queue.topics.pause("t")
     assert sent < 2 * size * (starts + 1) + 500 * backlog  # the bodies, and all else that is told of the backlog

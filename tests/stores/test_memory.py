@@ -52,7 +52,7 @@ over = threading.Event()
 def work():
     while not over.is_set():
         queue.put_many(queue.job("t", n) for n in range(20))
-        queue.counts()
+        queue.topics.counts()
 
 threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
 for thread in threads:
@@ -60,9 +60,9 @@ for thread in threads:
 for _ in range(100):
     child = os.fork()
     if child == 0:
-        before = queue.counts()["t"].delayed if "t" in queue.counts() else 0
+        before = queue.topics.counts()["t"].delayed if "t" in queue.topics.counts() else 0
         queue.put("t")
-        os._exit(before % 20 or queue.counts()["t"].delayed - before - 1)
+        os._exit(before % 20 or queue.topics.counts()["t"].delayed - before - 1)
     until = time.monotonic() + 30
     while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < until:
         time.sleep(0.001)

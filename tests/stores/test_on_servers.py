@@ -258,7 +258,7 @@ worker.start()
 ids = queue.put_many(queue.job("t", delay=n / 50) for n in range(25))
 far = queue.put("t", delay=600)
 end = time.monotonic() + 60
-while sum(count.done for count in queue.counts().values()) < 25 and time.monotonic() < end:
+while sum(count.done for count in queue.topics.counts().values()) < 25 and time.monotonic() < end:
     time.sleep(0.01)
 [me] = queue.store.ask(ListWorkers())
 assert me.silent < 10, me

@@ -60,7 +60,7 @@ def test_a_store_works_with_its_password_and_does_not_show_it(guarded, caplog):
         assert hides(caplog.text)
         assert "shop@" in queue.store.url
         with JobQueue(queue.store.secret_url) as other:  # as a child process does
-            assert other.counts()["t"].delayed == 1
+            assert other.topics.counts()["t"].delayed == 1
 
 
 def test_a_wrong_password_is_a_named_error_that_shows_neither(guarded):

@@ -70,7 +70,7 @@ def test_a_connection_to_another_database_is_refused(server, queue):
                 queue.put("order", connection=connection)
         run(connection, "SELECT 1")
         connection.commit()
-        assert len(other.list("order")) == 1
+        assert len(other.jobs.list("order")) == 1
 
 
 def test_a_job_exists_from_the_commit_on(queue, connection):
@@ -165,7 +165,7 @@ def test_a_connection_of_an_async_driver_is_refused(postgres_server):
             place = {"host": str(postgres_server.folder), "port": postgres_server.port}
             async with await psycopg.AsyncConnection.connect(**place, user="pywheel", dbname="postgres") as connection:
                 with pytest.raises(BadJob, match="not AsyncConnection"):
-                    await queue.aput("order", connection=connection)
+                    await queue.aio.put("order", connection=connection)
 
     asyncio.run(run())
 

@@ -82,7 +82,7 @@ def test_ids_that_another_program_gave_in_its_own_transaction_are_not_given_agai
             after = queue.put("t", delay=60)
             assert after == between + (end == "COMMIT")
             assert after > first[-1]
-        assert queue.counts()["t"].delayed == 6
+        assert queue.topics.counts()["t"].delayed == 6
 
 
 def test_an_id_is_not_given_again_whose_job_another_store_has_deleted(store, path, clock):

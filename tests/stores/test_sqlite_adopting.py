@@ -42,7 +42,7 @@ def test_jobs_are_kept_beside_tables_that_are_there_and_in_their_transactions(pa
         queue.store.rewrite()
         assert queue.store.verify() == []
     with JobQueue(url, create=False) as queue:
-        assert len(queue.list()) == 1
+        assert len(queue.jobs.list()) == 1
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_store_that_is_adopted_again_stays_one(tmp_path):
         queue.put("t")
     adopt(urlsplit(url).path)
     with JobQueue(url) as queue:
-        assert len(queue.list()) == 1
+        assert len(queue.jobs.list()) == 1
 
 
 def test_a_file_that_is_not_there_or_empty_becomes_a_store_as_ever(tmp_path):

@@ -51,7 +51,7 @@ def test_a_key_that_is_taken_is_refused_and_the_transaction_goes_on(queue, conne
     with pytest.raises(JobExists):
         queue.put_many([queue.job("order"), queue.job("order", key="k")], connection=connection)
     connection.commit()
-    assert [job.id for job in queue.list("order")] == [1, first]
+    assert [job.id for job in queue.jobs.list("order")] == [1, first]
 
 
 def test_rows_may_be_whatever_the_caller_likes(queue, connection):

@@ -68,7 +68,7 @@ def test_old_workers_go_on_while_new_ones_come(url):
             until(lambda: "after" in handled)
         everything = [*before, *beside, "after", *(f"new {n}" for n in range(10))]
         assert sorted(handled + newer.handled) == sorted(everything)
-        assert old.counts()["t"].done == 36
+        assert old.topics.counts()["t"].done == 36
     with open(url) as again:  # an old one that starts only now
         assert again.ask(CountJobs())["t"].done == 36
         assert again.verify() == []
@@ -89,7 +89,7 @@ def test_a_change_that_an_old_one_cannot_go_with_is_told(url):
 def test_a_new_store_is_of_the_newest_version_at_once(url):
     with Newer(url, least(url)) as newer, JobQueue(url) as old:
         until(lambda: len(newer.handled) == 10)
-        until(lambda: old.counts()["t"].done == 10)
+        until(lambda: old.topics.counts()["t"].done == 10)
     with Newer(url, "") as another:  # the store is of this version already: nothing is changed
         until(lambda: len(another.handled) == 10)
     with open(url) as old:

@@ -142,7 +142,7 @@ def test_a_hidden_generator_is_a_failed_attempt_and_never_done(queue):
 def test_a_coroutine_may_put_its_successor(queue):
     @queue.handler("t")
     async def handle(job):
-        await queue.aput("t", key="k", delay="1d")
+        await queue.aio.put("t", key="k", delay="1d")
 
     first = queue.put("t", key="k")
     assert run_due(queue) == 1
@@ -155,9 +155,9 @@ def test_a_paused_topic_is_left_alone(queue):
     queue.handler("b")(lambda job: None)
     queue.put("a")
     queue.put("b")
-    queue.pause("a")
+    queue.topics.pause("a")
     assert run_due(queue) == 1
-    assert queue.counts()["a"].delayed == 1
+    assert queue.topics.counts()["a"].delayed == 1
 
 
 def test_what_is_meant_for_the_test_itself_gets_through(queue):

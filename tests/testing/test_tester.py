@@ -111,9 +111,9 @@ def test_a_paused_topic_waits_and_stops_nobody(tester, queue):
     queue.handler("b")(lambda job: None)
     queue.put("a", delay=1)
     queue.put("b", delay=2)
-    queue.pause("a")
+    queue.topics.pause("a")
     assert tester.advance("1h") == 1
-    queue.resume("a")
+    queue.topics.resume("a")
     assert tester.run_due() == 1
 
 
@@ -173,7 +173,7 @@ def test_in_a_coroutine_handlers_run_on_its_own_loop(tester, queue):
             raise ValueError
 
     async def program():
-        await queue.aput("a", delay="1h")
+        await queue.aio.put("a", delay="1h")
         assert await tester.arun_due() == 0
         assert await tester.aadvance("59m") == 0
         assert await tester.aadvance("2m") == 2
@@ -294,8 +294,8 @@ def test_every_way_to_put_is_seen(tester, queue):
     queue.put_many([queue.job("a", 1), queue.job("a", 2)])
 
     async def program():
-        await queue.aput("a", 3)
-        await queue.aput_many([queue.job("a", 4)])
+        await queue.aio.put("a", 3)
+        await queue.aio.put_many([queue.job("a", 4)])
 
     asyncio.run(program())
     queue.put("a", 5, connection=object())
@@ -386,7 +386,7 @@ def test_a_programs_queue_leaves_its_store_for_good(tmp_path):
     with pytest.raises(StoreClosed):
         queue.put("a")
     with JobQueue(url) as again:
-        assert again.list() == []
+        assert again.jobs.list() == []
 
 
 def test_another_test_may_have_the_same_queue():

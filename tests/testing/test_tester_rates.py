@@ -25,7 +25,7 @@ def test_a_paused_topic_with_a_rate_costs_no_steps():
     with QueueTester() as tester:
         tester.queue.handler("t", rate="600/m")(lambda job: None)
         tester.queue.put("t")
-        tester.queue.pause("t")
+        tester.queue.topics.pause("t")
         assert tester.advance("1000d") == 0
 
 

@@ -25,7 +25,7 @@ def test_puts_are_found_by_their_arguments(tester, queue):
     def close(order_id: int, reason: str = "unpaid"):
         pass
 
-    close.put(7, delay="30m")
+    close.options(delay="30m").put(7)
     close.put(order_id=8, reason="fraud")
     [first] = tester.assert_put(close, 7, count=1, delay=timedelta(minutes=30), key="order-7")
     assert first.json() == {"order_id": 7}
@@ -81,14 +81,14 @@ def test_tasks_run_by_the_clock_plain_and_async(tester, queue):
 
     @queue.task()
     def first(n: int):
-        second.put(n + 1, delay="10m")
+        second.options(delay="10m").put(n + 1)
 
-    first.put(1, delay="30m")
+    first.options(delay="30m").put(1)
     assert tester.advance("1h") == 2
     assert seen == [(2, 2_400)]
 
     async def program():
-        await first.aput(5)
+        await first.aio.put(5)
         assert await tester.aadvance("10m") == 2
 
     asyncio.run(program())

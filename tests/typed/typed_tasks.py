@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from datetime import datetime, timedelta
 from typing import Any, assert_type
 
-from pywheel import Job, JobQueue, Ladder, Task, provided
+from pywheel import AsyncJobQueue, Job, JobQueue, Ladder, Task, provided
+from pywheel.client.task import AnyTask
 
 queue = JobQueue("memory:")
 
@@ -55,75 +56,92 @@ async def notify(job: Job, order_id: int, at: datetime | None = None) -> bool:
 def tick() -> None: ...
 
 
-queue.task(delay="1m", concurrency="8")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
-queue.task(dely="1m")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+queue.task(delay="1m", concurrency="8")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+queue.task(dely="1m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 # A put is checked against the function.
 assert_type(close_order.put(7), int)
 close_order.put(order_id=7, note="late")
-close_order.put("7")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
-close_order.put()  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-close_order.put(7, notes="late")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+close_order.put("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+close_order.put()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+close_order.put(7, notes="late")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+close_order.put(7, delay="30m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 tick.put()
-tick.put(7)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+tick.put(7)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 # The job is not put.
 notify.put(7, at=datetime.now())
 notify.put(order_id=7)
-notify.put(order_id="7")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+notify.put(order_id="7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
-# Options among the arguments; before them, these are checked as well.
-assert_type(close_order.put(order_id=7, delay="30m"), int)
-close_order.put(order_id=7, delay=timedelta(minutes=5), headers={"a": "b"})
-close_order.put(order_id=7, at=datetime.now())
-close_order.put(order_id=7, key="other")
-close_order.put(order_id=7, dealy="30m")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-close_order.options(delay="30m", headers={"a": "b"}).put(order_id=7)
-close_order.options(delay="30m").put(order_id="7")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+# Options stand before the arguments.
+assert_type(close_order.options(delay="30m").put(order_id=7), int)
+close_order.options(delay=timedelta(minutes=5), headers={"a": "b"}, priority=5).put(7)
+close_order.options(delay="30m").put(order_id="7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 close_order.options(dealy="30m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 close_order.options(delay=b"30m")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 # Many.
-assert_type(close_order.put_many([(7,), {"order_id": 8}, close_order.job(9), close_order.job(9, delay=1)]), list[int])
-close_order.put_many([7])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
-close_order.job("9")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+assert_type(close_order.put_many([close_order.job(7), close_order.options(delay=1).job(8)]), list[int])
+close_order.put_many([("7",)])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+close_order.job("9")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
-# By the arguments of the key.
+# By key: the function's own arguments, whatever the key is made by.
 assert_type(close_order.cancel(order_id=7), bool)
+close_order.cancel("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 assert_type(notify.key(7), str)
 notify.cancel("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 notify.cancel(order=7)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-assert_type(notify.reschedule(order_id=7, delay="1h"), bool)
-notify.options(delay="1h").reschedule(7)
-notify.reschedule("7")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+assert_type(notify.options(delay="1h").reschedule(7), bool)
+notify.reschedule(order_id="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 tick.cancel(7)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 # A plain call is the function's.
 assert_type(close_order(7), float)
 close_order("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
+# The queue itself.
+assert_type(queue.put("t", {"order": 7}, delay="30m", key="order-7"), int)
+queue.put("t", delay=b"30m")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+queue.put("t", dealy="30m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+queue.jobs.list("t", limit="7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+queue.schedules.set("s", "t", every=60, catchup="one")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+awaited = AsyncJobQueue("memory:")
+
+
+@awaited.task(key=lambda order_id: f"order-{order_id}")
+async def refund(job: Job, order_id: int) -> bool:
+    return True
+
 
 async def program(job: Job) -> None:
-    """Use the twins."""
+    """Use what is awaited."""
     assert_type(await notify(job, 7), bool)
-    assert_type(await close_order.aput(7), int)
-    assert_type(await close_order.aput(7, delay="1h"), int)
-    assert_type(await close_order.aput_many([(7,)]), list[int])
-    assert_type(await notify.acancel(7), bool)
-    assert_type(await notify.areschedule(7, delay="1h"), bool)
-    await close_order.aput("7")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    assert_type(await refund.put(7), int)
+    assert_type(await refund.options(delay="1h").put(7), int)
+    assert_type(await refund.put_many([refund.job(7)]), list[int])
+    assert_type(await refund.cancel(7), bool)
+    await refund.put("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await refund.cancel("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(await close_order.aio.put(7), int)
+    assert_type(refund.sync.put(7), int)
+    assert_type(await awaited.put("t", delay="1h"), int)
+    assert_type(await awaited.topics.pause("t"), bool)
+    assert_type(awaited.sync, JobQueue)
     assert_type(close_order.arguments(job), dict[str, Any])
 
 
-def any_task(task: Task[..., ..., ..., Any]) -> str:
+def any_task(task: AnyTask[..., ..., Any]) -> str:
     """Take any task."""
     return task.topic
 
 
-def coroutine_task(task: Task[[int], ..., ..., Coroutine[Any, Any, object]]) -> int:
+def coroutine_task(task: Task[[int], ..., Coroutine[Any, Any, object]]) -> int:
     """Take one that is put with an int."""
     return task.put(7)
 
 
 any_task(close_order)
 any_task(notify)
+any_task(refund)

@@ -43,8 +43,8 @@ class Accounts:
         self.patience, self.silence = patience, silence
         self.keeps_limits = queue.store.keeps_limits  # several stores do not
         self.wrong = []
-        self.jobs = {job.id: job for job in queue.list(limit=10**6)}
-        self.history = {id: queue.history(id) for id in self.jobs}
+        self.jobs = {job.id: job for job in queue.jobs.list(limit=10**6)}
+        self.history = {id: queue.jobs.history(id) for id in self.jobs}
         self.attempts = {(id, row.claim): row for id, rows in self.history.items() for row in rows}
         self.starts = defaultdict(list)
         for line in self.words["start"]:

@@ -36,7 +36,7 @@ def most_at_once(url, folder, limit):
             victim.kill()
             victim.wait()
             workers[workers.index(victim)] = worker()
-        until(lambda: queue.counts()["t"].done == JOBS)
+        until(lambda: queue.topics.counts()["t"].done == JOBS)
     finally:
         for one in workers:
             one.terminate()

@@ -393,13 +393,13 @@ class World:
         self.workers.append(SimulatedWorker(self, TOPICS))
         for _ in range(400):
             self.pass_time(0.5)
-            if not any(count.delayed or count.running for count in self.queue.counts().values()):
+            if not any(count.delayed or count.running for count in self.queue.topics.counts().values()):
                 return
             if self.random.random() < 0.2:
                 self.forgive_all()
                 self.clock.jump(900)
                 self.waited.clear()
-        raise AssertionError(f"jobs are left: {self.queue.counts()}")
+        raise AssertionError(f"jobs are left: {self.queue.topics.counts()}")
 
     def check(self):
         """Compare what the outside was told with what the store has."""

@@ -138,13 +138,13 @@ class Storm:
     def pause(self):
         topic = self.draw.choice(TOPICS)
         asked = self.pen.note("pauses", topic=topic)
-        if not insist(lambda: self.queue.pause(topic), self.look_after):
+        if not insist(lambda: self.queue.topics.pause(topic), self.look_after):
             return  # it is paused already
         paused = time.time() * 1000
 
         def resume():
             resumed = time.time() * 1000
-            insist(lambda: self.queue.resume(topic), self.look_after)
+            insist(lambda: self.queue.topics.resume(topic), self.look_after)
             self.pen.note("resumes", topic=topic, asked=asked, paused=paused, resumed=resumed)
 
         self.later.append((time.monotonic() + self.draw.uniform(0.2, 2), resume))
@@ -245,8 +245,8 @@ class Storm:
         self.calm = True
         self.workers.append(self.worker())
         end = time.monotonic() + DRAINED
-        while any(count.delayed or count.running for count in self.queue.counts().values()):
-            assert time.monotonic() < end, f"jobs are left: {self.queue.counts()}"
+        while any(count.delayed or count.running for count in self.queue.topics.counts().values()):
+            assert time.monotonic() < end, f"jobs are left: {self.queue.topics.counts()}"
             self.let_pass(0.1)
 
     def end(self):

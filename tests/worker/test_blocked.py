@@ -71,7 +71,7 @@ def threads_refused(store, policy):
 
 
 def outcomes(queue, ids):
-    return {attempt.outcome for id in ids for attempt in queue.history(id)}
+    return {attempt.outcome for id in ids for attempt in queue.jobs.history(id)}
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)

@@ -76,8 +76,8 @@ def test_a_topic_that_is_full_does_not_take_the_turns_of_others_suspects(stage):
     stage.store.apply([Reserve("full", 1, ClaimPolicy(HOUR, 9, limits=Limits(1)), "elsewhere")])
     stage.suspects("t", 3)
     stage.play("full", "t", steps=10)
-    assert stage.queue.counts()["t"].done == 3
-    assert stage.queue.counts()["full"].delayed == 1
+    assert stage.queue.topics.counts()["t"].done == 3
+    assert stage.queue.topics.counts()["full"].delayed == 1
 
 
 def test_suspects_of_many_topics_have_their_turn_beside_one_that_always_has_something(stage):
@@ -86,7 +86,7 @@ def test_suspects_of_many_topics_have_their_turn_beside_one_that_always_has_some
         stage.handler(topic)
         stage.suspects(topic, 2)
     stage.play(*topics, steps=20)
-    assert [stage.queue.counts()[topic].done for topic in topics] == [2, 2, 2]
+    assert [stage.queue.topics.counts()[topic].done for topic in topics] == [2, 2, 2]
 
 
 def test_a_job_of_lower_priority_does_not_wait_for_the_trials_of_higher_ones(stage):
@@ -164,7 +164,7 @@ def test_a_job_whose_claim_was_not_heard_of_is_not_held_until_its_lease_is_over(
     monkeypatch.setattr(stage.store, "apply", cut)
     stage.play("t", steps=10)
     assert troubles == [1]
-    assert len(stage.begun) == stage.queue.counts()["t"].done == 3
+    assert len(stage.begun) == stage.queue.topics.counts()["t"].done == 3
     assert {job.attempt for job in stage.begun} == {1}
 
 
@@ -251,7 +251,7 @@ def test_a_paused_topic_is_asked_once_and_goes_on_when_it_is_resumed(stage, limi
     assert len(found) <= 2
     worker.turn()
     assert worker.dispatcher.timeout() > 0  # it sleeps
-    stage.queue.resume("t")
+    stage.queue.topics.resume("t")
     stage.work([worker], 50)
     assert len(stage.begun) == 30
 
@@ -311,7 +311,7 @@ def test_a_claim_does_not_look_again_at_what_went_by_but_for_now_and_then(stage)
     stage.handler("t")
     stage.queue.put_many(stage.queue.job("t", delay=n / 10) for n in range(100))
     stage.play("t", steps=round(11 / STEP.total_seconds()))
-    assert stage.queue.counts()["t"].done == 100
+    assert stage.queue.topics.counts()["t"].done == 100
     whole = [claim for claim, _ in found if claim.after is None]
     assert 10 <= len(whole) < len(found) / 2
 
@@ -326,4 +326,4 @@ def test_what_is_put_before_what_was_seen_is_claimed_at_once(stage):
     stage.work([worker], 1)  # that looked at all that was due
     stage.queue.put("t", at=datetime.fromtimestamp(stage.clock.wall() / 1000 - 8, UTC))
     stage.work([worker], 2)
-    assert stage.queue.counts()["t"].done == 3
+    assert stage.queue.topics.counts()["t"].done == 3

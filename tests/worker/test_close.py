@@ -47,7 +47,7 @@ for _ in range(ROUNDS):
     worker.stop()
 assert not wrong, wrong[:3]
 with JobQueue(sys.argv[1]) as queue:
-    assert sum(queue.counts()["t"]) == len(told) == len(set(told)), (queue.counts(), len(told))
+    assert sum(queue.topics.counts()["t"]) == len(told) == len(set(told)), (queue.topics.counts(), len(told))
     assert set(ran) <= set(told)
 print("well")
 """

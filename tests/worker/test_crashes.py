@@ -81,7 +81,7 @@ def test_a_worker_stopped_for_longer_than_its_lease_loses_its_job_and_its_ack(qu
     until(lambda: queue.get(again).state is State.DONE)
     job = queue.get(id)
     assert (job.state, job.attempt) == (State.DONE, 2)
-    assert [attempt.outcome for attempt in queue.history(id)] == [Outcome.LOST, Outcome.DONE]
+    assert [attempt.outcome for attempt in queue.jobs.history(id)] == [Outcome.LOST, Outcome.DONE]
     assert other.poll() is None
 
 

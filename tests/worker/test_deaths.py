@@ -55,7 +55,7 @@ ENDS = {
     "purge": lambda queue, id: queue.store.apply([Purge(State.DEAD, 60_000, None, 10)]),
     "claim": lambda queue, id: queue.store.apply([Claim("t", (id,), ClaimPolicy(1_000, 1), "w", 1)]),
     "expire": lambda queue, id: queue.store.apply([Expire(10)]),
-    "retry": lambda queue, id: queue.retry(id, delay=3_600),
+    "retry": lambda queue, id: queue.jobs.retry(id, delay=3_600),
 }
 
 

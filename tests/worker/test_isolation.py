@@ -404,11 +404,11 @@ def test_no_handler_begins_after_a_pause_that_returned_though_its_process_was_st
     worker = Worker(queue)
     worker.start()
     until(lambda: queue.get(id).state is State.RUNNING)
-    queue.pause("t")
+    queue.topics.pause("t")
     until(lambda: queue.get(id).state is not State.RUNNING)
     assert queue.get(id).state is State.DELAYED
     assert queue.get(id).attempt == 0
-    queue.resume("t")
+    queue.topics.resume("t")
     finished(queue, id)
     worker.stop()
     assert worker.join(60)

@@ -80,7 +80,7 @@ def test_two_workers_share_the_jobs_and_each_is_handled_once(tmp_path):
         with working(one) as first, working(two) as second:
             until(lambda: shards(first) | shards(second) == ALL and not shards(first) & shards(second))
             ids = one.put_many(one.job("t", delay=n / 1000) for n in range(300))
-            until(lambda: one.counts()["t"].done == 300)
+            until(lambda: one.topics.counts()["t"].done == 300)
         assert sorted(seen) == ids
 
 

@@ -36,7 +36,7 @@ class Running:
 
 
 def done(queue, topic="t"):
-    return queue.counts()[topic].done
+    return queue.topics.counts()[topic].done
 
 
 # ---- priorities -----------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def test_workers_with_different_topics_hold_no_job_of_each_other_up(store):
         ids = queue.put_many(queue.job(topic, delay=n / 1000) for n in range(100) for topic in "ab")
         for id in ids:
             assert finished(queue, id).state is State.DONE
-    assert queue.counts() == {"a": Counts(done=100), "b": Counts(done=100)}
+    assert queue.topics.counts() == {"a": Counts(done=100), "b": Counts(done=100)}
 
 
 @pytest.mark.parametrize("number", [5, 40])
@@ -109,13 +109,13 @@ def test_a_dead_consumers_job_is_due_again_though_nobody_else_knows_it(store):
     queue = JobQueue(store)
     id = queue.put("t")
     with crew(store, {"t": (nothing, {})}) as [worker]:
-        queue.pause("t")
-        queue.resume("t")
+        queue.topics.pause("t")
+        queue.topics.resume("t")
         finished(queue, id)
         other = queue.put("u")
         [job] = queue.reserve("u", ttr=0.3, retry=Fixed(0))
         assert job.id == other
-        until(lambda: queue.history(other)[0].outcome is not None, limit=10)
+        until(lambda: queue.jobs.history(other)[0].outcome is not None, limit=10)
         assert worker.join(0) is False
     assert queue.get(other).state is State.DELAYED
 
@@ -131,13 +131,13 @@ def test_after_a_pause_returned_nothing_starts_and_what_waited_goes_back(store):
     with crew(store, *[{"t": (slow, {"concurrency": 2})}] * 2):
         queue.put_many(queue.job("t") for _ in range(2_000))
         until(lambda: len(starts) > 200)
-        assert queue.pause("t")
+        assert queue.topics.pause("t")
         paused = time.monotonic()
-        until(lambda: queue.counts()["t"].running == 0)
+        until(lambda: queue.topics.counts()["t"].running == 0)
         late = [start - paused for start in starts if start > paused]
-        assert queue.counts()["t"].done == len(starts)
-        queue.resume("t")
-        until(lambda: queue.counts()["t"].done == 2_000)
+        assert queue.topics.counts()["t"].done == len(starts)
+        queue.topics.resume("t")
+        until(lambda: queue.topics.counts()["t"].done == 2_000)
     assert late == []
     assert len(starts) == 2_000
 
@@ -154,5 +154,5 @@ def test_stopping_a_worker_that_shares_its_jobs_runs_none_of_them_twice(store):
         with crew(store, {"t": (handle, {"concurrency": 4})}):
             ids = queue.put_many(queue.job("t") for _ in range(600))
             until(lambda: len(runs) > 100)
-        until(lambda: queue.counts()["t"].done == 600)
+        until(lambda: queue.topics.counts()["t"].done == 600)
     assert sorted(runs) == ids

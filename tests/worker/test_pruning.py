@@ -67,12 +67,12 @@ def finished(queue):
     done, cancelled, dead = (queue.put("t") for _ in range(3))
     queue.cancel(cancelled)
     for job in queue.reserve("t", 2):
-        queue.ack(job) if job.id == done else queue.nack(job, None)
+        queue.ack(job) if job.id == done else queue.bury(job)
     return done, cancelled, dead
 
 
 def left(queue):
-    return {job.id for job in queue.list("t")}
+    return {job.id for job in queue.jobs.list("t")}
 
 
 def step(worker, clock, times=10):

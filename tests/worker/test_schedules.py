@@ -44,11 +44,11 @@ def test_each_tick_is_put_once_though_planners_are_killed(tmp_path):
                 queue.reschedule(PLAN, 0)  # plan, while it is killed
                 killed(processes.pop(random.randrange(2)))
                 processes.append(begin())
-            schedule = queue.get_schedule("beat").schedule
+            schedule = queue.schedules.get("beat").schedule
             last = queue.store.clock.wall() // 1_000 * 1_000
             expected = {schedule.key(tick) for tick in schedule.ticks(0, last)}
             until(lambda: all(_done(queue, key) for key in expected))
-            ids = [job.id for key in expected for job in queue.list("beat", key=key)]
+            ids = [job.id for key in expected for job in queue.jobs.list("beat", key=key)]
             assert len(ids) == len(expected) > 2
     finally:
         for process in processes:
@@ -56,7 +56,7 @@ def test_each_tick_is_put_once_though_planners_are_killed(tmp_path):
 
 
 def _done(queue, key):
-    jobs = queue.list("beat", key=key)
+    jobs = queue.jobs.list("beat", key=key)
     return bool(jobs) and all(job.state is State.DONE for job in jobs)
 
 
@@ -84,7 +84,7 @@ def test_handlers_of_every_kind_run_at_their_ticks_and_not_what_is_paused(live_q
 
     live_queue.schedule("work", "work", b"x", every="1s")
     paused = live_queue.schedule("paused", "work", b"y", every="1s")
-    live_queue.pause_schedule("paused")
+    live_queue.schedules.pause("paused")
     live_queue.put_many([paused.job(live_queue.store.clock.wall())])  # as one that was put ahead elsewhere
     with working(live_queue):
         until(lambda: len(ran) == 4 and skipped)
@@ -106,7 +106,7 @@ def test_a_removed_schedule_comes_back_when_another_worker_of_the_process_starts
     for _ in range(2):
         with working(live_queue):
             until(live_queue.schedules)
-        assert live_queue.remove_schedule("s")
+        assert live_queue.schedules.delete("s")
 
 
 @pytest.mark.parametrize("ended", ["cancelled", "deleted", "put off"])
@@ -114,7 +114,7 @@ def test_a_planner_job_that_somebody_ended_is_there_again_before_a_tick_is_misse
     start(clock)
     ran = []
     queue.handler("work")(lambda job: ran.append(job.headers[TICK][11:19]))
-    queue.schedule("s", "work", every="1m")
+    queue.schedules.set("s", "work", every="1m")
     with working(queue):
         for minute in range(1, 3):
             until(lambda: _sleeps(queue, clock))
@@ -123,7 +123,7 @@ def test_a_planner_job_that_somebody_ended_is_there_again_before_a_tick_is_misse
             else:
                 assert queue.cancel(PLAN)
             if ended == "deleted":
-                assert queue.delete(queue.store.ask(GetJob(PLAN)).id)
+                assert queue.jobs.delete(queue.store.ask(GetJob(PLAN)).id)
             clock.advance(20)
             until(lambda: _sleeps(queue, clock))
             clock.advance(40)

@@ -323,7 +323,7 @@ def test_a_supervisor_may_run_in_a_thread_and_be_stopped_from_another(shop, monk
             assert supervisor.about == {"store": f"sqlite:///{shop.folder}/other.db", "topics": ["t"]}
             id = other.put("t", b"x")
             assert finished(other, id).state is State.DONE
-            assert other.counts()["t"] == Counts(done=1)
+            assert other.topics.counts()["t"] == Counts(done=1)
     finally:
         supervisor.stop()
         thread.join()

@@ -182,11 +182,11 @@ if __name__ == "__main__":
     first.put(7)
     worker = Worker(queue)
     worker.start()
-    while getattr(queue.counts().get("script.second"), "done", 0) < 1:
+    while getattr(queue.topics.counts().get("script.second"), "done", 0) < 1:
         time.sleep(0.01)
     worker.stop()
     worker.join()
-    print(*sorted(queue.counts()))
+    print(*sorted(queue.topics.counts()))
 """
 
 

@@ -47,7 +47,7 @@ def put(queue, topic, count=12, **arguments):
 def ended(queue, ids):
     """Return the results and the errors of jobs, once all have ended."""
     jobs = [finished(queue, id) for id in ids]
-    results = [json.loads(queue.history(job.id)[-1].result) for job in jobs if job.state is State.DONE]
+    results = [json.loads(queue.jobs.history(job.id)[-1].result) for job in jobs if job.state is State.DONE]
     return results, {job.last_error for job in jobs if job.state is State.DEAD}
 
 
@@ -84,7 +84,7 @@ def test_what_a_version_does_not_know_waits_untouched_for_one_that_does(address)
             ours = put(queue, "of the old alone") + put(queue, "moved from")
             assert len(ended(queue, ours)[0]) == len(ours)
             for id in kept:
-                assert (queue.get(id).state, queue.get(id).claims, queue.history(id)) == (State.DELAYED, 0, [])
+                assert (queue.get(id).state, queue.get(id).claims, queue.jobs.history(id)) == (State.DELAYED, 0, [])
             with workers(queue, address, 2):
                 assert len(ended(queue, kept)[0]) == len(kept)
         assert all(queue.get(id).attempt == 1 for id in kept)

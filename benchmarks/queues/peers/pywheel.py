@@ -22,7 +22,7 @@ def put(body: str, delay: float) -> None:
 
 
 async def aput(body: str, delay: float) -> None:
-    await queue.aput("t", body.encode(), delay=delay)
+    await queue.aio.put("t", body.encode(), delay=delay)
 
 
 def put_many(jobs: list[tuple[str, float]]) -> None:

@@ -51,7 +51,7 @@ def copy(
     """
     seconds = duration(span(wait), "--wait") / 1000
     with existing(source) as old:
-        counts = [counts for name, counts in old.counts().items() if name != TOPIC]
+        counts = [counts for name, counts in old.topics.counts().items() if name != TOPIC]
         live = sum(some.delayed + some.running for some in counts)
         finished = sum(some.done + some.dead + some.cancelled for some in counts)
         if dry_run:

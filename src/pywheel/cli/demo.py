@@ -51,12 +51,12 @@ def _accounting(console: Console, folder: Path, jobs: int, seconds: float) -> bo
             _watch(ledger, bars, delivered, jobs // 2, process)
             process.send_signal(signal.SIGKILL)
             process.wait()
-        running = queue.counts()[TOPIC].running
+        running = queue.topics.counts()[TOPIC].running
         bars.console.print(f"           killed: {running} claims were under way; another worker starts")
         with _worker(url, ledger) as process:
             _watch(ledger, bars, delivered, jobs, process)
             _settled(queue)
-        states = queue.counts()[TOPIC]
+        states = queue.topics.counts()[TOPIC]
     return _account(console, ids, _read(ledger), states.done)
 
 
@@ -88,7 +88,7 @@ def _watch(ledger: Path, bars: Progress, task: TaskID, target: int, process: sub
 def _settled(queue: JobQueue) -> None:
     """Wait until every claim is settled."""
     end = time.monotonic() + _PATIENCE
-    while time.monotonic() < end and any(count.delayed or count.running for count in queue.counts().values()):
+    while time.monotonic() < end and any(count.delayed or count.running for count in queue.topics.counts().values()):
         time.sleep(0.05)
 
 

@@ -75,7 +75,7 @@ def climb(console: Console, url: str) -> bool:
             for server in servers:
                 server.shutdown()
                 server.server_close()
-        attempts = queue.history(id)
+        attempts = queue.jobs.history(id)
         first = attempts[0].started or 0
         rows = [
             (a.attempt, f"{((a.started or 0) - first) / 1000:.2f} s", a.outcome, a.error or "answered")

@@ -14,6 +14,8 @@ _OF: Final[dict[str, str]] = {
   pywheel put close '{"order": 7}' -d 30m -k order-7 --replace
   pywheel put note hello --text
   pywheel put image --file photo.jpg
+  pywheel put notify '{"paid": true}' --to https://shop.example/hook -H tenant=acme
+  pywheel put mail --lines --file mails.jsonl    # JSON Lines: a job a line
   curl -s https://shop.example/feed | pywheel put feed -""",
     "show": """
   pywheel show 12

@@ -64,7 +64,7 @@ def rekey(
     keys = Keyring.from_env() if keys_file is None else Keyring.from_file(keys_file)
     said = Rekeyed(after)
     with existing(store) as queue:
-        total = sum(map(sum, queue.counts().values()))
+        total = sum(map(sum, queue.topics.counts().values()))
         with progress("encrypting", total) as bar:
 
             def show(found: Rekeyed) -> None:

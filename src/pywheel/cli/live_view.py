@@ -78,7 +78,7 @@ class LiveView:
     def _counted(self) -> list[tuple[Any, ...]]:
         """Return the counts of all topics, those with something to do first."""
         try:
-            counts = self._queue.counts()
+            counts = self._queue.topics.counts()
         except StoreError as error:
             return [(str(error), "", "", "", "", "")]
         order = sorted(counts, key=lambda topic: (not (counts[topic].delayed or counts[topic].running), topic))

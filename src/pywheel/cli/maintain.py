@@ -45,7 +45,7 @@ def info(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
             "store": found.url,
             "durability": found.durability,
             **found.about(),
-            "topics": len(queue.topics()),
+            "topics": len(queue.topics.list()),
             "workers": len(found.ask(ListWorkers())),
             "version": __version__,
             "implementation": implementation,

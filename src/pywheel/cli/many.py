@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .._errors import BadJob
+from ..client.jobs import Jobs
 from ..client.queue import JobQueue
 from ..jobs.checks import did_you_mean
 from ..jobs.durations import duration
@@ -54,7 +55,7 @@ def list_jobs(
     """List jobs by id."""
     words: dict[str, Any] = {"key": key, "error": error, **between(due_from, due_until)}
     with existing(store, encryption=keyring()) as queue:
-        jobs = queue.list(topic, state, **words, after=after, limit=limit)
+        jobs = queue.jobs.list(topic, state, **words, after=after, limit=limit)
     titles = ("id", "topic", "key", "state", "due", "attempt", "body", "error")
     emit_rows(titles, map(_row, jobs), [job_record(job) for job in jobs], as_json=as_json)
     if on_terminal() and len(jobs) == limit:
@@ -82,7 +83,7 @@ def cancel_many(
 ) -> None:
     """Cancel all delayed jobs that the options mean; print how many."""
     words = {"topic": topic, "key": key, "error": error, **between(due_from, due_until)}
-    _bulk(store, "cancel", "cancelled", JobQueue.cancel_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
+    _bulk(store, "cancel", "cancelled", Jobs.cancel_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def retry_many(
@@ -101,7 +102,7 @@ def retry_many(
     """Make all finished jobs that the options mean delayed again, the dead ones unless told; print how many."""
     words = {"topic": topic, "state": state, "key": key, "error": error, "delay": span(delay)}
     words |= between(due_from, due_until)
-    _bulk(store, "retry", "retried", JobQueue.retry_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
+    _bulk(store, "retry", "retried", Jobs.retry_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def delete_many(
@@ -118,7 +119,7 @@ def delete_many(
 ) -> None:
     """Forget all jobs that the options mean and that are not running, and their history; print how many."""
     words = {"topic": topic, "state": state, "key": key, "error": error, **between(due_from, due_until)}
-    _bulk(store, "delete", "deleted", JobQueue.delete_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
+    _bulk(store, "delete", "deleted", Jobs.delete_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def _bulk(
@@ -133,14 +134,16 @@ def _bulk(
     as_json: bool,
 ) -> None:
     with existing(store) as queue:
+        if words["topic"] is not None:
+            _known(queue, words["topic"], ": pywheel counts lists them")
         count = None
         if dry_run or not yes:
             with progress("counting") as shown:
-                count = method(queue, **words, dry_run=True, progress=shown)
+                count = method(queue.jobs, **words, dry_run=True, progress=shown)
         if not dry_run:
             ask_first(what, count or 0, yes=yes)
             with counted(what, done, count) as shown:
-                count = method(queue, **words, progress=shown)
+                count = method(queue.jobs, **words, progress=shown)
     _emit_count(done, count or 0, dry_run=dry_run, as_json=as_json)
 
 
@@ -169,7 +172,7 @@ def purge(
             ask_first("forget", total, yes=yes)
             with counted("forget", "purged", total or None) as shown:
                 total = 0
-                while gone := queue.purge(state, older_than=age / 1000, topic=topic, limit=_BATCH):
+                while gone := queue.jobs.purge(state, older_than=age / 1000, topic=topic, limit=_BATCH):
                     total += gone
                     shown(total)
     _emit_count("purged", total, dry_run=dry_run, as_json=as_json)
@@ -178,11 +181,11 @@ def purge(
 def _ended(queue: JobQueue, state: State, age: int, topic: str | None) -> int:
     """Return how many jobs ended in a state so long ago. O(topics) if any age will do, else O(jobs in that state)."""
     if age == 0:
-        return sum(getattr(states, state) for name, states in queue.counts().items() if topic in (None, name))
+        return sum(getattr(states, state) for name, states in queue.topics.counts().items() if topic in (None, name))
     count = after = 0
     latest = queue.store.clock.wall() - age
     with progress("counting") as shown:
-        while page := queue.list(topic, state, after=after, limit=500):
+        while page := queue.jobs.list(topic, state, after=after, limit=500):
             after = page[-1].id
             ends = [queue.store.ask(GetHistories([job.id]))[0][-1:] for job in page]
             count += sum(bool(last) and (last[0].ended or 0) <= latest for last in ends)
@@ -196,8 +199,8 @@ def _ended(queue: JobQueue, state: State, age: int, topic: str | None) -> int:
 def counts(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Count the jobs of each topic by state."""
     with existing(store) as queue:
-        found = queue.counts()
-        paused = {topic.name for topic in queue.topics() if topic.paused}
+        found = queue.topics.counts()
+        paused = {topic.name for topic in queue.topics.list() if topic.paused}
     records = {topic: {**states._asdict(), "paused": topic in paused} for topic, states in found.items()}
     rows = [(topic, *states, "paused" if topic in paused else "") for topic, states in found.items()]
     emit_rows(("topic", *State, "paused"), rows, records, as_json=as_json)
@@ -213,7 +216,7 @@ def pause(
     with opened(store) if create else existing(store) as queue:
         if not create:
             _known(queue, topic, "; --create pauses it all the same")
-        changed = queue.pause(topic)
+        changed = queue.topics.pause(topic)
     emit({"changed": changed}, as_json=as_json, text="paused" if changed else "paused already")
 
 
@@ -221,11 +224,11 @@ def resume(topic: str, store: Store = DEFAULT_STORE, as_json: AsJson = False) ->
     """Let the jobs of a paused topic start again."""
     with existing(store) as queue:
         _known(queue, topic, "")
-        changed = queue.resume(topic)
+        changed = queue.topics.resume(topic)
     emit({"changed": changed}, as_json=as_json, text="resumed" if changed else "not paused")
 
 
 def _known(queue: JobQueue, topic: str, otherwise: str) -> None:
-    known = [known.name for known in queue.topics()]
+    known = [known.name for known in queue.topics.list()]
     if topic not in known:
         raise No(f"there is no topic {topic[:80]!r}{did_you_mean(topic, known) or otherwise}")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
 
 from .._errors import BadJob
-from ..client.queue import MAX_BODY
+from ..client.new_job import JobOptions
+from ..client.program import MAX_BODY
+from ..client.queue import JobQueue
 from ..jobs.job import Attempt
 from .options import (
     DEFAULT_STORE,
@@ -29,11 +35,12 @@ from .options import (
     span,
     span_or_none,
 )
-from .output import attempt_record, body_text, emit, emit_pairs, emit_rows, job_record, when
+from .output import attempt_record, body_text, counted, emit, emit_pairs, emit_rows, job_record, when
 
 __all__ = ["cancel", "delete", "history", "put", "reschedule", "retry", "show"]
 
 _AS_IT_IS = "to be looked at: give --text to put it as it is"
+_BATCH = 1_000  # jobs in a transaction
 _NOT = "no such job, or it is not"
 
 
@@ -53,28 +60,85 @@ def put(
     max_attempts: Annotated[int | None, typer.Option(help="How often it is tried in all.")] = None,
     traceparent: Annotated[str | None, typer.Option(help="W3C trace context.", envvar="TRACEPARENT")] = None,
     priority: Annotated[int, typer.Option(help="From -9 to 9: of what is due the highest comes first.")] = 0,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", help="For the handler, as name=value; may be said again.")
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option(help="Where an outlet delivers it: a URL, or a name of the outlet's.")
+    ] = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="A job a line, of --file or standard input; a thousand a transaction.")
+    ] = False,
     as_json: AsJson = False,
     dedupe_for: Annotated[
         str | None, typer.Option(help="Refuse it also if a job with its key ended less than so long ago.")
     ] = None,
 ) -> None:
-    """Put a job; print its id. It is durable then."""
-    content, due = _content(body, file, text=text), moment(at)
+    """Put a job; print its id. It is durable then. With --lines, put a job a line; print how many."""
+    options: JobOptions = {
+        "delay": span_or_none(delay),
+        "at": moment(at),
+        "key": key,
+        "replace": replace,
+        "ttr": span_or_none(ttr),
+        "max_attempts": max_attempts,
+        "headers": dict(map(_header, header)) if header else None,
+        "to": to,
+        "traceparent": traceparent,
+        "dedupe_for": span_or_none(dedupe_for),
+        "priority": priority,
+    }
+    if lines:
+        if key is not None or body not in (None, "-"):
+            raise BadJob(
+                "--lines puts many jobs: their bodies come from --file or standard input, and they have no key"
+            )
+        with opened(store, encryption=keyring()) as queue, _stream(file) as stream:
+            count = _put_lines(queue, stream, topic, options, text=text)
+        emit({"put": count}, as_json=as_json, text=str(count))
+        return
+    content = _content(body, file, text=text)
     with opened(store, encryption=keyring()) as queue:
-        id = queue.put(
-            topic,
-            content,
-            delay=span_or_none(delay),
-            at=due,
-            key=key,
-            replace=replace,
-            ttr=span_or_none(ttr),
-            max_attempts=max_attempts,
-            traceparent=traceparent,
-            dedupe_for=span_or_none(dedupe_for),
-            priority=priority,
-        )
+        id = queue.put(topic, content, **options)
     emit({"id": id}, as_json=as_json, text=str(id))
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise BadJob(f"--header is name=value, not {text[:60]!r}")
+    return name, value
+
+
+def _put_lines(queue: JobQueue, stream: BinaryIO, topic: str, options: JobOptions, *, text: bool) -> int:
+    """Put a job for each line; return how many. BadJob for a line that makes no body: those before it are stored."""
+    count = 0
+    with counted("putting", "put", None) as shown:
+        while batch := list(islice(iter(lambda: stream.readline(MAX_BODY + 2), b""), _BATCH)):
+            jobs = []
+            for number, line in enumerate(batch, count + 1):
+                try:
+                    jobs.append(queue.job(topic, _checked(line.rstrip(b"\r\n"), text=text), **options))
+                except BadJob as error:
+                    raise BadJob(f"line {number}: {error}; go on with line {count + 1}, once that is mended") from None
+            queue.put_many(jobs)
+            count += len(jobs)
+            shown(count)
+    return count
+
+
+@contextmanager
+def _stream(file: Path | None) -> Iterator[BinaryIO]:
+    """Give a file, or standard input. BadJob if it cannot be read."""
+    if file is None:
+        yield io.BytesIO() if sys.stdin is None else sys.stdin.buffer
+        return
+    try:
+        opened_file = file.open("rb")
+    except OSError as error:
+        raise BadJob(f"--file {file} cannot be read: {error.strerror}") from error
+    with opened_file:
+        yield opened_file
 
 
 def _content(body: str | None, file: Path | None, *, text: bool) -> bytes:
@@ -82,27 +146,31 @@ def _content(body: str | None, file: Path | None, *, text: bool) -> bytes:
     if file is not None:
         if body is not None:
             raise BadJob("give a body or --file, not both")
-        try:
-            with file.open("rb") as opened_file:
-                return _all_of(opened_file)
-        except OSError as error:
-            raise BadJob(f"--file {file} cannot be read: {error.strerror}") from error
+        with _stream(file) as stream:
+            try:
+                return _all_of(stream)
+            except OSError as error:  # a directory opens
+                raise BadJob(f"--file {file} cannot be read: {error.strerror}") from error
     if body == "-" and not text:
         return b"" if sys.stdin is None else _all_of(sys.stdin.buffer)
     if body is None:
         return b"" if text else b"null"
-    content = body.encode("utf-8", "surrogateescape")
-    if not text:
-        try:
-            json.loads(content, parse_constant=_not_in_json)
-        except RecursionError:
-            raise BadJob(f"{body[:60]!r} is nested too deep {_AS_IT_IS}") from None
-        except ValueError as error:
-            if "integer string conversion" in str(error):  # Python's limit, not JSON's
-                raise BadJob(f"{body[:60]!r} has a number of too many digits {_AS_IT_IS}") from None
-            raise BadJob(
-                f"{body[:60]!r} is no JSON: quote it like '\"text\"', or give --text to put it as it is"
-            ) from None
+    return _checked(body.encode("utf-8", "surrogateescape"), text=text)
+
+
+def _checked(content: bytes, *, text: bool) -> bytes:
+    """Return a body. BadJob if it is no JSON, and not said to be text."""
+    if text:
+        return content
+    shown = content[:60].decode("utf-8", "surrogateescape")
+    try:
+        json.loads(content, parse_constant=_not_in_json)
+    except RecursionError:
+        raise BadJob(f"{shown!r} is nested too deep {_AS_IT_IS}") from None
+    except ValueError as error:
+        if "integer string conversion" in str(error):  # Python's limit, not JSON's
+            raise BadJob(f"{shown!r} has a number of too many digits {_AS_IT_IS}") from None
+        raise BadJob(f"{shown!r} is no JSON: quote it like '\"text\"', or give --text to put it as it is") from None
     return content
 
 
@@ -163,7 +231,7 @@ def retry(
     """Make a finished job delayed again, with all its attempts. Exit code 1: it is not finished."""
     ref = reference(job, topic)
     with existing(store) as queue:
-        done = queue.retry(ref, span(delay))
+        done = queue.jobs.retry(ref, span(delay))
     return answer(done, as_json=as_json, yes="delayed again", no=f"not retried: {_NOT} finished")
 
 
@@ -171,7 +239,7 @@ def delete(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_jso
     """Forget a job and its history. Exit code 1: there is none, or it is running."""
     ref = reference(job, topic)
     with existing(store) as queue:
-        done = queue.delete(ref)
+        done = queue.jobs.delete(ref)
     return answer(done, as_json=as_json, yes="deleted", no="not deleted: no such job, or it is running")
 
 
@@ -179,7 +247,7 @@ def history(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_js
     """Show what was tried with a job."""
     ref = reference(job, topic)
     with existing(store, encryption=keyring()) as queue:
-        attempts = queue.history(ref)
+        attempts = queue.jobs.history(ref)
     rows = [
         (a.attempt, when(a.started), when(a.ended), a.outcome or "running", a.worker or "", a.error or "", _result(a))
         for a in attempts

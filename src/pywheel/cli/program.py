@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from .._errors import BadJob, PywheelError
-from ..client.queue import JobQueue
+from ..client.queue import AsyncJobQueue, JobQueue
 from ..execution.loading import load
 
 __all__ = ["program"]
@@ -29,9 +29,9 @@ def program(target: str) -> JobQueue:
         traceback.print_exception(error.with_traceback(_theirs(error.__traceback__)))
         module = target.partition(":")[0]
         raise BadJob(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
-    if not isinstance(queue, JobQueue):
+    if not isinstance(queue, JobQueue | AsyncJobQueue):
         raise BadJob(f"{target[:80]} is no JobQueue")
-    return queue
+    return queue.sync
 
 
 def _theirs(frames: TracebackType | None) -> TracebackType | None:

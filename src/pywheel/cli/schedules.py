@@ -40,7 +40,7 @@ def list_schedules(
 ) -> None:
     """List schedules by name: when their next tick comes, when the last one came, and what became of it."""
     with existing(store) as queue:
-        found = queue.schedules(limit=limit)
+        found = queue.schedules.list(limit=limit)
     rows = [
         (
             one.schedule.name,
@@ -61,7 +61,7 @@ def list_schedules(
 def pause(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> int:
     """Let a schedule put nothing until it is resumed. What was put ahead is cancelled, what runs goes on."""
     with existing(store, encryption=keyring()) as queue:
-        done = queue.pause_schedule(name)
+        done = queue.schedules.pause(name)
     return answer(done, as_json=as_json, yes="paused", no="it was paused already")
 
 
@@ -69,7 +69,7 @@ def pause(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> 
 def resume(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> int:
     """Let a paused schedule go on from now. Nothing is made up for."""
     with existing(store, encryption=keyring()) as queue:
-        done = queue.resume_schedule(name)
+        done = queue.schedules.resume(name)
     return answer(done, as_json=as_json, yes="resumed", no="it was not paused")
 
 
@@ -77,7 +77,7 @@ def resume(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) ->
 def run(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Put a job of a schedule now, paused or not; print its id."""
     with existing(store, encryption=keyring()) as queue:
-        id = queue.run_schedule(name)
+        id = queue.schedules.run(name)
     emit({"id": id}, as_json=as_json, text=str(id))
 
 
@@ -85,7 +85,7 @@ def run(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> No
 def remove(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> int:
     """Remove a schedule. Code that declares it makes it again when its worker starts."""
     with existing(store) as queue:
-        done = queue.remove_schedule(name)
+        done = queue.schedules.delete(name)
     return answer(done, as_json=as_json, yes="removed", no="there is no such schedule")
 
 

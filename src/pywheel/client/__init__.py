@@ -1,6 +1,6 @@
 """The client: what a program does with jobs."""
 
-from .queue import JobQueue
-from .task import Task
+from .queue import AsyncJobQueue, JobQueue
+from .task import AsyncTask, Task
 
-__all__ = ["JobQueue", "Task"]
+__all__ = ["AsyncJobQueue", "AsyncTask", "JobQueue", "Task"]

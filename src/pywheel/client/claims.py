@@ -1,125 +1,78 @@
-"""For programs with a loop of their own: claim jobs, and settle them."""
+"""From what a caller says to the commands that put, claim, settle and move jobs, for both kinds of queue."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 
 from .._errors import BadBody, BadJob
 from ..jobs.checks import name, whole
-from ..jobs.commands import Ack, ClaimPolicy, Nack, Release, Reserve, Touch
-from ..jobs.durations import Duration, delay_ms, duration
+from ..jobs.commands import ClaimPolicy, Nack, Ref, Release, Reschedule, Reserve, Touch, reference
+from ..jobs.durations import Duration, delay_ms, duration, moment
 from ..jobs.handler import kept
-from ..jobs.job import Job, State
-from ..jobs.retry import DEFAULT, RetryPolicy, after_losses, checked
+from ..jobs.job import Job, NewJob
+from ..jobs.retry import RetryPolicy, after_losses, asked, checked
 from ..stores.contract import Store
-from .base import Base
+from .calls import Calls
 
-__all__ = ["Claims"]
+__all__ = [
+    "batch",
+    "burying",
+    "nacking",
+    "receipt",
+    "rescheduling",
+    "reserve",
+    "reserve_async",
+    "reserving",
+    "touching",
+]
 
 _RESERVER: Final = "reserve"
 _MOST: Final = 1_000_000  # jobs in one claim
 _MOST_SEALED: Final = 1_000  # jobs that a reserve looks past
 
 
-class Claims(Base):
-    """Claims by hand."""
+def reserve(calls: Calls, command: Reserve) -> list[Job]:
+    """Return the jobs of a reserve that can be read here; those that cannot stay as they were. NoKey, BadBody."""
+    turn = _Turn(calls.store, command)
+    try:
+        again = True
+        while again:
+            jobs: list[Job] = calls.apply(turn.command)
+            again = turn.more(jobs)
+    finally:
+        if turn.sealed:
+            calls.store.apply(turn.releases())
+    return turn.jobs()
 
-    def reserve(self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy | None = None) -> list[Job]:
-        """Claim up to `limit` due jobs, by (due, id); return them, [] if none is due. Never waits for one.
 
-        Each is leased for its own ttr, or this one. Settle it with `ack` or `nack` before `job.lease_until`: what is
-        not settled by then is due again: at once, or with `retry` after its delay for that attempt. How often a job is
-        tried that does not say itself is what `retry` says, or 10 times.
-        No two callers get the same job. O(log jobs) each, and one commit.
+async def reserve_async(calls: Calls, command: Reserve) -> list[Job]:
+    """`reserve`, for asyncio. A task that is cancelled meanwhile gives back what it got before it ends."""
+    turn = _Turn(calls.store, command)
 
-        Jobs whose bodies cannot be read here, as a key is missing, are looked past, and stay as they were.
+    async def release(releases: Sequence[Release]) -> None:
+        await _uninterrupted([calls.batches.add(release) for release in releases])
 
-        Raises:
-            BadJob: an argument makes no sense.
-            NoKey, BadBody: jobs are due, and none of them can be read.
-        """
-        return self.claim(_reserve(topic, limit, ttr, retry))
-
-    def claim(self, command: Reserve) -> list[Job]:
-        """`reserve`, by a command: for those who make it themselves."""
-        turn = _Turn(self.store, command)
+    while True:
+        claim = calls.batches.add(turn.command)
         try:
-            again = True
-            while again:
-                jobs = self.apply(turn.command)
-                again = turn.more(jobs)
-        finally:
-            if turn.sealed:
-                self.store.apply(turn.releases())
-        return turn.jobs()
-
-    async def areserve(
-        self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy | None = None
-    ) -> list[Job]:
-        """`reserve`, for asyncio. A task that is cancelled meanwhile gives back what it got before it ends."""
-        return await self.aclaim(_reserve(topic, limit, ttr, retry))
-
-    async def aclaim(self, command: Reserve) -> list[Job]:
-        """`claim`, for asyncio, as `areserve` is."""
-        turn = _Turn(self.store, command)
-        while True:
-            claim = self._batches.add(turn.command)
-            try:
-                again = turn.more(await asyncio.shield(claim))
-            except asyncio.CancelledError:
-                await _uninterrupted([claim])
-                if claim.exception() is None:
-                    turn.more(claim.result())
-                await self._areleased(turn.releases(everything=True))
-                raise
-            except BaseException:
-                await self._areleased(turn.releases())
-                raise
-            if not again:
-                await self._areleased(turn.releases())
-                return turn.jobs()
-
-    async def _areleased(self, releases: Sequence[Release]) -> None:
-        await _uninterrupted([self._batches.add(release) for release in releases])
-
-    def ack(self, job: Job) -> bool:
-        """Make a claimed job done; return whether the claim held. False: the job is or will be delivered again."""
-        return self.apply(Ack(*_receipt(job)))
-
-    async def aack(self, job: Job) -> bool:
-        """`ack`, for asyncio."""
-        return await self.aapply(Ack(*_receipt(job)))
-
-    def nack(self, job: Job, delay: Duration | None = 0, *, error: str | None = None) -> State | None:
-        """End a claim without success: delayed again, or dead if no attempt is left or `delay` is None.
-
-        Return the new state. None: the lease was lost, nothing changed. `delay` is None or as for `put`.
-        """
-        return self.apply(_nack(job, delay, error))
-
-    async def anack(self, job: Job, delay: Duration | None = 0, *, error: str | None = None) -> State | None:
-        """`nack`, for asyncio."""
-        return await self.aapply(_nack(job, delay, error))
-
-    def release(self, job: Job) -> bool:
-        """Give a claim back, due as before, no attempt spent; return whether it held. False changes nothing."""
-        return self.apply(Release(*_receipt(job)))
-
-    async def arelease(self, job: Job) -> bool:
-        """`release`, for asyncio."""
-        return await self.aapply(Release(*_receipt(job)))
-
-    def touch(self, job: Job, ttr: Duration = 60) -> bool:
-        """Let a claim's lease end `ttr` from now, more than 0; return whether it held. False changes nothing."""
-        return self.apply(Touch(*_receipt(job), duration(ttr, "ttr", 1)))
-
-    async def atouch(self, job: Job, ttr: Duration = 60) -> bool:
-        """`touch`, for asyncio."""
-        return await self.aapply(Touch(*_receipt(job), duration(ttr, "ttr", 1)))
+            again = turn.more(await asyncio.shield(claim))
+        except asyncio.CancelledError:
+            await _uninterrupted([claim])
+            if claim.exception() is None:
+                turn.more(claim.result())
+            await release(turn.releases(everything=True))
+            raise
+        except BaseException:
+            await release(turn.releases())
+            raise
+        if not again:
+            await release(turn.releases())
+            return turn.jobs()
 
 
 class _Turn:
@@ -161,24 +114,54 @@ class _Turn:
         return self._got
 
 
-def _receipt(job: Job) -> tuple[int, int]:
+def receipt(job: Job) -> tuple[int, int]:
     """Return what names a claim. BadJob for what was not claimed."""
     if not isinstance(job, Job):
         raise BadJob(f"give the job that reserve returned, not {type(job).__name__}: its id alone names no claim")
     return job.id, job.claims
 
 
-def _reserve(topic: str, limit: int, ttr: Duration, retry: RetryPolicy | None) -> Reserve:
-    if retry is None:
-        policy = ClaimPolicy(duration(ttr, "ttr", 1), DEFAULT.max_attempts)
-    else:
-        policy = ClaimPolicy(duration(ttr, "ttr", 1), checked(retry).max_attempts, *after_losses(retry))
+def reserving(topic: str, limit: int, ttr: Duration, retry: RetryPolicy) -> Reserve:
+    """Return the command that claims jobs of a topic."""
+    policy = ClaimPolicy(duration(ttr, "ttr", 1), checked(retry).max_attempts, *after_losses(retry))
     return Reserve(name(topic, "topic"), whole(limit, "limit", _MOST), policy, _RESERVER)
 
 
-def _nack(job: Job, delay: Duration | None, error: str | None) -> Nack:
-    wait = None if delay is None else delay_ms(delay)
-    return Nack(*_receipt(job), wait, None if error is None else kept(error))
+def nacking(job: Job, delay: Duration | None, error: str | None, retry: RetryPolicy) -> Nack:
+    """Return the command that ends a claim as a failed attempt: due after the delay, or that of the policy."""
+    claim = receipt(job)
+    wait = asked(retry, job.attempt)[0] if delay is None else delay_ms(delay)
+    return Nack(*claim, wait, None if error is None else kept(error))
+
+
+def burying(job: Job, error: str | None) -> Nack:
+    """Return the command that makes a claimed job dead."""
+    return Nack(*receipt(job), None, None if error is None else kept(error))
+
+
+def touching(job: Job, ttr: Duration) -> Touch:
+    """Return the command that prolongs a claim."""
+    return Touch(*receipt(job), duration(ttr, "ttr", 1))
+
+
+def rescheduling(ref: Ref | Job, delay: Duration | None, at: datetime | None) -> Reschedule:
+    """Return the command that gives a job another due time. BadJob unless one of the two is given."""
+    if delay is not None and at is None:
+        return Reschedule(reference(ref), delay=delay_ms(delay))
+    if at is not None and delay is None:
+        return Reschedule(reference(ref), due=moment(at))
+    raise BadJob("give delay or at, one of them")
+
+
+def batch(jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:
+    """Return the jobs of a put of many. BadJob."""
+    if not isinstance(jobs, Iterable):
+        raise BadJob(f"put_many takes what queue.job(...) returns, many of them, not {type(jobs).__name__}")
+    many = tuple(jobs)
+    for job in many:
+        if not isinstance(job, NewJob):
+            raise BadJob(f"put_many takes what queue.job(...), or a task's job(...), returns, not {job!r:.40}")
+    return many
 
 
 async def _uninterrupted(futures: Sequence[asyncio.Future[Any]]) -> None:

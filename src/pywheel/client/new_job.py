@@ -5,22 +5,44 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from .._errors import BadJob
 from ..jobs.address import TO, checked_to
 from ..jobs.bodies import encoded
-from ..jobs.checks import name, whole
+from ..jobs.checks import did_you_mean, name, whole
 from ..jobs.durations import Duration, delay_ms, duration, moment
 from ..jobs.handler import current_job
 from ..jobs.job import NewJob
 from ..jobs.limits import PRIORITIES
 
-__all__ = ["new_job", "parent_of", "too_long"]
+__all__ = ["JobOptions", "PutOptions", "misspelt", "new_job", "parent_of", "too_long"]
 
 _MOST_ATTEMPTS: Final = 1_000_000
 _TEXT_BY_NAME: Final = "headers must be text by name"
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class JobOptions(TypedDict, total=False):
+    """What may be said of a new job, beside its body. `JobQueue.put` says what each means."""
+
+    delay: Duration | None
+    at: datetime | None
+    key: str | None
+    replace: bool
+    ttr: Duration | None
+    max_attempts: int | None
+    headers: Mapping[str, str] | None
+    to: str | None
+    traceparent: str | None
+    dedupe_for: Duration | None
+    priority: int
+
+
+class PutOptions(JobOptions, total=False):
+    """What a put may be told, beside the body."""
+
+    connection: object
 
 
 def new_job(
@@ -83,6 +105,13 @@ def parent_of(topic: str, key: str) -> tuple[int, int] | None:
 def too_long(body: bytes, max_body: int) -> BadJob:
     """Return why a body is refused."""
     return BadJob(f"the body has {len(body)} bytes, the limit is {max_body}: store it elsewhere, put its name")
+
+
+def misspelt(options: Mapping[str, Any], known: type, what: str) -> None:
+    """Raise TypeError if there is an option that a TypedDict does not know."""
+    names = known.__annotations__.keys()
+    for option in options.keys() - names:
+        raise TypeError(f"{option[:80]!r} is no option of {what}{did_you_mean(option, names)}")
 
 
 def _dedupe(dedupe_for: Duration, key: str | None) -> int:

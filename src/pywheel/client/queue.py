@@ -2,66 +2,52 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
-from functools import partial
+from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
-from .._errors import BadJob, StoreClosed
-from ..clock import Clock
-from ..events import Events, Listener
-from ..jobs.checks import MOST, name, whole
-from ..jobs.durations import Duration, duration
-from ..jobs.handler import Handler
-from ..jobs.job import Job
-from ..jobs.keyring import Keyring
-from ..jobs.limits import Limit, Rate, limits_of
-from ..jobs.middleware import Middleware
-from ..jobs.providers import Providers
-from ..jobs.redefined import redefined
-from ..jobs.retry import DEFAULT, RetryPolicy
-from ..observe.log import log
-from ..stores.contract import Store
-from ..stores.encrypted import EncryptedStore
-from ..stores.open import open as open_store
-from ..stores.schedule_notes import Declared
-from .async_batches import AsyncBatches
-from .by_filter import ByFilter
-from .claims import Claims
-from .puts import Puts
-from .results import Results
-from .schedules import Schedules
-from .tasks import Tasks
-from .waits import Waits
+from ..jobs.commands import Ack, Cancel, Put, Ref, Release, reference
+from ..jobs.durations import Duration
+from ..jobs.job import Job, NewJob, State
+from ..jobs.results import Result
+from ..jobs.retry import RetryPolicy
+from . import claims, results
+from .calls import awaited
+from .jobs import AsyncJobs, AsyncTopics, Jobs, Topics, found
+from .new_job import JobOptions, misspelt, new_job
+from .program import AsyncDecorator, Decorator, Program, TaskOptions
+from .schedules import AsyncSchedules, Schedules
+from .task import AsyncTask, Task
 
-__all__ = ["JobQueue"]
+__all__ = ["AsyncJobQueue", "JobQueue"]
 
-MAX_BODY: Final = 1 << 20
-F = TypeVar("F", bound=Callable[[Job], Any])
-Place: TypeAlias = str | Store | Callable[[], str | Store]
+Q = TypeVar("Q", bound="_Queue")
 
 
-class _WhenUsed:
-    """An attribute that opens the store when it is asked for first; from then on the queue has its own.
+class _Queue(Program):
+    """A program's queue, of either kind."""
 
-    Not a `__getattr__`: with one, every other attribute takes as long.
-    """
+    @property
+    def sync(self) -> JobQueue:
+        """The same queue, for threads: for handlers that are plain functions. One store, the same handlers."""
+        return _as(JobQueue, self)
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+    @property
+    def aio(self) -> AsyncJobQueue:
+        """The same queue, for asyncio. One store, the same handlers."""
+        return _as(AsyncJobQueue, self)
 
-    def __get__(self, queue: Any, owner: type) -> Any:
-        return self if queue is None else vars(queue._ready())[self._name]
 
-
-class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
+class JobQueue(_Queue):
     """Durable delayed jobs in a store: ``sqlite:///jobs.db``, ``memory:``.
 
-    Any thread may call any method. Each has a twin with an ``a`` before its name, a coroutine: ``await
-    queue.aput(...)``. A *reference* to a job is its id, the Job itself, or a pair (topic, key), which means the live
-    job with that key, or else the latest. All methods raise StoreError when the store cannot do it, and BadJob for
-    arguments that make no sense. An error means that nothing was done, with two exceptions: a change of many by filter
-    goes on in batches, and a commit that a signal handler interrupted may have happened; its StoreError says so.
+    Any thread may call any method; for asyncio there is `AsyncJobQueue`. A *reference* to a job is its id, the Job
+    itself, or a pair (topic, key), which means the live job with that key, or else the latest. All methods raise
+    StoreError when the store cannot do it, and BadJob for arguments that make no sense. An error means that nothing was
+    done, with two exceptions: a change of many by filter goes on in batches, and a commit that a signal handler
+    interrupted may have happened; its StoreError says so.
 
     Args:
         url: the address of a store, or a Store; or a function that returns one, called when the queue is used first.
@@ -80,148 +66,197 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
         BadJob: an argument makes no sense.
     """
 
-    def __init__(
-        self,
-        url: Place = "sqlite:///jobs.db",
-        *,
-        clock: Clock | None = None,
-        create: bool = True,
-        max_body: int = MAX_BODY,
-        listeners: Iterable[Listener] = (),
-        spool: str | None = None,
-        encryption: Keyring | None = None,
-    ) -> None:
-        if encryption is not None and not isinstance(encryption, Keyring):
-            raise BadJob(f"encryption is a Keyring, not {type(encryption).__name__}")
-        self._keyring = encryption
-        self.max_body = whole(max_body, "max_body", MOST)
-        self.events = Events(listeners, log)
-        self.handlers: dict[str, Handler] = {}
-        self.declared = Declared()
-        self.middleware = Middleware()
-        self._providers = Providers()
-        self._opener: Callable[[], Store] = partial(_placed, url, clock, create, spool, self.events)
-        if not callable(url):
-            self._ready()
+    @property
+    def jobs(self) -> Jobs:
+        """Many jobs: listed, tried again, deleted; for operators."""
+        return Jobs(self.calls)
 
-    def __repr__(self) -> str:
-        return f"<JobQueue {self.store.url if 'store' in vars(self) else '(not used yet)'}>"
+    @property
+    def topics(self) -> Topics:
+        """Whole topics: counted, paused; for operators."""
+        return Topics(self.calls)
 
-    if not TYPE_CHECKING:
-        store = _WhenUsed()
-        _batches = _WhenUsed()
-        _waits = _WhenUsed()
+    @property
+    def schedules(self) -> Schedules:
+        """Periodic jobs that are made by calls."""
+        return Schedules(self.calls)
 
-    def _ready(self) -> Self:
-        """Open the store. No lock, which a fork could leave locked: of two threads one closes what it opened."""
-        store = self._front(self._opener())
-        if vars(self).setdefault("store", store) is not store:
-            store.close()
-        vars(self).setdefault("_batches", AsyncBatches(self.store, self._applied))
-        vars(self).setdefault("_waits", Waits(self.store))
-        if self._opener is _closed:  # meanwhile
-            self._close()
-        return self
+    def task(
+        self, topic: str | None = None, *, key: Callable[..., str] | str | None = None, **options: Unpack[TaskOptions]
+    ) -> Decorator:
+        """Return a decorator that makes a task of a function, or of a coroutine function.
 
-    # ---- handlers ---------------------------------------------------------------------------------------------------
-
-    def handler(
-        self,
-        topic: str,
-        *,
-        concurrency: int = 8,
-        ttr: Duration = 60,
-        retry: RetryPolicy = DEFAULT,
-        keep_lease: bool = False,
-        isolate: bool = False,
-        results: bool = False,
-        limit: int | Limit | None = None,
-        rate: str | Rate | None = None,
-    ) -> Callable[[F], F]:
-        """Return a decorator that registers a topic's handler: a function or coroutine function that takes the Job.
-
-        It succeeds by returning. Any exception is a failed attempt, retried as `retry` says; GiveUp makes the job dead
-        at once, RetryLater names the delay.
+        A job of it calls the function with the arguments that were put, and with what else it asks for: the Job, and
+        what `provide` gives. It succeeds by returning, and fails as a handler does.
 
         Args:
-            topic: whose jobs it handles.
-            concurrency: how many may run at once in a worker.
-            ttr: how long one may run until another worker may have its job, more than 0.
-            retry: when a failed job is tried again, and how often.
-            keep_lease: renew the lease for as long as the handler runs and its process lives.
-            isolate: run each job in a child process. It is killed at the ttr, unless the lease is kept; a job that
-                crashes it has failed, and no other one notices. The child imports the handler's module.
-            results: keep what it returns, for `result` and `wait`: bytes as they are, anything else as JSON, up to
-                64 KiB. With a value that cannot be kept the job is dead at once: its work would only be done again.
-            limit: how many may run at once in the whole store: at most 1 000 000. ``Limit(3, per=":")``: how many of
-                those whose keys are the same up to the first ":". Each worker of the topic is to say the same.
-            rate: how many may begin in a time, in the whole store, such as "100/m" or "5/s", or a `Rate`.
+            topic: where its jobs are; the function's module and name unless told.
+            key: of each job: a function of the task's arguments that returns it, or the same one for all.
+            options: those of `handler`, and of `put` for each of its jobs, such as `delay`, `replace`, `max_attempts`.
+                A `ttr` is the handler's.
 
         Raises:
-            BadJob: the topic has a handler, or an argument makes no sense, such as a generator function, or
-                a lambda that another process cannot find by name. In a notebook, or at a prompt, a function takes the
-                place of the one of its name that was there.
+            BadJob: the topic has a handler, or an argument makes no sense, such as a function with ``*args``.
         """
-        named = name(topic, "topic")
-        lease, limits = duration(ttr, "ttr", 1), limits_of(limit, rate)
+        return self._task(Task, topic, key, dict(options))
 
-        def register(function: F) -> F:
-            if named in self.handlers and not redefined(self.handlers[named].function, function):
-                raise BadJob(f"topic {named[:80]!r} has a handler already")
-            self.handlers[named] = Handler(
-                named, function, concurrency, lease, retry, keep_lease, isolate, results, limits
-            )
-            return function
+    # ---- new jobs ---------------------------------------------------------------------------------------------------
 
-        return register
+    def put(self, topic: str, body: Any = None, /, *, connection: object = None, **options: Unpack[JobOptions]) -> int:
+        """Store a job; return its id. When this returns, the job is durable. O(log jobs), and one commit.
+
+        A handler may put the successor of its own job under the job's own key. While the store of a queue with a spool
+        is away, the id is negative, and names the job as any other does.
+
+        Args:
+            topic: what kind of job it is; a handler is registered for a topic.
+            body: bytes, or anything that JSON can say.
+            delay: seconds, a timedelta, or text such as "30m", counted by the store from the moment it stores the job.
+                Negative, or without `at` none: due at once.
+            at: an aware datetime, instead of a delay.
+            key: yours, unique among the live jobs of the topic.
+            replace: let a delayed job that has the key take these values. It keeps its id.
+            ttr: how long a handler may run, more than 0, instead of what the handler says.
+            max_attempts: how often it is tried, instead of what the handler's retry policy says.
+            headers: text by name, for the handler.
+            to: where an outlet delivers it: an http or https URL, or a name in the outlet's own words. It is kept as
+                the header "to".
+            traceparent: W3C trace context of the caller, for the handler.
+            connection: yours to the store's own database, with a transaction open: the job exists exactly if that
+                commits. The driver's, or SQLAlchemy's connection or session, or Django's.
+            dedupe_for: refuse the job also if one with its key ended less than so long ago, however it ended. It is
+                asked of the finished jobs that are there still: not of those that were pruned or deleted.
+            priority: from -9 to 9: of what is due of the topic the highest comes first.
+
+        Raises:
+            BadJob: an argument makes no sense.
+            JobExists: a live job has the key, and is not to be replaced, or is running; or one had it that ended less
+                than `dedupe_for` ago.
+            StoreError: the store cannot do it. In each case nothing was stored.
+        """
+        try:
+            put = Put((new_job(self.calls.max_body, topic, body, **options),))
+        except TypeError:
+            misspelt(options, JobOptions, "a put")
+            raise
+        if connection is not None:
+            return self.calls.put_within(connection, put)[0]
+        return self.calls.apply(put)[0]
+
+    def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
+        """Store many jobs, all or none, in one transaction; return their ids, in order. Make them with `job`.
+
+        O(log jobs) each, and one commit: the cheapest way to put many. With a `connection` they are part of your own
+        transaction, as for `put`.
+
+        Raises:
+            BadJob: one of them was not made with `job`.
+            JobExists: a key is taken.
+            StoreError: the store cannot do it. In each case nothing was stored.
+        """
+        put = Put(claims.batch(jobs))
+        return self.calls.apply(put) if connection is None else self.calls.put_within(connection, put)
+
+    # ---- one job ----------------------------------------------------------------------------------------------------
+
+    def get(self, ref: Ref | Job) -> Job:
+        """Return a job as it is now. O(log jobs).
+
+        Raises:
+            NoSuchJob: there is none.
+            BadJob: this names no job.
+        """
+        return found(self.calls, ref)
+
+    def cancel(self, ref: Ref | Job) -> bool:
+        """Cancel a delayed job; return whether it was one. After True it is never delivered again."""
+        return self.calls.apply(Cancel(reference(ref)))
+
+    def reschedule(self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None) -> bool:
+        """Give a delayed job another due time: `delay` from now, or `at`; return whether it was one.
+
+        False changes nothing.
+
+        Raises:
+            BadJob: not one of the two was given, or it makes no sense.
+        """
+        return self.calls.apply(claims.rescheduling(ref, delay, at))
+
+    def result(self, ref: Ref | Job) -> Result:
+        """Return what has become of a job by now: its state, the result of its handler if it is kept, its last error.
+
+        Raises:
+            NoSuchJob: there is none.
+            StoreError: the store cannot say.
+        """
+        return results.result(self.calls, ref)
+
+    def wait(self, ref: Ref | Job, timeout: Duration | None = None) -> Result:
+        """Return what has become of a job once it is done, dead or cancelled.
+
+        It returns some ms after a worker has ended the job, and half a second after anybody else has. One thread
+        listens for all who wait in a process; nobody else pays for it. While the store is away it waits on: one that
+        begins then does so if it has a timeout.
+
+        Args:
+            ref: the job. By a key it is the job that has it now.
+            timeout: how long to wait at most. Without it, for as long as it takes.
+
+        Raises:
+            WaitTimeout: the job has not ended in that time. It goes on.
+            NoSuchJob: there is none, or it was deleted meanwhile.
+            StoreClosed: the queue was closed meanwhile.
+            StoreError: the store cannot say which job it is, in all that time.
+        """
+        return results.wait(self.calls, ref, timeout)
+
+    # ---- for programs with a loop of their own ----------------------------------------------------------------------
+
+    def reserve(self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy | None = None) -> list[Job]:
+        """Claim up to `limit` due jobs, by (due, id); return them, [] if none is due. Never waits for one.
+
+        Each is leased for its own ttr, or this one. Settle it with `ack` or `nack` before `job.lease_until`: what is
+        not settled by then is due again: at once, or with `retry` after its delay for that attempt. How often a job is
+        tried that does not say itself is what `retry` says, or 10 times; `nack` follows it, too.
+        No two callers get the same job. O(log jobs) each, and one commit.
+
+        Jobs whose bodies cannot be read here, as a key is missing, are looked past, and stay as they were.
+
+        Raises:
+            BadJob: an argument makes no sense.
+            NoKey, BadBody: jobs are due, and none of them can be read.
+        """
+        return claims.reserve(self.calls, self._reserving(topic, limit, ttr, retry))
+
+    def ack(self, job: Job) -> bool:
+        """Make a claimed job done; return whether the claim held. False: the job is or will be delivered again."""
+        return self.calls.apply(Ack(*claims.receipt(job)))
+
+    def nack(self, job: Job, delay: Duration | None = None, *, error: str | None = None) -> State | None:
+        """End a claim as a failed attempt; return the new state: delayed, or dead if no attempt is left.
+
+        It is due again after `delay`, or else as the retry policy says that `reserve` was given for its topic, or the
+        topic's handler, or the default one. None: the lease was lost, nothing changed.
+        """
+        return self.calls.apply(claims.nacking(job, delay, error, self._retry(job)))
+
+    def bury(self, job: Job, *, error: str | None = None) -> bool:
+        """Make a claimed job dead, whatever attempts are left; return whether the claim held."""
+        return self.calls.apply(claims.burying(job, error)) is not None
+
+    def release(self, job: Job) -> bool:
+        """Give a claim back, due as before, no attempt spent; return whether it held. False changes nothing."""
+        return self.calls.apply(Release(*claims.receipt(job)))
+
+    def touch(self, job: Job, ttr: Duration = 60) -> bool:
+        """Let a claim's lease end `ttr` from now, more than 0; return whether it held. False changes nothing."""
+        return self.calls.apply(claims.touching(job, ttr))
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
-    def use(self, url: str | Store, *, clock: Clock | None = None, create: bool = True) -> None:
-        """Go over to another store, without a spool, and close the one before; the handlers stay.
-
-        For tests of a program that has made its queue: ``shop.queue.use("memory:", clock=clock)``. To be called
-        while nobody else uses the queue. Errors as when a queue is made; then it keeps its store.
-        """
-        store = self._front(_opened(url, clock, create=create))
-        self._close()
-        self._work_on(store)
-
-    def use_keys(self, keyring: Keyring) -> None:
-        """Encrypt and decrypt with these keys, unless the queue was made with a keyring.
-
-        What runs a program does so with the keys of its environment. To be called while nobody else uses the queue.
-        """
-        if self._keyring is None:
-            self._keyring = keyring
-            if "store" in vars(self):
-                self._waits.close()
-                self._batches.close()
-                self._work_on(self._front(self.store))
-
-    def _work_on(self, store: Store) -> None:
-        self.store, self._batches, self._waits = store, AsyncBatches(store, self._applied), Waits(store)
-
-    def _front(self, store: Store) -> Store:
-        """Return what the queue works on: the store, or one in front of it."""
-        return store if self._keyring is None else EncryptedStore(store, self._keyring)
-
     def close(self) -> None:
         """Close the queue and its store. Idempotent. What is under way ends; later calls raise StoreClosed."""
-        self._opener = _closed
-        self._close()
-
-    def _close(self) -> None:
-        if "store" in vars(self):  # else it was never used
-            self._waits.close()
-            self._batches.close()
-            self.store.close()
-
-    def _let_go(self) -> None:
-        """Close the store; the next use opens it anew. For a queue that was given a function."""
-        self._close()
-        for opened in ("store", "_batches", "_waits"):
-            vars(self).pop(opened, None)
+        self.calls.close()
 
     def __enter__(self) -> Self:
         return self
@@ -232,28 +267,103 @@ class JobQueue(Puts, Results, ByFilter, Claims, Tasks, Schedules):
         self.close()
 
 
-def _closed() -> Store:
-    raise StoreClosed("this queue is closed: open another one")
+@awaited(JobQueue)
+class AsyncJobQueue(_Queue):
+    """Durable delayed jobs in a store, for asyncio: ``async with AsyncJobQueue("sqlite:///jobs.db") as queue``.
+
+    It is made as a `JobQueue` is, and has the same methods, which are awaited. What tasks of a loop ask for at about
+    the same time shares one transaction. Handlers are registered and declared without `await`.
+    """
+
+    @property
+    def jobs(self) -> AsyncJobs:
+        """Many jobs: listed, tried again, deleted; for operators."""
+        return AsyncJobs(self.calls)
+
+    @property
+    def topics(self) -> AsyncTopics:
+        """Whole topics: counted, paused; for operators."""
+        return AsyncTopics(self.calls)
+
+    @property
+    def schedules(self) -> AsyncSchedules:
+        """Periodic jobs that are made by calls."""
+        return AsyncSchedules(self.calls)
+
+    def task(
+        self, topic: str | None = None, *, key: Callable[..., str] | str | None = None, **options: Unpack[TaskOptions]
+    ) -> AsyncDecorator:
+        """Return a decorator that makes a task of a function: as `JobQueue.task`, with methods that are awaited."""
+        return self._task(AsyncTask, topic, key, dict(options))
+
+    async def put(
+        self, topic: str, body: Any = None, /, *, connection: object = None, **options: Unpack[JobOptions]
+    ) -> int:
+        """As `JobQueue.put`. A task that is cancelled meanwhile may or may not have put the job.
+
+        With a `connection` of a driver that blocks it blocks the loop too.
+        """
+        put = Put((new_job(self.calls.max_body, topic, body, **options),))
+        if connection is not None:
+            return self.calls.put_within(connection, put)[0]
+        return (await self.calls.aapply(put))[0]
+
+    async def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
+        put = Put(claims.batch(jobs))
+        return await self.calls.aapply(put) if connection is None else self.calls.put_within(connection, put)
+
+    async def get(self, ref: Ref | Job) -> Job:
+        return await asyncio.to_thread(found, self.calls, ref)
+
+    async def cancel(self, ref: Ref | Job) -> bool:
+        return await self.calls.aapply(Cancel(reference(ref)))
+
+    async def reschedule(self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None) -> bool:
+        return await self.calls.aapply(claims.rescheduling(ref, delay, at))
+
+    async def result(self, ref: Ref | Job) -> Result:
+        return await asyncio.to_thread(results.result, self.calls, ref)
+
+    async def wait(self, ref: Ref | Job, timeout: Duration | None = None) -> Result:
+        return await results.wait_async(self.calls, ref, timeout)
+
+    async def reserve(
+        self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy | None = None
+    ) -> list[Job]:
+        """As `JobQueue.reserve`. A task that is cancelled meanwhile gives back what it got before it ends."""
+        return await claims.reserve_async(self.calls, self._reserving(topic, limit, ttr, retry))
+
+    async def ack(self, job: Job) -> bool:
+        return await self.calls.aapply(Ack(*claims.receipt(job)))
+
+    async def nack(self, job: Job, delay: Duration | None = None, *, error: str | None = None) -> State | None:
+        return await self.calls.aapply(claims.nacking(job, delay, error, self._retry(job)))
+
+    async def bury(self, job: Job, *, error: str | None = None) -> bool:
+        return await self.calls.aapply(claims.burying(job, error)) is not None
+
+    async def release(self, job: Job) -> bool:
+        return await self.calls.aapply(Release(*claims.receipt(job)))
+
+    async def touch(self, job: Job, ttr: Duration = 60) -> bool:
+        return await self.calls.aapply(claims.touching(job, ttr))
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.calls.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
 
-def _placed(url: Place, clock: Clock | None, create: bool, spool: str | None, events: Events) -> Store:
-    """Open a store. Not a method: a queue that keeps one of its own would only be freed by the garbage collector."""
-    place = url if isinstance(url, str | Store) or not callable(url) else url()
-    opener = partial(_opened, place, clock, create=create)
-    return opener() if spool is None else _spooled(place, opener, spool, clock, events)
-
-
-def _spooled(url: str | Store, opener: Callable[[], Store], spool: str, clock: Clock | None, events: Events) -> Store:
-    from .spooled_store import SpooledStore  # most queues have none, and do without SQLite
-
-    return SpooledStore(url, opener, spool, clock, events.emit)
-
-
-def _opened(url: str | Store, clock: Clock | None, *, create: bool) -> Store:
-    if clock is not None and not isinstance(clock, Clock):
-        raise BadJob(f"a clock is a pywheel.Clock, not {clock!r:.40}")
-    if not isinstance(url, Store):
-        return open_store(url, clock=clock, create=create)
-    if clock is not None:
-        raise BadJob("a store has a clock of its own: give the clock to the store")
-    return url
+def _as(kind: type[Q], queue: _Queue) -> Q:
+    """Return a queue of a kind that is the same: what one of them learns the other knows."""
+    if isinstance(queue, kind):
+        return queue
+    other = kind.__new__(kind)
+    other.__dict__ = queue.__dict__
+    return other

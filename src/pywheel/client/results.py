@@ -13,91 +13,65 @@ from ..jobs.commands import Ref
 from ..jobs.durations import Duration, duration
 from ..jobs.job import Job
 from ..jobs.results import Result
-from .by_reference import ByReference
-from .waits import Waits, results
+from .calls import Calls
+from .jobs import found
+from .waits import results
 
-__all__ = ["Results"]
+__all__ = ["result", "wait", "wait_async"]
 
 _PAUSES: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 
 
-class Results(ByReference):
-    """Results, and waiting for them."""
+def result(calls: Calls, ref: Ref | Job) -> Result:
+    """Return what has become of a job by now."""
+    job = found(calls, ref)
+    [so_far] = results(calls.store, [(job.id, job.state)])
+    return so_far
 
-    _waits: Waits
 
-    def result(self, ref: Ref | Job) -> Result:
-        """Return what has become of a job by now: its state, the result of its handler if it is kept, its last error.
-
-        Raises:
-            NoSuchJob: there is none.
-            StoreError: the store cannot say.
-        """
-        job = self.get(ref)
-        [found] = results(self.store, [(job.id, job.state)])
-        return found
-
-    async def aresult(self, ref: Ref | Job) -> Result:
-        """`result`, for asyncio."""
-        return await asyncio.to_thread(self.result, ref)
-
-    def wait(self, ref: Ref | Job, timeout: Duration | None = None) -> Result:
-        """Return what has become of a job once it is done, dead or cancelled.
-
-        It returns some ms after a worker has ended the job, and half a second after anybody else has. One thread
-        listens for all who wait in a process; nobody else pays for it. While the store is away it waits on: one that
-        begins then does so if it has a timeout.
-
-        Args:
-            ref: the job. By a key it is the job that has it now.
-            timeout: how long to wait at most. Without it, for as long as it takes.
-
-        Raises:
-            WaitTimeout: the job has not ended in that time. It goes on.
-            NoSuchJob: there is none, or it was deleted meanwhile.
-            StoreClosed: the queue was closed meanwhile.
-            StoreError: the store cannot say which job it is, in all that time.
-        """
-        time_left = _TimeLeft(timeout)
-        while True:
-            try:
-                job = self.get(ref)
-                if not job.state.live:
-                    return self.result(job)
-                break
-            except (StoreAway, StoreBusy) as error:
-                pause = time_left.pause(error)
-            time.sleep(pause)
-        future = self._waits.enter(job)
+def wait(calls: Calls, ref: Ref | Job, timeout: Duration | None) -> Result:
+    """Return what has become of a job once it has ended."""
+    time_left = TimeLeft(timeout)
+    while True:
         try:
-            return future.result(time_left())
-        except TimeoutError:
-            raise _late(job, time_left.seconds) from None
-        finally:
-            self._waits.leave(job.id, future)
+            job = found(calls, ref)
+            if not job.state.live:
+                return result(calls, ref)
+            break
+        except (StoreAway, StoreBusy) as error:
+            pause = time_left.pause(error)
+        time.sleep(pause)
+    future = calls.waits.enter(job)
+    try:
+        return future.result(time_left())
+    except TimeoutError:
+        raise _late(job, time_left.seconds) from None
+    finally:
+        calls.waits.leave(job.id, future)
 
-    async def await_(self, ref: Ref | Job, timeout: Duration | None = None) -> Result:
-        """`wait`, for asyncio. The twin of `wait` would be named as a keyword is: hence the underscore."""
-        time_left = _TimeLeft(timeout)
-        while True:
-            try:
-                job = await self.aget(ref)
-                if not job.state.live:
-                    return await self.aresult(job)
-                break
-            except (StoreAway, StoreBusy) as error:
-                pause = time_left.pause(error)
-            await asyncio.sleep(pause)
-        future: Future[Result] = self._waits.enter(job)
+
+async def wait_async(calls: Calls, ref: Ref | Job, timeout: Duration | None) -> Result:
+    """`wait`, for asyncio."""
+    time_left = TimeLeft(timeout)
+    while True:
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), time_left())
-        except TimeoutError:
-            raise _late(job, time_left.seconds) from None
-        finally:
-            self._waits.leave(job.id, future)
+            job = await asyncio.to_thread(found, calls, ref)
+            if not job.state.live:
+                return await asyncio.to_thread(result, calls, ref)
+            break
+        except (StoreAway, StoreBusy) as error:
+            pause = time_left.pause(error)
+        await asyncio.sleep(pause)
+    future: Future[Result] = calls.waits.enter(job)
+    try:
+        return await asyncio.wait_for(asyncio.wrap_future(future), time_left())
+    except TimeoutError:
+        raise _late(job, time_left.seconds) from None
+    finally:
+        calls.waits.leave(job.id, future)
 
 
-class _TimeLeft:
+class TimeLeft:
     """How long somebody waits on, and how often the store is asked for the job meanwhile."""
 
     def __init__(self, timeout: Duration | None) -> None:

@@ -5,66 +5,40 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from .._errors import BadArguments, BadJob
-from ..jobs.arguments import Arguments
-from ..jobs.checks import did_you_mean
 from ..jobs.checks import name as checked
-from ..jobs.commands import Put
-from ..jobs.durations import Duration, delay_ms
+from ..jobs.commands import Cancel, Put, Reschedule
 from ..jobs.job import Job, NewJob
 from ..jobs.signature import Signature
 from ..jobs.task_handler import TaskHandler
-from .new_job import new_job, parent_of, too_long
-from .puts import Puts
+from .claims import batch, rescheduling
+from .new_job import PutOptions, misspelt, new_job, parent_of, too_long
 from .task_key import TaskKey
 
 if TYPE_CHECKING:
-    from .queue import JobQueue
+    from .calls import Calls
 
-__all__ = ["PutOptions", "Task", "default_topic", "merged"]
+__all__ = ["AnyTask", "AsyncTask", "Task", "default_topic", "merged"]
 
 P = ParamSpec("P")  # what a put takes
-K = ParamSpec("K")  # what the key is made of
 C = ParamSpec("C")  # what a plain call takes
 R = TypeVar("R", covariant=True)
 
-OPTIONS: Final = frozenset(Puts.put.__kwdefaults__ or ())
 _DIFFERING: Final = {"connection", "headers", "key", "to", "traceparent"}  # jobs share no dict, and a key asks for more
-_DELAY: Final = frozenset({"delay"})
 
 
-class PutOptions(TypedDict, total=False):
-    """What `JobQueue.put` may be told, beside the body."""
-
-    delay: Duration | None
-    at: datetime | None
-    key: str | None
-    replace: bool
-    ttr: Duration | None
-    max_attempts: int | None
-    headers: Mapping[str, str] | None
-    to: str | None
-    traceparent: str | None
-    connection: object
-    dedupe_for: Duration | None
-    priority: int
-
-
-class Task(Generic[P, K, C, R]):
-    """A function whose calls are put as jobs, with its arguments as their bodies. `JobQueue.task` makes them.
+class AnyTask(Generic[P, C, R]):
+    """What a `Task` and an `AsyncTask` have in common.
 
     Called itself, it calls the function, here and now: for tests, and for other tasks.
 
     Where a method takes the arguments of a put, they are the function's own, but for the job and what the queue
-    provides. The names of `PutOptions` may stand among them, as in ``put(order_id=7, delay="30m")``, unless a parameter
-    has that name: then, and for type checkers that are to see the arguments, ``options(delay="30m").put(order_id=7)``.
+    provides. How a job is put say the options: ``close_order.options(delay="30m").put(7)``.
 
-    For type checkers it is a ``Task[P, K, C, R]``: what a put takes, what its key is made of, what a plain call takes,
-    and what that returns.
+    For type checkers it is a ``Task[P, C, R]``: what a put takes, what a plain call takes, and what that returns.
     """
 
     topic: str
@@ -72,7 +46,7 @@ class Task(Generic[P, K, C, R]):
 
     def __init__(
         self,
-        queue: JobQueue,
+        calls: Calls,
         handler: TaskHandler,
         signature: Signature,
         key: Callable[..., str] | None,
@@ -82,7 +56,7 @@ class Task(Generic[P, K, C, R]):
             self, handler, updated=()
         )  # so `__wrapped__` is the handler, which another process looks for
         self.topic = signature.task
-        self._queue = queue
+        self._calls = calls
         self._handler = handler
         self._signature = signature
         self._key = None if key is None else TaskKey(key, signature)
@@ -90,108 +64,44 @@ class Task(Generic[P, K, C, R]):
         self._form: tuple[Any, ...] | None = None  # what its jobs share
         self._form_of = -1  # how many providers there were then
         self._providers = signature.providers
-        self._option_names = OPTIONS.difference(signature.parameters)
 
     def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R:
         """Call the function; no job is put. What the queue would provide is to be given."""
         return self._handler.function(*args, **kwargs)  # type: ignore[no-any-return]  # as it is
 
     def __repr__(self) -> str:
-        return f"<Task {self.topic}>"
+        return f"<{type(self).__name__} {self.topic}>"
 
-    def options(self, **options: Unpack[PutOptions]) -> Task[P, K, C, R]:
-        """Return the same task with other options for what is put. BadJob for one that there is not. O(1).
+    def options(self, **options: Unpack[PutOptions]) -> Self:
+        """Return the same task with other options for what is put. O(1).
 
-        `JobQueue.put` says what they mean; a `key` is used instead of what `JobQueue.task` was given.
+        `JobQueue.put` says what they mean; a `key` is used instead of what the task was given. TypeError for an option
+        that there is not.
         """
-        for name in options.keys() - OPTIONS:
-            raise BadJob(f"{name[:80]!r} is no option of a put{did_you_mean(name, OPTIONS)}")
+        misspelt(options, PutOptions, "a put")
         other = copy.copy(self)
         other._options, other._form_of = merged(self._options, options), -1
         return other
 
-    # ---- new jobs ---------------------------------------------------------------------------------------------------
-
-    @overload
-    def put(self, *args: P.args, **kwargs: P.kwargs) -> int: ...
-    @overload
-    def put(self, *args: Any, delay: Duration, **kwargs: Any) -> int: ...
-    @overload
-    def put(self, *args: Any, at: datetime, **kwargs: Any) -> int: ...
-    @overload
-    def put(self, *args: Any, key: str, **kwargs: Any) -> int: ...
-    def put(self, *args: Any, **kwargs: Any) -> int:
-        """Store a job that calls the function with these arguments; return its id.
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """Return a new job for `put_many`; nothing is stored yet.
 
         Raises:
-            BadArguments: the function does not take them; it names the argument and the type wanted.
-            BadJob: an option makes no sense.
-            JobExists: a live job has the key, and is not to be replaced, or is running.
-            StoreError: the store cannot do it. In each case nothing was stored.
+            BadArguments: the function does not take these; it names the argument and the type wanted.
+            BadJob: an option makes no sense, or is for what stores jobs: `connection`.
         """
-        job, connection = self._new(args, kwargs)
-        if connection is not None:
-            return self._queue._store(job, connection)
-        return self._queue.apply(Put((job,)))[0]
+        if self._options.get("connection") is not None:
+            raise BadJob("connection= is for what stores jobs: give it to put_many, for all of them")
+        return self._new(args, kwargs)
 
-    @overload
-    async def aput(self, *args: P.args, **kwargs: P.kwargs) -> int: ...
-    @overload
-    async def aput(self, *args: Any, delay: Duration, **kwargs: Any) -> int: ...
-    @overload
-    async def aput(self, *args: Any, at: datetime, **kwargs: Any) -> int: ...
-    @overload
-    async def aput(self, *args: Any, key: str, **kwargs: Any) -> int: ...
-    async def aput(self, *args: Any, **kwargs: Any) -> int:
-        """`put`, for asyncio."""
-        job, connection = self._new(args, kwargs)
-        if connection is not None:
-            return self._queue._store(job, connection)
-        return (await self._queue._outcome(Put((job,))))[0]
-
-    @overload
-    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob: ...
-    @overload
-    def job(self, *args: Any, delay: Duration, **kwargs: Any) -> NewJob: ...
-    @overload
-    def job(self, *args: Any, at: datetime, **kwargs: Any) -> NewJob: ...
-    @overload
-    def job(self, *args: Any, key: str, **kwargs: Any) -> NewJob: ...
-    def job(self, *args: Any, **kwargs: Any) -> NewJob:
-        """Return a new job for `put_many`; nothing is stored yet. BadArguments, BadJob."""
-        return self._job(args, kwargs)
-
-    def put_many(
-        self, calls: Iterable[NewJob | tuple[Any, ...] | Mapping[str, Any]], *, connection: object = None
-    ) -> list[int]:
-        """Store many jobs, all or none, in one transaction; return their ids, in order.
-
-        Each is a tuple of arguments, a mapping of them by name, or what `job` returned, of this task or another.
-
-        Raises:
-            BadArguments: the function does not take those of one of them.
-            BadJob: one of them is something else.
-            JobExists: a key is taken.
-            StoreError: the store cannot do it. In each case nothing was stored.
-        """
-        return self._queue.put_many(self._many(calls), connection=self._within(connection))
-
-    async def aput_many(
-        self, calls: Iterable[NewJob | tuple[Any, ...] | Mapping[str, Any]], *, connection: object = None
-    ) -> list[int]:
-        """`put_many`, for asyncio."""
-        return await self._queue.aput_many(self._many(calls), connection=self._within(connection))
-
-    # ---- by key -----------------------------------------------------------------------------------------------------
-
-    def key(self, *args: K.args, **kwargs: K.kwargs) -> str:
-        """Return the key of the job that was put with these arguments: those that the key is made of.
+    def key(self, *args: P.args, **kwargs: P.kwargs) -> str:
+        """Return the key of the job that was put with these arguments; those that have no part in it may be left out.
 
         They are converted as those of a put, and what is left out has the function's default.
 
         Raises:
             BadJob: the task has no keys.
-            BadArguments: the key is made of others, or the function does not take them.
+            BadArguments: one that the key is made of is missing, or the function does not take them.
         """
         given: str | None = self._options.get("key")
         if given is not None:
@@ -199,45 +109,6 @@ class Task(Generic[P, K, C, R]):
         if self._key is None:
             raise BadJob(f"the jobs of {self.topic} have no keys: give key= to @queue.task, or use what put returned")
         return self._key.of_call(args, kwargs)
-
-    def cancel(self, *args: K.args, **kwargs: K.kwargs) -> bool:
-        """Cancel the delayed job with the key of these arguments; return whether there was one. Errors as `key`.
-
-        After True it is never delivered.
-        """
-        return self._queue.cancel((self.topic, self.key(*args, **kwargs)))
-
-    async def acancel(self, *args: K.args, **kwargs: K.kwargs) -> bool:
-        """`cancel`, for asyncio."""
-        return await self._queue.acancel((self.topic, self.key(*args, **kwargs)))
-
-    @overload
-    def reschedule(self, *args: K.args, **kwargs: K.kwargs) -> bool: ...
-    @overload
-    def reschedule(self, *args: Any, delay: Duration, **kwargs: Any) -> bool: ...
-    @overload
-    def reschedule(self, *args: Any, at: datetime, **kwargs: Any) -> bool: ...
-    def reschedule(self, *args: Any, **kwargs: Any) -> bool:
-        """Give the delayed job with the key of these arguments another due time; return whether there was one.
-
-        `delay` from now, or `at`: that of this call, or else of the task's options. False changes nothing. Errors as
-        `key`, and BadJob without either.
-        """
-        when = self._when(kwargs)
-        return self._queue.reschedule((self.topic, self.key(*args, **kwargs)), **when)
-
-    @overload
-    async def areschedule(self, *args: K.args, **kwargs: K.kwargs) -> bool: ...
-    @overload
-    async def areschedule(self, *args: Any, delay: Duration, **kwargs: Any) -> bool: ...
-    @overload
-    async def areschedule(self, *args: Any, at: datetime, **kwargs: Any) -> bool: ...
-    async def areschedule(self, *args: Any, **kwargs: Any) -> bool:
-        """`reschedule`, for asyncio."""
-        when = self._when(kwargs)
-        return await self._queue.areschedule((self.topic, self.key(*args, **kwargs)), **when)
-
-    # ---- the other way ----------------------------------------------------------------------------------------------
 
     def arguments(self, job: Job | NewJob) -> dict[str, Any]:
         """Return the arguments of a job by name, as the function gets them; those left to a default are not there.
@@ -248,115 +119,147 @@ class Task(Generic[P, K, C, R]):
         """
         return self._signature.asked().arguments.decoded(job.body)
 
-    # ---- inside -----------------------------------------------------------------------------------------------------
+    @property
+    def sync(self) -> Task[P, C, R]:
+        """The same task, for threads: for handlers that are plain functions."""
+        return _as(Task, self)  # type: ignore[no-any-return]  # of that kind
 
-    def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[NewJob, object]:
-        """Return the job of a put, and the connection that it goes by. Written to be quick.
+    @property
+    def aio(self) -> AsyncTask[P, C, R]:
+        """The same task, for asyncio."""
+        return _as(AsyncTask, self)  # type: ignore[no-any-return]  # of that kind
 
-        Most puts say no options of their own, or a delay.
-        """
+    def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
+        """Return the job of a put. Written to be quick: most jobs of a task differ in bodies and keys alone."""
         if self._form_of != self._providers.count:
             self._form, self._form_of = self._formed(), self._providers.count
-        if self._form is None:
-            return self._unlike(args, kwargs)
-        count, arguments, encoded, due, kept, replace, wait, dedupe_for = self._form
-        if args:
-            kwargs = arguments.named(args, kwargs)
-        if len(kwargs) != count and not self._option_names.isdisjoint(kwargs):
-            if self._option_names.intersection(kwargs) != _DELAY or kwargs["delay"] is None:
-                return self._unlike((), kwargs)
-            due, wait = 0, delay_ms(kwargs.pop("delay"))
+        arguments = self._signature.asked().arguments
+        options, key, parent = self._options, None, None
         try:
-            body, key = (encoded(kwargs), None) if self._key is None else self._keyed(arguments, kwargs)
-        except BadArguments:
-            if self._option_names.isdisjoint(kwargs):
-                raise
-            return self._unlike((), kwargs)  # as many as it takes, but not all of them are arguments
-        if len(body) > self._queue.max_body:
-            raise too_long(body, self._queue.max_body)
-        parent = None
+            if args:
+                kwargs = arguments.named(args, kwargs)
+            if self._key is None or options.get("key") is not None:
+                body = arguments.encoded(kwargs)
+            else:
+                body, read = arguments.read_back(kwargs)
+                key = self._key.of_put(read)
+        except BadArguments as error:
+            raise self._with_advice(error, kwargs) from error.__cause__
+        calls = self._calls
+        if self._form is None:
+            said = {name: value for name, value in options.items() if name != "connection"}
+            return new_job(calls.max_body, self.topic, body, **(said if key is None else {**said, "key": key}))
+        if len(body) > calls.max_body:
+            raise too_long(body, calls.max_body)
         if key is not None:
             parent, key = parent_of(self.topic, key), checked(key, "key")
+        due, kept, replace, wait, dedupe_for = self._form
         fields = (self.topic, body, due, key, *kept, replace, wait, parent, dedupe_for)
-        return tuple.__new__(NewJob, fields), None
+        return tuple.__new__(NewJob, fields)
+
+    def _with_advice(self, error: BadArguments, kwargs: dict[str, Any]) -> BadArguments:
+        """Return what to raise for arguments that do not fit: options may have been meant."""
+        for option in sorted(kwargs.keys() & PutOptions.__annotations__.keys() - self._signature.parameters.keys()):
+            return BadArguments(f"{error}; options stand before them: .options({option}=...).put(...)")
+        return error
 
     def _formed(self) -> tuple[Any, ...] | None:
-        """Return what jobs of these options share; None if they differ in more than bodies, keys and delays."""
+        """Return what jobs of these options share; None if they differ in more than bodies and keys."""
         if not _DIFFERING.isdisjoint(self._options):
             return None
-        arguments = self._signature.asked().arguments
-        needed = all(field.required for field in arguments.fields.values())
-        count = len(arguments.fields) if needed else -1  # of arguments: if so many are given, none is an option
         key = None if self._key is None else "any"
-        job = new_job(self._queue.max_body, self.topic, b"", key=key, **self._options)
+        job = new_job(self._calls.max_body, self.topic, b"", key=key, **self._options)
         _, *kept = job.kept  # the first field is the key
-        return count, arguments, arguments.encoded, job.due, kept, job.replace, job.delay, job.dedupe_for
+        return job.due, kept, job.replace, job.delay, job.dedupe_for
 
-    def _unlike(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[NewJob, object]:
-        """`_new`, of a put that says options."""
-        body, options = self._said(args, kwargs)
-        connection = options.get("connection")
-        if "connection" in options:
-            options = {name: value for name, value in options.items() if name != "connection"}
-        return new_job(self._queue.max_body, self.topic, body, **options), connection
+    def _ref(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str]:
+        """Return what names the job that was put with these arguments."""
+        return self.topic, self.key(*args, **kwargs)
 
-    def _said(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-        """Return the body and the options of a put."""
-        options = self._options
-        if not self._option_names.isdisjoint(kwargs):
-            given = {name: kwargs.pop(name) for name in self._option_names.intersection(kwargs)}
-            options = merged(options, given)
-        arguments = self._signature.asked().arguments
-        if args:
-            kwargs = arguments.named(args, kwargs)
-        if self._key is not None and options.get("key") is None:
-            body, key = self._keyed(arguments, kwargs)
-            return body, {**options, "key": key}
-        return arguments.encoded(kwargs), options
+    def _move(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reschedule:
+        return rescheduling(self._ref(args, kwargs), self._options.get("delay"), self._options.get("at"))
 
-    def _keyed(self, arguments: Arguments, kwargs: dict[str, Any]) -> tuple[bytes, str | None]:
-        """Return the body and the key of a put."""
-        assert self._key is not None
-        body, read = arguments.read_back(kwargs)
-        return body, self._key.of_put(read)
+    @property
+    def _connection(self) -> object:
+        return self._options.get("connection")
 
-    def _within(self, connection: object) -> object:
-        return self._options.get("connection") if connection is None else connection
 
-    def _many(self, calls: Iterable[Any]) -> list[NewJob]:
-        if not isinstance(calls, Iterable):
-            raise BadJob(f"put_many takes many calls, not {calls!r:.40}")
-        one = self if self._within(None) is None else self.options(connection=None)  # which is for all of them
-        return [one._called(call) for call in calls]
+class Task(AnyTask[P, C, R]):
+    """A function whose calls are put as jobs, with its arguments as their bodies. `JobQueue.task` makes them."""
 
-    def _called(self, call: Any) -> NewJob:
-        if isinstance(call, NewJob):
-            return call
-        args: tuple[Any, ...] = ()
-        kwargs: Mapping[str, Any] = {}
-        if isinstance(call, tuple):
-            args = call
-        elif isinstance(call, Mapping):
-            kwargs = call
-        else:
-            wanted = "tuples of arguments, mappings of them by name, or what job() returns"
-            raise BadJob(f"put_many takes {wanted}, not {call!r:.40}")
-        return self._job(args, dict(kwargs))
+    def put(self, *args: P.args, **kwargs: P.kwargs) -> int:
+        """Store a job that calls the function with these arguments; return its id.
 
-    def _job(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
-        job, connection = self._new(args, kwargs)
-        if connection is not None:
-            raise BadJob("connection= is for what stores jobs: give it to put_many, for all of them")
-        return job
+        Raises:
+            BadArguments: the function does not take them; it names the argument and the type wanted.
+            BadJob: an option makes no sense.
+            JobExists: a live job has the key, and is not to be replaced, or is running.
+            StoreError: the store cannot do it. In each case nothing was stored.
+        """
+        put = Put((self._new(args, kwargs),))
+        if self._connection is not None:
+            return self._calls.put_within(self._connection, put)[0]
+        return self._calls.apply(put)[0]
 
-    def _when(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return, and take from the arguments, the due time of a reschedule."""
-        names = [name for name in ("delay", "at") if name in kwargs and not self._of_key(name)]
-        given = {name: kwargs.pop(name) for name in names} or self._options
-        return {name: given[name] for name in ("delay", "at") if name in given}
+    def put_many(self, jobs: Iterable[NewJob]) -> list[int]:
+        """Store many jobs, all or none, in one transaction; return their ids, in order. Make them with `job`.
 
-    def _of_key(self, name: str) -> bool:
-        return self._key is not None and name in self._key
+        Raises:
+            BadJob: one of them was not made with `job`, of this task or another.
+            JobExists: a key is taken.
+            StoreError: the store cannot do it. In each case nothing was stored.
+        """
+        put = Put(batch(jobs))
+        return self._calls.apply(put) if self._connection is None else self._calls.put_within(self._connection, put)
+
+    def cancel(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Cancel the delayed job with the key of these arguments; return whether there was one. Errors as `key`.
+
+        After True it is never delivered.
+        """
+        return self._calls.apply(Cancel(self._ref(args, kwargs)))
+
+    def reschedule(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Give the delayed job with the key of these arguments another due time; return whether there was one.
+
+        It is that of the options: ``close_order.options(delay="1h").reschedule(7)``. False changes nothing. Errors as
+        `key`, and BadJob without one.
+        """
+        return self._calls.apply(self._move(args, kwargs))
+
+
+class AsyncTask(AnyTask[P, C, R]):
+    """A `Task` whose methods are awaited. `AsyncJobQueue.task` makes them."""
+
+    async def put(self, *args: P.args, **kwargs: P.kwargs) -> int:
+        """As `Task.put`."""
+        put = Put((self._new(args, kwargs),))
+        if self._connection is not None:
+            return self._calls.put_within(self._connection, put)[0]
+        return (await self._calls.aapply(put))[0]
+
+    async def put_many(self, jobs: Iterable[NewJob]) -> list[int]:
+        """As `Task.put_many`."""
+        put = Put(batch(jobs))
+        if self._connection is not None:
+            return self._calls.put_within(self._connection, put)
+        return await self._calls.aapply(put)
+
+    async def cancel(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """As `Task.cancel`."""
+        return await self._calls.aapply(Cancel(self._ref(args, kwargs)))
+
+    async def reschedule(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """As `Task.reschedule`."""
+        return await self._calls.aapply(self._move(args, kwargs))
+
+
+def _as(kind: Any, task: AnyTask[..., ..., Any]) -> Any:
+    if isinstance(task, kind):
+        return task
+    other = kind.__new__(kind)
+    vars(other).update(vars(task))
+    return other
 
 
 def default_topic(function: Callable[..., Any]) -> str:

@@ -43,10 +43,6 @@ class TaskKey:
                     f"the key of {signature.task} is made of {str(parameter)!r:.80}, which is no argument of it"
                 )
 
-    def __contains__(self, name: str) -> bool:
-        """Whether it is made of an argument."""
-        return name in self._names
-
     def of_put(self, arguments: Mapping[str, Any]) -> str:
         """Return the key of a job with these arguments, as they were read from its body."""
         default = self._default
@@ -54,16 +50,18 @@ class TaskKey:
         return self._function(**made_of)
 
     def of_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """Return the key that a put of these arguments makes, and of others that have no part in it. BadArguments."""
-        try:
-            given = self._form.bind_partial(*args, **kwargs).arguments
-        except TypeError as error:
-            raise self._refusal(str(error)) from error
+        """Return the key that a put of these arguments makes; those that have no part in it may be left out.
+
+        BadArguments.
+        """
+        arguments = self._signature.asked().arguments
+        given = arguments.named(args, dict(kwargs)) if args else kwargs
         for name in given:
-            if name not in self._names:
+            if name not in arguments.fields:
                 raise self._refusal(f"{name!r} is no argument of the task")
         partly = self._arguments()
-        return self.of_put(partly.decoded(partly.encoded(given)))
+        made_of = {name: given[name] for name in self._names if name in given}
+        return self.of_put(partly.decoded(partly.encoded(made_of)))
 
     def _default(self, name: str) -> Any:
         if name not in self._signature.asked().arguments.fields:

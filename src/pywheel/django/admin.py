@@ -90,7 +90,7 @@ class JobAdmin(admin.ModelAdmin):
             return HttpResponseRedirect(request.path)
         try:
             job = queue.get(_number(object_id))
-            history = queue.history(job.id)
+            history = queue.jobs.history(job.id)
         except NoSuchJob:
             raise Http404(f"no job {object_id:.40}") from None
         except PywheelError as error:
@@ -116,7 +116,7 @@ class JobAdmin(admin.ModelAdmin):
 
     def _change(self, request: HttpRequest, ids: list[str], action: str) -> None:
         """Cancel or retry jobs, and say what became of it."""
-        methods = {"cancel": (queue.cancel, "cancelled"), "retry": (queue.retry, "to be tried again")}
+        methods = {"cancel": (queue.cancel, "cancelled"), "retry": (queue.jobs.retry, "to be tried again")}
         if action not in methods:
             messages.error(request, "choose what is to be done")
             return

@@ -48,7 +48,7 @@ def _leave_before_it_is_dropped(alias: str) -> None:
     def destroyed(*arguments: Any, **options: Any) -> Any:
         from .program import queue
 
-        queue._let_go()
+        queue.calls.let_go()
         return destroy(*arguments, **options)
 
     creation.destroy_test_db = destroyed

@@ -90,7 +90,7 @@ class Former:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule, as a store keeps it. `queue.schedule` says what its fields mean; durations are in ms."""
+    """A schedule, as a store keeps it. `ScheduleOptions` says what its fields mean; durations are in ms."""
 
     name: str
     topic: str

@@ -24,7 +24,7 @@ from .problems import MEDIA_TYPE, Problem
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from ..client.queue import JobQueue
+    from ..client.queue import AsyncJobQueue, JobQueue
 
 __all__ = ["Service", "app"]
 
@@ -32,7 +32,7 @@ _SHORTCUTS: Final = {("POST", "/v1/jobs"): quick_put}
 
 
 def app(
-    queue: JobQueue,
+    queue: JobQueue | AsyncJobQueue,
     *,
     access: Mode = "tokens",
     read_only: bool = False,
@@ -56,7 +56,7 @@ def app(
     """
     if access not in ("tokens", "open"):
         raise ValueError(f"access is 'tokens' or 'open', not {access!r:.40}")
-    context = Context(queue, Access(access, _tokens(queue, access), proxies), read_only, limits or Limits())
+    context = Context(queue.sync, Access(access, _tokens(queue.sync, access), proxies), read_only, limits or Limits())
     return Service(context, cors)
 
 

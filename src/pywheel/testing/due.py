@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from .._errors import BadBody, BadJob
-from ..client.queue import JobQueue
+from ..client.queue import AsyncJobQueue, JobQueue
 from ..events import JobEnded, JobGivenBack, JobSkipped, JobStarted
 from ..execution import Ended, Execution, admit, settlement
 from ..jobs.checks import MOST, whole
@@ -39,7 +39,7 @@ class Failure(NamedTuple):
     error: BaseException
 
 
-def run_due(queue: JobQueue, limit: int | None = None) -> int:
+def run_due(queue: JobQueue | AsyncJobQueue, limit: int | None = None) -> int:
     """Handle every job that is due now, in this thread, by due time; return how many, at most `limit`.
 
     The queue's handlers run one after the other, coroutine functions too, and each job is acked, tried again later or
@@ -53,9 +53,9 @@ def run_due(queue: JobQueue, limit: int | None = None) -> int:
         BadBody: a job's body cannot be read with the keys of this queue.
         StoreError: the store failed.
     """
-    if not isinstance(queue, JobQueue):
+    if not isinstance(queue, JobQueue | AsyncJobQueue):
         raise BadJob(f"run_due takes a JobQueue, not {queue!r:.40}")
-    with DueRunner(queue) as runner:
+    with DueRunner(queue.sync) as runner:
         return at_once(runner.run(limit))
 
 

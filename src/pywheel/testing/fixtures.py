@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import TypeVar
 
-    from ..client.queue import JobQueue
+    from ..client.queue import AsyncJobQueue, JobQueue
     from .tester import QueueTester
 
     F = TypeVar("F", bound=Callable[..., object])
@@ -79,7 +79,10 @@ def queue_tester(manual_clock: ManualClock) -> Iterator[Callable[..., QueueTeste
     made: list[QueueTester] = []
 
     def make(
-        queue: JobQueue | None = None, *, raises: bool = False, moved: Callable[[datetime], object] | None = None
+        queue: JobQueue | AsyncJobQueue | None = None,
+        *,
+        raises: bool = False,
+        moved: Callable[[datetime], object] | None = None,
     ) -> QueueTester:
         made.append(QueueTester(queue, clock=manual_clock, raises=raises, moved=moved))
         return made[-1]

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from .._errors import BadJob
-from ..client.queue import JobQueue
-from ..client.task import Task
+from ..client.queue import AsyncJobQueue, JobQueue
+from ..client.task import AnyTask
 from ..clock import ManualClock
 from ..execution import is_tick
 from ..jobs.durations import Duration, duration
@@ -49,13 +49,13 @@ class QueueTester:
 
     def __init__(
         self,
-        queue: JobQueue | None = None,
+        queue: JobQueue | AsyncJobQueue | None = None,
         *,
         clock: ManualClock | None = None,
         raises: bool = False,
         moved: Callable[[datetime], object] | None = None,
     ) -> None:
-        if queue is not None and not isinstance(queue, JobQueue):
+        if queue is not None and not isinstance(queue, JobQueue | AsyncJobQueue):
             raise BadJob(f"a QueueTester takes a JobQueue, not {queue!r:.40}")
         if clock is not None and not isinstance(clock, ManualClock):
             raise BadJob(f"a QueueTester takes a ManualClock, not {clock!r:.40}")
@@ -68,7 +68,7 @@ class QueueTester:
         if queue is None:
             self.queue = JobQueue(self._store)
         else:
-            self.queue = queue
+            self.queue = queue.sync
             queue.use(self._store)
         self._move_to(self.clock.time_ns())
 
@@ -160,7 +160,7 @@ class QueueTester:
         """
         wanted = None if topic is None else self._topic(topic)
         found: list[Job] = []
-        while page := self.queue.list(wanted, state, after=found[-1].id if found else 0, limit=_PAGE):
+        while page := self.queue.jobs.list(wanted, state, after=found[-1].id if found else 0, limit=_PAGE):
             found.extend(page)
         return [job for job in found if job.topic != TOPIC]
 
@@ -173,7 +173,7 @@ class QueueTester:
         for job in self.jobs():
             if not (is_tick(job) and job.state.live):
                 self.queue.cancel(job.id)
-                self.queue.delete(job.id)
+                self.queue.jobs.delete(job.id)
         self._store.puts.clear()
         self.failures.clear()
 
@@ -207,7 +207,7 @@ class QueueTester:
             BadJob: the arguments make no sense, or one means two things: the function of the task has a `count` itself.
         """
         __tracebackhide__ = True  # pytest shows the line of the test
-        task = task_or_topic if isinstance(task_or_topic, Task) else None
+        task = task_or_topic if isinstance(task_or_topic, AnyTask) else None
         if task is not None:
             refuse_ambiguous(task, count=count, delay=delay, key=key)
         wanted = Wanted(self._topic(task_or_topic), task, args, kwargs, delay, key)

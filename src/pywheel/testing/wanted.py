@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .._errors import BadArguments, BadBody, BadJob
-from ..client.task import Task
+from ..client.task import AnyTask
 from ..jobs.bodies import encoded
 from ..jobs.durations import Duration, delay_ms
 from ..jobs.handler import Handler
@@ -27,7 +27,7 @@ def topic_of(wanted: object, handlers: dict[str, Handler]) -> str:
     """
     if isinstance(wanted, str):
         return wanted
-    if isinstance(wanted, Task):
+    if isinstance(wanted, AnyTask):
         return wanted.topic
     topics = [topic for topic, handler in handlers.items() if handler.function is wanted]
     if len(topics) != 1:
@@ -36,7 +36,7 @@ def topic_of(wanted: object, handlers: dict[str, Handler]) -> str:
     return topics[0]
 
 
-def refuse_ambiguous(task: Task[..., ..., ..., Any], **said: object) -> None:
+def refuse_ambiguous(task: AnyTask[..., ..., Any], **said: object) -> None:
     """Raise BadJob for what is said of the put by a name that the task has for an argument: a test may pass by it."""
     arguments = task._signature.asked().arguments.fields
     for name in said:
@@ -65,7 +65,7 @@ class Wanted:
     def __init__(
         self,
         topic: str,
-        task: Task[..., ..., ..., Any] | None,
+        task: AnyTask[..., ..., Any] | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         delay: Duration | None,
@@ -98,7 +98,7 @@ class Wanted:
 
 
 def _of_task(
-    task: Task[..., ..., ..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    task: AnyTask[..., ..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Callable[[Job], bool], list[str]]:
     """Return the test of a job's arguments, as the function would get them, and how it is said."""
     signature = task._signature

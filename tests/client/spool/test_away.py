@@ -36,7 +36,7 @@ def test_what_was_put_while_it_was_away_is_forwarded_in_order_and_once(queue, se
     assert bodies(server) == list(range(7))
     assert [queue.get(id).json() for id in ids] == list(range(1, 7))
     assert all(queue.get(id).id > 0 for id in ids)
-    assert queue.counts()["t"].delayed == 7
+    assert queue.topics.counts()["t"].delayed == 7
 
 
 def test_a_job_is_forwarded_with_all_that_it_was_put_with(queue, server):
@@ -135,7 +135,7 @@ def test_after_the_first_failure_no_put_goes_to_the_store_until_it_is_back(queue
     server.fault = stalled
     ids = [queue.put("t", n) for n in range(20)]
     with pytest.raises(StoreAway, match="has been away for"):
-        queue.pause("t")
+        queue.topics.pause("t")
     assert len(ids) == 20
     assert [name for name, _ in callers].count(threading.current_thread().name) == 1
     server.fault = None
@@ -189,7 +189,7 @@ def test_a_busy_store_can_be_read(queue, server):
     server.fault = busy
     assert queue.put("t", 2) == -1
     assert queue.get(id).json() == 1
-    assert queue.counts()["t"].delayed == 1
+    assert queue.topics.counts()["t"].delayed == 1
 
 
 def test_a_worker_on_a_queue_with_a_spool_handles_all_that_was_put(queue, server):
@@ -226,20 +226,20 @@ def test_without_a_thread_puts_are_kept_all_the_same(queue, server, monkeypatch)
 
 def test_a_batch_of_tasks_gets_what_can_be_had(queue, server):
     async def main():
-        there = await queue.aput("t", 0)
+        there = await queue.aio.put("t", 0)
         server.away = True
         outcomes = await asyncio.gather(
-            queue.aput("t", 1),
-            queue.acancel(there),
-            queue.aput_many([queue.job("t", 2), queue.job("t", 3)]),
-            queue.aput("t", 4),
+            queue.aio.put("t", 1),
+            queue.aio.cancel(there),
+            queue.aio.put_many([queue.job("t", 2), queue.job("t", 3)]),
+            queue.aio.put("t", 4),
             return_exceptions=True,
         )
         assert [outcomes[0], outcomes[2], outcomes[3]] == [-1, [-2, -3], -4]
         assert isinstance(outcomes[1], StoreAway)
-        assert (await queue.aget(-3)).json() == 3
+        assert (await queue.aio.get(-3)).json() == 3
         back(queue, server)
-        assert await queue.acancel(-4)
+        assert await queue.aio.cancel(-4)
 
     asyncio.run(main())
     assert bodies(server) == list(range(5))
@@ -268,7 +268,7 @@ def test_who_waits_for_a_spooled_job_hears_of_its_end_in_the_store(queue, server
     found = []
     waiting = threading.Thread(target=lambda: found.append(queue.wait(id)))
     waiting.start()
-    until(lambda: len(queue._waits))
+    until(lambda: len(queue.calls.waits))
     back(queue, server)
     with working(queue):
         waiting.join(60)

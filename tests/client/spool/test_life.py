@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from pywheel import BadJob, JobQueue, NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError
-from pywheel.client import queue as queue_module
+from pywheel.client import program as queue_module
 from pywheel.client.spool import Spool
 from pywheel.events import JobRefused, JobsForwarded, StoreFailed
 from pywheel.jobs import NewJob, State
@@ -51,7 +51,7 @@ def test_a_queue_is_opened_and_takes_puts_before_its_server_is_there(closed_port
         closed_port(True)
         until(lambda: queue.store.url == server.url)
         until(lambda: forwarded(queue))
-        assert queue.counts()["t"].delayed == 1
+        assert queue.topics.counts()["t"].delayed == 1
         assert queue.store.durability == server.durability
 
 
@@ -62,7 +62,7 @@ def test_a_server_that_turns_out_to_be_none_is_told(closed_port, spool):
         until(lambda: "no such database" in str(queue.store._link.away))
         assert queue.put("t", 1) < 0
         with pytest.raises(StoreAway, match="no such database"):
-            queue.counts()
+            queue.topics.counts()
         assert [type(event.error) for event in failures if isinstance(event, StoreFailed)] == [
             StoreAway,
             NotAStore,
@@ -186,7 +186,7 @@ def test_a_put_that_the_store_fails_at_is_refused_in_the_end_and_holds_up_no_oth
     assert "the packet is too large" in queue.get(ids[1]).last_error
     assert [event.id for event in heard if isinstance(event, JobRefused)] == [ids[1]]
     server.fault = None
-    assert queue.retry(ids[1])
+    assert queue.jobs.retry(ids[1])
     until(lambda: forwarded(queue))
     assert queue.get(ids[1]).json() == "bad"
 

@@ -62,10 +62,10 @@ def test_a_key_that_is_taken_by_then_is_refused_kept_and_can_be_sent_again(queue
     told = [event for event in heard if isinstance(event, JobRefused)]
     assert [(event.id, event.key) for event in told] == [(refused, "k"), (both[0], None), (both[1], "k")]
     assert queue.cancel(holder)
-    assert queue.retry(refused) is True
+    assert queue.jobs.retry(refused) is True
     until(lambda: forwarded(queue))
     assert queue.get(refused).json() == "second"
-    assert queue.delete(both[0]) is True
+    assert queue.jobs.delete(both[0]) is True
     with pytest.raises(NoSuchJob):
         queue.get(both[0])
 
@@ -76,17 +76,17 @@ def test_a_job_of_the_spool_is_cancelled_there_or_where_it_is(queue, server):
     assert queue.cancel(first) is True
     assert queue.cancel(first) is False
     assert queue.get(first).state is State.CANCELLED
-    for ask in (lambda: queue.cancel(pair[0]), lambda: queue.reschedule(second, 5), lambda: queue.delete(second)):
+    for ask in (lambda: queue.cancel(pair[0]), lambda: queue.reschedule(second, 5), lambda: queue.jobs.delete(second)):
         with pytest.raises(StoreAway, match="not known yet"):
             ask()
-    assert queue.retry(second) is False
+    assert queue.jobs.retry(second) is False
     back(queue, server)
     assert bodies(server) == [2, 3, 4]
     assert queue.reschedule(second, "1h") is True
     assert queue.cancel(pair[0]) is True
     assert queue.get(pair[0]).state is State.CANCELLED
-    assert [row.outcome for row in queue.history(pair[0])] == ["cancelled"]
-    assert queue.delete(second) is True
+    assert [row.outcome for row in queue.jobs.history(pair[0])] == ["cancelled"]
+    assert queue.jobs.delete(second) is True
     with pytest.raises(NoSuchJob):
         queue.get(second)
     assert queue.cancel(second) is False
@@ -101,13 +101,15 @@ def test_a_job_of_the_spool_is_cancelled_if_it_is_as_expected(queue, server):
     first, second = queue.put("t", 1, at=LATER), queue.put("t", 2, at=LATER)
     due = queue.get(first).due
     for expect in ((due, 1), (due + 1, 0)):
-        assert queue.apply(Cancel(first, expect)) is queue.apply(Reschedule(first, 5, None, expect)) is False
+        assert (
+            queue.calls.apply(Cancel(first, expect)) is queue.calls.apply(Reschedule(first, 5, None, expect)) is False
+        )
     with pytest.raises(StoreAway, match="not known yet"):
-        queue.apply(Reschedule(first, 5, None, (due, 0)))
-    assert queue.apply(Cancel(first, (due, 0))) is True
+        queue.calls.apply(Reschedule(first, 5, None, (due, 0)))
+    assert queue.calls.apply(Cancel(first, (due, 0))) is True
     back(queue, server)
-    assert queue.apply(Cancel(second, (due, 1))) is False
-    assert queue.apply(Cancel(second, (due, 0))) is True
+    assert queue.calls.apply(Cancel(second, (due, 1))) is False
+    assert queue.calls.apply(Cancel(second, (due, 0))) is True
 
 
 def test_what_may_have_been_sent_is_not_said_to_be_cancelled(queue, server):
@@ -128,7 +130,7 @@ def test_nothing_is_said_of_a_key_while_it_may_belong_to_a_job_of_the_spool(queu
     with forwarding(queue):
         server.away = False
         until(lambda: queue.store._link.away is None)
-        for ask in (queue.cancel, queue.retry, queue.delete, lambda ref: queue.reschedule(ref, 5)):
+        for ask in (queue.cancel, queue.jobs.retry, queue.jobs.delete, lambda ref: queue.reschedule(ref, 5)):
             with pytest.raises(StoreAway, match="not known yet"):
                 ask(("t", "k"))
     until(lambda: forwarded(queue))

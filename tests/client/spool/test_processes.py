@@ -131,7 +131,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 queue.put("t", 4)
 server.away = False
 forwarded()
-print(*sorted(job.json() for job in queue.list("t")))
+print(*sorted(job.json() for job in queue.jobs.list("t")))
 queue.close()
 """,
         *urls,

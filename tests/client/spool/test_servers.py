@@ -78,7 +78,7 @@ def test_a_queue_is_made_and_takes_puts_while_its_server_is_down(server, spool):
         ids = [queue.put("t", n, delay="1h") for n in range(3)]
         assert ids == [-1, -2, -3]
         with pytest.raises(StoreAway):
-            queue.counts()
+            queue.topics.counts()
         server.start()
         until(lambda: forwarded(queue))
         assert bodies(queue) == [0, 1, 2]

@@ -69,7 +69,7 @@ def test_a_dead_job_is_retried_and_deleted(queue, client):
     said(client, post(client, f"/jobs/{id}", action="retry"))
     assert queue.get(id).state is State.DELAYED
     said(client, post(client, f"/jobs/{id}", action="delete"))
-    assert queue.list() == []
+    assert queue.jobs.list() == []
 
 
 def test_an_action_that_comes_too_late_says_so(queue, client):
@@ -98,9 +98,9 @@ def test_an_unknown_action_is_refused(queue, client, action):
 def test_a_topic_is_paused_and_resumed(queue, client):
     queue.put("mail", b"", delay=60)
     assert "mail is paused" in said(client, post(client, "/topics", topic="mail", action="pause"))
-    assert [topic.paused for topic in queue.topics()] == [True]
+    assert [topic.paused for topic in queue.topics.list()] == [True]
     assert "mail goes on" in said(client, post(client, "/topics", topic="mail", action="resume"))
-    assert [topic.paused for topic in queue.topics()] == [False]
+    assert [topic.paused for topic in queue.topics.list()] == [False]
 
 
 # ---- many at once ----------------------------------------------------------------------------------------------------
@@ -110,9 +110,9 @@ def test_a_selection_is_counted_and_then_changed(queue, client):
     ids = [queue.put("mail", b"", delay=60) for _ in range(4)]
     asked = post(client, "/jobs", action="cancel", scope="selected", id=ids[:3], topic="mail")
     assert "Cancel 3 jobs?" in asked.text
-    assert all(job.state is State.DELAYED for job in queue.list())
+    assert all(job.state is State.DELAYED for job in queue.jobs.list())
     assert said(client, post(client, "/bulk", action="cancel", id=ids[:3], topic="mail")) == "3 of 3 jobs cancelled"
-    assert [job.state is State.CANCELLED for job in queue.list()] == [True, True, True, False]
+    assert [job.state is State.CANCELLED for job in queue.jobs.list()] == [True, True, True, False]
 
 
 def test_a_selection_that_has_changed_is_changed_as_far_as_it_can_be(queue, client):
@@ -133,7 +133,7 @@ def test_a_whole_search_is_counted_and_then_changed(queue, client):
     assert "Cancel 600 jobs?" in asked.text
     text = wait_until_over(client, post(client, "/bulk", action="cancel", topic="mail"))
     assert "600 cancelled" in text
-    assert queue.counts()["mail"].cancelled == 600
+    assert queue.topics.counts()["mail"].cancelled == 600
     assert queue.get(other).state is State.DELAYED
 
 
@@ -143,7 +143,7 @@ def test_a_search_by_error_changes_what_it_finds_alone(queue, client):
     asked = post(client, "/jobs", action="delete", scope="all", error="timeout")
     assert "Delete 2 jobs?" in asked.text
     wait_until_over(client, post(client, "/bulk", action="delete", error="timeout"))
-    assert [job.last_error for job in queue.list()] == ["refused"]
+    assert [job.last_error for job in queue.jobs.list()] == ["refused"]
 
 
 def test_to_retry_a_search_without_a_state_is_to_retry_the_dead(queue, client):
@@ -151,7 +151,7 @@ def test_to_retry_a_search_without_a_state_is_to_retry_the_dead(queue, client):
     queue.ack((queue.put("mail", b""), queue.reserve("mail")[0])[1])
     assert "Retry 1 job?" in post(client, "/jobs", action="retry", scope="all", topic="mail").text
     wait_until_over(client, post(client, "/bulk", action="retry", topic="mail"))
-    assert queue.counts()["mail"][:4] == (1, 0, 1, 0)
+    assert queue.topics.counts()["mail"][:4] == (1, 0, 1, 0)
 
 
 def test_an_action_of_another_state_is_refused(queue, client):
@@ -165,7 +165,7 @@ def test_a_bulk_action_can_be_stopped(queue, client, monkeypatch):
     answer = post(client, "/bulk", action="cancel", topic="mail")
     post(client, answer.headers["location"], action="stop")
     assert "stopped" in wait_until_over(client, answer)
-    assert 0 < queue.counts()["mail"].delayed <= 3_000
+    assert 0 < queue.topics.counts()["mail"].delayed <= 3_000
 
 
 @pytest.mark.parametrize("ids", [["x"], [10**30, "1.5"], list(range(1001))])
@@ -193,7 +193,7 @@ def test_a_group_of_dead_jobs_is_retried_and_no_other(queue, client):
     text = client.get("/dead").text
     group = re.search(r'name="group" value="(\w+)"', text)[1]
     wait_until_over(client, post(client, "/dead", topic="shop.notify", group=group, action="retry", error="x"))
-    assert queue.counts()["shop.notify"][:4] == (3, 0, 0, 1)
+    assert queue.topics.counts()["shop.notify"][:4] == (3, 0, 0, 1)
     assert queue.get(other).state is State.DEAD
 
 
@@ -225,7 +225,7 @@ def test_an_action_is_checked_on_the_server(queue, guarded, role, action):
         answer = post(client, f"/jobs/{id}", action=action, delay="1h")
     if action in MAY[role]:
         assert answer.status_code == 303
-        assert queue.list() == [] or queue.get(id) != before
+        assert queue.jobs.list() == [] or queue.get(id) != before
     else:
         assert answer.status_code == 403
         assert queue.get(id) == before
@@ -247,7 +247,7 @@ def test_what_is_done_to_many_is_for_admins(queue, guarded, role, path, fields):
     with guarded.client(role) as client:
         assert post(client, path, **fields).status_code == 403
     assert queue.get(id).state is State.DELAYED
-    assert not queue.topics()[0].paused
+    assert not queue.topics.list()[0].paused
 
 
 @pytest.mark.parametrize(("path", "fields"), [*MANY, ("/jobs/1", {"action": "cancel"})])
@@ -284,7 +284,7 @@ def test_a_token_for_some_topics_sees_and_changes_no_others(queue, guarded):
         said(client, post(client, "/bulk", action="cancel", id=[mine, foreign]))
         assert queue.get(foreign).state is State.DELAYED
         assert queue.get(mine).state is State.CANCELLED
-        queue.retry(mine)
+        queue.jobs.retry(mine)
         assert "Cancel 1 job?" in post(client, "/jobs", action="cancel").text
         progress = wait_until_over(client, post(client, "/bulk", action="cancel"))
         assert "1 cancelled" in progress

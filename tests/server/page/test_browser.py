@@ -71,12 +71,12 @@ def shop(queue):
         fail(queue, "shop.notify", f"TimeoutError: no answer within {n} s")
     fail(queue, "shop.notify", "ConnectionError: refused")
     queue.put("search.index", b"\x00\x01")
-    queue.pause("search.index")
+    queue.topics.pause("search.index")
     queue.put("invoice.pdf", b"")
     queue.ack(queue.reserve("invoice.pdf")[0])
     for name in ("nightly", "weekly"):
-        queue.schedule(name, "report", cron="0 3 * * *", tz="Europe/Berlin")
-    queue.pause_schedule("weekly")
+        queue.schedules.set(name, "report", cron="0 3 * * *", tz="Europe/Berlin")
+    queue.schedules.pause("weekly")
     return queue
 
 
@@ -249,7 +249,7 @@ def test_a_job_is_rescheduled_cancelled_retried_and_deleted(queue, person, site)
     person.once("dialog", lambda dialog: dialog.accept())
     person.get_by_role("button", name="Delete").click()
     person.get_by_text(f"job {id} deleted").wait_for()
-    assert queue.list() == []
+    assert queue.jobs.list() == []
 
 
 def test_a_selection_is_cancelled(shop, person, site):
@@ -288,7 +288,7 @@ def test_a_topic_is_paused_and_resumed(shop, person, site):
 
 
 def test_a_schedule_is_run_paused_and_resumed(queue, person, site):
-    queue.schedule("nightly", "report", cron="0 3 * * *", tz="Europe/Berlin")
+    queue.schedules.set("nightly", "report", cron="0 3 * * *", tz="Europe/Berlin")
     person.goto(site.url + "/")
     person.keyboard.press("g")
     person.keyboard.press("s")
@@ -297,7 +297,7 @@ def test_a_schedule_is_run_paused_and_resumed(queue, person, site):
     person.get_by_role("button", name="Resume nightly").click()
     person.get_by_role("button", name="Run now: nightly").click()
     person.get_by_role("status").get_by_text("nightly runs now").wait_for()
-    [job] = queue.list("report")
+    [job] = queue.jobs.list("report")
     assert job.key.startswith("nightly@")
 
 
@@ -348,7 +348,7 @@ def test_a_topic_of_100_000_jobs_can_be_read_and_changed(person, queue, site):
     person.get_by_role("heading", name="Cancel 100\u202f000 jobs?").wait_for()
     person.get_by_role("button", name="Cancel 100\u202f000").click()
     person.get_by_text("Done.").wait_for(timeout=120_000)
-    assert queue.counts()["mail"].cancelled == 100_000
+    assert queue.topics.counts()["mail"].cancelled == 100_000
 
 
 # ---- people ----------------------------------------------------------------------------------------------------------

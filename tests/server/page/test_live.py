@@ -439,4 +439,4 @@ def test_a_dead_job_is_no_running_one(queue):
     queue.put("mail", b"")
     [job] = queue.reserve("mail")
     queue.store.apply([Nack(job.id, job.claims, None, "no")])
-    assert timeline(queue.get(job.id), queue.history(job.id), queue.store.clock.wall())[-1].kind == "failed"
+    assert timeline(queue.get(job.id), queue.jobs.history(job.id), queue.store.clock.wall())[-1].kind == "failed"

@@ -35,7 +35,7 @@ def nasty(queue):
 
 
 def every_page(queue):
-    ids = [job.id for job in queue.list()]
+    ids = [job.id for job in queue.jobs.list()]
     return [*PAGES, *(f"/jobs/{id}" for id in ids), *(f"/jobs/{id}?as=text" for id in ids)]
 
 

@@ -9,14 +9,14 @@ from .site import post, said
 
 def test_each_says_when_it_comes_and_can_be_run_paused_and_resumed(queue, client):
     assert "There is no schedule" in client.get("/schedules").text
-    queue.schedule("<night>", "work", every="1h")
+    queue.schedules.set("<night>", "work", every="1h")
     page = client.get("/schedules").text
     assert "&lt;night&gt;" in page
     assert "every 1h" in page
     told = said(client, post(client, "/schedules", name="<night>", action="run"))
     assert queue.get(int(re.search(r"job (\d+)", told)[1])).state is State.DELAYED
     assert said(client, post(client, "/schedules", name="<night>", action="pause")) == "&lt;night&gt; is paused"
-    assert queue.get_schedule("<night>").schedule.paused
+    assert queue.schedules.get("<night>").schedule.paused
     assert "Resume" in client.get("/schedules").text
     assert said(client, post(client, "/schedules", name="<night>", action="resume")) == "&lt;night&gt; goes on"
     assert post(client, "/schedules", name="<night>", action="drop").status_code == 400
@@ -24,13 +24,13 @@ def test_each_says_when_it_comes_and_can_be_run_paused_and_resumed(queue, client
 
 
 def test_a_name_may_have_slashes(queue, client):
-    queue.schedule("shop/night", "work", every="1h")
+    queue.schedules.set("shop/night", "work", every="1h")
     assert said(client, post(client, "/schedules", name="shop/night", action="pause")) == "shop/night is paused"
 
 
 def test_a_viewer_sees_them_and_an_operator_runs_them(queue, guarded):
-    queue.schedule("night", "work", every="1h")
-    queue.schedule("shopping", "shop.mail", every="1h")
+    queue.schedules.set("night", "work", every="1h")
+    queue.schedules.set("shopping", "shop.mail", every="1h")
     for who, sees, status in (("viewer", {"night", "shopping"}, 403), ("operator", {"night", "shopping"}, 303)):
         with guarded.client(who) as client:
             page = client.get("/schedules").text
@@ -46,7 +46,7 @@ def test_a_viewer_sees_them_and_an_operator_runs_them(queue, guarded):
 
 def test_a_long_list_comes_in_parts(queue, client):
     for number in range(203):
-        queue.schedule(f"s{number:03}", "work", every="1h")
+        queue.schedules.set(f"s{number:03}", "work", every="1h")
     page = client.get("/schedules").text
     assert page.count('value="run"') == 200
     following = re.search(r'/schedules\?after=([^"]+)"', page)[1]

@@ -109,7 +109,7 @@ def test_what_was_told_is_done_once_on_the_standby_that_was_promoted(primary, st
         until(lambda: {queue.get(id).state for id in told} == {State.DONE})
         assert len(set(starts)) == len(starts)
         for id in told:
-            again = sum(row.outcome in (Outcome.LOST, Outcome.FAILED) for row in queue.history(id))
+            again = sum(row.outcome in (Outcome.LOST, Outcome.FAILED) for row in queue.jobs.history(id))
             assert sum(started == id for started, _ in starts) <= 1 + again
         assert queue.store.verify() == []
         worker.stop()

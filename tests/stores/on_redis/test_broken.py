@@ -178,7 +178,7 @@ class TestAway:
                 quick = other.put("t", b"quick")
                 until(lambda: other.get(quick).state is State.DONE)
             assert done == [slow, quick]
-            assert [row.claim for row in other.history(slow)] == [1]
+            assert [row.claim for row in other.jobs.history(slow)] == [1]
 
     def test_a_bell_that_was_lost_with_its_connection_is_made_up_for(self, redis_server, proxy):
         with open(redis_server.url(via=proxy)) as mine, open(mine.secret_url) as other:

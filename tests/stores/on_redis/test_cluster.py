@@ -84,7 +84,7 @@ def test_a_slot_that_moves_takes_its_store_along(cluster):
                 with pytest.raises(StoreAway, match="moving"):
                     attempt()
         assert cluster.master(prefix) is to
-        assert [job.id for job in queue.list()] == ids[:100]
+        assert [job.id for job in queue.jobs.list()] == ids[:100]
         done = []
         queue.handler("t", concurrency=10)(lambda job: done.append(job.id))
         with working(queue):

@@ -169,14 +169,14 @@ class TestWrongAddresses:
             assert notifier.wait(5)
             assert [due.id for due in notifier.hints().due] == [id]
             notifier.ring(notifier.worker)
-            queue.pause("t")
+            queue.topics.pause("t")
             notifier.quiet()
-            queue.resume("t")
+            queue.topics.resume("t")
             [job] = queue.reserve("t", 1)
-            assert queue.history(id)
+            assert queue.jobs.history(id)
             queue.ack(job)
-            queue.delete(id)
-            assert queue.list(topic="t") == []
+            queue.jobs.delete(id)
+            assert queue.jobs.list(topic="t") == []
             notifier.close()
 
     def test_a_database_that_is_not_there(self, redis_server):

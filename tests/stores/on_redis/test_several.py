@@ -73,7 +73,7 @@ class TestAsOne:
                 Copier(old, new).switch(60)
                 assert new.verify() == old.verify() == []
         with JobQueue(places[-1]) as queue:
-            jobs = queue.list("t", limit=200)
+            jobs = queue.jobs.list("t", limit=200)
             assert sorted(job.json() for job in jobs) == sorted([*range(60)] * 2)
             assert {job.key: job.json() for job in jobs if job.key} == {f"k{n}": n for n in range(60)}
 

@@ -122,11 +122,11 @@ class TestEmptied:
         with JobQueue(url) as queue, redis_server.connect() as client:
             queue.handler("t")(lambda job: None)
             queue.every("1h", name="hourly")(lambda: None)
-            queue.schedule("by hand", "t", every="1h")
+            queue.schedules.set("by hand", "t", every="1h")
             with working(queue):
-                until(lambda: {shown.schedule.name for shown in queue.schedules()} == {"by hand", "hourly"})
+                until(lambda: {shown.schedule.name for shown in queue.schedules.list()} == {"by hand", "hourly"})
                 client.flushall()
-                until(lambda: [shown.schedule.name for shown in queue.schedules()] == ["hourly"])
+                until(lambda: [shown.schedule.name for shown in queue.schedules.list()] == ["hourly"])
                 assert queue.wait(queue.put("t"), timeout=30).state is State.DONE
         assert "as after FLUSHALL" in caplog.text
 
@@ -242,4 +242,4 @@ class TestForks:
                     os._exit(code)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
             queue.put("t", b"again")
-            assert {job.body for job in queue.list()} == {b"parent", b"child", b"again"}
+            assert {job.body for job in queue.jobs.list()} == {b"parent", b"child", b"again"}

@@ -45,8 +45,8 @@ class OrderTest(ShopTest):
     async def test_coroutine_handlers_are_tested_by_coroutines(self):
         # Django gives them the connection, and so the transaction, of the test; plain handlers too.
         order = await Order.objects.acreate()
-        await mail.options(delay="1d").aput(order.pk)
-        await queue.aput("order.close", {"order": order.pk}, delay="2d")
+        await mail.options(delay="1d").aio.put(order.pk)
+        await queue.aio.put("order.close", {"order": order.pk}, delay="2d")
         await self.jobs.aadvance("3d")
         await order.arefresh_from_db()
         assert (order.mails, order.state) == (1, "closed")
@@ -108,7 +108,7 @@ class AdminTest(ShopTest):
     def test_jobs_are_cancelled_and_retried(self):
         ids = [queue.put("mail", n, delay="1h") for n in range(3)]
         self.client.post("/admin/pywheel/job/?topic=mail", {"action": "cancel", "id": ids[:2]})
-        assert [job.state for job in queue.list("mail")] == ["cancelled", "cancelled", "delayed"]
+        assert [job.state for job in queue.jobs.list("mail")] == ["cancelled", "cancelled", "delayed"]
         assert "Cancelled: 2 of 2" in self.page()
         self.client.post(f"/admin/pywheel/job/{ids[0]}/change/", {"action": "retry"})
         assert queue.get(ids[0]).state == "delayed"

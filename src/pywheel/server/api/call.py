@@ -120,7 +120,7 @@ class Call:
     def most(self) -> int:
         """How many bytes the body may have: what the operation can make use of."""
         limits = self.context.limits
-        useful = limits.batch if self.operation.many else 2 * self.context.queue.max_body + _ROOM
+        useful = limits.batch if self.operation.many else 2 * self.context.queue.calls.max_body + _ROOM
         return min(limits.request, useful)
 
     @property

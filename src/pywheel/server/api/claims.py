@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ..._errors import BadBody, BadJob, PywheelError
+from ...client.claims import reserve_async
 from ...jobs import commands
 from ...jobs.durations import delay_ms, duration
 from ...jobs.handler import kept
@@ -134,7 +135,9 @@ class _Wanted:
 
     def _may_be_full(self, jobs: list[Job]) -> bool:
         """Whether a body that this server takes may have been too long to come along."""
-        return self._room(jobs) < 2 * self._context.queue.max_body  # what is sealed was longer than what is seen here
+        return (
+            self._room(jobs) < 2 * self._context.queue.calls.max_body
+        )  # what is sealed was longer than what is seen here
 
     async def more(self, jobs: list[Job]) -> bool:
         """Return whether jobs are due that were left out because of their bodies. Mostly without a query."""
@@ -171,7 +174,7 @@ class _Wanted:
         command = commands.Reserve(topic, limit, self._policy, self._worker)
         if limit > 1 or before:
             command.bytes, command.least = self._room(before), 0 if before else 1
-        claim = asyncio.ensure_future(self._context.queue.aclaim(command))
+        claim = asyncio.ensure_future(reserve_async(self._context.queue.calls, command))
         try:
             jobs = await asyncio.shield(claim)
         except asyncio.CancelledError:  # the server ends: what was claimed is given back
@@ -189,7 +192,7 @@ class _Wanted:
 
 async def _give_back(context: Context, jobs: list[Job]) -> None:
     if jobs:
-        await context.queue.aapply_all([commands.Release(job.id, job.claims) for job in jobs])
+        await context.queue.calls.aapply_all([commands.Release(job.id, job.claims) for job in jobs])
 
 
 def _waiting(context: Context) -> Waiting:
@@ -210,7 +213,7 @@ async def _gone(call: Call) -> None:
 async def ack(call: Call) -> Answer:
     """Make a claimed job done."""
     id, claims = await _claim_of(call)
-    return _held(await call.context.queue.aapply(commands.Ack(id, claims)))
+    return _held(await call.context.queue.calls.aapply(commands.Ack(id, claims)))
 
 
 async def nack(call: Call) -> Answer:
@@ -219,7 +222,7 @@ async def nack(call: Call) -> Answer:
     delay = 0 if wish is None else None if wish.delay is None else _delay(wish.delay)
     error = None if wish is None or wish.error is None else kept(wish.error)
     id, claims = await _claim_of(call)
-    state = await call.context.queue.aapply(commands.Nack(id, claims, delay, error))
+    state = await call.context.queue.calls.aapply(commands.Nack(id, claims, delay, error))
     if state is None:
         raise _lost()
     return json_answer(NackAnswer(state.value))  # type: ignore[arg-type]  # delayed or dead
@@ -229,13 +232,13 @@ async def touch(call: Call) -> Answer:
     """Let the lease of a claim last longer."""
     ttr = 60_000 if call.body is None else _span(call.body.ttr, "ttr", 1)
     id, claims = await _claim_of(call)
-    return _held(await call.context.queue.aapply(commands.Touch(id, claims, ttr)))
+    return _held(await call.context.queue.calls.aapply(commands.Touch(id, claims, ttr)))
 
 
 async def release(call: Call) -> Answer:
     """Give a claim back, unspent."""
     id, claims = await _claim_of(call)
-    return _held(await call.context.queue.aapply(commands.Release(id, claims)))
+    return _held(await call.context.queue.calls.aapply(commands.Release(id, claims)))
 
 
 async def _claim_of(call: Call) -> tuple[int, int]:

@@ -75,7 +75,7 @@ def _filter(wish: schema.Filter) -> Filter:
 
 async def cancel_many(call: Call) -> Answer:
     """Cancel the delayed jobs that a filter means."""
-    return await _bulk(call, call.context.queue.cancel_many, State.DELAYED)
+    return await _bulk(call, call.context.queue.jobs.cancel_many, State.DELAYED)
 
 
 async def retry_many(call: Call) -> Answer:
@@ -84,12 +84,12 @@ async def retry_many(call: Call) -> Answer:
         delay = delay_ms(call.body.delay) / 1000
     except BadJob as error:
         raise Problem("bad-body", f"#/delay: {error}", errors=[("#/delay", str(error))]) from None
-    return await _bulk(call, call.context.queue.retry_many, State.DEAD, delay=delay)
+    return await _bulk(call, call.context.queue.jobs.retry_many, State.DEAD, delay=delay)
 
 
 async def delete_many(call: Call) -> Answer:
     """Forget the jobs that a filter means and that are not running."""
-    return await _bulk(call, call.context.queue.delete_many, None)
+    return await _bulk(call, call.context.queue.jobs.delete_many, None)
 
 
 async def _bulk(call: Call, change: Callable[..., int], usual: State | None, **words: Any) -> Answer:

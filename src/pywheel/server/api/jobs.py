@@ -44,7 +44,7 @@ async def cancel(call: Call) -> Answer:
     ref = reference(call)
     expect = _expected(call)
     await _allowed(call, ref)
-    if not await call.context.queue.aapply(Cancel(ref, expect)):
+    if not await call.context.queue.calls.aapply(Cancel(ref, expect)):
         raise await _refusal(call, ref, State.DELAYED.value, expect)
     return Answer(204)
 
@@ -58,7 +58,7 @@ async def reschedule(call: Call) -> Answer:
     due, delay = (0, _delay(wish.delay)) if wish.at is None else (_moment(wish.at), None)
     expect = _expected(call)
     await _allowed(call, ref)
-    if not await call.context.queue.aapply(Reschedule(ref, due, delay, expect)):
+    if not await call.context.queue.calls.aapply(Reschedule(ref, due, delay, expect)):
         raise await _refusal(call, ref, State.DELAYED.value, expect)
     return Answer(204)
 
@@ -68,7 +68,7 @@ async def retry(call: Call) -> Answer:
     ref = reference(call)
     delay = 0 if call.body is None else _delay(call.body.delay)
     await _allowed(call, ref)
-    if not await call.context.queue.aapply(Retry(ref, delay=delay)):
+    if not await call.context.queue.calls.aapply(Retry(ref, delay=delay)):
         raise await _refusal(call, ref, _FINISHED)
     return Answer(204)
 
@@ -77,7 +77,7 @@ async def delete(call: Call) -> Answer:
     """Forget a job."""
     ref = reference(call)
     await _allowed(call, ref)
-    if not await call.context.queue.aapply(Delete(ref)):
+    if not await call.context.queue.calls.aapply(Delete(ref)):
         raise await _refusal(call, ref, "not running")
     return Answer(204)
 

@@ -37,7 +37,7 @@ async def put(call: Call) -> Answer:
     trace = _trace(call.headers)
     jobs = (new_record(call.context, wish, ROOT, trace),)
     key = call.headers.get(b"idempotency-key")
-    [id] = await (call.context.queue.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
+    [id] = await (call.context.queue.calls.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
     location = f"{call.scope.get('root_path', '')}/v1/jobs/{id}".encode("latin-1", "replace")
     return Answer(201, b'{"id":"%d"}' % id, (_CREATED, (b"location", location), *_traced(trace)))
 
@@ -53,7 +53,7 @@ async def put_many(call: Call) -> Answer:
             call.demand(topic)
     jobs = await _records(call.context, wishes, trace)
     key = call.headers.get(b"idempotency-key")
-    ids = await (call.context.queue.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
+    ids = await (call.context.queue.calls.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
     return Answer(201, b'{"ids":["%s"]}' % '","'.join(map(str, ids)).encode(), (_CREATED, *_traced(trace)))
 
 
@@ -77,7 +77,7 @@ def new_record(context: Context, wish: NewJob, place: str | int, trace: dict[str
         headers = {**trace, **(headers or {})}
     try:
         return new_job(
-            queue.max_body,
+            queue.calls.max_body,
             wish.topic,
             content,
             wish.delay,
@@ -93,7 +93,7 @@ def new_record(context: Context, wish: NewJob, place: str | int, trace: dict[str
             wish.priority,
         )
     except BadJob as error:
-        if len(content) > queue.max_body:
+        if len(content) > queue.calls.max_body:
             raise Problem("too-large", f"{pointer}/body: {error}", errors=[(f"{pointer}/body", str(error))]) from None
         raise Problem("bad-body", f"{pointer}: {error}", errors=[(pointer, str(error))]) from None
 
@@ -111,7 +111,7 @@ async def _once(call: Call, key: bytes, jobs: tuple[records.NewJob, ...]) -> lis
     nonce = sha256(b"\0".join((call.grant.id.encode(), key))).hexdigest()
     fingerprint = sha256(b"\0".join((call.operation.id.encode(), call.content))).hexdigest()
     try:
-        return await call.context.queue.aapply(Put(jobs, nonce, fingerprint))
+        return await call.context.queue.calls.aapply(Put(jobs, nonce, fingerprint))
     except NonceTaken:
         text = "this Idempotency-Key came with another request before: give each request a key of its own"
         raise Problem("key-reused", text) from None

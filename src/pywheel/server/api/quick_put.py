@@ -56,7 +56,7 @@ class _QuickPut:
         """Put what a body says, and reply once it is durable; or return False."""
         context = self._context
         queue, grant = context.queue, context.access.known(self._headers)
-        if grant is None or context.read_only or queue.events.tracer is not None or len(body) > queue.max_body:
+        if grant is None or context.read_only or queue.events.tracer is not None or len(body) > queue.calls.max_body:
             return False
         try:
             wish = self._decode(body)
@@ -66,7 +66,7 @@ class _QuickPut:
         except (Problem, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         reply.begin(self._answer)
-        queue.apply_for(put, reply)
+        queue.calls.add_for(put, reply)
         return True
 
     def _answer(self, outcome: Any) -> tuple[int, bytes, bytes]:

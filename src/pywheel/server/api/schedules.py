@@ -20,7 +20,7 @@ async def schedules(call: Call) -> Answer:
     def seen(schedule: Schedule) -> bool:
         return bool(call.grant.may("read", schedule.topic))
 
-    found = await call.context.read(queue._listed, query.after or "", query.limit, seen)
+    found = await call.context.read(queue.schedules.page, query.after or "", query.limit, seen)
     following = found[-1].schedule.name if len(found) == query.limit else None
     return json_answer(schema.Schedules([_out(one) for one in found], following))
 
@@ -28,24 +28,24 @@ async def schedules(call: Call) -> Answer:
 async def run(call: Call) -> Answer:
     """Put a tick now."""
     name = await _named(call)
-    return json_answer(schema.PutAnswer(str(await call.context.queue.arun_schedule(name))), 201)
+    return json_answer(schema.PutAnswer(str(await call.context.queue.aio.schedules.run(name))), 201)
 
 
 async def pause(call: Call) -> Answer:
     """Let a schedule put nothing."""
-    return json_answer(schema.Changed(await call.context.queue.apause_schedule(await _named(call))))
+    return json_answer(schema.Changed(await call.context.queue.aio.schedules.pause(await _named(call))))
 
 
 async def resume(call: Call) -> Answer:
     """Let a schedule go on."""
-    return json_answer(schema.Changed(await call.context.queue.aresume_schedule(await _named(call))))
+    return json_answer(schema.Changed(await call.context.queue.aio.schedules.resume(await _named(call))))
 
 
 async def _named(call: Call) -> str:
     """Return the name in the path. Raises the Problem of a schedule that is not there, or that the token leaves out."""
     name: str = call.scope["path_params"]["name"]
     try:
-        found = await call.context.queue.aget_schedule(name)
+        found = await call.context.queue.aio.schedules.get(name)
     except (NoSuchSchedule, ValueError):
         found = None
     if found is None or not call.grant.may(call.operation.scope or "", found.schedule.topic):

@@ -10,14 +10,14 @@ __all__ = ["counts", "pause", "resume", "topics"]
 
 async def topics(call: Call) -> Answer:
     """Return the topics that the token may see."""
-    found = await call.context.read(call.context.queue.topics)
+    found = await call.context.read(call.context.queue.topics.list)
     seen = [schema.TopicOut(name, paused) for name, paused, _ in found if call.grant.may("read", name)]
     return json_answer(schema.Topics(seen))
 
 
 async def counts(call: Call) -> Answer:
     """Return the counts of the topics that the token may see."""
-    found = await call.context.read(call.context.queue.counts)
+    found = await call.context.read(call.context.queue.topics.counts)
     seen = {name: schema.CountsOut(*each) for name, each in found.items() if call.grant.may("read", name)}
     return json_answer(schema.AllCounts(seen))
 
@@ -26,11 +26,11 @@ async def pause(call: Call) -> Answer:
     """Let no job of a topic start."""
     topic = call.query.topic
     call.demand(topic)
-    return json_answer(schema.Changed(await call.context.queue.apause(topic)))
+    return json_answer(schema.Changed(await call.context.queue.aio.topics.pause(topic)))
 
 
 async def resume(call: Call) -> Answer:
     """Let jobs of a topic start again."""
     topic = call.query.topic
     call.demand(topic)
-    return json_answer(schema.Changed(await call.context.queue.aresume(topic)))
+    return json_answer(schema.Changed(await call.context.queue.aio.topics.resume(topic)))

@@ -22,7 +22,7 @@ class Schedules:
         """Show a part of the schedules whose topics the visitor may see, by name."""
         queue, after = ask.context.queue, ask.request.query_params.get("after", "")
         found = await ask.context.read(
-            queue._listed, after, _PAGE, lambda schedule: ask.visitor.may("read", schedule.topic)
+            queue.schedules.page, after, _PAGE, lambda schedule: ask.visitor.may("read", schedule.topic)
         )
         return ask.page(
             "schedules.html",
@@ -36,16 +36,16 @@ class Schedules:
         """Run, pause or resume one."""
         given, queue = await fields(ask.request), ask.context.queue
         name, action = given.one("name"), given.one("action")
-        found = await ask.context.read(queue.get_schedule, name)
+        found = await ask.context.read(queue.schedules.get, name)
         ask.allow("put", found.schedule.topic)
         if action == "run":
-            id = await ask.context.read(queue.run_schedule, name)
+            id = await ask.context.read(queue.schedules.run, name)
             said = f"{name} runs now: job {id}"
         elif action == "pause":
-            changed = await ask.context.read(queue.pause_schedule, name)
+            changed = await ask.context.read(queue.schedules.pause, name)
             said = f"{name} is paused" if changed else f"{name} was paused already"
         elif action == "resume":
-            changed = await ask.context.read(queue.resume_schedule, name)
+            changed = await ask.context.read(queue.schedules.resume, name)
             said = f"{name} goes on" if changed else f"{name} was not paused"
         else:
             raise HTTPException(400, "a schedule can be run, paused and resumed")

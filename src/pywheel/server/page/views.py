@@ -76,10 +76,10 @@ class Views:
         ask.allow("admin", topic)
         queue = ask.context.queue
         if action == "pause":
-            changed = await queue.apause(topic)
+            changed = await queue.aio.topics.pause(topic)
             said = f"{topic} is paused: nothing of it starts until it is resumed"
         elif action == "resume":
-            changed = await queue.aresume(topic)
+            changed = await queue.aio.topics.resume(topic)
             said = f"{topic} goes on"
         else:
             raise HTTPException(400, "a topic can be paused and resumed")

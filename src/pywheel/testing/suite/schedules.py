@@ -22,8 +22,8 @@ class ScheduleTests(StoreTests):
 
     def test_a_tick_is_put_once_however_often_it_is_planned(self) -> None:
         queue, ran = self._working()
-        queue.schedule("s", "work", b"x", every="10s")
-        queue.schedule("other", "work", every="1d")
+        queue.schedules.set("s", "work", b"x", every="10s")
+        queue.schedules.set("other", "work", every="1d")
         for _ in range(3):
             queue.reschedule(PLAN, 0)
             run_due(queue)
@@ -31,31 +31,31 @@ class ScheduleTests(StoreTests):
             self.pass_time(10_000)
             run_due(queue)
         assert ran == ["22:13:30", "22:13:40", "22:13:50", "22:14:00"]
-        schedule = queue.get_schedule("s")
+        schedule = queue.schedules.get("s")
         assert (schedule.last, schedule.next, schedule.outcome) == (NOW + 40_000, NOW + 50_000, "done")
 
     def test_what_changes_takes_effect_at_once_and_leaves_nothing_of_what_was(self) -> None:
         queue, ran = self._working()
-        queue.schedule("s", "work", every="10s")
+        queue.schedules.set("s", "work", every="10s")
         run_due(queue)
-        queue.schedule("s", "work", every="15s")
+        queue.schedules.set("s", "work", every="15s")
         run_due(queue)
         self.pass_time(11_000)
         run_due(queue)
         assert ran == ["22:13:30"]  # a multiple of both: 15 s have none sooner
-        assert queue.pause_schedule("s")
+        assert queue.schedules.pause("s")
         self.pass_time(20_000)
         run_due(queue)
-        assert queue.resume_schedule("s")
+        assert queue.schedules.resume("s")
         self.pass_time(15_000)
         run_due(queue)
         self.pass_time(15_000)
-        assert queue.remove_schedule("s")
+        assert queue.schedules.delete("s")
         run_due(queue)
         assert ran == ["22:13:30", "22:14:00"]
 
     def test_no_change_is_lost_of_several_who_change_one_schedule_at_once(self) -> None:
-        JobQueue(self.store).schedule("s", "work", b"0", every="1h")
+        JobQueue(self.store).schedules.set("s", "work", b"0", every="1h")
 
         def add() -> None:
             notes = ScheduleNotes(self.store)
@@ -71,14 +71,14 @@ class ScheduleTests(StoreTests):
 
     def test_what_came_before_a_change_is_neither_lost_nor_repeated(self) -> None:
         queue, ran = self._working()
-        queue.schedule("s", "work", every="10s", overlap="overlap")
+        queue.schedules.set("s", "work", every="10s", overlap="overlap")
         run_due(queue)
         self.pass_time(10_000)
         run_due(queue)
         self.pass_time(11_000)  # one is due and has not begun
-        queue.schedule("s", "work", every="15s", overlap="overlap")
+        queue.schedules.set("s", "work", every="15s", overlap="overlap")
         self.pass_time(400_000)  # all that was put ahead is over
-        queue.schedule("s", "work", every="1m", catch_up="all", overlap="overlap")
+        queue.schedules.set("s", "work", every="1m", catch_up="all", overlap="overlap")
         run_due(queue)
         self.pass_time(40_000)
         run_due(queue)
@@ -88,17 +88,17 @@ class ScheduleTests(StoreTests):
     def test_a_tick_gives_way_to_one_that_runs(self) -> None:
         queue, ran = self._working()
         for overlap in ("skip", "queue", "overlap"):
-            queue.schedule(overlap, "work", every="10s", overlap=overlap)
+            queue.schedules.set(overlap, "work", every="10s", overlap=overlap)
         run_due(queue)
         self.pass_time(10_000)
-        running: list[Job] = queue.apply(Reserve("work", 3, TERMS._replace(ttr=60_000), "w"))
+        running: list[Job] = queue.calls.apply(Reserve("work", 3, TERMS._replace(ttr=60_000), "w"))
         assert len(running) == 3
         self.pass_time(10_000)
         run_due(queue)
         assert ran == ["22:13:40"]
         assert queue.get(("work", "skip@2023-11-14T22:13:40Z")).state is State.CANCELLED
         for job in running:
-            queue.apply(Ack(job.id, job.claims))
+            queue.calls.apply(Ack(job.id, job.claims))
         self.pass_time(2_000)
         run_due(queue)
         assert ran == ["22:13:40", "22:13:40"]

@@ -1,0 +1,219 @@
+"""How commands and queries reach a queue's store: one by one, together, or as a task of asyncio asks for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from .._errors import StoreClosed
+from ..events import Events, JobsPut
+from ..jobs.commands import Command, Put
+from ..jobs.keyring import Keyring
+from ..jobs.queries import Query
+from ..stores.contract import Store, intact
+from ..stores.encrypted import EncryptedStore
+from .async_batches import AsyncBatches, Promise
+from .traced import Traced
+from .waits import Waits
+
+__all__ = ["Calls", "awaited"]
+
+R = TypeVar("R")
+T = TypeVar("T", bound=type)
+
+
+class _WhenUsed:
+    """An attribute that opens the store when it is asked for first; from then on the object has its own.
+
+    Not a `__getattr__`: with one, every other attribute takes as long.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, calls: Any, owner: type) -> Any:
+        return self if calls is None else vars(calls._ready())[self._name]
+
+
+class Calls:
+    """A store, opened when it is used first, and who is told of what happened.
+
+    opener      gives the store
+    events      who is told
+    keyring     with what bodies are encrypted, if they are
+    max_body    the longest body, in bytes
+    """
+
+    store: Store
+    """The store, with one in front of it that encrypts, if there is a keyring."""
+    batches: AsyncBatches
+    waits: Waits
+    if not TYPE_CHECKING:
+        store = _WhenUsed()
+        batches = _WhenUsed()
+        waits = _WhenUsed()
+
+    def __init__(self, opener: Callable[[], Store], events: Events, keyring: Keyring | None, max_body: int) -> None:
+        self._opener = opener
+        self._keyring = keyring
+        self.events = events
+        self.max_body = max_body
+
+    # ---- the store --------------------------------------------------------------------------------------------------
+
+    @property
+    def used(self) -> bool:
+        """Whether the store is open."""
+        return "store" in vars(self)
+
+    def _ready(self) -> Calls:
+        """Open the store. No lock, which a fork could leave locked: of two threads one closes what it opened."""
+        store = self._front(self._opener())
+        if vars(self).setdefault("store", store) is not store:
+            store.close()
+        vars(self).setdefault("batches", AsyncBatches(self.store, self._applied))
+        vars(self).setdefault("waits", Waits(self.store))
+        if self._opener is _closed:  # meanwhile
+            self._close()
+        return self
+
+    def open(self) -> None:
+        """Open the store, if it is not. StoreError."""
+        if not self.used:
+            self._ready()
+
+    def use(self, store: Store) -> None:
+        """Close the store, and go over to another one."""
+        store = self._front(store)
+        self._close()
+        self._work_on(store)
+
+    def use_keys(self, keyring: Keyring) -> None:
+        """Encrypt with these keys, unless there is a keyring."""
+        if self._keyring is None:
+            self._keyring = keyring
+            if self.used:
+                self.waits.close()
+                self.batches.close()
+                self._work_on(self._front(self.store))
+
+    def _work_on(self, store: Store) -> None:
+        self.store, self.batches, self.waits = store, AsyncBatches(store, self._applied), Waits(store)
+
+    def _front(self, store: Store) -> Store:
+        return store if self._keyring is None else EncryptedStore(store, self._keyring)
+
+    def close(self) -> None:
+        """Close the store. Idempotent; later calls raise StoreClosed."""
+        self._opener = _closed
+        self._close()
+
+    def let_go(self) -> None:
+        """Close the store; the next use opens it anew."""
+        self._close()
+        for opened in ("store", "batches", "waits"):
+            vars(self).pop(opened, None)
+
+    def _close(self) -> None:
+        if self.used:
+            self.waits.close()
+            self.batches.close()
+            self.store.close()
+
+    # ---- one command, one outcome -----------------------------------------------------------------------------------
+
+    def apply(self, command: Command[R]) -> R:
+        """Apply a command; return its outcome, which its class says. One commit. Raises what the outcome is, if any."""
+        if self.events.tracer is None:
+            [outcome] = self.store.apply((command,))
+        else:
+            with Traced(self.events.tracer, (command,)) as traced:
+                traced.outcomes = self.store.apply(traced.commands)
+            [outcome] = traced.outcomes
+        if isinstance(outcome, BaseException):
+            raise outcome
+        if self.events.listeners:
+            self._applied((command,), (outcome,))
+        return cast(R, outcome)
+
+    def add_for(self, command: Command[R], promise: Promise) -> None:
+        """Let a promise of the running loop have the outcome of a command, or what would be raised.
+
+        For servers, whose requests are answered without a task of their own. Tracers do not see it.
+        """
+        self.batches.add_for(command, promise)
+
+    def aapply(self, command: Command[R]) -> Awaitable[R]:
+        """Return what waits for the outcome of a command, which shares a transaction with those of other tasks."""
+        return self.batches.add(command) if self.events.tracer is None else self._traced(command)
+
+    async def _traced(self, command: Command[R]) -> R:
+        assert self.events.tracer is not None
+        with Traced(self.events.tracer, (command,)) as traced:
+            traced.outcomes = [await self.batches.add(command) for command in traced.commands]
+        return cast(R, traced.outcomes[0])
+
+    # ---- many -------------------------------------------------------------------------------------------------------
+
+    def apply_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Apply commands in order, in one transaction; return the outcome of each, which may be an exception.
+
+        StoreError: the store cannot do it; then nothing has changed.
+        """
+        if self.events.tracer is None:
+            outcomes = intact(self.store.apply(commands))
+        else:
+            with Traced(self.events.tracer, commands) as traced:
+                traced.outcomes = outcomes = intact(self.store.apply(traced.commands))
+        self._applied(commands, outcomes)
+        return outcomes
+
+    async def aapply_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """`apply_all`, for asyncio."""
+        if self.events.tracer is None:
+            return intact(await self.batches.together(commands))
+        with Traced(self.events.tracer, commands) as traced:
+            traced.outcomes = outcomes = intact(await self.batches.together(traced.commands))
+        return outcomes
+
+    # ---- else -------------------------------------------------------------------------------------------------------
+
+    def ask(self, query: Query[R]) -> R:
+        """Return the answer to a query."""
+        return self.store.ask(query)
+
+    def put_within(self, connection: object, put: Put) -> list[int]:
+        """Apply a put in the caller's own transaction; return the ids."""
+        if self.events.tracer is None:
+            return self.store.put_within(connection, put)
+        with Traced(self.events.tracer, (put,)) as traced:
+            traced.outcomes = [self.store.put_within(connection, cast(Put, command)) for command in traced.commands]
+        return cast(list[int], traced.outcomes[0])
+
+    def _applied(self, commands: Sequence[Command[Any]], outcomes: Sequence[Any]) -> None:
+        """Tell of the jobs that were put; called after they are durable."""
+        if not self.events.listeners:
+            return
+        puts: Counter[str] = Counter()
+        for command, outcome in zip(commands, outcomes, strict=True):
+            if isinstance(command, Put) and not isinstance(outcome, BaseException):
+                puts.update([job.topic for job in command.jobs])
+        for topic, count in puts.items():
+            self.events.emit(JobsPut(topic, count))
+
+
+def awaited(kind: type) -> Callable[[T], T]:
+    """Return a decorator for the class whose methods do what those of a kind do, awaited: they are described there."""
+
+    def describe(twin: T) -> T:
+        for name, method in vars(twin).items():
+            if not name.startswith("_") and callable(method) and method.__doc__ is None:
+                method.__doc__ = vars(kind)[name].__doc__
+        return twin
+
+    return describe
+
+
+def _closed() -> Store:
+    raise StoreClosed("this queue is closed: open another one")

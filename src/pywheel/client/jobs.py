@@ -1,0 +1,306 @@
+"""Jobs as operators see them: listed by a filter, looked into, tried again, forgotten. And whole topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Final, TypeAlias, TypedDict, Unpack
+
+from .._errors import BadJob, NoSuchJob
+from ..jobs.checks import MOST, did_you_mean, name, whole
+from ..jobs.commands import Cancel, Command, Delete, Pause, Purge, Ref, Retry, reference
+from ..jobs.durations import Duration, delay_ms, duration, moment
+from ..jobs.job import Attempt, Counts, Job, State, Topic, state_of
+from ..jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs, ListTopics
+from ..stores.contract import Store, intact
+from .calls import Calls, awaited
+
+__all__ = ["AsyncJobs", "AsyncTopics", "FilterWords", "Jobs", "Topics", "found"]
+
+_PAGE: Final = 250  # jobs in one transaction of a bulk call; their bodies are read as well
+_QUIET: Final = 1.0  # seconds after which a worker that says nothing counts as gone
+Page: TypeAlias = list[Job]  # within a class, `list` is a method
+Attempts: TypeAlias = list[Attempt]
+AllTopics: TypeAlias = list[Topic]
+Progress: TypeAlias = Callable[[int], object]
+
+
+class FilterWords(TypedDict, total=False):
+    """What a filter may say, beside topic and state. All words must hold; one that is not given holds for every job.
+
+    key                     exactly this
+    due_from, due_until     due at or after, at or before these aware datetimes
+    error                   the job's last error contains this text
+
+    By topic, state and key a call costs by the jobs that it means. Due times and errors are looked at job by job.
+    """
+
+    key: str | None
+    due_from: datetime | None
+    due_until: datetime | None
+    error: str | None
+
+
+class PageWords(FilterWords, total=False):
+    """Which part of what a filter means."""
+
+    after: int
+    limit: int
+
+
+class BulkWords(FilterWords, total=False):
+    """How a bulk call goes about it. With `dry_run` nothing changes: the number is what it would have been now."""
+
+    dry_run: bool
+    progress: Progress | None
+
+
+class RetryWords(BulkWords, total=False):
+    """And when what is retried is due."""
+
+    delay: Duration
+
+
+class Jobs:
+    """The jobs of a queue, for operators. Each call about one job is O(log jobs), a history also by its rows.
+
+    Each raises BadJob for an argument that makes no sense, and StoreError if the store cannot do it. A change of many
+    goes on in batches, each of them one transaction: if an error ends the call, what `progress(how many so far)` was
+    told has happened.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def list(self, topic: str | None = None, state: State | str | None = None, **words: Unpack[PageWords]) -> Page:
+        """Return up to `limit` jobs, 100 unless told, that a filter means, by id.
+
+        The next page is `after` the last id. `FilterWords` says what the words mean.
+        """
+        after, limit = words.pop("after", 0), words.pop("limit", 100)
+        wanted = _filter(topic, state, words)
+        return self._calls.ask(ListJobs(wanted, whole(after, "after", MOST, 0), whole(limit, "limit", MOST)))
+
+    def history(self, ref: Ref | Job) -> Attempts:
+        """Return what was tried with a job, oldest first, the present attempt too. NoSuchJob if there is none."""
+        return self._calls.ask(GetHistories([found(self._calls, ref).id]))[0]
+
+    def retry(self, ref: Ref | Job, delay: Duration = 0) -> bool:
+        """Make a finished job delayed again, with all its attempts; return whether it was one.
+
+        False changes nothing. JobExists: its key belongs to another live job by now.
+        """
+        return self._calls.apply(_retrying(ref, delay))
+
+    def delete(self, ref: Ref | Job) -> bool:
+        """Forget a job that is not running, and its history; return whether there was one."""
+        return self._calls.apply(Delete(reference(ref)))
+
+    def cancel_many(
+        self, topic: str | None = None, state: State | str = State.DELAYED, **words: Unpack[BulkWords]
+    ) -> int:
+        """Cancel the delayed jobs that a filter means; return how many."""
+        return self._change(topic, _one_of(state, State.DELAYED), lambda job: Cancel(job.id), words)
+
+    def retry_many(self, topic: str | None = None, state: State | str = State.DEAD, **words: Unpack[RetryWords]) -> int:
+        """Retry the finished jobs that a filter means, the dead ones unless told; return how many.
+
+        Leaves out those whose key belongs to another live job by now.
+        """
+        wait = delay_ms(words.pop("delay", 0))
+        finished = _one_of(state, State.DEAD, State.CANCELLED, State.DONE)
+        return self._change(topic, finished, lambda job: Retry(job.id, delay=wait), words)
+
+    def delete_many(
+        self, topic: str | None = None, state: State | str | None = None, **words: Unpack[BulkWords]
+    ) -> int:
+        """Forget the jobs that a filter means and that are not running, and their history; return how many.
+
+        For what finished long ago `purge` is quicker.
+        """
+        if state is not None:
+            state = _one_of(state, *(other for other in State if other is not State.RUNNING))
+        return self._change(topic, state, lambda job: Delete(job.id), words)
+
+    def purge(
+        self,
+        state: State | str = State.DONE,
+        *,
+        older_than: Duration = 0,
+        topic: str | None = None,
+        limit: int = 10_000,
+    ) -> int:
+        """Forget up to `limit` finished jobs of a state that ended so long ago, and their history; return how many.
+
+        One transaction. O(log jobs + what is forgotten), for dead jobs O(dead and running jobs).
+        """
+        return self._calls.apply(_purging(state, older_than, topic, limit))
+
+    def _change(
+        self, topic: str | None, state: State | str | None, command: Callable[[Job], Command[bool]], words: BulkWords
+    ) -> int:
+        dry_run, progress, changed = words.pop("dry_run", False), words.pop("progress", None), 0
+        for changed in _each(self._calls.store, _filter(topic, state, words), command, dry_run=dry_run):
+            if progress is not None:
+                progress(changed)
+        return changed
+
+
+class Topics:
+    """The topics of a queue, for operators."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def list(self) -> AllTopics:
+        """Return the topics, by name, and whether they are paused. O(topics)."""
+        return self._calls.ask(ListTopics())
+
+    def counts(self) -> dict[str, Counts]:
+        """Return how many jobs each topic has in each state. O(topics + running jobs)."""
+        return self._calls.ask(CountJobs())
+
+    def pause(self, topic: str) -> bool:
+        """Let no job of a topic start until `resume`; return whether it was not paused.
+
+        Handlers that run go on. When this returns, nothing of the topic starts any more. It waits for the workers to
+        confirm that, for a second at most: one that says nothing for so long counts as gone.
+        """
+        changed = self._calls.apply(Pause(name(topic, "topic"), paused=True))
+        self._calls.store.quiet(topic, _QUIET)
+        return changed
+
+    def resume(self, topic: str) -> bool:
+        """Let jobs of a topic start again; return whether it was paused."""
+        return self._calls.apply(Pause(name(topic, "topic"), paused=False))
+
+
+@awaited(Jobs)
+class AsyncJobs:
+    """`Jobs`, awaited."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls, self._jobs = calls, Jobs(calls)
+
+    async def list(
+        self, topic: str | None = None, state: State | str | None = None, **words: Unpack[PageWords]
+    ) -> Page:
+        return await asyncio.to_thread(self._jobs.list, topic, state, **words)
+
+    async def history(self, ref: Ref | Job) -> Attempts:
+        return await asyncio.to_thread(self._jobs.history, ref)
+
+    async def retry(self, ref: Ref | Job, delay: Duration = 0) -> bool:
+        return await self._calls.aapply(_retrying(ref, delay))
+
+    async def delete(self, ref: Ref | Job) -> bool:
+        return await self._calls.aapply(Delete(reference(ref)))
+
+    async def cancel_many(
+        self, topic: str | None = None, state: State | str = State.DELAYED, **words: Unpack[BulkWords]
+    ) -> int:
+        return await asyncio.to_thread(self._jobs.cancel_many, topic, state, **words)
+
+    async def retry_many(
+        self, topic: str | None = None, state: State | str = State.DEAD, **words: Unpack[RetryWords]
+    ) -> int:
+        return await asyncio.to_thread(self._jobs.retry_many, topic, state, **words)
+
+    async def delete_many(
+        self, topic: str | None = None, state: State | str | None = None, **words: Unpack[BulkWords]
+    ) -> int:
+        return await asyncio.to_thread(self._jobs.delete_many, topic, state, **words)
+
+    async def purge(
+        self,
+        state: State | str = State.DONE,
+        *,
+        older_than: Duration = 0,
+        topic: str | None = None,
+        limit: int = 10_000,
+    ) -> int:
+        return await self._calls.aapply(_purging(state, older_than, topic, limit))
+
+
+@awaited(Topics)
+class AsyncTopics:
+    """`Topics`, awaited."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls, self._topics = calls, Topics(calls)
+
+    async def list(self) -> AllTopics:
+        return await asyncio.to_thread(self._topics.list)
+
+    async def counts(self) -> dict[str, Counts]:
+        return await asyncio.to_thread(self._topics.counts)
+
+    async def pause(self, topic: str) -> bool:
+        return await asyncio.to_thread(self._topics.pause, topic)
+
+    async def resume(self, topic: str) -> bool:
+        return await self._calls.aapply(Pause(name(topic, "topic"), paused=False))
+
+
+def found(calls: Calls, ref: Ref | Job) -> Job:
+    """Return a job as it is now. NoSuchJob if there is none, BadJob if this names no job."""
+    job = calls.ask(GetJob(reference(ref)))
+    if job is None:
+        raise NoSuchJob(f"there is no job {_called(ref)}")
+    return job
+
+
+def _retrying(ref: Ref | Job, delay: Duration) -> Retry:
+    """Return the command of `Jobs.retry`."""
+    return Retry(reference(ref), delay=delay_ms(delay))
+
+
+def _purging(state: State | str, older_than: Duration, topic: str | None, limit: int) -> Purge:
+    """Return the command of `Jobs.purge`."""
+    finished = _one_of(state, State.DONE, State.DEAD, State.CANCELLED)
+    where = None if topic is None else name(topic, "topic")
+    return Purge(finished, duration(older_than, "older_than"), where, whole(limit, "limit", MOST))
+
+
+def _called(ref: Ref | Job) -> str:
+    """Return what a job is called by, for an error."""
+    if isinstance(ref, Job):
+        return str(ref.id)
+    return str(ref) if isinstance(ref, int) else f"{ref[1]!r:.80} of topic {ref[0]!r:.80}"
+
+
+def _filter(topic: str | None, state: State | str | None, words: FilterWords) -> Filter:
+    for unknown in words.keys() - FilterWords.__annotations__:
+        raise TypeError(f"a filter has no word {unknown[:80]!r}{did_you_mean(unknown, FilterWords.__annotations__)}")
+    key, error = words.get("key"), words.get("error")
+    due_from, due_until = words.get("due_from"), words.get("due_until")
+    if error is not None and not isinstance(error, str):
+        raise BadJob(f"error must be a part of its text, not {type(error).__name__}")
+    return Filter(
+        None if topic is None else name(topic, "topic"),
+        None if state is None else state_of(state),
+        None if key is None else name(key, "key"),
+        None if due_from is None else moment(due_from, "due_from"),
+        None if due_until is None else moment(due_until, "due_until"),
+        error,
+    )
+
+
+def _one_of(state: State | str, *allowed: State) -> State:
+    wanted = state_of(state)
+    if wanted not in allowed:
+        raise BadJob(f"this is for jobs that are {' or '.join(allowed)}, not {wanted}")
+    return wanted
+
+
+def _each(store: Store, wanted: Filter, command: Callable[[Job], Command[bool]], *, dry_run: bool) -> Iterator[int]:
+    """Apply a command to each job of a filter, batch by batch; yield how many it has changed after each."""
+    after = changed = 0
+    while page := store.ask(ListJobs(wanted, after, _PAGE)):
+        after = page[-1].id
+        if dry_run:
+            changed += sum(job.state is not State.RUNNING for job in page)
+        else:
+            changed += sum(outcome is True for outcome in intact(store.apply([command(job) for job in page])))
+        yield changed
