@@ -14,7 +14,7 @@ from ..sql.statement import Change, Do, Drop, Each, Insert, NewNames, NewPriorit
 __all__ = ["Later", "PostgresDialect", "numbers"]
 
 _BEGAN: Final = "floor(extract(epoch FROM a.backend_start) * 1000)"
-NOW = "coalesce(:now::bigint, floor(extract(epoch FROM now()) * 1000)::bigint)"
+NOW = "coalesce(:now::bigint, floor(date_part('epoch', now()) * 1000)::bigint)"
 _INDEX: Final = re.compile(r"\bINDEX ([a-z_]+) ON\b")
 _SEQUENCE: Final = re.compile(r"\bSEQUENCE ([a-z_]+)")
 _BYTES: Final = re.compile(r"(%\(\w+\))s::bytea\b")  # they go as they are
