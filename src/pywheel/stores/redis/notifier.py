@@ -156,6 +156,9 @@ class RedisNotifier(Notifier):
     silent = SILENT
 
     def __init__(self, stores: Sequence[RedisStore], name: str) -> None:
+        self._ears, self._bell = socket.socketpair()
+        self._ears.setblocking(False)
+        self._bell.setblocking(False)
         self.worker = f"{name}@{token_hex(6)}"
         self._stores, self._store = stores, stores[0]
         self._bells = [self._store.server.prefix + b":bell", *(store.bell_of(self.worker) for store in stores)]
@@ -174,9 +177,6 @@ class RedisNotifier(Notifier):
         self._beat_at = -_BEAT
         self._behind = 0
         self._overlooked_at: float = _NEVER  # wall clock at which to see whether the first job is there yet, in ms
-        self._ears, self._bell = socket.socketpair()
-        self._ears.setblocking(False)
-        self._bell.setblocking(False)
         self._ear: Connection | None = None
         self._moved = False
         try:
@@ -442,5 +442,8 @@ class RedisNotifier(Notifier):
         self._closed = True
         if self._ear is not None:
             self._ear.close()
+        self.__del__()
+
+    def __del__(self) -> None:
         self._ears.close()
         self._bell.close()

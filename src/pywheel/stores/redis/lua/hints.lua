@@ -28,7 +28,7 @@ local function furthest_horizon()
     return furthest
 end
 
--- Notes for the owner of its slice that a job is due then; without a priority that the owner is to look.
+-- Notes for the owner of its slice that a job is due then. Without a priority the owner is only woken.
 local function tell(topic, b, due, priority)
     if due > furthest_horizon() then
         return

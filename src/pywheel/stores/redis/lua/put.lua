@@ -35,8 +35,8 @@ local function new_id()
     return id, b
 end
 
--- Many jobs without keys, so many. Arguments: for each topic and priority: its name, the priority, how many, and when and what
--- for each. Outcome: the first id; the others follow it.
+-- Stores so many jobs without keys. Arguments: for each topic and priority its name, the priority, how many, and when and what for each.
+-- Outcome: the first id; the others follow it.
 function commands.put(count)
     local start_with, far, char = created(now), furthest_horizon(), string.char
     local first = call('INCRBY', P .. ':n', count) - count + 1
@@ -207,8 +207,8 @@ local function enter(job, held)
     return id
 end
 
--- Asked for are nonce, fingerprint, and how many. Arguments: for each when and what, '' or as JSON how it is put, and what result it has. All are stored,
--- or none. Outcome: the ids, and a refusal where the first would be less than 0.
+-- Stores jobs, all or none. `asked` has the nonce, the fingerprint, and how many there are. Arguments: for each when and what, '' or as JSON
+-- how it is put, and its result. Outcome: the ids, and a refusal where the first would be less than 0.
 function commands.put_keyed(asked)
     local jobs, ids, noted = {}, {}, {}
     for place = 1, asked.jobs do

@@ -141,7 +141,7 @@ local function with_receipts(each, void)
     return outcomes
 end
 
--- Behind the receipts stand so many results, each with an r before it, or ''.
+-- Makes jobs done. Behind the receipts stand so many results, each with an r before it, or ''.
 function commands.ack(results)
     local receipts = at
     local outcomes = with_receipts(function(b, state, place)
@@ -172,7 +172,7 @@ function commands.nack(ends)
     end, -1)
 end
 
--- New leases of claims.
+-- Give claims new leases.
 for name, begins in pairs({touch = 0, begin = 1}) do
     commands[name] = function(ttrs)
         return with_receipts(function(b, state, place)

@@ -83,7 +83,7 @@ function check.s(_, b)
     check_stray(b, call('HEXISTS', key, b), call('HEXISTS', chunk(':j:', b), b) == 1, 'HDEL', key, b)
 end
 
--- A result, of which the job's state may know.
+-- A result, of which the state of its job must know.
 function check.r(_, b)
     local state, key = state_of(b), chunk(':r:', b)
     check_stray(b, call('HEXISTS', key, b), state and state[RESULT] == 1, 'HDEL', key, b)
