@@ -87,6 +87,7 @@ class Database:
         try:
             result = work(connection, *args)
         except BaseException as error:
+            page.whole()
             self._undo(connection, error)
             raise
         self._clean = True

@@ -301,12 +301,14 @@ class Page:
             _sleep(self._base + 8 * _TURNS, turn[1] & 0xFFFF_FFFF, min(_LOOK, until - now))
 
     def leave(self) -> None:
-        """Let the next one have its turn. Does nothing without it; may be interrupted, and called again."""
+        """Let the next one have its turn. Does nothing without it; may be interrupted, and called again.
+
+        The page was made whole just now, if it has to be.
+        """
         words = self.words
         self._unlock(_TURN)
         if self.held:
             self.held = False
-            self.whole()
             words[_TURNS] += 1
             if words[_WAITED_FOR]:
                 words[_WAITED_FOR] = 0  # whoever still waits says so again

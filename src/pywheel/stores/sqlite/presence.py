@@ -368,7 +368,8 @@ class Telling:
                 self._hint(presence)
         except Exception:  # noqa: BLE001  (it is stored, whatever it is)
             presence.alarm()
-        self.failed()
+        if self._mark:
+            self.failed()
 
     def _hint(self, presence: Presence) -> None:
         """Give each job's owner a hint if it looks so far, and all a hint of pauses."""

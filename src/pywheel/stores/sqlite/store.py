@@ -154,9 +154,14 @@ class SqliteStore(SqliteEngine):
 
     def _alone(self, work: Callable[..., _R], *args: Any) -> _R:
         """Return what `work(connection, ...)` does between the commits of this process, in a turn to write."""
+
+        def alone(connection: sqlite3.Connection) -> _R:
+            found = work(connection, *args)
+            self._presence.page.whole()
+            return found
+
         with translated(self.path):
-            until = time.monotonic() + BUSY_SECONDS
-            result: _R = self._group_commit.alone(self._database.write, until, work, *args)
+            result: _R = self._group_commit.alone(self._database.write, time.monotonic() + BUSY_SECONDS, alone)
             return result
 
     def _reading(self, work: Callable[..., _R], *args: Any) -> _R:
