@@ -87,8 +87,8 @@ class Membership:
 
 
 def retention(keep: Duration | None) -> dict[State, int]:
-    """Return for how many ms finished jobs are kept: dead ones for KEEP_DEAD, or `keep` if that is longer; None: for ever."""
-    if keep is None:
+    """Return for how many ms jobs are kept that ended: dead ones for KEEP_DEAD, or `keep` if that is longer."""
+    if keep is None:  # for ever
         return {}
     kept = duration(keep, "keep")
     return {State.DONE: kept, State.CANCELLED: kept, State.DEAD: max(kept, duration(KEEP_DEAD, "keep"))}

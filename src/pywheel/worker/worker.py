@@ -108,6 +108,7 @@ class Worker:
         most = sum(handler.concurrency for handler in in_threads)
         self._threads = Threads(min(max(most, 1), _MOST_THREADS))
         self._stopping = False  # no Event: a signal may come in the middle of its own handler, and find it locked
+        self._announced = False
         self.told_to_stop = False
         """Whether `stop` was called, or a signal came that stops."""
         self._notifier = self.store.notifier(name or f"{socket.gethostname()}:{os.getpid()}")
@@ -203,25 +204,23 @@ class Worker:
 
     def _work(self) -> None:
         self._events.emit(WorkerStarted(self.name, self.store.url))
-        announced = self._announce()
+        self._announce()
         while not self._stopping:
             stored = self.dispatcher.step()
-            if stored and not announced:
-                announced = self._announce()
+            if stored and not self._announced:
+                self._announce()
             elif stored and self.dispatcher.forgotten:
                 self._declare_lost()
-            self._pulse(ready=announced)
+            self._pulse(ready=self._announced)
             if not self._stopping:
                 self.dispatcher.sleep()
 
-    def _announce(self) -> bool:
-        announced = False
+    def _announce(self) -> None:
         with _patient("the worker cannot be announced yet"):
             self.dispatcher.announce()
             if not self._stopping:
                 declare(self.program, again=True)
-            announced = True
-        return announced
+            self._announced = True
 
     def _declare_lost(self) -> None:
         with _patient("schedules cannot be declared again yet"):
