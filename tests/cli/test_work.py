@@ -148,7 +148,7 @@ class Asked:
 
     def __init__(self, topics=3, takes=0.0):
         self.calls, self.listeners, self.takes, self.now = 0, [], takes, 1_000.0
-        self.events = types.SimpleNamespace(listen=self.listeners.append)
+        self.events, self.topics = types.SimpleNamespace(listen=self.listeners.append), self
         self.found = {f"t{n:03}": Counts(delayed=n % 2) for n in range(topics)}
 
     def counts(self):

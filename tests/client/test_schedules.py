@@ -473,7 +473,9 @@ class History:
         if what == 0:
             period = self.draw.choice([1, 3, 7, 20, 60, 90, 600])
             self.ended(name)
-            made = self.boss.schedule(name, "work", every=period, overlap="overlap", jitter=self.draw.choice([0, 5]))
+            made = self.boss.schedules.set(
+                name, "work", every=period, overlap="overlap", jitter=self.draw.choice([0, 5])
+            )
             self.alive[name] = made
         elif what == 1 and self.boss.schedules.delete(name):
             self.ended(name)

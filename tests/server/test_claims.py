@@ -8,6 +8,7 @@ import pytest
 from pywheel import JobQueue, Keyring, StoreAway
 from pywheel.jobs.queries import GetNextDues, ListNotes
 from pywheel.server import Limits
+from pywheel.server.api import claims
 from tests.asked import when_asked
 from tests.server.client import Api, problem
 
@@ -210,7 +211,7 @@ def test_more_than_the_server_lets_wait_are_refused(queue):
 
 
 @pytest.mark.parametrize("claimed", [False, True])
-def test_a_client_that_goes_away_holds_nothing(api, claimed):
+def test_a_client_that_goes_away_holds_nothing(api, claimed, monkeypatch):
     """It goes away while it waits, or while what it waits for is claimed."""
     sent = []
 
@@ -240,15 +241,15 @@ def test_a_client_that_goes_away_holds_nothing(api, claimed):
         request = asyncio.ensure_future(api.app(scope, receive, send))
         await asyncio.sleep(0.1)
         if claimed:
-            real = api.queue.aclaim
+            real = claims.reserve_async
 
-            async def claim(command):
-                outcome = await real(command)
+            async def claim(calls, command):
+                outcome = await real(calls, command)
                 if outcome:
                     gone.set()
                 return outcome
 
-            api.queue.aclaim = claim
+            monkeypatch.setattr(claims, "reserve_async", claim)
         else:
             gone.set()
             await asyncio.sleep(0.05)
@@ -325,14 +326,14 @@ def test_jobs_claimed_before_the_store_went_away_are_given(api, monkeypatch):
     """They are claimed: to refuse the request would hold them until their leases end."""
     api.put("a")
     api.put("b")
-    claim = api.queue.aclaim
+    claim = claims.reserve_async
 
-    async def breaks(command):
+    async def breaks(calls, command):
         if command.topic == "b":
             raise StoreAway("gone")
-        return await claim(command)
+        return await claim(calls, command)
 
-    monkeypatch.setattr(api.queue, "aclaim", breaks)
+    monkeypatch.setattr(claims, "reserve_async", breaks)
     assert [job["topic"] for job in api.reserve("a", "b", limit=2)] == ["a"]
 
 

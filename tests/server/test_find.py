@@ -5,6 +5,8 @@ import threading
 
 import pytest
 
+from pywheel.client.jobs import Jobs
+from pywheel.server.api import claims
 from tests.server.client import problem
 
 
@@ -26,10 +28,10 @@ def test_an_answer_of_many_jobs_lets_other_requests_have_their_turn(api, monkeyp
     """It is counted from when the store has answered."""
     api.queue.put_many([api.queue.job("mail", "x" * 60_000) for _ in range(100)])
     turns = None
-    real, answered = api.queue.aclaim, asyncio.Event()
+    real, answered = claims.reserve_async, asyncio.Event()
 
-    async def claim(command):
-        jobs = await real(command)
+    async def claim(calls, command):
+        jobs = await real(calls, command)
         answered.set()
         return jobs
 
@@ -52,7 +54,7 @@ def test_an_answer_of_many_jobs_lets_other_requests_have_their_turn(api, monkeyp
             await asyncio.sleep(0)
         return (await request).json()["jobs"]
 
-    monkeypatch.setattr(api.queue, "aclaim", claim)
+    monkeypatch.setattr(claims, "reserve_async", claim)
     monkeypatch.setattr(type(api.context), "read", lambda _, *args, **words: read(*args, **words))
     jobs = api.run(scene())
     assert len(jobs) == 100 if ask == "reserve" else 50 <= len(jobs) < 100  # a search has parts of some MB
@@ -139,7 +141,7 @@ def test_changes_of_many_hold_up_nobody_else(api, monkeypatch):
     """However many go on, and for however long."""
     id = api.put("a", delay="1h")
     go_on = threading.Event()
-    monkeypatch.setattr(api.queue, "delete_many", lambda *_, **__: go_on.wait(60) and 1)
+    monkeypatch.setattr(Jobs, "delete_many", lambda *_, **__: go_on.wait(60) and 1)
 
     async def scene():
         many = [asyncio.ensure_future(api.ask("POST", "/v1/jobs/delete", json={"topic": "a"})) for _ in range(10)]

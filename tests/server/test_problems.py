@@ -2,6 +2,7 @@
 
 import pytest
 
+from pywheel.client.schedules import AsyncSchedules
 from pywheel.jobs.queries import GetJob
 from pywheel.server import Limits
 from tests.asked import when_asked
@@ -262,7 +263,7 @@ def test_a_path_that_failed_is_one_line_of_the_log(api, monkeypatch, caplog):
     def fail(*_):
         raise RuntimeError("it rained")
 
-    monkeypatch.setattr(api.queue, "aget_schedule", fail)
+    monkeypatch.setattr(AsyncSchedules, "get", fail)
     answer = api("POST", "/v1/schedules/a%0d%0aforged%E2%80%A8/run")
     assert problem(answer) == "internal-error"
     [said] = [record.getMessage() for record in caplog.records if record.name.startswith("pywheel")]

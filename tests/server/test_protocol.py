@@ -10,6 +10,7 @@ from uvicorn.server import ServerState
 
 from pywheel import JobQueue
 from pywheel.server import app, protocol
+from pywheel.server.api import claims
 from pywheel.server.protocol import HEAD, REQUEST, STALLED, Protocol
 
 BODY = b'{"topic": "mail"}'
@@ -431,20 +432,20 @@ def test_the_head_of_a_stream_ends():
     assert (written.count(b"200 OK"), b"text/event-stream" in written, closed) == (2, True, False)
 
 
-def test_a_client_that_is_gone_when_a_job_is_claimed_for_it_holds_nothing():
+def test_a_client_that_is_gone_when_a_job_is_claimed_for_it_holds_nothing(monkeypatch):
     wish = b'{"topics": ["mail"], "ttr": 60}'
     reserve = PUT.replace(b"/v1/jobs", b"/v1/reserve").replace(b"%d" % len(BODY), b"%d" % len(wish)) + wish
 
     async def run():
         with JobQueue("memory:") as queue:
             id = queue.put("mail")
-            line, claim = Line(queue), queue.aclaim
+            line, claim = Line(queue), claims.reserve_async
 
-            async def claims(command):
+            async def lost(calls, command):
                 line.protocol.connection_lost(None)
-                return await claim(command)
+                return await claim(calls, command)
 
-            queue.aclaim = claims
+            monkeypatch.setattr(claims, "reserve_async", lost)
             line.protocol.data_received(reserve)
             while line.state.tasks:
                 await asyncio.sleep(0)

@@ -42,7 +42,7 @@ def test_on_dead_is_called_for_a_job_whose_last_lease_was_lost(live_queue):
     assert sorted(job.id for job in seen) == ids
     assert {(job.state, job.attempt, job.lease_until) for job in seen} == {(State.DEAD, 1, None)}
     assert all("lease was lost" in job.last_error for job in seen)
-    assert [live_queue.history(id)[-1].outcome for id in ids] == [Outcome.LOST] * 3
+    assert [live_queue.jobs.history(id)[-1].outcome for id in ids] == [Outcome.LOST] * 3
 
 
 ENDS = {

@@ -26,7 +26,7 @@ def test_a_handler_longer_than_its_ttr_loses_its_job_and_the_winner_stands(live_
         assert finished(live_queue, id).attempt == 2
         gate.set()
         until(lambda: metrics.counters["lease_lost", "t"] == 1)
-    assert [attempt.outcome for attempt in live_queue.history(id)] == [Outcome.LOST, Outcome.DONE]
+    assert [attempt.outcome for attempt in live_queue.jobs.history(id)] == [Outcome.LOST, Outcome.DONE]
 
 
 def test_a_lost_lease_waits_as_the_policy_says(live_queue):

@@ -190,10 +190,10 @@ def test_a_limited_topic_does_not_hold_up_another(live_queue):
     with working(live_queue):
         for _ in range(20):
             finished(live_queue, live_queue.put("t"))
-        assert live_queue.counts()["limited"].running == 1
+        assert live_queue.topics.counts()["limited"].running == 1
         gate.set()
-        until(lambda: live_queue.counts()["limited"].done > 100)
-        live_queue.pause("limited")
+        until(lambda: live_queue.topics.counts()["limited"].done > 100)
+        live_queue.topics.pause("limited")
 
 
 def test_a_place_that_another_worker_frees_is_taken(live_queue):
@@ -230,7 +230,7 @@ def test_what_comes_first_with_another_worker_is_next_though_this_one_has_all_pl
 
     live_queue.put_many([job(0) for _ in range(50)])
     with working(live_queue), working(live_queue):
-        until(lambda: live_queue.counts()["t"].done > 20)
+        until(lambda: live_queue.topics.counts()["t"].done > 20)
         for id in live_queue.put_many([job(9) for _ in range(16)]):  # some of them are the other one's
             finished(live_queue, id)
 

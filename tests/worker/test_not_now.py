@@ -49,7 +49,7 @@ def test_a_job_that_is_not_for_now_comes_again_with_all_its_attempts(live_queue,
     with working(live_queue):
         job = finished(live_queue, id)
     assert (job.state, job.attempt, seen[id]) == (State.DONE, 1, REFUSED + 1)
-    outcomes = [attempt.outcome for attempt in live_queue.history(id)]
+    outcomes = [attempt.outcome for attempt in live_queue.jobs.history(id)]
     assert outcomes == [Outcome.RELEASED] * REFUSED + [Outcome.DONE]
     assert metrics.total("released") == REFUSED
 

@@ -82,8 +82,8 @@ def test_handlers_of_every_kind_run_at_their_ticks_and_not_what_is_paused(live_q
     def work(job):
         ran["work"] = job.body
 
-    live_queue.schedule("work", "work", b"x", every="1s")
-    paused = live_queue.schedule("paused", "work", b"y", every="1s")
+    live_queue.schedules.set("work", "work", b"x", every="1s")
+    paused = live_queue.schedules.set("paused", "work", b"y", every="1s")
     live_queue.schedules.pause("paused")
     live_queue.put_many([paused.job(live_queue.store.clock.wall())])  # as one that was put ahead elsewhere
     with working(live_queue):
@@ -97,7 +97,7 @@ def test_what_is_made_while_workers_run_is_planned_at_once(live_queue):
     ran = threading.Event()
     live_queue.handler("work")(lambda job: ran.set())
     with working(live_queue):
-        live_queue.schedule("s", "work", every="1s")
+        live_queue.schedules.set("s", "work", every="1s")
         assert ran.wait(30)
 
 

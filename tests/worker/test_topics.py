@@ -27,7 +27,7 @@ def test_a_large_backlog_of_a_slow_topic_does_not_hold_up_another(live_queue, wh
             fill()
         for n in range(50):
             assert finished(live_queue, live_queue.put("quick", n, delay=0.01)).state is State.DONE
-        assert live_queue.counts()["slow"].delayed > 1_000, "the backlog was gone: this showed nothing"
+        assert live_queue.topics.counts()["slow"].delayed > 1_000, "the backlog was gone: this showed nothing"
         gate.set()
         worker.stop()
 
@@ -39,7 +39,7 @@ def test_jobs_that_wait_longer_than_their_ttr_for_a_slow_handler_lose_no_lease(l
     with working(live_queue):
         for id in ids:
             finished(live_queue, id)
-    assert [attempt.outcome for id in ids for attempt in live_queue.history(id)] == [Outcome.DONE] * 20
+    assert [attempt.outcome for id in ids for attempt in live_queue.jobs.history(id)] == [Outcome.DONE] * 20
     assert metrics.total("lease_lost") == 0
 
 
@@ -79,13 +79,13 @@ def test_what_a_pool_holds_is_bounded_by_bytes(live_queue):
     with working(live_queue, max_bytes=1 << 20) as worker:
         live_queue.put_many(live_queue.job("t") for _ in range(100))  # quick and small: the pool may hold many
         gate.set()
-        until(lambda: live_queue.counts()["t"].done == 100)
+        until(lambda: live_queue.topics.counts()["t"].done == 100)
         gate.clear()
         live_queue.put_many(live_queue.job("t", b"x" * (1 << 18)) for _ in range(40))
-        until(lambda: live_queue.counts()["t"].running)
+        until(lambda: live_queue.topics.counts()["t"].running)
         held.append(worker.dispatcher._leases.bytes)
         gate.set()
-        until(lambda: live_queue.counts()["t"].done == 140)
+        until(lambda: live_queue.topics.counts()["t"].done == 140)
     assert held[0] <= 2 << 20
 
 
@@ -94,7 +94,7 @@ def test_what_finished_is_forgotten_as_fast_as_jobs_finish(live_queue):
     with working(live_queue, keep=0.05):
         for _ in range(5):
             live_queue.put_many(live_queue.job("t") for _ in range(1_000))
-        until(lambda: live_queue.counts()["t"].delayed == 0 and sum(live_queue.counts()["t"]) <= 1)
+        until(lambda: live_queue.topics.counts()["t"].delayed == 0 and sum(live_queue.topics.counts()["t"]) <= 1)
 
 
 def test_a_thread_that_cannot_be_started_only_delays_a_job(live_queue, monkeypatch):

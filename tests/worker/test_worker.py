@@ -149,7 +149,7 @@ def test_a_failing_job_climbs_its_ladder_and_dies_with_its_last_error(live_queue
     with working(live_queue):
         job = finished(live_queue, live_queue.put("t"))
     assert (job.state, job.last_error) == (State.DEAD, "ValueError: attempt 3")
-    history = live_queue.history(job)
+    history = live_queue.jobs.history(job)
     assert [attempt.error for attempt in history] == [f"ValueError: attempt {n}" for n in (1, 2, 3)]
     assert metrics.counters["retried", "t"] == 2
     assert metrics.counters["dead", "t"] == 1
@@ -167,7 +167,7 @@ def test_a_dead_job_comes_again_by_hand(live_queue):
         id = live_queue.put("t")
         assert finished(live_queue, id).state is State.DEAD
         heal.append(True)
-        assert live_queue.retry(id)
+        assert live_queue.jobs.retry(id)
         assert finished(live_queue, id).state is State.DONE
 
 
@@ -182,7 +182,7 @@ def test_a_handler_may_give_up_or_name_the_delay(live_queue):
     with working(live_queue):
         dead = finished(live_queue, live_queue.put("t", "no use"))
         done = finished(live_queue, live_queue.put("t", "later"))
-    assert (dead.state, len(live_queue.history(dead))) == (State.DEAD, 1)
+    assert (dead.state, len(live_queue.jobs.history(dead))) == (State.DEAD, 1)
     assert (done.state, done.attempt) == (State.DONE, 2)
 
 
@@ -251,10 +251,10 @@ def test_a_full_pool_leaves_jobs_in_the_store(live_queue):
     live_queue.handler("t", concurrency=2)(lambda job: gate.wait(60))
     live_queue.put_many(live_queue.job("t") for _ in range(20))
     with working(live_queue):
-        until(lambda: live_queue.counts()["t"].running == 2)
-        assert live_queue.counts()["t"] == Counts(delayed=18, running=2)
+        until(lambda: live_queue.topics.counts()["t"].running == 2)
+        assert live_queue.topics.counts()["t"] == Counts(delayed=18, running=2)
         gate.set()
-        until(lambda: live_queue.counts()["t"].done == 20)
+        until(lambda: live_queue.topics.counts()["t"].done == 20)
 
 
 def test_topics_without_a_handler_are_left_alone(live_queue):
@@ -271,11 +271,11 @@ def test_pause_and_resume_work_while_it_runs(live_queue):
     live_queue.handler("u")(lambda job: None)
     with working(live_queue):
         finished(live_queue, live_queue.put("t"))
-        live_queue.pause("t")
+        live_queue.topics.pause("t")
         id = live_queue.put("t", delay=0.01)
         finished(live_queue, live_queue.put("u", delay=0.05))
         assert state(live_queue, id) is State.DELAYED
-        live_queue.resume("t")
+        live_queue.topics.resume("t")
         finished(live_queue, id)
     assert len(seen) == 2
 
@@ -338,7 +338,7 @@ def test_a_task_that_runs_beyond_the_grace_is_cancelled_and_its_job_goes_back_un
     assert worker.join(60)
     job = live_queue.get(id)
     assert (job.state, job.attempt) == (State.DELAYED, 0)
-    assert [attempt.outcome for attempt in live_queue.history(id)] == [Outcome.RELEASED]
+    assert [attempt.outcome for attempt in live_queue.jobs.history(id)] == [Outcome.RELEASED]
 
 
 def test_finished_jobs_are_forgotten_after_the_time_that_they_are_kept(live_queue):
@@ -347,7 +347,7 @@ def test_finished_jobs_are_forgotten_after_the_time_that_they_are_kept(live_queu
         old = live_queue.put("t")
         finished(live_queue, old)
     with working(live_queue, keep=0):
-        until(lambda: live_queue.list("t") == [])
+        until(lambda: live_queue.jobs.list("t") == [])
 
 
 # ---- what makes no sense, and what is said --------------------------------------------------------------------------

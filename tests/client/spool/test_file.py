@@ -35,10 +35,10 @@ def test_two_processes_do_not_forward_at_once_and_nothing_is_overtaken(spool, tm
     again = second.take()
     assert [waiting.put.nonce for waiting in again] == ["n1", "n2", "n3"]
     first.settle(batch[1:], [[2], [3]])  # or it was not: too late, its claims are over
-    assert second.topics.counts().running == 3
+    assert second.counts().running == 3
     second.settle(again, [[2], [3], [4]])
     assert second.take() == first.take() == []
-    assert second.topics.counts().done == 4
+    assert second.counts().done == 4
     first.close()
     second.close()
 

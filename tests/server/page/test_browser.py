@@ -94,7 +94,7 @@ def is_live(page):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_any_page(shop, browser, site, axe, scheme):
     person = browser.person(site, scheme=scheme)
-    ids = {job.state: job.id for job in shop.list()}
+    ids = {job.state: job.id for job in shop.jobs.list()}
     paths = [
         "/", "/jobs", "/jobs?topic=shop.notify", "/jobs?topic=search.index", "/jobs?state=dead&error=Timeout",
         "/jobs?due_from=x", "/jobs?topic=none", "/dead", "/schedules", "/workers", "/outlets", "/coming",
@@ -128,7 +128,7 @@ def test_axe_finds_nothing_on_the_form_to_sign_in(browser, guarded, axe, scheme)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_a_phone(shop, browser, site, axe, scheme):
     person = browser.person(site, scheme=scheme, viewport=chromium.PHONE)
-    one = f"/jobs/{shop.list()[0].id}"
+    one = f"/jobs/{shop.jobs.list()[0].id}"
     for path in ("/", "/jobs?topic=shop.notify", "/dead", one, "/schedules", "/workers", "/coming"):
         person.goto(site.url + path)
         assert chromium.findings(person, axe) == [], path
@@ -198,7 +198,7 @@ def test_two_people_see_what_the_other_does(shop, browser, site):
     row(one, "mail.send").get_by_role("button", name="Pause").click()
     one.get_by_text("mail.send is paused").wait_for()
     row(other, "mail.send").get_by_text("paused").wait_for()
-    id = shop.list(topic="mail.send")[0].id
+    id = shop.jobs.list(topic="mail.send")[0].id
     for page in (one, other):
         page.goto(f"{site.url}/jobs/{id}")
     one.get_by_role("button", name="Cancel").click()
@@ -260,7 +260,7 @@ def test_a_selection_is_cancelled(shop, person, site):
     person.get_by_role("heading", name="Cancel 3 jobs?").wait_for()
     person.get_by_role("button", name="Cancel 3").click()
     person.get_by_text("3 of 3 jobs cancelled").wait_for()
-    assert shop.counts()["order.expire"].cancelled == 3
+    assert shop.topics.counts()["order.expire"].cancelled == 3
 
 
 def test_all_of_a_page_are_selected_at_once(shop, person, site):
@@ -275,7 +275,7 @@ def test_a_group_of_the_dead_is_retried(shop, person, site):
     person.goto(f"{site.url}/dead")
     person.get_by_role("button", name=re.compile("Retry 3 jobs of shop.notify")).click()
     person.get_by_text("Done.").wait_for()
-    assert (shop.counts()["shop.notify"].delayed, shop.counts()["shop.notify"].dead) == (3, 1)
+    assert (shop.topics.counts()["shop.notify"].delayed, shop.topics.counts()["shop.notify"].dead) == (3, 1)
 
 
 def test_a_topic_is_paused_and_resumed(shop, person, site):

@@ -78,7 +78,7 @@ def test_nothing_is_counted_twice_and_purging_is_no_negative_throughput(manual, 
     work(manual, "mail", 3)
     clock.advance(1)
     look(reader)
-    manual.purge()
+    manual.jobs.purge()
     clock.advance(1)
     assert look(reader).topics[0].trend == (4, 3, 0)
 
@@ -86,7 +86,7 @@ def test_nothing_is_counted_twice_and_purging_is_no_negative_throughput(manual, 
 def test_the_oldest_due_is_that_of_delayed_jobs_paused_or_not(manual, clock):
     manual.put("mail", b"", delay=5)
     manual.put("mail", b"", delay=50)
-    manual.pause("mail")
+    manual.topics.pause("mail")
     clock.advance(10)
     snapshot = look(Reader(lambda: manual.store))
     assert snapshot.at - snapshot.topics[0].first_due == 5_000
@@ -219,7 +219,7 @@ def test_a_compressed_stream_is_the_same(queue, sites):
 def test_however_many_look_the_store_is_read_once_a_snapshot(queue, sites):
     queue.put("mail", b"", delay=600)
     counted = Counted(queue.store)
-    queue.store = counted
+    queue.calls.store = counted
     site = sites(queue)
     site.context.live.every = 0.1
     streams = [events(site) for _ in range(10)]
@@ -238,7 +238,7 @@ def test_however_many_look_the_store_is_read_once_a_snapshot(queue, sites):
 def test_first_views_at_once_are_one_look(queue, sites):
     queue.put("mail", b"", delay=600)
     counted = Counted(queue.store)
-    queue.store = counted
+    queue.calls.store = counted
     live = Live(lambda: counted)
 
     async def main():
@@ -264,7 +264,7 @@ def test_a_reader_that_fails_ends_the_streams_so_that_they_ask_anew(queue, sites
 def test_when_nobody_looks_nothing_is_read(queue, sites, monkeypatch):
     monkeypatch.setattr("pywheel.server.live._LINGER", 0.0)
     counted = Counted(queue.store)
-    queue.store = counted
+    queue.calls.store = counted
     site = sites(queue)
     site.context.live.every = 0.02
     stream = events(site)
