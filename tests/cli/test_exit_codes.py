@@ -8,13 +8,13 @@ import pytest
 from tests.docs.pages import text
 
 DONE = [
-    "counts", "list --topic nobody", "retry-many --topic nobody --yes", "info", "workers", "schedules list", "verify",
+    "counts", "list --topic nobody", "retry-many --yes", "info", "workers", "schedules list", "verify",
     "check", "token list", "version", "--help", "cancel 1",
 ]  # fmt: skip
 NO = [
     "show 99", "show key --topic mail", "history 99", "cancel 99", "reschedule 99 --delay 1h", "retry 99", "delete 99",
     "put mail 1 --key taken", "pause nobody", "resume nobody", "schedules pause nobody", "schedules remove nobody",
-    "outlets enable nobody",
+    "outlets enable nobody", "retry-many --topic nobody --yes",
 ]  # fmt: skip
 USAGE = [
     "", "nosuch", "counts --nosuch", "show", "show x", "schedules", "token", "spool", "bridge",

@@ -105,7 +105,7 @@ def test_a_removed_schedule_comes_back_when_another_worker_of_the_process_starts
     live_queue.every("1h", name="s")(lambda: None)
     for _ in range(2):
         with working(live_queue):
-            until(live_queue.schedules)
+            until(live_queue.schedules.list)
         assert live_queue.schedules.delete("s")
 
 

@@ -92,6 +92,12 @@ def _keep(path: str) -> None:
             os.close(folder)
 
 
+def check(connection: sqlite3.Connection) -> list[str]:
+    """Return what is wrong with the file, [] if nothing is. O(file)."""
+    found = [row[0] for row in connection.execute("PRAGMA quick_check").fetchall()]
+    return [] if found == ["ok"] else found
+
+
 def find(connection: sqlite3.Connection, now: int) -> list[Finding]:
     """Return what is wrong with the file, all of one moment. For a connection without a transaction."""
     connection.execute("BEGIN")

@@ -148,6 +148,10 @@ class SqliteStore(SqliteEngine):
         self._open()
         maintenance.backup(self.path, os.path.realpath(path))
 
+    def check(self) -> list[str]:
+        """Return what is wrong with the file, [] if nothing is. O(file); others may read and write meanwhile."""
+        return self._database.read(maintenance.check)
+
     def about(self) -> dict[str, Any]:
         """Return where the file is, its schema, its size, and which SQLite reads it."""
         return self._database.read(maintenance.about, self.path)
