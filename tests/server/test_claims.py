@@ -347,13 +347,16 @@ def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(queue):
 
     async def scene():
         waits = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}))
-        await asyncio.sleep(0.05)
+        while api.context.waiting is None or api.context.waiting.count < 1:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)
+        await queue.aio.put("other")  # what the request has asked for before it waits is over then
         api.context.tokens.remove(id)
         api.context.access._fresh.clear()  # as a few seconds would
         await queue.aio.put("mail")
         return await waits
 
     assert problem(api.run(scene())) == "token-unknown"
-    [job] = queue.jobs.list()
+    [job] = queue.jobs.list("mail")
     assert (job.state, job.attempt) == ("delayed", 0)
     api.close()
