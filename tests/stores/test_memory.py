@@ -20,7 +20,7 @@ from tests.isolated.child import run_well
 FILES = (
     "memory/store.py",
     "sqlite/engine.py",
-    "sqlite/telling.py",
+    "sqlite/presence.py",
     "sqlite/dialect.py",
     "sql/transaction.py",
     "sql/put.py",
