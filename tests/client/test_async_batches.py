@@ -261,7 +261,7 @@ def test_a_loop_that_ended_during_a_commit_holds_nobody_up(queue):
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_a_cancelled_areserve_strands_no_job(queue, turns):
+def test_a_cancelled_reserve_strands_no_job(queue, turns):
     """Whenever it is cancelled: before it was sent, meanwhile, or when the jobs are there and the task is not on."""
     ids = [queue.put("t") for _ in range(3)]
 
@@ -281,7 +281,7 @@ def test_a_cancelled_areserve_strands_no_job(queue, turns):
         assert [job.id for job in got] == ids[:2]
 
 
-def test_an_areserve_that_is_cancelled_when_its_jobs_have_come_gives_them_back(queue):
+def test_an_reserve_that_is_cancelled_when_its_jobs_have_come_gives_them_back(queue):
     queue.put("t")
 
     async def program():
@@ -296,7 +296,7 @@ def test_an_areserve_that_is_cancelled_when_its_jobs_have_come_gives_them_back(q
     assert queue.topics.counts() == {"t": Counts(delayed=1)}
 
 
-def test_an_areserve_that_is_cancelled_again_and_again_gives_its_jobs_back(queue):
+def test_an_reserve_that_is_cancelled_again_and_again_gives_its_jobs_back(queue):
     queue.put("t")
     begun, gate = held_up(queue)
 
@@ -315,7 +315,7 @@ def test_an_areserve_that_is_cancelled_again_and_again_gives_its_jobs_back(queue
     assert queue.topics.counts() == {"t": Counts(delayed=1)}
 
 
-def test_an_areserve_that_is_cut_off_by_the_end_of_its_loop_gives_its_jobs_back(queue):
+def test_an_reserve_that_is_cut_off_by_the_end_of_its_loop_gives_its_jobs_back(queue):
     queue.put("t")
     begun, gate = held_up(queue)
 

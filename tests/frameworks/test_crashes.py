@@ -79,7 +79,7 @@ def when_it_is_time(shop, jobs):
     return balanced(shop, jobs)
 
 
-@pytest.mark.parametrize("crash", ["before acancel", "after acancel"])
+@pytest.mark.parametrize("crash", ["before cancel", "after cancel"])
 def test_an_order_whose_payment_was_cut_short_is_paid_and_stays_so_or_is_closed(start, crashed, jobs, crash):
     shop = start(*SHOP)
     assert shop.ask("POST", "/orders/7?delay=1h")[0] == 201
@@ -91,7 +91,7 @@ def test_an_order_whose_payment_was_cut_short_is_paid_and_stays_so_or_is_closed(
     assert before == "paid"  # it was recorded before anything else was done
 
 
-@pytest.mark.parametrize("crash", ["before aput", "after aput"])
+@pytest.mark.parametrize("crash", ["before put", "after put"])
 def test_an_order_that_was_cut_short_is_never_left_unpaid_without_a_job(crashed, jobs, crash):
     shop = crashed(crash, "/orders/7?delay=1h")
     balanced(shop, jobs)

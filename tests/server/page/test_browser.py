@@ -284,7 +284,7 @@ def test_a_topic_is_paused_and_resumed(shop, person, site):
     row(person, "mail.send").get_by_text("paused").wait_for()
     row(person, "mail.send").get_by_role("button", name="Resume").click()
     person.get_by_text("mail.send goes on").wait_for()
-    assert not next(topic for topic in shop.topics() if topic.name == "mail.send").paused
+    assert not next(topic for topic in shop.topics.list() if topic.name == "mail.send").paused
 
 
 def test_a_schedule_is_run_paused_and_resumed(queue, person, site):
