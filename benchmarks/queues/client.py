@@ -68,13 +68,13 @@ def rate(peer: Any, how: str, seconds: float) -> float:
 async def by_tasks(peer: Any, seconds: float) -> float:
     """Return puts a second of many tasks, each of which puts one by one."""
     async with getattr(peer, "opened_async", nullcontext)():
-        await peer.aio.put(BODY, 2 * DAY)
+        await peer.aput(BODY, 2 * DAY)
         delays = Delays(peer, seconds)
         some = iter(delays)
 
         async def work() -> None:
             for delay in some:
-                await peer.aio.put(BODY, delay)
+                await peer.aput(BODY, delay)
 
         began = time.perf_counter()
         await asyncio.gather(*(work() for _ in range(TASKS)))

@@ -86,7 +86,7 @@ def test_killed_again_and_again_it_puts_each_message_once(rabbitmq_server, jobs,
             until(lambda part=part: put(jobs) > part * JOBS / 5)
     with bridge(*arguments):
         until(lambda: put(jobs) == JOBS and left(rabbitmq_server, queue) == 0)
-    bodies = [job.body for job in jobs.list("orders", limit=JOBS + 10)]
+    bodies = [job.body for job in jobs.jobs.list("orders", limit=JOBS + 10)]
     assert sorted(map(int, bodies)) == list(range(JOBS))
 
 

@@ -25,7 +25,7 @@ def mock():
 
 
 def all_jobs(jobs):
-    return sorted(jobs.list("t", limit=10_000), key=lambda job: job.id)
+    return sorted(jobs.jobs.list("t", limit=10_000), key=lambda job: job.id)
 
 
 @on_a_loop

@@ -17,7 +17,7 @@ from tests.stores.network import Proxy
 
 
 def all_jobs(jobs):
-    return sorted(jobs.list("t", limit=10_000), key=lambda job: job.id)
+    return sorted(jobs.jobs.list("t", limit=10_000), key=lambda job: job.id)
 
 
 @on_a_loop
@@ -97,7 +97,7 @@ async def test_what_makes_no_sense_goes_to_the_dead_letter_exchange(rabbitmq_ser
         dead = await broker.queue(stream, kind="fanout")
         queue = await broker.queue(**{"x-dead-letter-exchange": stream})
         await broker.publish(b"bad", queue, headers={"x-delay": "soon"})
-        await broker.publish(b"x" * (jobs.max_body + 1), queue)
+        await broker.publish(b"x" * (jobs.calls.max_body + 1), queue)
         await broker.publish(b"good", queue)
         async with carrying(jobs, RabbitMQSource(jobs, "t", rabbitmq_server.url(), queue)) as bridge:
             await until(lambda: bridge.taken + bridge.refused == 3)

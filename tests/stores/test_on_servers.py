@@ -185,7 +185,9 @@ print(queue.put("t", b"x"))
 """
 
 
-@pytest.mark.parametrize("how", ["", "sys.exit(0)", "import threading; threading.Thread(target=queue.counts).start()"])
+@pytest.mark.parametrize(
+    "how", ["", "sys.exit(0)", "import threading; threading.Thread(target=queue.topics.counts).start()"]
+)
 def test_a_program_that_ends_with_its_store_open_ends_well_and_its_last_put_is_heard_of(store, how):
     """Whoever tells the workers is a thread of its own: what it has not told yet, it tells at the end."""
     notifier = store.notifier("w")

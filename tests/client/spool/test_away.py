@@ -171,7 +171,7 @@ def test_whoever_finds_the_store_away_nobody_waits_for_it_again(queue, server):
     server.fault = away
     with pytest.raises(StoreAway, match="no answer"):
         queue.cancel(id)
-    for ask in (lambda: queue.cancel(id), lambda: queue.get(id), queue.counts, lambda: queue.reserve("t")):
+    for ask in (lambda: queue.cancel(id), lambda: queue.get(id), queue.topics.counts, lambda: queue.reserve("t")):
         with pytest.raises(StoreAway, match="has been away for"):
             ask()
     assert queue.put("t", 2) == -1

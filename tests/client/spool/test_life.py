@@ -44,7 +44,13 @@ def test_a_queue_is_opened_and_takes_puts_before_its_server_is_there(closed_port
         assert queue.store.clock.wall() > 0
         assert queue.put("t", 1, delay="1h") == -1
         assert queue.get(-1).json() == 1
-        for ask in (queue.counts, queue.list, queue.topics, lambda: queue.get(1), lambda: queue.cancel(1)):
+        for ask in (
+            queue.topics.counts,
+            queue.jobs.list,
+            queue.topics.list,
+            lambda: queue.get(1),
+            lambda: queue.cancel(1),
+        ):
             with pytest.raises(StoreAway, match=r"has been away for .*connection refused") as caught:
                 ask()
             assert "secret" not in str(caught.value)

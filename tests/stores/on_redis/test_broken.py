@@ -67,7 +67,7 @@ class TestOnce:
         thread.join(30)
         ids = [id for part in outcome for id in part]
         assert ids == sorted(set(ids))
-        assert [job.id for job in JobQueue(store).list(limit=1_000) if job.topic != "other"] == ids
+        assert [job.id for job in JobQueue(store).jobs.list(limit=1_000) if job.topic != "other"] == ids
 
     @staticmethod
     def last_id(store, proxy):
@@ -100,7 +100,7 @@ class TestOnce:
     def test_what_did_not_arrive_is_sent_again(self, store, proxy, requests):
         proxy.cut_after(requests=requests)
         [ids] = store.apply([Put((JOB,))])
-        assert [job.id for job in JobQueue(store).list(topic="t")] == ids
+        assert [job.id for job in JobQueue(store).jobs.list(topic="t")] == ids
 
     def test_a_reading_call_is_asked_again(self, store, proxy):
         store.apply([Put((JOB,))])
@@ -129,7 +129,7 @@ class TestOnce:
             thread.join(60)
         stopped.set()
         cutter.join(10)
-        jobs = {job.id: job.body for job in JobQueue(store).list(topic="t", limit=1_000)}
+        jobs = {job.id: job.body for job in JobQueue(store).jobs.list(topic="t", limit=1_000)}
         assert len(set(jobs.values())) == len(jobs)
         assert {id: jobs.get(id) for id, _ in told} == dict(told)
         assert len(told) == 240

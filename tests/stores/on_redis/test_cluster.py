@@ -80,7 +80,7 @@ def test_a_slot_that_moves_takes_its_store_along(cluster):
         before = cluster.master(prefix)
         to = next(node for node in cluster.nodes if node is not before)
         with cluster.moving(prefix, to):
-            for attempt in (lambda: queue.put("t", b""), queue.counts, lambda: open(url)):
+            for attempt in (lambda: queue.put("t", b""), queue.topics.counts, lambda: open(url)):
                 with pytest.raises(StoreAway, match="moving"):
                     attempt()
         assert cluster.master(prefix) is to

@@ -42,12 +42,12 @@ _PRIORITIES: Final = [(priority,) for priority in range(-9, 10)]
 # some topics is due, and whether there are hints for it.
 _WATCH: Final = f"""
     SELECT {SEEN}, %s, n.* FROM (
-        SELECT {{now}} AS moment, (SELECT min(next) FROM job WHERE state = 1) AS lease, (
+        SELECT {{now}} AS moment, (SELECT min(next) FROM job WHERE state = 1 AND next >= :since) AS lease, (
             SELECT min((
                 SELECT j.next FROM job j WHERE j.state = 0 AND j.topic = t.id AND j.priority = r.priority
-                ORDER BY j.next LIMIT 1
+                    AND j.next >= w.next ORDER BY j.next LIMIT 1
             ))
-            FROM {{w: name}} {{then}} topic t ON t.name = w.name
+            FROM {{w: name, next}} {{then}} topic t ON t.name = w.name
             {{then}} {{r: priority}} ON r.priority = 0 OR t.lanes >> (9 + r.priority) & 1 = 1 WHERE t.paused = 0
         ) AS first, %s AS hinted
     ) n {{then}} member w ON true
@@ -149,7 +149,9 @@ class RelationalNotifier(Notifier):
     def _beat(self, behind: int) -> bool:
         """Write the beat, and take in what the answer says of all that a worker asks now and then."""
         beat = Do("UPDATE member SET beat = {now}, behind = :behind WHERE name = :name", {**self._me, "behind": behind})
-        values = {**self._me, "w": [(topic,) for topic in self._spare], "r": _PRIORITIES}
+        leases, known = self._store.leases, self._store._known
+        topics = [(topic, known.head_of(topic)) for topic in self._spare]
+        values = {**self._me, "w": topics, "r": _PRIORITIES, "since": leases.since()}
         sent = time.monotonic()
         rows = self._ask(*self._beating(beat), Select(_WATCH % (self._store.dialect.gone, self.hinted), values))
         received = time.monotonic()
@@ -158,7 +160,7 @@ class RelationalNotifier(Notifier):
         self._presence.take(row[:_FIELDS] for row in rows)
         now, lease, self._first, hinted = rows[0][_FIELDS:]
         self._store.heard(now, sent, received)
-        self._store.leases.found(lease, sent)
+        leases.looked(lease, now, sent)
         if hinted:  # whoever was about to end the wait may have died
             self._take()
         mine = next((row for row in rows if row[0] == self.worker), None)
@@ -312,6 +314,7 @@ class RelationalNotifier(Notifier):
         try:
             if reload:
                 [[(self._read,)]] = self._store.run(Select("SELECT coalesce(max(stirred), 0) FROM topic"))
+                self._store._known.heads.forget()
             jobs = self._due_now(list(noted)) if noted else ()
         except BaseException:
             self._reload = True
@@ -319,6 +322,7 @@ class RelationalNotifier(Notifier):
         tables: dict[str, tuple[str, ...]] = {}
         mine = []
         for due, id, topic, priority in jobs:
+            self._store._known.changed(topic, due)
             if topic not in tables:
                 tables[topic] = owners(topic, self._presence.handling(topic))
             if tables[topic] and tables[topic][slice_of(due)] == self.worker:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ..._errors import StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs.job import slice_of
+from ..checks import FURTHEST
 from ..notifier import Member
 from ..ownership import owners
 from ..sql.statement import Do, Select
@@ -39,6 +40,8 @@ _NEAR: Final = (  # of all workers, if one of them looks as far as this
 SILENT: Final = 3.4
 """Seconds: a beat is a query, once a second."""
 _FRESH: Final = 1.5  # seconds that a lease's end that was read is good for: then others may have given leases
+_UNDER_WAY: Final = 10_000  # ms that a transaction which gives leases may take
+_ALL_AGAIN: Final = 60.0  # seconds between looks at all leases
 _HELD: Final = 5.0  # seconds of silence after which a worker cannot begin any more with what it held
 _FORGOTTEN: Final = 60_000  # ms of silence after which a worker's row is deleted
 BUSY: Final = 2.0
@@ -51,9 +54,26 @@ class Leases:
     """When some lease may be over at the earliest, as far as one process knows it without asking each time."""
 
     def __init__(self) -> None:
+        self._since, self._whole_at = -FURTHEST, -math.inf
         never: tuple[float, int | None] = (-math.inf, None)
         self._read = never  # when it was read, and the earliest end
         self._given = never  # of the leases that this process has given since: when the last one, the earliest end
+
+    def since(self) -> int:
+        """Return from which end on leases are looked at: the entries of those that are over stay in the index.
+
+        While any transaction may see them, a look walks past all of them. A lease ends after it was given: none ends
+        before the last look, but for those whose transaction was under way. Once in a while all are looked at.
+        """
+        if time.monotonic() - self._whole_at < _ALL_AGAIN:
+            return self._since
+        self._whole_at = time.monotonic()
+        return -FURTHEST
+
+    def looked(self, lease: int | None, now: int, moment: float) -> None:
+        """Take in the earliest end `since` then, at this time of the server and this monotonic time."""
+        self._since = (now if lease is None else min(lease, now)) - _UNDER_WAY
+        self.found(lease, moment)
 
     def found(self, lease: int | None, moment: float) -> None:
         """Take in the earliest end of a lease, as it was at a monotonic time."""
@@ -66,11 +86,11 @@ class Leases:
         before = self._given[1]
         self._given = (time.monotonic(), lease if before is None else min(before, lease))
 
-    def first(self, read: Callable[[], int | None]) -> int | None:
-        """Return the earliest end of a lease; what was read is read again once it is old."""
+    def first(self, read: Callable[[], tuple[int | None, int]]) -> int | None:
+        """Return the earliest end of a lease; what was read, with the server's time, is read again once it is old."""
         moment = time.monotonic()
         if moment - self._read[0] > _FRESH:
-            self.found(read(), moment)
+            self.looked(*read(), moment)
         return min((lease for _, lease in (self._read, self._given) if lease is not None), default=None)
 
 

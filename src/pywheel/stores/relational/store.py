@@ -388,9 +388,10 @@ class RelationalStore(SqlStore):
         self._open()
         return self.leases.first(self._read_lease)
 
-    def _read_lease(self) -> int | None:
-        [[(lease,)]] = self.run(Select("SELECT min(next) FROM job WHERE state = 1"))
-        return None if lease is None else int(lease)
+    def _read_lease(self) -> tuple[int | None, int]:
+        text = "SELECT (SELECT min(next) FROM job WHERE state = 1 AND next >= :since), {now}"
+        [[(lease, now)]] = self.run(Select(text, {"since": self.leases.since()}))
+        return None if lease is None else int(lease), int(now)
 
     def notifier(self, name: str) -> Notifier:
         """Return a new notifier."""

@@ -6,6 +6,7 @@ new body, or claimed before.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -174,10 +175,11 @@ def _due(
     all_of_them = priorities_of(topic.lanes)
     nexts, found = list[int](), list[Found]()
     for priority in [one for one in all_of_them if after is None or after[0] is None or one <= after[0]]:
+        began = time.monotonic()
         seen = answer[1:] if not known and all_of_them == (0,) else (yield look(priority, most - len(found)))
         some = found_of(seen[0])
         if bounded:
-            heads.found(number, priority, firsts[priority], some[0].due if some else topic.now, len(some))
+            heads.found(number, priority, firsts[priority], some[0].due if some else topic.now, len(some), began)
         found += some
         if len(found) >= most:
             return topic, found, topic.now
@@ -266,6 +268,7 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
         more = {"priority": priority, "most": left, "begin": command.begin - len(jobs), "bytes": bytes_left}
         more["first"] = -FURTHEST if first is None else first
         batch = (_state(number), Rows(_TAKEN, tx.dialect.take, values | more), Rows("next", _NEXT, place))
+        began = time.monotonic()
         [[_, paused, now_lanes, now]], rows, [[next_]] = yield batch if lanes else Last(batch)
         looked = rows[0][-1]
         if now_lanes != lanes and not jobs:
@@ -276,7 +279,7 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
             some = [taken_of(row, command.topic) for row in rows]
             some.sort(key=_by_due)
             jobs += some
-            tx.topics.heads.found(number, priority, first, some[0].due, len(some))
+            tx.topics.heads.found(number, priority, first, some[0].due, len(some), began)
             bytes_left -= sum([len(job.body) for job in some])
             tx.changes.leases = min([tx.changes.leases, *[job.lease_until or 0 for job in some]])
         elif looked:
@@ -284,7 +287,7 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
                 return None
             looked = left  # the next claim chooses among them
         else:
-            tx.topics.heads.found(number, priority, first, now, 0)
+            tx.topics.heads.found(number, priority, first, now, 0, began)
         if looked == left or now_lanes != lanes:
             return Claimed(jobs, min(max(command.begin, 0), len(jobs)), [], paused=False, next=now)
         nexts += [] if next_ is None else [next_]

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from ...jobs.commands import NONCES_KEPT
 from ...jobs.limits import lane
+from ..checks import FURTHEST
 from .dialect import Dialect
 from .statement import Do, NewNames, NewPriorities, Rows, Select, Statement, Steps
 
@@ -17,7 +18,8 @@ __all__ = ["LIVE", "NEVER", "Changes", "Lookup", "Names", "Taken", "Tally", "Tra
 LIVE: Final = 0
 """The first column of a tally; those of finished states follow, in the order of their numbers."""
 NEVER: Final = 2**63 - 1
-_ALL_AGAIN: Final = 1.0  # seconds
+_ALL_AGAIN: Final = (1.0, 15.0)  # seconds: at least, at most
+_SHARE: Final = 100  # times as long as a look at all took: so it takes a hundredth of the time
 _BEHIND: Final = 1_000  # ms
 _MANY: Final = 2_000  # entries that are read in less than a millisecond
 
@@ -30,29 +32,37 @@ class Heads:
     """From where on the waiting jobs of a topic and priority are looked at.
 
     The entry of a claimed job stays in the index while any transaction may see it. So once many were claimed, a claim
-    begins where the last one found its first job, less a second, and looks at all of them once a second.
+    begins where the last one found its first job, less a second. It looks at all of them once a second, or more seldom
+    if that takes long: what it does not look at is told by hints, unless one was lost.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[int, float, int]] = {}
-        """A due time, when all were looked at, and how many were claimed, by topic and priority."""
+        """A due time, until when that is good, and how many were claimed, by topic and priority."""
 
     def first(self, topic: int, priority: int) -> int | None:
         """Return from which due time on to look; None: at all."""
-        head, looked, claimed = self._known.get((topic, priority), (0, 0.0, 0))
-        return head if claimed >= _MANY and time.monotonic() - looked < _ALL_AGAIN else None
+        head, until, claimed = self._known.get((topic, priority), (0, 0.0, 0))
+        return head if claimed >= _MANY and time.monotonic() < until else None
 
-    def found(self, topic: int, priority: int, first: int | None, due: int, jobs: int) -> None:
-        """Note how many jobs were claimed, looking from `first` on, and when the first one was due."""
-        _, looked, claimed = self._known.get((topic, priority), (0, 0.0, 0))
-        looked = time.monotonic() if first is None else looked
-        self._known[topic, priority] = (due - _BEHIND, looked, claimed + jobs)
+    def found(self, topic: int, priority: int, first: int | None, due: int, jobs: int, began: float) -> None:
+        """Note how many jobs were claimed, looking from `first` on, when the first one was due, and when that began."""
+        _, until, claimed = self._known.get((topic, priority), (0, 0.0, 0))
+        if first is None:
+            now, (least, most) = time.monotonic(), _ALL_AGAIN
+            until = now + min(max(_SHARE * (now - began), least), most)
+        self._known[topic, priority] = (due - _BEHIND, until, claimed + jobs)
+
+    def of(self, topic: int) -> int | None:
+        """Return from which due time on a topic has jobs, for all that is known; None: nothing is."""
+        known = [(head, claimed) for (number, _), (head, _, claimed) in self._known.items() if number == topic]
+        return min(known)[0] if known and max(claimed for _, claimed in known) >= _MANY else None
 
     def changed(self, topic: int, due: int) -> None:
         """Note that a job is due then."""
-        for place, (head, looked, claimed) in list(self._known.items()):
+        for place, (head, until, claimed) in list(self._known.items()):
             if place[0] == topic and due < head:
-                self._known[place] = (due, looked, claimed)
+                self._known[place] = (due, until, claimed)
 
     def forget(self) -> None:
         """Look at all again."""
@@ -73,6 +83,17 @@ class Names:
         """Take in what is committed, or will be with the transaction under way."""
         self.numbers.update(numbers)
         self.names.update((number, name) for name, number in numbers.items())
+
+    def head_of(self, topic: str) -> int:
+        """Return from which due time on a topic has jobs, for all that is known."""
+        number = self.numbers.get(topic)
+        head = None if number is None else self.heads.of(number)
+        return -FURTHEST if head is None else head
+
+    def changed(self, topic: str, due: int) -> None:
+        """Note that a job of a topic is due then."""
+        if (number := self.numbers.get(topic)) is not None:
+            self.heads.changed(number, due)
 
     def named(self, numbers: Iterable[int | None]) -> Steps[Mapping[int, str]]:
         """Return the names of these numbers, and of others."""
