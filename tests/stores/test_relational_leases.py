@@ -3,7 +3,9 @@
 import pickle
 import time
 
+from pywheel.stores.checks import FURTHEST
 from pywheel.stores.relational.presence import Leases
+from pywheel.stores.sql.transaction import Heads, Names
 
 FOREVER = float("inf")
 
@@ -42,3 +44,48 @@ def test_many_leases_take_no_more_room_than_one():
     for number in range(1_000):
         leases.gave(10**12 + number)
     assert len(pickle.dumps(leases)) <= size + 10
+
+
+# ---- what is not looked at ------------------------------------------------------------------------------------------
+
+
+def test_leases_are_looked_at_from_the_last_look_on_less_what_may_be_under_way():
+    leases, moment = Leases(), time.monotonic()
+    assert leases.since() == -FURTHEST
+    leases.looked(None, 1_000_000, moment)
+    assert leases.since() == 1_000_000 - 10_000
+    leases.looked(900_000, 1_000_500, moment)  # it is over, and nobody has ended it
+    assert leases.since() == 900_000 - 10_000
+    leases.looked(None, 500_000, moment)  # the server's clock went back
+    assert leases.since() == 500_000 - 10_000
+
+
+def test_all_leases_are_looked_at_once_in_a_while(monkeypatch):
+    monkeypatch.setattr("pywheel.stores.relational.presence._ALL_AGAIN", 0.0)
+    leases = Leases()
+    leases.looked(None, 1_000_000, time.monotonic())
+    assert leases.since() == leases.since() == -FURTHEST
+
+
+def claimed(heads, seconds=0.0):
+    heads.found(1, 0, None, 50_000, 3_000, time.monotonic() - seconds)
+    return heads
+
+
+def test_claims_begin_behind_what_has_gone_by_until_all_is_looked_at_again(monkeypatch):
+    assert claimed(Heads()).first(1, 0) == 49_000
+    assert Heads().first(1, 0) is None
+    monkeypatch.setattr("pywheel.stores.sql.transaction._ALL_AGAIN", (0.0, 15.0))
+    assert claimed(Heads(), seconds=-1).first(1, 0) is None
+    assert claimed(Heads(), seconds=0.1).first(1, 0) == 49_000  # 10 s: it takes a hundredth of the time
+
+
+def test_a_job_of_which_others_tell_is_looked_at_at_once():
+    names = Names("topic")
+    names.learn({"t": 1})
+    claimed(names.heads)
+    assert names.head_of("t") == 49_000
+    names.changed("t", 7_000)
+    assert (names.heads.first(1, 0), names.head_of("t")) == (7_000, 7_000)
+    names.changed("unknown", 1)
+    assert names.head_of("unknown") == -FURTHEST
