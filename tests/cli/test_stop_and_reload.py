@@ -210,10 +210,11 @@ def test_a_second_signal_ends_a_reload_whose_exit_functions_hang(shop, step):
 @pytest.mark.stress
 def test_a_hang_up_of_several_that_are_to_begin_again_anyway_is_no_stop(shop):
     drained_for_a_reload(shop, SEVERAL)
+    before = len(shop.noted("worker-import"))  # one of the two may have had no time to begin
     shop.send(HUP)
     shop.go()
     shop.reached("main-import", 2)
-    shop.reached("worker-import", 4)
+    shop.reached("worker-import", before + 2)
 
 
 @pytest.mark.stress
