@@ -294,6 +294,8 @@ def test_a_wrong_option_of_a_put_is_refused(queue):
         close.options(dely="1m")
     with pytest.raises(TypeError, match="'dely' is no option of a put, did you mean delay"):
         queue.put("t", dely="1m")
+    with pytest.raises(TypeError, match="'dely' is no option of a put, did you mean delay"):
+        asyncio.run(queue.aio.put("t", dely="1m"))
     with pytest.raises(BadArguments, match="takes no argument 'dely'"):
         close.put(dely="1m")
     with pytest.raises(BadArguments, match=r"options stand before them: \.options\(delay=...\)\.put"):

@@ -30,7 +30,7 @@ from ..stores.open import open as open_store
 from ..stores.schedule_notes import Declared
 from . import claims
 from .calls import Calls
-from .new_job import JobOptions, new_job
+from .new_job import JobOptions, misspelt, new_job
 from .schedules import how, schedule_of, taking_the_job
 from .task import AnyTask, AsyncTask, Task, default_topic
 
@@ -124,7 +124,11 @@ class Program:
 
     def job(self, topic: str, body: Any = None, /, **options: Unpack[JobOptions]) -> NewJob:
         """Return a new job for `put_many`; nothing is stored yet. `put` says what the arguments mean. BadJob."""
-        return new_job(self.calls.max_body, topic, body, **options)
+        try:
+            return new_job(self.calls.max_body, topic, body, **options)
+        except TypeError:
+            misspelt(options, JobOptions, "a put")
+            raise
 
     # ---- handlers ---------------------------------------------------------------------------------------------------
 

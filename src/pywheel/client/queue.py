@@ -16,7 +16,7 @@ from ..jobs.retry import RetryPolicy
 from . import claims, results
 from .calls import awaited
 from .jobs import AsyncJobs, AsyncTopics, Jobs, Topics, found
-from .new_job import JobOptions, misspelt, new_job
+from .new_job import JobOptions
 from .program import AsyncDecorator, Decorator, Program, TaskOptions
 from .schedules import AsyncSchedules, Schedules
 from .task import AsyncTask, Task
@@ -134,11 +134,7 @@ class JobQueue(_Queue):
                 than `dedupe_for` ago.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        try:
-            put = Put((new_job(self.calls.max_body, topic, body, **options),))
-        except TypeError:
-            misspelt(options, JobOptions, "a put")
-            raise
+        put = Put((self.job(topic, body, **options),))
         if connection is not None:
             return self.calls.put_within(connection, put)[0]
         return self.calls.apply(put)[0]
@@ -303,7 +299,7 @@ class AsyncJobQueue(_Queue):
 
         With a `connection` of a driver that blocks it blocks the loop too.
         """
-        put = Put((new_job(self.calls.max_body, topic, body, **options),))
+        put = Put((self.job(topic, body, **options),))
         if connection is not None:
             return self.calls.put_within(connection, put)[0]
         return (await self.calls.aapply(put))[0]
