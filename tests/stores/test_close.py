@@ -76,6 +76,7 @@ CALLS = {
     "vacuum": lambda store: store.vacuum(1),
     "verify": lambda store: store.verify(),
     "rewrite": lambda store: store.rewrite(),
+    "check": lambda store: store.check(),
     "backup": lambda store: store.backup("nowhere"),
 }
 
