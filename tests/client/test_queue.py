@@ -25,6 +25,7 @@ from pywheel.client.jobs import AsyncJobs, AsyncTopics, Jobs, Topics
 from pywheel.client.schedules import AsyncSchedules, Schedules
 from pywheel.jobs import Counts, State
 from pywheel.jobs.handler import current_job
+from pywheel.jobs.retry import RetryPolicy
 from pywheel.testing import run_due
 from tests.jobs.fixtures import NOW
 
@@ -472,6 +473,20 @@ def test_a_nack_follows_the_policy_that_jobs_were_reserved_by(queue, clock):
     assert delay("t", retry=Fixed("3s")) == 3_000
     assert delay("handled") == 7_000
     assert 4_000 <= delay("other") <= 6_000  # the default: 5 s, and a jitter
+
+
+def test_a_nack_says_what_was_wrong_with_the_policy(queue):
+    class Odd(RetryPolicy):
+        max_attempts = 3
+        delays = (1_000, 1_000)
+
+        def delay(self, attempt):
+            return "soon"
+
+    id = queue.put("t")
+    [job] = queue.reserve("t", retry=Odd())
+    assert queue.nack(job, error="no") is State.DELAYED
+    assert queue.get(id).last_error.startswith("no (the retry policy Odd gave 'soon'")
 
 
 def test_a_buried_job_is_dead_whatever_attempts_are_left(queue):

@@ -54,6 +54,10 @@ def test_leases_are_looked_at_from_the_last_look_on_less_what_may_be_under_way()
     assert leases.since() == -FURTHEST
     leases.looked(None, 1_000_000, moment)
     assert leases.since() == 1_000_000 - 10_000
+    patient = Leases(5.0)
+    patient.since()
+    patient.looked(None, 1_000_000, moment)
+    assert patient.since() == 1_000_000 - 15_000
     leases.looked(900_000, 1_000_500, moment)  # it is over, and nobody has ended it
     assert leases.since() == 900_000 - 10_000
     leases.looked(None, 500_000, moment)  # the server's clock went back
@@ -67,8 +71,10 @@ def test_all_leases_are_looked_at_once_in_a_while(monkeypatch):
     assert leases.since() == leases.since() == -FURTHEST
 
 
-def claimed(heads, seconds=0.0):
-    heads.found(1, 0, None, 50_000, 3_000, time.monotonic() - seconds)
+def claimed(heads, seconds=0.0, usual=0.0):
+    now = time.monotonic()
+    heads.found(1, 0, 1, 50_000, 0, now - usual)
+    heads.found(1, 0, None, 50_000, 3_000, now - seconds)
     return heads
 
 
@@ -78,6 +84,16 @@ def test_claims_begin_behind_what_has_gone_by_until_all_is_looked_at_again(monke
     monkeypatch.setattr("pywheel.stores.sql.transaction._ALL_AGAIN", (0.0, 15.0))
     assert claimed(Heads(), seconds=-1).first(1, 0) is None
     assert claimed(Heads(), seconds=0.1).first(1, 0) == 49_000  # 10 s: it takes a hundredth of the time
+    assert claimed(Heads(), seconds=0.1, usual=0.2).first(1, 0) is None  # the disk is slow, and not the look
+
+
+def test_lost_leases_are_ended_once_a_second_however_seldom_all_is_looked_at(monkeypatch):
+    heads = claimed(Heads(), seconds=10)
+    assert heads.first(1, 0) is not None
+    assert [heads.leases_wait(1) for _ in range(3)] == [False, True, True]
+    monkeypatch.setattr("pywheel.stores.sql.transaction._ALL_AGAIN", (0.0, 15.0))
+    assert heads.leases_wait(1) is False
+    assert Heads().leases_wait(1) is Heads().leases_wait(1) is False  # of few claimed jobs
 
 
 def test_a_job_of_which_others_tell_is_looked_at_at_once():

@@ -15,7 +15,7 @@ from ..jobs.commands import ClaimPolicy, Nack, Ref, Release, Reschedule, Reserve
 from ..jobs.durations import Duration, delay_ms, duration, moment
 from ..jobs.handler import kept
 from ..jobs.job import Job, NewJob
-from ..jobs.retry import RetryPolicy, after_losses, asked, checked
+from ..jobs.retry import DEFAULT, RetryPolicy, after_losses, asked, checked
 from ..stores.contract import Store
 from .calls import Calls
 
@@ -121,16 +121,19 @@ def receipt(job: Job) -> tuple[int, int]:
     return job.id, job.claims
 
 
-def reserving(topic: str, limit: int, ttr: Duration, retry: RetryPolicy) -> Reserve:
-    """Return the command that claims jobs of a topic."""
-    policy = ClaimPolicy(duration(ttr, "ttr", 1), checked(retry).max_attempts, *after_losses(retry))
+def reserving(topic: str, limit: int, ttr: Duration, retry: RetryPolicy | None) -> Reserve:
+    """Return the command that claims jobs of a topic. Without a policy a lost one is due again at once."""
+    losses = () if retry is None else after_losses(checked(retry))
+    policy = ClaimPolicy(duration(ttr, "ttr", 1), (retry or DEFAULT).max_attempts, *losses)
     return Reserve(name(topic, "topic"), whole(limit, "limit", _MOST), policy, _RESERVER)
 
 
 def nacking(job: Job, delay: Duration | None, error: str | None, retry: RetryPolicy) -> Nack:
     """Return the command that ends a claim as a failed attempt: due after the delay, or that of the policy."""
     claim = receipt(job)
-    wait = asked(retry, job.attempt)[0] if delay is None else delay_ms(delay)
+    wait, wrong = asked(retry, job.attempt) if delay is None else (delay_ms(delay), None)
+    if wrong is not None:
+        error = wrong if error is None else f"{error} ({wrong:.400})"
     return Nack(*claim, wait, None if error is None else kept(error))
 
 

@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import Final, TypeAlias, TypedDict, Unpack
 
 from .._errors import BadJob, NoSuchJob
-from ..jobs.checks import MOST, did_you_mean, name, whole
+from ..jobs.checks import MOST, name, whole
 from ..jobs.commands import Cancel, Command, Delete, Pause, Purge, Ref, Retry, reference
 from ..jobs.durations import Duration, delay_ms, duration, moment
 from ..jobs.job import Attempt, Counts, Job, State, Topic, state_of
 from ..jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs, ListTopics
 from ..stores.contract import Store, intact
 from .calls import Calls, awaited
+from .new_job import misspelt
 
 __all__ = ["AsyncJobs", "AsyncTopics", "FilterWords", "Jobs", "Topics", "found"]
 
@@ -271,8 +272,7 @@ def _called(ref: Ref | Job) -> str:
 
 
 def _filter(topic: str | None, state: State | str | None, words: FilterWords) -> Filter:
-    for unknown in words.keys() - FilterWords.__annotations__:
-        raise TypeError(f"a filter has no word {unknown[:80]!r}{did_you_mean(unknown, FilterWords.__annotations__)}")
+    misspelt(words, FilterWords, "a filter")
     key, error = words.get("key"), words.get("error")
     due_from, due_until = words.get("due_from"), words.get("due_until")
     if error is not None and not isinstance(error, str):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
@@ -11,7 +10,7 @@ from .._errors import BadJob
 from ..clock import Clock
 from ..events import Events, Listener
 from ..jobs.checks import MOST, did_you_mean, name, whole
-from ..jobs.commands import ClaimPolicy, Reserve
+from ..jobs.commands import Reserve
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler
 from ..jobs.job import Job, NewJob
@@ -334,9 +333,8 @@ class Program:
     # ---- claims by hand ---------------------------------------------------------------------------------------------
 
     def _reserving(self, topic: str, limit: int, ttr: Duration, retry: RetryPolicy | None) -> Reserve:
-        command = claims.reserving(topic, limit, ttr, DEFAULT if retry is None else retry)
+        command = claims.reserving(topic, limit, ttr, retry)
         if retry is None:
-            command = replace(command, policy=ClaimPolicy(command.policy.ttr, DEFAULT.max_attempts))
             self._policies.pop(topic, None)
         else:
             self._policies[topic] = retry

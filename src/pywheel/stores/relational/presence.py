@@ -40,7 +40,7 @@ _NEAR: Final = (  # of all workers, if one of them looks as far as this
 SILENT: Final = 3.4
 """Seconds: a beat is a query, once a second."""
 _FRESH: Final = 1.5  # seconds that a lease's end that was read is good for: then others may have given leases
-_UNDER_WAY: Final = 10_000  # ms that a transaction which gives leases may take
+_UNDER_WAY: Final = 10.0  # seconds that a transaction which gives leases may take, beyond the time limit
 _ALL_AGAIN: Final = 60.0  # seconds between looks at all leases
 _HELD: Final = 5.0  # seconds of silence after which a worker cannot begin any more with what it held
 _FORGOTTEN: Final = 60_000  # ms of silence after which a worker's row is deleted
@@ -53,7 +53,9 @@ _PAUSES: Final = (0.002, 0.05)  # seconds between looks at who is quiet: the fir
 class Leases:
     """When some lease may be over at the earliest, as far as one process knows it without asking each time."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float = 0.0) -> None:
+        """Take the time limit of the store, in seconds."""
+        self._under_way = round((_UNDER_WAY + limit) * 1000)
         self._since, self._whole_at = -FURTHEST, -math.inf
         never: tuple[float, int | None] = (-math.inf, None)
         self._read = never  # when it was read, and the earliest end
@@ -72,7 +74,7 @@ class Leases:
 
     def looked(self, lease: int | None, now: int, moment: float) -> None:
         """Take in the earliest end `since` then, at this time of the server and this monotonic time."""
-        self._since = (now if lease is None else min(lease, now)) - _UNDER_WAY
+        self._since = (now if lease is None else min(lease, now)) - self._under_way
         self.found(lease, moment)
 
     def found(self, lease: int | None, moment: float) -> None:

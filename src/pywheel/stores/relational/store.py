@@ -72,7 +72,7 @@ class RelationalStore(SqlStore):
         """Connections of callers that were found to lead to this database."""
         self._closed = False
         self._counted = 0
-        self.leases = Leases()
+        self.leases = Leases(self._seconds)
         self.ids = Ids(self._draw_ids)
         self._known, self._known_workers = Names("topic"), Names("worker")
         """Names that are committed: all connections share them."""

@@ -91,7 +91,7 @@ def reserve(tx: Transaction, commands: Sequence[Reserve]) -> Steps[list[list[Job
         small = None if whole else _SMALL
         look = partial(_due, tx, number, most, small, lock=limits is None)
         lapsed = tx.lapsed
-        if lapsed and not (bounded and tx.topics.heads.first(number, 0) is not None):
+        if lapsed and not (bounded and tx.topics.heads.leases_wait(number)):
             yield from expire_all(tx, topic=number)
             lapsed = False
         topic, found, _ = yield from look(bounded=bounded)

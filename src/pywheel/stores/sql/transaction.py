@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,12 +34,24 @@ class Heads:
 
     The entry of a claimed job stays in the index while any transaction may see it. So once many were claimed, a claim
     begins where the last one found its first job, less a second. It looks at all of them once a second, or more seldom
-    if that takes long: what it does not look at is told by hints, unless one was lost.
+    if that takes longer than a claim does else: what it does not look at is told by hints, unless one was lost.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[int, float, int]] = {}
         """A due time, until when that is good, and how many were claimed, by topic and priority."""
+        self._usual = math.inf  # seconds of the last claim that did not look at all
+        self._ended: dict[int, float] = {}  # when lost leases were ended last, by topic
+
+    def leases_wait(self, topic: int) -> bool:
+        """Return whether the lost leases of a topic may wait while a reserve gets enough: for a second they may."""
+        if self._known.get((topic, 0), (0, 0.0, 0))[2] < _MANY:
+            return False
+        now = time.monotonic()
+        if now - self._ended.get(topic, -math.inf) < _ALL_AGAIN[0]:
+            return True
+        self._ended[topic] = now
+        return False
 
     def first(self, topic: int, priority: int) -> int | None:
         """Return from which due time on to look; None: at all."""
@@ -48,9 +61,11 @@ class Heads:
     def found(self, topic: int, priority: int, first: int | None, due: int, jobs: int, began: float) -> None:
         """Note how many jobs were claimed, looking from `first` on, when the first one was due, and when that began."""
         _, until, claimed = self._known.get((topic, priority), (0, 0.0, 0))
+        now, (least, most) = time.monotonic(), _ALL_AGAIN
         if first is None:
-            now, (least, most) = time.monotonic(), _ALL_AGAIN
-            until = now + min(max(_SHARE * (now - began), least), most)
+            until = now + min(max(_SHARE * (now - began - self._usual), least), most)
+        else:
+            self._usual = now - began
         self._known[topic, priority] = (due - _BEHIND, until, claimed + jobs)
 
     def of(self, topic: int) -> int | None:
