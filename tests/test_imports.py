@@ -22,10 +22,11 @@ MAY_IMPORT = {
     "core": set(),
     "timers": {"core"},
     "jobs": set(),
+    "tasks": {"jobs"},
     "stores": {"jobs"},
-    "client": {"stores", "jobs", "observe"},  # a queue logs unless told otherwise
+    "client": {"stores", "tasks", "jobs", "observe"},  # a queue logs unless told otherwise
     "execution": {"stores", "jobs"},
-    "worker": {"execution", "stores", "jobs", "core", "observe"},  # isolated handlers log as they were told to
+    "worker": {"execution", "stores", "tasks", "jobs", "core", "observe"},  # isolated handlers log as they were told to
     "processes": {"worker", "execution", "stores", "jobs", "observe"},  # they log, and expose metrics
     "observe": {"jobs"},
     "outlets": {"jobs"},
@@ -45,7 +46,7 @@ MAY_IMPORT = {
         "observe",
         "__init__",
     },
-    "testing": {"client", "worker", "execution", "stores", "jobs"},
+    "testing": {"client", "tasks", "worker", "execution", "stores", "jobs"},
 }
 # The rooms of stores on servers, and the drivers that they use. They are imported when such a store is opened.
 DRIVERS = {
@@ -58,6 +59,7 @@ NO_THIRD_PARTY = {
     "core",
     "timers",
     "jobs",
+    "tasks",
     "stores",
     "client",
     "execution",

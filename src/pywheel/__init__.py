@@ -41,7 +41,7 @@ from .timers import (
 )
 
 if TYPE_CHECKING:
-    from .client import AsyncJobQueue, AsyncTask, JobQueue, Task
+    from .client import AsyncJobQueue, JobQueue
     from .jobs import (
         Exponential,
         Fixed,
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
         Result,
         RetryLater,
         State,
-        provided,
     )
     from .observe import Tally
     from .processes import Supervisor
+    from .tasks import AsyncTask, Task, provided
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown, timeout, timeout_at
     from .worker import Worker
 
@@ -135,9 +135,10 @@ _LATER: Final = {
     **dict.fromkeys(
         ("AsyncDelayQueue", "AsyncTimers", "EventLoop", "QueueShutDown", "timeout", "timeout_at"), ".timers"
     ),
-    **dict.fromkeys(("AsyncJobQueue", "AsyncTask", "JobQueue", "Task"), ".client"),
+    **dict.fromkeys(("AsyncJobQueue", "JobQueue"), ".client"),
+    **dict.fromkeys(("AsyncTask", "Task", "provided"), ".tasks"),
     **dict.fromkeys(
-        "Exponential Fixed GiveUp Job Keyring Ladder Limit NotNow Rate Result RetryLater State provided".split(),
+        "Exponential Fixed GiveUp Job Keyring Ladder Limit NotNow Rate Result RetryLater State".split(),
         ".jobs",
     ),
     "Tally": ".observe",

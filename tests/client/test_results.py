@@ -165,7 +165,7 @@ def test_a_task_that_is_cancelled_leaves_nothing(queue):
 
 def test_many_wait_by_one_thread_and_get_each_its_own(queue, monkeypatch):
     queue.handler("t", results=True)(lambda job: job.json())
-    monkeypatch.setattr("pywheel.client.waits._LINGER", 0.0)
+    monkeypatch.setattr("pywheel.client.completion_listener._LINGER", 0.0)
 
     async def main():
         ids = await queue.aio.put_many([queue.job("t", number, delay=0.2) for number in range(500)])
@@ -283,7 +283,9 @@ def test_a_wait_outlasts_its_connections_to_the_server(postgres_server):
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite", "postgres", "mariadb", "redis"])
 def test_a_worker_rings_who_waits_in_another_process(request, url, tmp_path, monkeypatch):
-    monkeypatch.setattr("pywheel.client.waits._LOOKS", (600, 600))  # whoever looks without a ring comes too late
+    monkeypatch.setattr(
+        "pywheel.client.completion_listener._LOOKS", (600, 600)
+    )  # whoever looks without a ring comes too late
     if url == "sqlite":
         url = f"sqlite:///{tmp_path}/jobs.db"
     elif url != "memory:":

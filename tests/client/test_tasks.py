@@ -28,9 +28,9 @@ from pywheel import (
     Worker,
     provided,
 )
-from pywheel.client.new_job import JobOptions, PutOptions, new_job
 from pywheel.client.program import TaskOptions
 from pywheel.jobs import State
+from pywheel.jobs.new_job import JobOptions, PutOptions, new_job
 from pywheel.testing import run_due
 
 

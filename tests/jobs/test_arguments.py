@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pywheel import BadArguments, BadBody
-from pywheel.jobs.arguments import Arguments, Field, Misfit, encoded_result
-from pywheel.jobs.arguments_plain import PlainCodec
-from pywheel.jobs.arguments_typed import TypedCodec
-from pywheel.jobs.providers import Providers
-from pywheel.jobs.signature import Signature
+from pywheel.tasks.arguments import Arguments, Field, Misfit, encoded_result
+from pywheel.tasks.arguments_plain import PlainCodec
+from pywheel.tasks.arguments_typed import TypedCodec
+from pywheel.tasks.providers import Providers
+from pywheel.tasks.signature import Signature
 from tests.isolated.child import run_well
 
 CODECS = [PlainCodec, TypedCodec]

@@ -7,8 +7,8 @@ from typing import get_type_hints
 import pytest
 
 from pywheel import BadJob
-from pywheel.client.new_job import new_job
 from pywheel.jobs.job import FIELDS, OF_JOB, OF_NEW_JOB, Job, NewJob
+from pywheel.jobs.new_job import new_job
 from pywheel.stores.sql.schema import TABLES, TYPES
 
 NAMES = [field.name for field in FIELDS]

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 from pywheel import AsyncJobQueue, Job, JobQueue, Ladder, Task, provided
-from pywheel.client.task import AnyTask
+from pywheel.tasks.task import AnyTask
 
 queue = JobQueue("memory:")
 

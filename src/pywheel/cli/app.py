@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .._errors import BadAddress, JobExists, NoSuchJob, PywheelError, StoreError
-from . import keys, maintain, many, one, spool
+from . import admin, bulk, job, keys, spool
 from .alarms import EXAMPLES as _ALARMS
 from .alarms import alarms
 from .bridge import bridge
@@ -69,7 +69,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(maintain.version_line())
+        print(admin.version_line())
         raise typer.Exit
 
 
@@ -95,42 +95,42 @@ def demo(
     return show(jobs, seconds)
 
 
-app.command(epilog=examples("put"))(one.put)
-app.command(epilog=examples("show"))(one.show)
-app.command(epilog=examples("cancel"))(one.cancel)
-app.command(epilog=examples("reschedule"))(one.reschedule)
-app.command(epilog=examples("retry"))(one.retry)
-app.command(epilog=examples("delete"))(one.delete)
-app.command(epilog=examples("history"))(one.history)
-app.command("list", epilog=examples("list"))(many.list_jobs)
-app.command(epilog=examples("counts"))(many.counts)
-app.command("cancel-many", epilog=examples("cancel-many"))(many.cancel_many)
-app.command("retry-many", epilog=examples("retry-many"))(many.retry_many)
-app.command("delete-many", epilog=examples("delete-many"))(many.delete_many)
-app.command(epilog=examples("purge"))(many.purge)
-app.command(epilog=examples("pause"))(many.pause)
-app.command(epilog=examples("resume"))(many.resume)
+app.command(epilog=examples("put"))(job.put)
+app.command(epilog=examples("show"))(job.show)
+app.command(epilog=examples("cancel"))(job.cancel)
+app.command(epilog=examples("reschedule"))(job.reschedule)
+app.command(epilog=examples("retry"))(job.retry)
+app.command(epilog=examples("delete"))(job.delete)
+app.command(epilog=examples("history"))(job.history)
+app.command("list", epilog=examples("list"))(bulk.list_jobs)
+app.command(epilog=examples("counts"))(bulk.counts)
+app.command("cancel-many", epilog=examples("cancel-many"))(bulk.cancel_many)
+app.command("retry-many", epilog=examples("retry-many"))(bulk.retry_many)
+app.command("delete-many", epilog=examples("delete-many"))(bulk.delete_many)
+app.command(epilog=examples("purge"))(bulk.purge)
+app.command(epilog=examples("pause"))(bulk.pause)
+app.command(epilog=examples("resume"))(bulk.resume)
 app.command(epilog=examples("work"))(work)
 app.command(epilog=_SERVE)(serve)
 app.command(epilog=_ALARMS)(alarms)
 app.command(epilog=_DELIVER)(deliver)
-app.command(epilog=examples("workers"))(maintain.workers)
+app.command(epilog=examples("workers"))(admin.workers)
 app.add_typer(outlets, name="outlets", cls=Commands)
 app.add_typer(schedules, name="schedules", cls=Commands)
 app.add_typer(bridge, name="bridge", cls=Commands)
 app.add_typer(spool.spool, name="spool", cls=Commands)
 app.add_typer(token, name="token", cls=Commands)
-app.command(epilog=examples("info"))(maintain.info)
-app.command(epilog=examples("migrate"))(maintain.migrate)
-app.command(epilog=examples("vacuum"))(maintain.vacuum)
-app.command(epilog=examples("backup"))(maintain.backup)
-app.command(epilog=examples("check"))(maintain.check)
+app.command(epilog=examples("info"))(admin.info)
+app.command(epilog=examples("migrate"))(admin.migrate)
+app.command(epilog=examples("vacuum"))(admin.vacuum)
+app.command(epilog=examples("backup"))(admin.backup)
+app.command(epilog=examples("check"))(admin.check)
 app.command(epilog=_VERIFY)(verify)
 app.command(epilog=_COPY)(copy)
 app.command("new-key", epilog=keys.NEW)(keys.new)
 app.command(epilog=keys.EXAMPLES)(keys.rekey)
 app.command(epilog=examples("demo"))(demo)
-app.command(epilog=examples("version"))(maintain.version)
+app.command(epilog=examples("version"))(admin.version)
 
 
 def run() -> int:

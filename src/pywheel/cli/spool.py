@@ -12,8 +12,8 @@ from urllib.parse import unquote
 import typer
 
 from .._errors import BadJob, NotAStore
+from ..client.circuit_breaker import CircuitBreaker
 from ..client.forwarder import Forwarder
-from ..client.link import Link
 from ..client.spool import Spool, spooled_job
 from ..events import Event, JobsForwarded
 from ..jobs.job import Job, State
@@ -106,7 +106,7 @@ def drain(spool: SpoolOption = DEFAULT_SPOOL, store: Store = DEFAULT_STORE, as_j
             if isinstance(event, JobsForwarded):
                 shown(tally.total("forwarded"))
 
-        Forwarder(Link(store, lambda: queue.store, tell), file, tell).drain(_BUSY)
+        Forwarder(CircuitBreaker(store, lambda: queue.store, tell), file, tell).drain(_BUSY)
     forwarded, refused = tally.total("forwarded"), tally.total("refused")
     record = {"forwarded": forwarded, "refused": refused}
     emit(record, as_json=as_json, text=f"{forwarded:,} forwarded, {refused:,} refused")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from .._errors import StoreClosed
-from ..events import Events, JobsPut
+from ..events import Events, JobsPut, Sending, Tracer
 from ..jobs.commands import Command, Put
 from ..jobs.keyring import Keyring
 from ..jobs.queries import Query
 from ..stores.contract import Store, intact
 from ..stores.encrypted import EncryptedStore
-from .async_batches import AsyncBatches, Promise
-from .traced import Traced
-from .waits import Waits
+from .async_group_commit import AsyncGroupCommit, Promise
+from .completion_listener import CompletionListener
 
 __all__ = ["Calls", "awaited"]
 
@@ -47,8 +49,8 @@ class Calls:
 
     store: Store
     """The store, with one in front of it that encrypts, if there is a keyring."""
-    batches: AsyncBatches
-    waits: Waits
+    batches: AsyncGroupCommit
+    waits: CompletionListener
     if not TYPE_CHECKING:
         store = _WhenUsed()
         batches = _WhenUsed()
@@ -72,8 +74,8 @@ class Calls:
         store = self._front(self._opener())
         if vars(self).setdefault("store", store) is not store:
             store.close()
-        vars(self).setdefault("batches", AsyncBatches(self.store, self._applied))
-        vars(self).setdefault("waits", Waits(self.store))
+        vars(self).setdefault("batches", AsyncGroupCommit(self.store, self._applied))
+        vars(self).setdefault("waits", CompletionListener(self.store))
         if self._opener is _closed:  # meanwhile
             self._close()
         return self
@@ -99,7 +101,7 @@ class Calls:
                 self._work_on(self._front(self.store))
 
     def _work_on(self, store: Store) -> None:
-        self.store, self.batches, self.waits = store, AsyncBatches(store, self._applied), Waits(store)
+        self.store, self.batches, self.waits = store, AsyncGroupCommit(store, self._applied), CompletionListener(store)
 
     def _front(self, store: Store) -> Store:
         return store if self._keyring is None else EncryptedStore(store, self._keyring)
@@ -128,7 +130,7 @@ class Calls:
         if self.events.tracer is None:
             [outcome] = self.store.apply((command,))
         else:
-            with Traced(self.events.tracer, (command,)) as traced:
+            with TracedCommands(self.events.tracer, (command,)) as traced:
                 traced.outcomes = self.store.apply(traced.commands)
             [outcome] = traced.outcomes
         if isinstance(outcome, BaseException):
@@ -150,7 +152,7 @@ class Calls:
 
     async def _traced(self, command: Command[R]) -> R:
         assert self.events.tracer is not None
-        with Traced(self.events.tracer, (command,)) as traced:
+        with TracedCommands(self.events.tracer, (command,)) as traced:
             traced.outcomes = [await self.batches.add(command) for command in traced.commands]
         return cast(R, traced.outcomes[0])
 
@@ -164,7 +166,7 @@ class Calls:
         if self.events.tracer is None:
             outcomes = intact(self.store.apply(commands))
         else:
-            with Traced(self.events.tracer, commands) as traced:
+            with TracedCommands(self.events.tracer, commands) as traced:
                 traced.outcomes = outcomes = intact(self.store.apply(traced.commands))
         self._applied(commands, outcomes)
         return outcomes
@@ -173,7 +175,7 @@ class Calls:
         """`apply_all`, for asyncio."""
         if self.events.tracer is None:
             return intact(await self.batches.together(commands))
-        with Traced(self.events.tracer, commands) as traced:
+        with TracedCommands(self.events.tracer, commands) as traced:
             traced.outcomes = outcomes = intact(await self.batches.together(traced.commands))
         return outcomes
 
@@ -187,7 +189,7 @@ class Calls:
         """Apply a put in the caller's own transaction; return the ids."""
         if self.events.tracer is None:
             return self.store.put_within(connection, put)
-        with Traced(self.events.tracer, (put,)) as traced:
+        with TracedCommands(self.events.tracer, (put,)) as traced:
             traced.outcomes = [self.store.put_within(connection, cast(Put, command)) for command in traced.commands]
         return cast(list[int], traced.outcomes[0])
 
@@ -201,6 +203,41 @@ class Calls:
                 puts.update([job.topic for job in command.jobs])
         for topic, count in puts.items():
             self.events.emit(JobsPut(topic, count))
+
+
+class TracedCommands:
+    """Opens a span around each put among commands that are applied together. Other commands pass unchanged."""
+
+    def __init__(self, tracer: Tracer, commands: Sequence[Command[Any]]) -> None:
+        self._tracer = tracer
+        self._puts: dict[int, tuple[AbstractContextManager[Sending], Sending]] = {}
+        self.commands: Sequence[Command[Any]] = commands
+        """What is to be applied, once this is entered."""
+        self.outcomes: Sequence[Any] = ()
+        """What came of it."""
+
+    def __enter__(self) -> Self:
+        commands = list(self.commands)
+        for place, command in enumerate(commands):
+            if isinstance(command, Put):
+                around = self._tracer.sending(tuple(command.jobs))
+                sending = around.__enter__()
+                self._puts[place] = around, sending
+                if sending.jobs is not command.jobs:
+                    commands[place] = replace(command, jobs=sending.jobs)
+        self.commands = commands
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for place, (around, sending) in reversed(self._puts.items()):
+            outcome = self.outcomes[place] if error is None and place < len(self.outcomes) else error
+            if isinstance(outcome, BaseException):
+                around.__exit__(type(outcome), outcome, trace)
+            else:
+                sending.ids = outcome or ()
+                around.__exit__(None, None, None)
 
 
 def awaited(kind: type) -> Callable[[T], T]:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 
 from .._errors import BadBody, BadJob
 from ..jobs.checks import name, whole
-from ..jobs.commands import ClaimPolicy, Nack, Ref, Release, Reschedule, Reserve, Touch, reference
-from ..jobs.durations import Duration, delay_ms, duration, moment
+from ..jobs.commands import ClaimPolicy, Nack, Release, Reserve, Touch
+from ..jobs.durations import Duration, delay_ms, duration
 from ..jobs.handler import kept
-from ..jobs.job import Job, NewJob
+from ..jobs.job import Job
 from ..jobs.retry import DEFAULT, RetryPolicy, after_losses, asked, checked
 from ..stores.contract import Store
 from .calls import Calls
 
 __all__ = [
-    "batch",
     "burying",
     "nacking",
     "receipt",
-    "rescheduling",
     "reserve",
     "reserve_async",
     "reserving",
@@ -145,26 +142,6 @@ def burying(job: Job, error: str | None) -> Nack:
 def touching(job: Job, ttr: Duration) -> Touch:
     """Return the command that prolongs a claim."""
     return Touch(*receipt(job), duration(ttr, "ttr", 1))
-
-
-def rescheduling(ref: Ref | Job, delay: Duration | None, at: datetime | None) -> Reschedule:
-    """Return the command that gives a job another due time. BadJob unless one of the two is given."""
-    if delay is not None and at is None:
-        return Reschedule(reference(ref), delay=delay_ms(delay))
-    if at is not None and delay is None:
-        return Reschedule(reference(ref), due=moment(at))
-    raise BadJob("give delay or at, one of them")
-
-
-def batch(jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:
-    """Return the jobs of a put of many. BadJob."""
-    if not isinstance(jobs, Iterable):
-        raise BadJob(f"put_many takes what queue.job(...) returns, many of them, not {type(jobs).__name__}")
-    many = tuple(jobs)
-    for job in many:
-        if not isinstance(job, NewJob):
-            raise BadJob(f"put_many takes what queue.job(...), or a task's job(...), returns, not {job!r:.40}")
-    return many
 
 
 async def _uninterrupted(futures: Sequence[asyncio.Future[Any]]) -> None:

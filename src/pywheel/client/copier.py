@@ -25,7 +25,7 @@ from ..jobs.commands import Cancel, Delete, Expire, Pause, Put, SetNote
 from ..jobs.job import Job, NewJob, State
 from ..jobs.queries import CountJobs, GetJob, ListTopics
 from ..stores.contract import Store
-from .copy_note import NEVER, NOTES, TOPIC, Carried, Copied, Copies, Note, Switched, version
+from .copy_note import NEVER, NOTES, TOPIC, Copied, Copies, CopyProgress, Note, Switched, version
 from .copy_steps import PAGE, Steps, do, identity_of, notes_of, pages
 
 __all__ = ["Copier"]
@@ -113,7 +113,7 @@ class Copier:
 
     # ---- carrying ---------------------------------------------------------------------------------------------------
 
-    def carry(self) -> Carried:
+    def carry(self) -> CopyProgress:
         """Carry what is in the source, beside its producers and workers; bring up to date what is there already.
 
         Each time it costs O(jobs of both stores), and some 200 bytes of memory for each. Raises StoreError, and BadJob
@@ -125,7 +125,7 @@ class Copier:
         self._pause_target()
         return self._carry(self._steps(note))
 
-    def _carry(self, steps: Steps) -> Carried:
+    def _carry(self, steps: Steps) -> CopyProgress:
         copies = steps.copies
         unseen = set(copies.live)
         new = changed = waiting = finished = done = 0
@@ -143,7 +143,7 @@ class Copier:
             self._shown("carrying", done)
         self._delete([copies.live.pop(id).id for id in unseen if id in copies.live])
         self._carry_notes()
-        return Carried(new, changed, waiting, len(copies.live), finished)
+        return CopyProgress(new, changed, waiting, len(copies.live), finished)
 
     def _carry_notes(self) -> None:
         """Make the notes of the target that belong to the service like those of the source: one revoked there goes."""

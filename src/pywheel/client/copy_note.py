@@ -10,7 +10,19 @@ from typing import Any, Final, NamedTuple
 
 from ..jobs.job import Job
 
-__all__ = ["HEADER", "NEVER", "NOTES", "TOPIC", "Carried", "Copied", "Copies", "Note", "Switched", "digest", "version"]
+__all__ = [
+    "HEADER",
+    "NEVER",
+    "NOTES",
+    "TOPIC",
+    "Copied",
+    "Copies",
+    "CopyProgress",
+    "Note",
+    "Switched",
+    "digest",
+    "version",
+]
 
 TOPIC: Final = "pywheel.copy"
 """Of the jobs that note how far a copy has come. They are never due."""
@@ -22,7 +34,7 @@ NOTES: Final = ("token:", "outlet:", "schedule:", "schedules:")
 """What the names of notes begin with that are carried. Others end by themselves, with what they are about."""
 
 
-class Carried(NamedTuple):
+class CopyProgress(NamedTuple):
     """What a copy came to."""
 
     new: int  # live jobs

@@ -17,7 +17,7 @@ from typing import Any, Final
 from .._errors import PywheelError, StoreBusy, StoreClosed, StoreError, StoreFull
 from ..events import Event, JobRefused, JobsForwarded, StoreFailed
 from ..stores.contract import Store, intact
-from .link import AWAY, Link
+from .circuit_breaker import AWAY, CircuitBreaker
 from .spool import Spool, Waiting
 
 __all__ = ["Forwarder"]
@@ -31,8 +31,8 @@ _IDLE: Final = 5.0  # between looks whether a process that is gone left somethin
 class Forwarder:
     """Carries puts to the store. Its thread keeps nobody's queue alive."""
 
-    def __init__(self, link: Link, spool: Spool, tell: Callable[[Event], None]) -> None:
-        self._link = link
+    def __init__(self, breaker: CircuitBreaker, spool: Spool, tell: Callable[[Event], None]) -> None:
+        self._breaker = breaker
         self._spool = spool
         self._tell = tell
         self._failures = 0
@@ -84,7 +84,7 @@ class Forwarder:
             first, longest = _BACKOFF
             pause = min(first * 2.0 ** min(self._failures, 20), longest)
             self._failures += 1
-            if self._failures == 1 and self._link.away is None:  # else that was told
+            if self._failures == 1 and self._breaker.away is None:  # else that was told
                 self._tell(StoreFailed(error, 1, 0))
             return pause * random.uniform(0.5, 1)
         self._failures = 0
@@ -94,17 +94,17 @@ class Forwarder:
 
     def forward(self) -> bool:
         """Forward what waits. False if another process does."""
-        away = self._link.away
-        store = self._link.probe()
+        away = self._breaker.away
+        store = self._breaker.probe()
         while not self._over:
             try:
                 batch = self._spool.take()
             except StoreFull:  # it can neither forward nor keep: new puts are to try the store
-                self._link.back(away)
+                self._breaker.back(away)
                 raise
             if batch:
                 self._send(store, batch, away)
-            self._link.back(away)  # not before: one that answers may still be unable to write
+            self._breaker.back(away)  # not before: one that answers may still be unable to write
             if not batch:
                 self._spool.prune()
                 return batch is not None
@@ -126,11 +126,11 @@ class Forwarder:
         try:
             outcomes = list(map(_arrived, batch, intact(store.apply([waiting.put for waiting in batch]))))
         except AWAY as error:
-            self._link.failed(error)
+            self._breaker.failed(error)
             self._spool.give_back(batch)
             raise
         except Exception as error:
-            self._link.back(away)
+            self._breaker.back(away)
             if isinstance(error, StoreError) and type(error) is not StoreError:  # full, closed: whatever is sent
                 self._spool.give_back(batch)
                 raise

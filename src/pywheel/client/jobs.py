@@ -12,10 +12,10 @@ from ..jobs.checks import MOST, name, whole
 from ..jobs.commands import Cancel, Command, Delete, Pause, Purge, Ref, Retry, reference
 from ..jobs.durations import Duration, delay_ms, duration, moment
 from ..jobs.job import Attempt, Counts, Job, State, Topic, state_of
+from ..jobs.new_job import misspelt
 from ..jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs, ListTopics
 from ..stores.contract import Store, intact
 from .calls import Calls, awaited
-from .new_job import misspelt
 
 __all__ = ["AsyncJobs", "AsyncTopics", "FilterWords", "Jobs", "Topics", "found"]
 

@@ -17,21 +17,21 @@ from ..jobs.job import Job, NewJob
 from ..jobs.keyring import Keyring
 from ..jobs.limits import Limit, Rate, limits_of
 from ..jobs.middleware import After, Before, Dead, Middleware
-from ..jobs.providers import Providers
+from ..jobs.new_job import JobOptions, misspelt, new_job
 from ..jobs.redefined import redefined
 from ..jobs.retry import DEFAULT, RetryPolicy
 from ..jobs.schedule import CatchUp, Overlap, Schedule, schedule_name, timing
-from ..jobs.signature import Signature
-from ..jobs.task_handler import task_handler
 from ..observe.log import log
 from ..stores.contract import Store
 from ..stores.open import open as open_store
 from ..stores.schedule_notes import Declared
+from ..tasks.handler import task_handler
+from ..tasks.providers import Providers
+from ..tasks.signature import Signature
+from ..tasks.task import AnyTask, AsyncTask, Task, default_topic
 from . import claims
 from .calls import Calls
-from .new_job import JobOptions, misspelt, new_job
 from .schedules import how, schedule_of, taking_the_job
-from .task import AnyTask, AsyncTask, Task, default_topic
 
 __all__ = ["MAX_BODY", "Place", "Program", "TaskOptions"]
 

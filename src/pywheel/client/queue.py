@@ -8,18 +8,18 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from ..jobs.commands import Ack, Cancel, Put, Ref, Release, reference
+from ..jobs.commands import Ack, Cancel, Put, Ref, Release, reference, rescheduling
 from ..jobs.durations import Duration
 from ..jobs.job import Job, NewJob, State
+from ..jobs.new_job import JobOptions, batch
 from ..jobs.results import Result
 from ..jobs.retry import RetryPolicy
+from ..tasks.task import AsyncTask, Task
 from . import claims, results
 from .calls import awaited
 from .jobs import AsyncJobs, AsyncTopics, Jobs, Topics, found
-from .new_job import JobOptions
 from .program import AsyncDecorator, Decorator, Program, TaskOptions
 from .schedules import AsyncSchedules, Schedules
-from .task import AsyncTask, Task
 
 __all__ = ["AsyncJobQueue", "JobQueue"]
 
@@ -150,7 +150,7 @@ class JobQueue(_Queue):
             JobExists: a key is taken.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        put = Put(claims.batch(jobs))
+        put = Put(batch(jobs))
         return self.calls.apply(put) if connection is None else self.calls.put_within(connection, put)
 
     # ---- one job ----------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class JobQueue(_Queue):
         Raises:
             BadJob: not one of the two was given, or it makes no sense.
         """
-        return self.calls.apply(claims.rescheduling(ref, delay, at))
+        return self.calls.apply(rescheduling(ref, delay, at))
 
     def result(self, ref: Ref | Job) -> Result:
         """Return what has become of a job by now: its state, the result of its handler if it is kept, its last error.
@@ -305,7 +305,7 @@ class AsyncJobQueue(_Queue):
         return (await self.calls.aapply(put))[0]
 
     async def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
-        put = Put(claims.batch(jobs))
+        put = Put(batch(jobs))
         return await self.calls.aapply(put) if connection is None else self.calls.put_within(connection, put)
 
     async def get(self, ref: Ref | Job) -> Job:
@@ -315,7 +315,7 @@ class AsyncJobQueue(_Queue):
         return await self.calls.aapply(Cancel(reference(ref)))
 
     async def reschedule(self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None) -> bool:
-        return await self.calls.aapply(claims.rescheduling(ref, delay, at))
+        return await self.calls.aapply(rescheduling(ref, delay, at))
 
     async def result(self, ref: Ref | Job) -> Result:
         return await asyncio.to_thread(results.result, self.calls, ref)

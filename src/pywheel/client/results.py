@@ -14,8 +14,8 @@ from ..jobs.durations import Duration, duration
 from ..jobs.job import Job
 from ..jobs.results import Result
 from .calls import Calls
+from .completion_listener import results
 from .jobs import found
-from .waits import results
 
 __all__ = ["result", "wait", "wait_async"]
 

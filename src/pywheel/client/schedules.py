@@ -15,11 +15,11 @@ from ..jobs.commands import Put
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import is_async
 from ..jobs.job import Job, NewJob
+from ..jobs.new_job import misspelt, new_job
 from ..jobs.queries import GetJob
 from ..jobs.schedule import CatchUp, Overlap, Schedule, one_of, schedule_name, timing
 from ..stores.schedule_notes import ScheduleNotes, as_said, removed
 from .calls import Calls, awaited
-from .new_job import misspelt, new_job
 
 __all__ = ["AsyncSchedules", "ScheduleOptions", "Scheduled", "Schedules", "how", "schedule_of", "taking_the_job"]
 

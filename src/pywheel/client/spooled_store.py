@@ -16,8 +16,8 @@ from ..jobs.queries import GetHistories, GetJob, GetStates, Query
 from ..stores.checks import sound
 from ..stores.contract import Durability, Store, intact
 from ..stores.front import Front
+from .circuit_breaker import AWAY, CircuitBreaker, new_nonce
 from .forwarder import Forwarder
-from .link import AWAY, Link, new_nonce
 from .spool import Spool, spooled_job
 
 __all__ = ["SpooledStore"]
@@ -45,24 +45,24 @@ class SpooledStore(Front):
     ) -> None:
         self._spool = Spool(spool, clock=clock)
         self._secret = url.secret_url if isinstance(url, Store) else str(url)
-        self._link = Link(self._secret, opener, tell)
+        self._breaker = CircuitBreaker(self._secret, opener, tell)
         self._local = clock or MonotonicClock()
         self._tell = tell
         try:
             try:
-                self._link.opened()
+                self._breaker.opened()
             except AWAY as error:
-                self._link.failed(error)
+                self._breaker.failed(error)
             self._refuse_itself()
         except BaseException:
-            self._link.close()
+            self._breaker.close()
             self._spool.close()
             raise
-        self._forwarder = Forwarder(self._link, self._spool, tell)
+        self._forwarder = Forwarder(self._breaker, self._spool, tell)
         self._forwarder.start()
 
     def _refuse_itself(self) -> None:
-        if self._link.store is not None and self._link.store.url == self._spool.file.url:
+        if self._breaker.store is not None and self._breaker.store.url == self._spool.file.url:
             raise BadJob(f"{self._spool.file.path} cannot be the spool of itself: give the spool a file of its own")
 
     # ---- what a store says of itself --------------------------------------------------------------------------------
@@ -70,31 +70,31 @@ class SpooledStore(Front):
     @property
     def url(self) -> str:  # type: ignore[override]
         """The store's address; without what may be secret until it was opened."""
-        return self._link.name if self._link.store is None else self._link.store.url
+        return self._breaker.name if self._breaker.store is None else self._breaker.store.url
 
     @property
     def secret_url(self) -> str:
         """The address with its password, never to be shown."""
-        return self._secret if self._link.store is None else self._link.store.secret_url
+        return self._secret if self._breaker.store is None else self._breaker.store.secret_url
 
     @property
     def clock(self) -> Clock:  # type: ignore[override]
         """The store's clock; the local one until it was opened."""
-        return self._local if self._link.store is None else self._link.store.clock
+        return self._local if self._breaker.store is None else self._breaker.store.clock
 
     @property
     def durability(self) -> Durability:  # type: ignore[override]
         """The store's; the spool's until it was opened."""
-        return self._spool.file.durability if self._link.store is None else self._link.store.durability
+        return self._spool.file.durability if self._breaker.store is None else self._breaker.store.durability
 
     @property
     def keeps_limits(self) -> bool:  # type: ignore[override]
         """Whether the store does; one that was not opened yet may."""
-        return self._link.store is None or self._link.store.keeps_limits
+        return self._breaker.store is None or self._breaker.store.keeps_limits
 
     def opened(self, job: Job) -> Job:
         """Return a claimed job as its handler gets it, also while the store is away."""
-        return super().opened(job) if self._link.store is None else self._link.store.opened(job)
+        return super().opened(job) if self._breaker.store is None else self._breaker.store.opened(job)
 
     # ---- changes ----------------------------------------------------------------------------------------------------
 
@@ -136,15 +136,15 @@ class SpooledStore(Front):
         """Apply a put in the caller's own transaction, never spooled. StoreAway if one of its keys may wait there."""
         if _keyed(put) and self._spool.waiting():
             raise self._unknown("whether an older put of this key is among them", put.jobs[0].topic)
-        return (self._link.store or self._link.there()).put_within(connection, put)
+        return (self._breaker.store or self._breaker.there()).put_within(connection, put)
 
     def _direct(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands in the store; note it if that is away."""
-        store = self._link.there()
+        store = self._breaker.there()
         try:
             return intact(store.apply(commands))
         except AWAY as error:
-            self._link.failed(error)
+            self._breaker.failed(error)
             self._forwarder.wake()
             raise
 
@@ -153,7 +153,7 @@ class SpooledStore(Front):
 
         Without a key nothing can be overtaken that matters: jobs are ordered by their due times.
         """
-        return self._link.away is not None or (_keyed(put) and self._spool.waiting())
+        return self._breaker.away is not None or (_keyed(put) and self._spool.waiting())
 
     def _keep(self, puts: dict[int, Put], outcomes: dict[int, Any]) -> None:
         """Put into the spool, in order."""
@@ -249,14 +249,14 @@ class SpooledStore(Front):
 
     def _there(self) -> Store:
         """Return the store for reading: a busy one may be read."""
-        store = self._link.store
-        return store if store is not None and isinstance(self._link.away, StoreBusy) else self._link.there()
+        store = self._breaker.store
+        return store if store is not None and isinstance(self._breaker.away, StoreBusy) else self._breaker.there()
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Stop forwarding, and close the store and the spool. Idempotent. What waits is forwarded by the next one."""
-        self._link.close()
+        self._breaker.close()
         self._forwarder.stop()
         self._spool.close()
 

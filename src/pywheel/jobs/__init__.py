@@ -5,7 +5,6 @@ from .handler import GiveUp, Handler, NotNow, RetryLater
 from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
 from .keyring import Keyring
 from .limits import Limit, Rate
-from .providers import provided
 from .results import Result
 from .retry import DEFAULT, Exponential, Fixed, Ladder, RetryPolicy
 
@@ -34,5 +33,4 @@ __all__ = [
     "RetryPolicy",
     "State",
     "Topic",
-    "provided",
 ]

@@ -9,10 +9,12 @@ What becomes of a job is decided in `lifecycle`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .._errors import BadJob
 from .checks import MOST, name, whole
+from .durations import Duration, delay_ms, moment
 from .job import Due, Imported, Job, NewJob, State
 from .limits import Limits
 
@@ -46,6 +48,7 @@ __all__ = [
     "SetNote",
     "Touch",
     "reference",
+    "rescheduling",
 ]
 
 R = TypeVar("R")
@@ -156,6 +159,15 @@ class Reschedule(Command[bool]):
     due: int = 0
     delay: int | None = None
     expect: tuple[int, int] | None = None
+
+
+def rescheduling(ref: Ref | Job, delay: Duration | None, at: datetime | None) -> Reschedule:
+    """Return the command that gives a job another due time. BadJob unless one of the two is given."""
+    if delay is not None and at is None:
+        return Reschedule(reference(ref), delay=delay_ms(delay))
+    if at is not None and delay is None:
+        return Reschedule(reference(ref), due=moment(at))
+    raise BadJob("give delay or at, one of them")
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ from typing import Any, Final, Self
 
 from .._errors import BadJob
 from ..client.queue import AsyncJobQueue, JobQueue
-from ..client.task import AnyTask
 from ..clock import ManualClock
 from ..execution import is_tick
 from ..jobs.durations import Duration, duration
@@ -17,6 +16,7 @@ from ..jobs.handler import GiveUp, Handler, NotNow, RetryLater
 from ..jobs.job import Job, State
 from ..jobs.queries import GetNextDues
 from ..stores.schedule_notes import TOPIC
+from ..tasks.task import AnyTask
 from .due import DueRunner, Failure, at_once
 from .puts import PutJob, RecordingStore, in_words
 from .wanted import Wanted, refuse_ambiguous, topic_of

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .._errors import BadArguments, BadBody, BadJob
-from ..client.task import AnyTask
 from ..jobs.bodies import encoded
 from ..jobs.durations import Duration, delay_ms
 from ..jobs.handler import Handler
 from ..jobs.job import Job
+from ..tasks.task import AnyTask
 from .puts import PutJob, said
 
 __all__ = ["Wanted", "refuse_ambiguous", "topic_of"]

@@ -23,9 +23,9 @@ from ..jobs.durations import KEEP, Duration, duration
 from ..jobs.handler import Handler, is_async
 from ..jobs.managed import ManagedHandler
 from ..jobs.middleware import Middleware
-from ..jobs.task_handler import TaskHandler
 from ..stores.contract import Store
 from ..stores.schedule_notes import TOPIC
+from ..tasks.handler import TaskHandler
 from .chores import retention
 from .deaths import Deaths
 from .dispatcher import MAX_BYTES, Dispatcher

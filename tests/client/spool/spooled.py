@@ -18,4 +18,4 @@ def forwarded(queue):
 def back(queue, server):
     """Bring the server back; wait until all was forwarded."""
     server.away = False
-    until(lambda: forwarded(queue) and queue.store._link.away is None)
+    until(lambda: forwarded(queue) and queue.store._breaker.away is None)

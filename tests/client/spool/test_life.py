@@ -65,7 +65,7 @@ def test_a_server_that_turns_out_to_be_none_is_told(closed_port, spool):
     url, failures = "server://user:secret@host/jobs?password=secret", []
     with JobQueue(url, spool=spool, listeners=[failures.append]) as queue:
         closed_port(NotAStore("no such database"))
-        until(lambda: "no such database" in str(queue.store._link.away))
+        until(lambda: "no such database" in str(queue.store._breaker.away))
         assert queue.put("t", 1) < 0
         with pytest.raises(StoreAway, match="no such database"):
             queue.topics.counts()

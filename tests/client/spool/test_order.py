@@ -35,7 +35,7 @@ def test_a_put_with_a_key_is_not_overtaken_by_an_older_one_of_the_spool(queue, s
     old = queue.put("t", "old", key="k", replace=True)
     with forwarding(queue):
         server.away = False
-        until(lambda: queue.store._link.away is None)
+        until(lambda: queue.store._breaker.away is None)
         plain = queue.put("t", "plain")
         new = queue.put("t", "new", key="k", replace=True)
         assert (plain > 0, old < 0, new < 0) == (True, True, True)
@@ -129,7 +129,7 @@ def test_nothing_is_said_of_a_key_while_it_may_belong_to_a_job_of_the_spool(queu
     queue.put("t", 1, key="k")
     with forwarding(queue):
         server.away = False
-        until(lambda: queue.store._link.away is None)
+        until(lambda: queue.store._breaker.away is None)
         for ask in (queue.cancel, queue.jobs.retry, queue.jobs.delete, lambda ref: queue.reschedule(ref, 5)):
             with pytest.raises(StoreAway, match="not known yet"):
                 ask(("t", "k"))
@@ -179,7 +179,7 @@ def test_threads_of_two_queues_beside_a_store_that_comes_and_goes(queue, server,
             thread.join()
         server.fault = None
         back(queue, server)
-        until(lambda: other.store._link.away is None)
+        until(lambda: other.store._breaker.away is None)
     for n, numbers in told.items():
         assert sorted(bodies(server, str(n))) == (numbers if n < 2 else numbers[-1:])
 
@@ -210,7 +210,7 @@ def test_a_put_passes_no_older_one_of_its_key_whenever_the_lease_of_that_ends(qu
         killed = Spool(spool)
         until(killed.take)
         server.away = False
-        until(lambda: queue.store._link.away is None)
+        until(lambda: queue.store._breaker.away is None)
         leap.reads = reads
         queue.put("t", "new", key=key, replace=True)
         over, leap.reads = leap.reads > 0, 1  # the put reads the clock less often

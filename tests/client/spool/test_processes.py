@@ -109,7 +109,7 @@ assert queue.put("t", 1) == -1
 
 def forwarded():
     end = time.monotonic() + 60
-    while queue.store._spool.waiting() or queue.store._link.away:
+    while queue.store._spool.waiting() or queue.store._breaker.away:
         assert time.monotonic() < end
         time.sleep(0.005)
 

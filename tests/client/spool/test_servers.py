@@ -29,7 +29,7 @@ def spool(tmp_path):
 
 
 def forwarded(queue):
-    return queue.store._link.away is None and not queue.store._spool.waiting()
+    return queue.store._breaker.away is None and not queue.store._spool.waiting()
 
 
 def bodies(queue, topic="t"):
@@ -56,7 +56,7 @@ def test_a_server_that_is_killed_all_the_time_gets_each_put_once(server, spool):
                 server.kill()
                 until(lambda: queue.store._spool.waiting())
                 server.start()
-                until(lambda: queue.store._link.away is None)
+                until(lambda: queue.store._breaker.away is None)
         finally:
             over.set()
             for producer in producers:

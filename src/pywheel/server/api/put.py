@@ -8,9 +8,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from ..._errors import BadJob, NonceTaken
-from ...client.new_job import new_job
 from ...jobs import job as records
 from ...jobs.commands import Put
+from ...jobs.new_job import new_job
 from ..problems import Problem
 from .call import Answer, Call
 from .records import body_of

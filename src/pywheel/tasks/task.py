@@ -4,30 +4,42 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from .._errors import BadArguments, BadJob
 from ..jobs.checks import name as checked
-from ..jobs.commands import Cancel, Put, Reschedule
+from ..jobs.commands import Cancel, Command, Put, Reschedule, rescheduling
 from ..jobs.job import Job, NewJob
-from ..jobs.signature import Signature
-from ..jobs.task_handler import TaskHandler
-from .claims import batch, rescheduling
-from .new_job import PutOptions, misspelt, new_job, parent_of, too_long
-from .task_key import TaskKey
-
-if TYPE_CHECKING:
-    from .calls import Calls
+from ..jobs.new_job import PutOptions, batch, misspelt, new_job, parent_of, too_long
+from .handler import TaskHandler
+from .key import TaskKey
+from .signature import Signature
 
 __all__ = ["AnyTask", "AsyncTask", "Task", "default_topic", "merged"]
 
 P = ParamSpec("P")  # what a put takes
 C = ParamSpec("C")  # what a plain call takes
 R = TypeVar("R", covariant=True)
+T = TypeVar("T")
 
 _DIFFERING: Final = {"connection", "headers", "key", "to", "traceparent"}  # jobs share no dict, and a key asks for more
+
+
+class Calls(Protocol):
+    """How the commands of a task reach its queue's store."""
+
+    max_body: int
+
+    def apply(self, command: Command[T]) -> T:
+        """Return the outcome of a command. Raises what the outcome is, if any."""
+
+    def aapply(self, command: Command[T]) -> Awaitable[T]:
+        """`apply`, for asyncio."""
+
+    def put_within(self, connection: object, put: Put) -> list[int]:
+        """Apply a put in the caller's own transaction; return the ids."""
 
 
 class AnyTask(Generic[P, C, R]):

@@ -8,10 +8,10 @@ from inspect import Parameter
 from typing import Any
 
 from .._errors import BadArguments, BadJob
-from ..jobs.arguments import Arguments
-from ..jobs.hints import parameters
-from ..jobs.providers import provided
-from ..jobs.signature import Asked, Signature
+from .arguments import Arguments
+from .hints import parameters
+from .providers import provided
+from .signature import Asked, Signature
 
 __all__ = ["TaskKey"]
 

@@ -13,13 +13,13 @@ from ..jobs.commands import Put
 from ..stores.address import hidden
 from ..stores.contract import Store
 
-__all__ = ["AWAY", "Link", "new_nonce"]
+__all__ = ["AWAY", "CircuitBreaker", "new_nonce"]
 
 AWAY: Final = (StoreAway, StoreBusy)
 """What passes by itself. A full disk, missing rights or a damaged file are for people to mend, and are told to them."""
 
 
-class Link:
+class CircuitBreaker:
     """A store that is opened when it can be, and whether it is away. Any thread may call any method.
 
     There is no lock: two threads that fail at once say so twice, and each is right.

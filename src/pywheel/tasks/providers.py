@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, Final, get_args, get_origin
 
 from .._errors import BadJob
+from ..jobs.job import Job
 from .hints import hints, parameters
-from .job import Job
 
 __all__ = ["Provider", "Providers", "provided"]
 

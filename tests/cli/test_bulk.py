@@ -101,7 +101,7 @@ def test_what_ends_a_change_of_many_leaves_word_how_many_were_changed(call, queu
         done.extend(outcomes := apply(store, commands))
         return outcomes
 
-    monkeypatch.setattr("pywheel.cli.many._BATCH", 100)
+    monkeypatch.setattr("pywheel.cli.bulk._BATCH", 100)
     monkeypatch.setattr("pywheel.client.jobs._PAGE", 1)
     monkeypatch.setattr(SqliteStore, "apply", applied)
     code, out, err = call(command, "--yes")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
 from .._errors import BadJob
-from ..jobs.address import TO, checked_to
-from ..jobs.bodies import encoded
-from ..jobs.checks import did_you_mean, name, whole
-from ..jobs.durations import Duration, delay_ms, duration, moment
-from ..jobs.handler import current_job
-from ..jobs.job import NewJob
-from ..jobs.limits import PRIORITIES
+from .address import TO, checked_to
+from .bodies import encoded
+from .checks import did_you_mean, name, whole
+from .durations import Duration, delay_ms, duration, moment
+from .handler import current_job
+from .job import NewJob
+from .limits import PRIORITIES
 
-__all__ = ["JobOptions", "PutOptions", "misspelt", "new_job", "parent_of", "too_long"]
+__all__ = ["JobOptions", "PutOptions", "batch", "misspelt", "new_job", "parent_of", "too_long"]
 
 _MOST_ATTEMPTS: Final = 1_000_000
 _TEXT_BY_NAME: Final = "headers must be text by name"
@@ -92,6 +92,17 @@ def new_job(
         None if dedupe_for is None else _dedupe(dedupe_for, key),
     )
     return tuple.__new__(NewJob, fields)  # without the function that a named tuple's own is
+
+
+def batch(jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:
+    """Return the jobs of a put of many. BadJob."""
+    if not isinstance(jobs, Iterable):
+        raise BadJob(f"put_many takes what queue.job(...) returns, many of them, not {type(jobs).__name__}")
+    many = tuple(jobs)
+    for job in many:
+        if not isinstance(job, NewJob):
+            raise BadJob(f"put_many takes what queue.job(...), or a task's job(...), returns, not {job!r:.40}")
+    return many
 
 
 def parent_of(topic: str, key: str) -> tuple[int, int] | None:

@@ -14,10 +14,10 @@ from typing import Annotated, BinaryIO
 import typer
 
 from .._errors import BadJob
-from ..client.new_job import JobOptions
 from ..client.program import MAX_BODY
 from ..client.queue import JobQueue
 from ..jobs.job import Attempt
+from ..jobs.new_job import JobOptions
 from .options import (
     DEFAULT_STORE,
     AsJson,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from .._errors import BadArguments, BadBody, NoKey
-from .bodies import is_encrypted, key_of
+from ..jobs.bodies import is_encrypted, key_of
 
 __all__ = ["Arguments", "Codec", "Field", "Misfit", "encoded_result", "type_name"]
 

@@ -23,7 +23,7 @@ from .._errors import StoreBusy, StoreClosed
 from ..jobs.commands import Command
 from ..stores.contract import Locked, Store, pauses
 
-__all__ = ["AsyncBatches", "Promise"]
+__all__ = ["AsyncGroupCommit", "Promise"]
 
 R = TypeVar("R")
 _LoopRef: TypeAlias = Callable[[], asyncio.AbstractEventLoop | None]
@@ -63,7 +63,7 @@ class _Order(NamedTuple):
     wishes: list[_Wish]
 
 
-class AsyncBatches:
+class AsyncGroupCommit:
     """The turns of every loop that uses one queue. Loops may run in several threads.
 
     `applied(commands, outcomes)`, a method, is called in the thread, after those who asked have been answered.
@@ -170,7 +170,7 @@ class AsyncBatches:
         order.loop.call_soon(self._begin, order.loop, order.turn)
 
 
-def _work(of: weakref.ref[AsyncBatches], store: Store, orders: SimpleQueue[_Order | None]) -> None:
+def _work(of: weakref.ref[AsyncGroupCommit], store: Store, orders: SimpleQueue[_Order | None]) -> None:
     """Carry orders to the store. Between them it keeps nobody's queue, and nobody's loop, alive."""
     retries = _Retries(of, store)
     while (order := orders.get()) is not None:
@@ -205,7 +205,7 @@ def _together(store: Store, together: Together) -> Any:
         return error
 
 
-def _tell(batches: AsyncBatches, wishes: Sequence[_Wish], outcomes: Sequence[Any]) -> None:
+def _tell(batches: AsyncGroupCommit, wishes: Sequence[_Wish], outcomes: Sequence[Any]) -> None:
     """Tell the queue what was applied."""
     applied = batches._applied()
     if applied is None:
@@ -233,7 +233,7 @@ class _Retry(NamedTuple):
 class _Retries:
     """Tries again what is Locked, in a thread of its own."""
 
-    def __init__(self, of: weakref.ref[AsyncBatches], store: Store) -> None:
+    def __init__(self, of: weakref.ref[AsyncGroupCommit], store: Store) -> None:
         self._of = of
         self._store = store
         self._new: SimpleQueue[_Retry | None] = SimpleQueue()
@@ -322,6 +322,6 @@ def _after_fork() -> None:
         batches._anew()
 
 
-_all: Final[weakref.WeakSet[AsyncBatches]] = weakref.WeakSet()
+_all: Final[weakref.WeakSet[AsyncGroupCommit]] = weakref.WeakSet()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

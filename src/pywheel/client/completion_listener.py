@@ -27,7 +27,7 @@ from ..jobs.results import Result
 from ..stores.contract import Store, intact
 from ..stores.notifier import ENDS_OF, Notifier
 
-__all__ = ["Waits", "results"]
+__all__ = ["CompletionListener", "results"]
 
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _SOME: Final = 500  # jobs in one query
@@ -57,7 +57,7 @@ class _Topic:
         self.left_at = 0.0
 
 
-class Waits:
+class CompletionListener:
     """All who wait in this process for jobs of one store. From any thread."""
 
     def __init__(self, store: Store) -> None:
@@ -230,7 +230,7 @@ class Waits:
 class _Listener:
     """The place among the workers, and when to look. Used by the thread only."""
 
-    def __init__(self, store: Store, notifier: Notifier, waits: Waits) -> None:
+    def __init__(self, store: Store, notifier: Notifier, waits: CompletionListener) -> None:
         self._store = store
         self._notifier = notifier
         self._waits = waits
@@ -296,7 +296,7 @@ def _parts(ids: Sequence[int]) -> Iterable[Sequence[int]]:
     return (ids[first : first + _SOME] for first in range(0, len(ids), _SOME))
 
 
-_ALL: Final[weakref.WeakSet[Waits]] = weakref.WeakSet()
+_ALL: Final[weakref.WeakSet[CompletionListener]] = weakref.WeakSet()
 
 
 def _after_fork() -> None:

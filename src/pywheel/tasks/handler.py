@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 from .._errors import BadJob
+from ..jobs.handler import is_async
+from ..jobs.job import Job
 from .arguments import encoded_result
-from .handler import is_async
-from .job import Job
 from .providers import Provider
 from .signature import Asked, Signature
 

@@ -135,7 +135,7 @@ def test_check_says_what_is_wrong(says, call, kept):
 
 
 def test_a_store_that_cannot_says_so(call, queue, monkeypatch):
-    from pywheel.cli.maintain import _able
+    from pywheel.cli.admin import _able
 
     with JobQueue("memory:") as memory, pytest.raises(StoreError, match="memory: has no backup: `pywheel copy`"):
         _able(memory.store, "backup")

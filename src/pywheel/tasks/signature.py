@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from .._errors import BadJob
+from ..jobs.job import Job
 from .arguments import Arguments, Field
 from .hints import bare, hints, parameters
-from .job import Job
 from .providers import Provider, Providers, provided
 
 __all__ = ["Asked", "Signature"]
