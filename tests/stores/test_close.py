@@ -67,7 +67,7 @@ def test_threads_that_put_and_read_get_a_result_or_closed(shared_url):
 
 CALLS = {
     "put": put,
-    "put_within": lambda store: store.put_within(None, ops.Put(())),
+    "apply_within": lambda store: store.apply_within(None, ops.Put(())),
     "apply_each": lambda store: store.apply_each([ops.Pause("t", True)]),
     "died": lambda store: store.died(["t"]),
     "notifier": lambda store: store.notifier("w"),

@@ -1,11 +1,9 @@
 """Puts inside a transaction of the caller's own, by the drivers of databases: a job exists exactly if that commits."""
 
-import asyncio
 import contextlib
 import re
 import threading
 
-import psycopg
 import pytest
 
 from pywheel import BadJob, JobExists, JobQueue, Worker
@@ -157,17 +155,6 @@ def test_a_connection_without_a_transaction_is_refused(queue, connect):
 def test_what_is_no_connection_is_refused(queue, what):
     with pytest.raises(BadJob, match="connection="):
         queue.put("order", connection=what)
-
-
-def test_a_connection_of_an_async_driver_is_refused(postgres_server):
-    async def run():
-        with JobQueue(postgres_server.url()) as queue:
-            place = {"host": str(postgres_server.folder), "port": postgres_server.port}
-            async with await psycopg.AsyncConnection.connect(**place, user="pywheel", dbname="postgres") as connection:
-                with pytest.raises(BadJob, match="not AsyncConnection"):
-                    await queue.aio.put("order", connection=connection)
-
-    asyncio.run(run())
 
 
 def test_a_worker_hears_of_it_at_the_commit(queue, connection):

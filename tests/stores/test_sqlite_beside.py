@@ -258,9 +258,9 @@ def put():
     [[id]] = store.apply([ops.Put((NewJob("t", b"", 0),))])
     return id
 
-def put_within():
+def apply_within():
     with sqlite3.connect(path) as connection:
-        store.put_within(connection, ops.Put((NewJob("t", b"", 0),)))
+        store.apply_within(connection, ops.Put((NewJob("t", b"", 0),)))
     connection.close()
 
 with open(f"sqlite:///{path}") as store:
@@ -273,7 +273,7 @@ with open(f"sqlite:///{path}") as store:
         lambda: worker.beat(0), worker.hints, worker.members, lambda: worker.wait(0.01), worker.wake, worker.quiet,
         lambda: worker.publish(2**60), lambda: worker.ring("w@0.1"), lambda: store.ask(GetNextLease()),
         lambda: store.ask(ListWorkers()), lambda: store.quiet("t", 0), lambda: store.apply([announce]),
-        lambda: store.verify(repair=True), put_within,
+        lambda: store.verify(repair=True), apply_within,
         lambda: store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")]),
     ):
         ids.add(put())

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from pywheel import BadJob, JobExists, JobQueue, StoreBusy, Worker
+from pywheel import BadJob, JobExists, JobQueue, State, StoreBusy, Worker
 from pywheel.jobs.queries import CountJobs, GetJob
 
 
@@ -35,6 +35,41 @@ def test_a_job_exists_from_the_commit_on(queue, connection):
     assert (job.topic, job.key, job.json()) == ("order", "k", {"n": 1})
     assert connection.execute("SELECT job FROM orders").fetchall() == [(id,)]
     assert queue.store.ask(CountJobs())["order"].delayed == 1
+
+
+def test_a_task_is_put_moved_and_cancelled_in_the_transaction(queue, connection):
+    @queue.task("order.close", key=lambda order: f"order-{order}")
+    def close(order: int): ...
+
+    with connection:
+        id = close.options(delay="1h", connection=connection).put(7)
+    due = queue.get(id).due
+    close.options(delay="2h", connection=connection).reschedule(7)
+    close.options(connection=connection).cancel(7)
+    connection.rollback()
+    assert (queue.get(id).state, queue.get(id).due) == (State.DELAYED, due)
+    with connection:
+        assert close.options(connection=connection).cancel(7)
+        assert not close.options(connection=connection).cancel(7)
+        assert queue.get(id).state is State.DELAYED
+    assert queue.get(id).state is State.CANCELLED
+
+
+def test_workers_hear_of_a_job_that_is_replaced_once_that_is_committed(queue, connection):
+    """Told before, they would look, find the old one, and look again much later."""
+    handled = threading.Event()
+    queue.handler("order")(lambda job: handled.set())
+    queue.put("order", delay="1h", key="k")
+    worker = Worker(queue)
+    worker.start()
+    try:
+        queue.put("order", key="k", replace=True, connection=connection)
+        assert not handled.wait(0.3)
+        connection.commit()
+        assert handled.wait(20)
+    finally:
+        worker.stop()
+        assert worker.join(20)
 
 
 def test_a_rollback_leaves_nothing(queue, connection):

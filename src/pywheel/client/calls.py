@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -16,6 +17,7 @@ from ..jobs.keyring import Keyring
 from ..jobs.queries import Query
 from ..stores.contract import Store, intact
 from ..stores.encrypted import EncryptedStore
+from ..stores.within import in_thread, is_async
 from .async_group_commit import AsyncGroupCommit, Promise
 from .completion_listener import CompletionListener
 
@@ -185,13 +187,25 @@ class Calls:
         """Return the answer to a query."""
         return self.store.ask(query)
 
-    def put_within(self, connection: object, put: Put) -> list[int]:
-        """Apply a put in the caller's own transaction; return the ids."""
+    # ---- in the caller's transaction --------------------------------------------------------------------------------
+
+    def apply_within(self, connection: object, command: Command[R]) -> R:
+        """Apply a command, in the caller's own transaction if there is a connection; return its outcome."""
+        if connection is None:
+            return self.apply(command)
         if self.events.tracer is None:
-            return self.store.put_within(connection, put)
-        with TracedCommands(self.events.tracer, (put,)) as traced:
-            traced.outcomes = [self.store.put_within(connection, cast(Put, command)) for command in traced.commands]
-        return cast(list[int], traced.outcomes[0])
+            return self.store.apply_within(connection, command)
+        with TracedCommands(self.events.tracer, (command,)) as traced:
+            traced.outcomes = [self.store.apply_within(connection, command) for command in traced.commands]
+        return cast(R, traced.outcomes[0])
+
+    async def aapply_within(self, connection: object, command: Command[R]) -> R:
+        """`apply_within`, for asyncio. A connection of a driver that blocks blocks the loop."""
+        if connection is None:
+            return await self.aapply(command)
+        if is_async(connection):
+            return await in_thread(partial(self.apply_within, connection, command))
+        return self.apply_within(connection, command)
 
     def _applied(self, commands: Sequence[Command[Any]], outcomes: Sequence[Any]) -> None:
         """Tell of the jobs that were put; called after they are durable."""

@@ -134,10 +134,7 @@ class JobQueue(_Queue):
                 than `dedupe_for` ago.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        put = Put((self.job(topic, body, **options),))
-        if connection is not None:
-            return self.calls.put_within(connection, put)[0]
-        return self.calls.apply(put)[0]
+        return self.calls.apply_within(connection, Put((self.job(topic, body, **options),)))[0]
 
     def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
         """Store many jobs, all or none, in one transaction; return their ids, in order. Make them with `job`.
@@ -150,8 +147,7 @@ class JobQueue(_Queue):
             JobExists: a key is taken.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        put = Put(batch(jobs))
-        return self.calls.apply(put) if connection is None else self.calls.put_within(connection, put)
+        return self.calls.apply_within(connection, Put(batch(jobs)))
 
     # ---- one job ----------------------------------------------------------------------------------------------------
 
@@ -164,19 +160,25 @@ class JobQueue(_Queue):
         """
         return found(self.calls, ref)
 
-    def cancel(self, ref: Ref | Job) -> bool:
-        """Cancel a delayed job; return whether it was one. After True it is never delivered again."""
-        return self.calls.apply(Cancel(reference(ref)))
+    def cancel(self, ref: Ref | Job, *, connection: object = None) -> bool:
+        """Cancel a delayed job; return whether it was one. After True it is never delivered again.
 
-    def reschedule(self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None) -> bool:
+        With a `connection` it is part of your own transaction, as for `put`: the job is cancelled exactly if that
+        commits, and no worker starts it meanwhile.
+        """
+        return self.calls.apply_within(connection, Cancel(reference(ref)))
+
+    def reschedule(
+        self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None, connection: object = None
+    ) -> bool:
         """Give a delayed job another due time: `delay` from now, or `at`; return whether it was one.
 
-        False changes nothing.
+        False changes nothing. With a `connection` it is part of your own transaction, as for `cancel`.
 
         Raises:
             BadJob: not one of the two was given, or it makes no sense.
         """
-        return self.calls.apply(rescheduling(ref, delay, at))
+        return self.calls.apply_within(connection, rescheduling(ref, delay, at))
 
     def result(self, ref: Ref | Job) -> Result:
         """Return what has become of a job by now: its state, the result of its handler if it is kept, its last error.
@@ -297,25 +299,25 @@ class AsyncJobQueue(_Queue):
     ) -> int:
         """As `JobQueue.put`. A task that is cancelled meanwhile may or may not have put the job.
 
-        With a `connection` of a driver that blocks it blocks the loop too.
+        The `connection` is of a driver for asyncio: psycopg's AsyncConnection, asyncpg's, aiosqlite's, aiomysql's or
+        asyncmy's, or SQLAlchemy's AsyncSession or AsyncConnection on one of them. One of a driver that blocks is taken,
+        too, and blocks the loop.
         """
-        put = Put((self.job(topic, body, **options),))
-        if connection is not None:
-            return self.calls.put_within(connection, put)[0]
-        return (await self.calls.aapply(put))[0]
+        return (await self.calls.aapply_within(connection, Put((self.job(topic, body, **options),))))[0]
 
     async def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
-        put = Put(batch(jobs))
-        return await self.calls.aapply(put) if connection is None else self.calls.put_within(connection, put)
+        return await self.calls.aapply_within(connection, Put(batch(jobs)))
 
     async def get(self, ref: Ref | Job) -> Job:
         return await asyncio.to_thread(found, self.calls, ref)
 
-    async def cancel(self, ref: Ref | Job) -> bool:
-        return await self.calls.aapply(Cancel(reference(ref)))
+    async def cancel(self, ref: Ref | Job, *, connection: object = None) -> bool:
+        return await self.calls.aapply_within(connection, Cancel(reference(ref)))
 
-    async def reschedule(self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None) -> bool:
-        return await self.calls.aapply(rescheduling(ref, delay, at))
+    async def reschedule(
+        self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None, connection: object = None
+    ) -> bool:
+        return await self.calls.aapply_within(connection, rescheduling(ref, delay, at))
 
     async def result(self, ref: Ref | Job) -> Result:
         return await asyncio.to_thread(results.result, self.calls, ref)

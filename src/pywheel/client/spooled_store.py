@@ -132,11 +132,27 @@ class SpooledStore(Front):
             self._keep(later, outcomes)
         return [outcomes[place] for place in range(len(commands))]
 
-    def put_within(self, connection: object, put: Put) -> list[int]:
-        """Apply a put in the caller's own transaction, never spooled. StoreAway if one of its keys may wait there."""
-        if _keyed(put) and self._spool.waiting():
-            raise self._unknown("whether an older put of this key is among them", put.jobs[0].topic)
-        return (self._breaker.store or self._breaker.there()).put_within(connection, put)
+    def apply_within(self, connection: object, command: Command[R]) -> R:
+        """Apply a command in the caller's own transaction, never spooled.
+
+        StoreAway if its job, or an older put of one of its keys, may wait in the spool.
+        """
+        direct: Command[R] = self._past_the_spool(command)
+        return (self._breaker.store or self._breaker.there()).apply_within(connection, direct)
+
+    def _past_the_spool(self, command: Any) -> Any:
+        """Return a command as the store is to have it. StoreAway while it cannot be told what that is."""
+        if isinstance(command, Put):
+            if _keyed(command) and self._spool.waiting():
+                raise self._unknown("whether an older put of this key is among them", command.jobs[0].topic)
+        elif isinstance(command.ref, tuple):
+            if self._spool.waiting():
+                raise self._unknown("whether one of them has this key", command.ref)
+        elif command.ref < 0 and (row := self._spool.find(command.ref)) is not None:
+            if row.state is not State.DONE:
+                raise self._unknown("what becomes of it", command.ref)
+            return replace(command, ref=self._forwarded(row) or command.ref)
+        return command
 
     def _direct(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands in the store; note it if that is away."""

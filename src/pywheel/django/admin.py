@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -116,7 +116,10 @@ class JobAdmin(admin.ModelAdmin):
 
     def _change(self, request: HttpRequest, ids: list[str], action: str) -> None:
         """Cancel or retry jobs, and say what became of it."""
-        methods = {"cancel": (queue.cancel, "cancelled"), "retry": (queue.jobs.retry, "to be tried again")}
+        methods: dict[str, tuple[Callable[[int], object], str]] = {
+            "cancel": (queue.cancel, "cancelled"),
+            "retry": (queue.jobs.retry, "to be tried again"),
+        }
         if action not in methods:
             messages.error(request, "choose what is to be done")
             return
@@ -124,7 +127,7 @@ class JobAdmin(admin.ModelAdmin):
         changed = 0
         try:
             for id in ids:
-                changed += method(_number(id))
+                changed += bool(method(_number(id)))
         except PywheelError as error:
             messages.error(request, str(error))
         level = messages.SUCCESS if changed else messages.WARNING

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 from .._errors import BadJob, NoKey, PywheelError, StoreError
 from ..clock import Clock
 from ..jobs.bodies import is_encrypted, key_of
-from ..jobs.commands import Command, Put, SetNote
+from ..jobs.commands import Command, SetNote
 from ..jobs.job import Job, NewJob
 from ..jobs.queries import ListNotes, Query
 from .address import Address
@@ -119,12 +119,14 @@ class Store(ABC):
         """The address with its password: for another process of the same program, never to be shown."""
         return self.address.url if self.address else self.url
 
-    def put_within(self, connection: object, put: Put) -> list[int]:  # noqa: ARG002
-        """Apply a put in the caller's own transaction, on its connection: the jobs exist exactly if that commits.
+    def apply_within(self, connection: object, command: Command[R]) -> R:  # noqa: ARG002
+        """Apply a Put, Cancel or Reschedule in the caller's own transaction, on its connection; return the outcome.
 
-        Return the ids. JobExists: nothing of it has happened, and the transaction can go on. BadJob: it is no
-        connection to this store's database, or there is no transaction. Workers hear of the jobs shortly after the
-        commit; another process that puts a job with the same key meanwhile waits for it.
+        It has happened exactly if that transaction commits. JobExists: nothing of it has happened, and the transaction
+        can go on. BadJob: it is no connection to this store's database, or there is no transaction. Workers hear of the
+        jobs shortly after the commit; another process that changes the same job or key meanwhile waits for it.
+
+        A connection of a driver for asyncio is used on its loop: called by `within.in_thread`.
         """
         raise BadJob(f"connection=: {self.url} is in no database that a caller has a transaction in")
 

@@ -60,9 +60,10 @@ class EncryptedStore(Front):
         """Apply commands of callers who know nothing of each other. See the contract."""
         return prepared(commands, self._sealed, partial(self._store.apply_each, again=again))
 
-    def put_within(self, connection: object, put: Put) -> list[int]:
-        """Apply a put in the caller's own transaction."""
-        return self._store.put_within(connection, self._sealed(put))
+    def apply_within(self, connection: object, command: Command[R]) -> R:
+        """Apply a command in the caller's own transaction."""
+        sealed: Command[R] = self._sealed(command)
+        return self._store.apply_within(connection, sealed)
 
     def _sealed(self, command: Any) -> Any:
         """Return a command with encrypted bodies and results."""

@@ -42,7 +42,7 @@ class Front(Store):
     keeps_limits = _of_described("keeps_limits")
     ids_grow = _of_described("ids_grow")
 
-    put_within = _of_there("put_within")
+    apply_within = _of_there("apply_within")
     ask = _of_there("ask")
     died = _of_there("died")
     notifier = _of_there("notifier")

@@ -1,52 +1,90 @@
-"""Puts inside a transaction of the caller's own: the job exists exactly if that transaction commits.
+"""Changes inside a transaction of the caller's own: a job exists, moves or ends exactly if that transaction commits.
 
-Nobody tells when it does. So a thread looks until the job is there, soon at first, and then tells the workers of it; a
-job that is due before is late by so much. A program that ends, or closes its store, looks once more.
+Nobody tells when it does. So a thread looks until the change is there, soon at first, and then tells the workers of it;
+a job that is due before is late by so much. A program that ends, or closes its store, looks once more.
+
+A connection of a driver for asyncio belongs to its loop. The store's own code blocks, and runs in a thread of its own
+then, which hands each call of the driver to that loop and waits for it: `in_thread`, `wait`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import threading
 import time
-from collections.abc import Callable
-from inspect import iscoroutinefunction, ismethod
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from inspect import iscoroutine, iscoroutinefunction, ismethod
+from typing import Any, Final, TypeVar
 
 from .._errors import BadJob, JobExists, StoreError
 from ..jobs.commands import Put
 from ..jobs.job import Job, State
 
-__all__ = ["CommitWatch", "driver_connection", "taken"]
+__all__ = ["CommitWatch", "driver_connection", "in_thread", "is_async", "module_of", "taken", "wait"]
+
+R = TypeVar("R")
 
 _LOOKS: Final = (0.005, 0.5)  # seconds between looks: the first, the longest
 _GROWTH: Final = 1.3
 _PATIENCE: Final = 600.0  # seconds: then it is found by the workers' own reading, within a minute of its due time
 _DEPTH: Final = 5
+_ASYNC: Final = ("asyncpg", "aiosqlite", "aiomysql", "asyncmy")
+_AWAITED: Final = (
+    "connection=: {} is one of a driver for asyncio: await the call of an AsyncJobQueue, or of queue.aio, on its loop"
+)
+
+
+# ---- connections ----------------------------------------------------------------------------------------------------
 
 
 def driver_connection(connection: Any, modules: tuple[str, ...]) -> Any:
     """Return the driver's connection behind a connection: SQLAlchemy's, its session, Django's, or the driver's own.
 
-    BadJob if it is of none of these modules.
+    BadJob if it is of none of these modules, or if it is to be awaited and the caller waits for nothing.
     """
     found = connection
     for _ in range(_DEPTH):
-        waits = iscoroutinefunction(getattr(found, "commit", None))  # an async driver's: these calls do not wait for it
-        if type(found).__module__.partition(".")[0] in modules and not waits:
+        if module_of(found) in modules:
+            if is_async(found):
+                _bridge(connection)
             return found
         if hasattr(found, "ensure_connection"):  # Django's connects when it is used first
             found.ensure_connection()
-        inner = getattr(found, "driver_connection", None)
-        if inner is None:
-            inner = getattr(found, "connection", None)
-            inner = inner() if ismethod(inner) else inner  # SQLAlchemy's session has a method of that name
-        found = inner
+        found = _behind(found, connection)
         if found is None:
             break
     raise BadJob(
         f"connection= is a connection to the store's own database, of {' or '.join(modules)}, SQLAlchemy or Django, "
         f"not {type(connection).__name__}"
     )
+
+
+def _behind(found: Any, connection: Any) -> Any:
+    """Return what a connection is made around, None if it is around none."""
+    if is_async(found):
+        _bridge(connection)
+    if hasattr(found, "get_raw_connection"):  # SQLAlchemy's for asyncio
+        wait(found.exec_driver_sql("SELECT 1"))  # begins its transaction: with asyncpg it does so with a statement
+        return wait(found.get_raw_connection())
+    inner = getattr(found, "driver_connection", None)
+    if inner is None:
+        inner = getattr(found, "connection", None)
+        inner = inner() if ismethod(inner) else inner  # SQLAlchemy's sessions have a method of that name
+    return wait(inner) if iscoroutine(inner) else inner
+
+
+def module_of(connection: object) -> str:
+    """Return the package of a connection's class."""
+    return type(connection).__module__.partition(".")[0]
+
+
+def is_async(connection: object) -> bool:
+    """Whether the calls of a connection, or of a session, are awaited."""
+    return module_of(connection) in _ASYNC or iscoroutinefunction(getattr(connection, "commit", None))
 
 
 def taken(put: Put, get: Callable[[tuple[str, str]], Job | None]) -> JobExists | None:
@@ -61,22 +99,113 @@ def taken(put: Put, get: Callable[[tuple[str, str]], Job | None]) -> JobExists |
     return None
 
 
-class CommitWatch:
-    """Tells of jobs once they are there. Its thread lives while it has something to watch."""
+# ---- from a thread to a loop ----------------------------------------------------------------------------------------
 
-    def __init__(self, there: Callable[[list[int]], set[int]]) -> None:
-        self._there = there
+
+class _Bridge:
+    """From a thread to a loop: the thread waits for what it hands over."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Future[Any] | None = None
+        self._cancelled = False
+
+    def wait(self, awaitable: Awaitable[R]) -> R:
+        """Return what comes of it on the loop."""
+        answer: Future[R] = Future()
+        self._loop.call_soon_threadsafe(self._begin, awaitable, answer)
+        return answer.result()
+
+    def _begin(self, awaitable: Awaitable[R], answer: Future[R]) -> None:
+        self._task = asyncio.ensure_future(awaitable)
+        self._task.add_done_callback(partial(self._end, answer))
+        if self._cancelled:
+            self.cancel()
+
+    def _end(self, answer: Future[R], task: asyncio.Future[R]) -> None:
+        self._task = None
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            answer.set_result(task.result())
+        else:
+            answer.set_exception(error)
+
+    def cancel(self) -> None:
+        """Cancel what is under way, or what comes next; what undoes the rest may follow."""
+        self._cancelled = self._task is None
+        if self._task is not None:
+            self._task.cancel()
+
+
+_here: Final = threading.local()
+
+
+def _bridge(connection: object) -> _Bridge:
+    bridge: _Bridge | None = getattr(_here, "bridge", None)
+    if bridge is None:
+        raise BadJob(_AWAITED.format(type(connection).__name__))
+    return bridge
+
+
+def wait(awaitable: Awaitable[R]) -> R:
+    """Return what comes of it on the loop of the caller of `in_thread`; in its thread."""
+    return _bridge(awaitable).wait(awaitable)
+
+
+async def in_thread(work: Callable[[], R]) -> R:
+    """Return what `work` returns in a thread of its own, in which `wait` may be called.
+
+    No thread of a pool: all of that might wait for locks that a transaction holds which needs one more of them. If the
+    task is cancelled, so is the call of the driver that is under way, and what `work` then does to clean up is awaited.
+    """
+    bridge, answer = _Bridge(), asyncio.get_running_loop().create_future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        _here.bridge = bridge
+        found: tuple[Any, BaseException | None] = None, None
+        try:
+            found = context.run(work), None
+        except BaseException as error:  # noqa: BLE001  (the caller raises it)
+            found = None, error
+        with suppress(RuntimeError):  # the loop is closed
+            answer.get_loop().call_soon_threadsafe(answer.set_result, found)
+
+    threading.Thread(target=run, name="pywheel-within", daemon=True).start()
+    cancelled: asyncio.CancelledError | None = None
+    while not answer.done():
+        try:
+            await asyncio.shield(answer)
+        except asyncio.CancelledError as error:
+            if cancelled is None:
+                bridge.cancel()
+            cancelled = error
+    found, raised = answer.result()
+    if cancelled is not None or raised is not None:
+        raise cancelled or raised
+    return found  # type: ignore[no-any-return]
+
+
+# ---- who is told, and when ------------------------------------------------------------------------------------------
+
+
+class CommitWatch:
+    """Tells of changes once they are there. Its thread lives while it has something to watch."""
+
+    def __init__(self, dues: Callable[[list[int]], Mapping[int, int]]) -> None:
+        self._dues = dues
         self._lock = threading.RLock()  # a signal handler may close the store in the middle of a put
-        self._watched: dict[int, tuple[float, Callable[[], None]]] = {}  # job: until when, and how to tell of it
+        self._watched: dict[tuple[int, int | None], tuple[float, Callable[[], None]]] = {}
+        """Until when, and how to tell of it, by job and when it is to be due: None for a new job."""
         self._pause = _LOOKS[0]
         self._news = threading.Event()
         self._running = False
         self.closed = False
 
-    def add(self, id: int, tell: Callable[[], None]) -> None:
-        """Call `tell` once a job is there."""
+    def add(self, id: int, due: int | None, tell: Callable[[], None]) -> None:
+        """Call `tell` once a job is there, and due then if that is given."""
         with self._lock:
-            self._watched[id] = (time.monotonic() + _PATIENCE, tell)
+            self._watched[id, due] = (time.monotonic() + _PATIENCE, tell)
             self._pause = _LOOKS[0]
             self._news.set()
             if not self._running:
@@ -99,15 +228,16 @@ class CommitWatch:
         with self._lock:
             watched = dict(self._watched)
         try:
-            there = self._there(list(watched))
+            dues = self._dues([id for id, _ in watched])
         except StoreError:
-            there = set()
+            dues = {}
         now = time.monotonic()
-        for id, (until, tell) in watched.items():
-            if id in there or now >= until:
+        for (id, due), (until, tell) in watched.items():
+            there = id in dues and due in (None, dues[id])
+            if there or now >= until:
                 with self._lock:
-                    self._watched.pop(id, None)
-                if id in there:
+                    self._watched.pop((id, due), None)
+                if there:
                     tell()
 
     def flush(self) -> None:

@@ -32,14 +32,11 @@ class Calls(Protocol):
 
     max_body: int
 
-    def apply(self, command: Command[T]) -> T:
-        """Return the outcome of a command. Raises what the outcome is, if any."""
+    def apply_within(self, connection: object, command: Command[T]) -> T:
+        """Return the outcome of a command, in the caller's own transaction if there is a connection."""
 
-    def aapply(self, command: Command[T]) -> Awaitable[T]:
-        """`apply`, for asyncio."""
-
-    def put_within(self, connection: object, put: Put) -> list[int]:
-        """Apply a put in the caller's own transaction; return the ids."""
+    def aapply_within(self, connection: object, command: Command[T]) -> Awaitable[T]:
+        """`apply_within`, for asyncio."""
 
 
 class AnyTask(Generic[P, C, R]):
@@ -208,10 +205,7 @@ class Task(AnyTask[P, C, R]):
             JobExists: a live job has the key, and is not to be replaced, or is running.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        put = Put((self._new(args, kwargs),))
-        if self._connection is not None:
-            return self._calls.put_within(self._connection, put)[0]
-        return self._calls.apply(put)[0]
+        return self._calls.apply_within(self._connection, Put((self._new(args, kwargs),)))[0]
 
     def put_many(self, jobs: Iterable[NewJob]) -> list[int]:
         """Store many jobs, all or none, in one transaction; return their ids, in order. Make them with `job`.
@@ -221,15 +215,14 @@ class Task(AnyTask[P, C, R]):
             JobExists: a key is taken.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
-        put = Put(batch(jobs))
-        return self._calls.apply(put) if self._connection is None else self._calls.put_within(self._connection, put)
+        return self._calls.apply_within(self._connection, Put(batch(jobs)))
 
     def cancel(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Cancel the delayed job with the key of these arguments; return whether there was one. Errors as `key`.
 
         After True it is never delivered.
         """
-        return self._calls.apply(Cancel(self._ref(args, kwargs)))
+        return self._calls.apply_within(self._connection, Cancel(self._ref(args, kwargs)))
 
     def reschedule(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Give the delayed job with the key of these arguments another due time; return whether there was one.
@@ -237,7 +230,7 @@ class Task(AnyTask[P, C, R]):
         It is that of the options: ``close_order.options(delay="1h").reschedule(7)``. False changes nothing. Errors as
         `key`, and BadJob without one.
         """
-        return self._calls.apply(self._move(args, kwargs))
+        return self._calls.apply_within(self._connection, self._move(args, kwargs))
 
 
 class AsyncTask(AnyTask[P, C, R]):
@@ -245,25 +238,19 @@ class AsyncTask(AnyTask[P, C, R]):
 
     async def put(self, *args: P.args, **kwargs: P.kwargs) -> int:
         """As `Task.put`."""
-        put = Put((self._new(args, kwargs),))
-        if self._connection is not None:
-            return self._calls.put_within(self._connection, put)[0]
-        return (await self._calls.aapply(put))[0]
+        return (await self._calls.aapply_within(self._connection, Put((self._new(args, kwargs),))))[0]
 
     async def put_many(self, jobs: Iterable[NewJob]) -> list[int]:
         """As `Task.put_many`."""
-        put = Put(batch(jobs))
-        if self._connection is not None:
-            return self._calls.put_within(self._connection, put)
-        return await self._calls.aapply(put)
+        return await self._calls.aapply_within(self._connection, Put(batch(jobs)))
 
     async def cancel(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """As `Task.cancel`."""
-        return await self._calls.aapply(Cancel(self._ref(args, kwargs)))
+        return await self._calls.aapply_within(self._connection, Cancel(self._ref(args, kwargs)))
 
     async def reschedule(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """As `Task.reschedule`."""
-        return await self._calls.aapply(self._move(args, kwargs))
+        return await self._calls.aapply_within(self._connection, self._move(args, kwargs))
 
 
 def _as(kind: Any, task: AnyTask[..., ..., Any]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..execution import is_tick
 from ..jobs.commands import Command, Put
@@ -13,6 +13,8 @@ from ..stores.memory import MemoryStore
 from ..stores.schedule_notes import TOPIC
 
 __all__ = ["PutJob", "RecordingStore", "in_words", "said"]
+
+R = TypeVar("R")
 
 
 class PutJob(NamedTuple):
@@ -25,7 +27,7 @@ class PutJob(NamedTuple):
 class RecordingStore(MemoryStore):
     """Jobs in memory. `puts` has what was put, in order; a job that another put replaced is there as it is now.
 
-    A put with a `connection=` is put at once, as if that transaction had committed.
+    What has a `connection=` is applied at once, as if that transaction had committed.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -45,12 +47,12 @@ class RecordingStore(MemoryStore):
                         self.puts[id] = PutJob(job, max(job.due - now, 0))
         return outcomes
 
-    def put_within(self, connection: object, put: Put) -> list[int]:  # noqa: ARG002
-        """Put now: a test's jobs are in no database, and its transaction may never commit."""
-        [outcome] = self.apply([put])
+    def apply_within(self, connection: object, command: Command[R]) -> R:  # noqa: ARG002
+        """Apply it now: a test's jobs are in no database, and its transaction may never commit."""
+        [outcome] = self.apply([command])
         if isinstance(outcome, BaseException):
             raise outcome
-        return outcome  # type: ignore[no-any-return]  # a put's
+        return outcome  # type: ignore[no-any-return]  # the command's
 
 
 def in_words(put: PutJob) -> str:

@@ -139,7 +139,7 @@ def test_nothing_is_said_of_a_key_while_it_may_belong_to_a_job_of_the_spool(queu
 
 def test_a_put_in_the_callers_own_transaction_is_never_spooled(queue, server):
     within = []
-    server.put_within = lambda connection, put: within.append((connection, put)) or [7]
+    server.apply_within = lambda connection, put: within.append((connection, put)) or [7]
     assert queue.put("t", 1, key="k", connection="theirs") == 7
     server.away = True
     queue.put("t", 2)
@@ -147,6 +147,26 @@ def test_a_put_in_the_callers_own_transaction_is_never_spooled(queue, server):
     with pytest.raises(StoreAway, match="older put of this key"):
         queue.put("t", 4, key="k", connection="theirs")
     assert [connection for connection, _ in within] == ["theirs", "theirs"]
+
+
+def test_a_job_of_the_spool_is_not_cancelled_in_the_callers_own_transaction(queue, server):
+    """It is not in that database; once it is, its id of the spool names it there."""
+    within = []
+    server.apply_within = lambda connection, command: within.append((connection, command.ref)) or True
+    server.away = True
+    id = queue.put("t", 1, key="k")
+    with forwarding(queue):
+        server.away = False
+        until(lambda: queue.store._breaker.away is None)
+        for ref in (id, ("t", "k")):
+            for ask in (queue.cancel, lambda ref, connection: queue.reschedule(ref, 5, connection=connection)):
+                with pytest.raises(StoreAway, match="not known yet"):
+                    ask(ref, connection="theirs")
+    until(lambda: forwarded(queue))
+    assert queue.cancel(id, connection="theirs")
+    assert queue.cancel(("t", "k"), connection="theirs")
+    assert within == [("theirs", queue.get(id).id), ("theirs", ("t", "k"))]
+    assert queue.get(id).id > 0
 
 
 def test_threads_of_two_queues_beside_a_store_that_comes_and_goes(queue, server, spool):

@@ -82,9 +82,9 @@ def test_a_successor_whose_parent_began_since_the_snapshot_is_no_job_too_many(qu
     [[job]] = queue.store.apply([ops.Reserve("order", 1, ops.ClaimPolicy(60_000, 3), "w")])
     successor = ops.Put((NewJob("order", b"next", 0, "before", parent=(job.id, job.claims)),))
     with pytest.raises(StoreBusy, match="begin it anew"):
-        queue.store.put_within(fixed, successor)
+        queue.store.apply_within(fixed, successor)
     fixed.rollback()
-    [id] = queue.store.put_within(fixed, successor)
+    [id] = queue.store.apply_within(fixed, successor)
     fixed.commit()
     assert queue.get(id).body == b"next"
 

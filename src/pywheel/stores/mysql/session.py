@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import pymysql
@@ -14,6 +15,7 @@ from pymysql.cursors import Cursor
 from ..._errors import StoreBusy, StoreError
 from ..relational.session import OwnSession, SessionWithin, Unknown
 from ..sql.statement import Batch, Do, Insert, Rows, Select, Statement
+from ..within import is_async, module_of, wait
 from .connection import AlreadyThere
 from .dialect import MOMENT, NOW, SET_MOMENT
 
@@ -107,7 +109,7 @@ class MysqlSession(OwnSession):
 
 
 class MysqlWithin(SessionWithin):
-    """The statements of a put, one by one: the caller's connection may run no more at once.
+    """The statements of a change, one by one: the caller's connection may run no more at once.
 
     In REPEATABLE READ, the server's default, a statement that locks nothing sees what there was when the transaction
     began, and one that locks also locks the gap where a row would be: until the caller's commit others could neither
@@ -156,15 +158,32 @@ class MysqlWithin(SessionWithin):
 
     def _execute(self, text: str) -> Sequence[Any]:
         """Run a statement; rows are tuples, whatever the caller's connection makes of them."""
-        with self._lent.translated(), Cursor(self._theirs) as cursor:
+        with self._lent.translated():
             try:
-                cursor.execute(text)
+                if is_async(self._theirs):
+                    return wait(_awaited(self._theirs, text))
+                with Cursor(self._theirs) as cursor:
+                    cursor.execute(text)
+                    return cursor.fetchall() if cursor.description else ()
             except pymysql.OperationalError as error:
                 if error.args[0] in _ENDED:
                     self._begun = False
                     raise StoreBusy(_ENDED[error.args[0]]) from error
                 raise
-            return cursor.fetchall() if cursor.description else ()
+
+
+async def _awaited(connection: Any, text: str) -> Sequence[Any]:
+    """Return the rows of a statement on a connection of aiomysql or asyncmy. Its errors are PyMySQL's, or named so."""
+    driver = module_of(connection)
+    try:
+        async with connection.cursor(import_module(f"{driver}.cursors").Cursor) as cursor:
+            await cursor.execute(text)
+            return await cursor.fetchall() if cursor.description else ()
+    except Exception as error:
+        kind = getattr(pymysql.err, type(error).__name__, None)
+        if kind is None or module_of(error) != driver:
+            raise
+        raise kind(*error.args) from error
 
 
 def _is_committed(one: Select | Rows) -> bool:

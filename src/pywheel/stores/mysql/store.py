@@ -51,7 +51,7 @@ class MysqlStore(RelationalStore):
     migrate = Migration
     options = _TLS
     driver_options = ("unix_socket",)
-    drivers = ("pymysql",)
+    drivers = ("pymysql", "aiomysql", "asyncmy")
     driver_error = pymysql.Error
     meaning = staticmethod(meaning)
     ring = ring

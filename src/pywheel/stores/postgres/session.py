@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -14,6 +16,7 @@ from ..._errors import StoreAway
 from ..relational.session import Conflict, OwnSession, SessionWithin, Unknown, drive
 from ..sql import read
 from ..sql.statement import Batch, Do, Each, Insert, Select, Statement
+from ..within import module_of, wait
 from .dialect import PostgresDialect
 
 if TYPE_CHECKING:
@@ -99,38 +102,79 @@ class PostgresSession(OwnSession):
 
 
 class PostgresWithin(SessionWithin):
-    """The statements of a put, one by one: the caller's connection is in no pipeline of ours."""
+    """The statements of a change, one by one: the caller's connection is in no pipeline of ours."""
 
     _lent: PostgresStore
 
     @property
     def fixed(self) -> bool:  # type: ignore[override]
         """Whether it sees what there was at a moment: in REPEATABLE READ and SERIALIZABLE."""
-        [(level,)] = self._execute("SELECT current_setting('transaction_isolation')").fetchall()
+        [(level,)] = self._execute("SELECT current_setting('transaction_isolation')")
         return level in ("repeatable read", "serializable")
 
     def _is_in_transaction(self) -> bool:
+        if module_of(self._theirs) == "asyncpg":
+            return bool(self._theirs.is_in_transaction())
         idle = self._theirs.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         return not (self._theirs.autocommit and idle)
 
     def _begin(self) -> None:
         super()._begin()
         if self._now is None:  # else it would be the time at which the caller began
-            [(self._now,)] = self._execute(_CLOCK).fetchall()
+            [(self._now,)] = self._execute(_CLOCK)
 
     def _rows(self, one: Statement) -> Sequence[Any]:
-        return rows_of(started(self._execute, self._lent.dialect, (one,), self._now))[0]  # type: ignore[no-any-return]
+        return started(self._execute, self._lent.dialect, (one,), self._now)[0] or ()
 
-    def _execute(self, text: str, values: Any = None, *, binary: bool = False) -> Any:
-        """Run a statement; rows are tuples, whatever the caller's connection makes of them."""
+    def _execute(self, text: str, values: Any = None, *, binary: bool = False) -> Sequence[Any]:
+        """Run a statement; return its rows, as tuples, whatever the caller's connection makes of them."""
+        theirs = self._theirs
         with self._lent.translated():
-            if isinstance(self._theirs, psycopg.Connection):
-                ours = psycopg.Cursor(self._theirs, row_factory=tuple_row)
-                return ours.execute(text, values, binary=binary)
-            cursor = self._theirs.cursor()
-            try:
+            if isinstance(theirs, psycopg.Connection):
+                return _fetched(psycopg.Cursor(theirs, row_factory=tuple_row).execute(text, values, binary=binary))
+            if isinstance(theirs, psycopg.AsyncConnection):
+                return wait(_awaited(theirs, text, values, binary))
+            try:  # other drivers, of whose errors we know no more than the code
+                if module_of(theirs) == "asyncpg":
+                    return wait(_by_asyncpg(theirs, text, values or {}))
+                cursor = theirs.cursor()
                 cursor.execute(text.replace(")b::bytea", ")s::bytea"), values)  # it knows no binary values
-            except Exception as error:  # psycopg2's, of which we know no more than the code
-                kind = psycopg.errors.lookup(getattr(error, "pgcode", None) or "")
+                return _fetched(cursor)
+            except OSError:
+                raise
+            except Exception as error:
+                code = getattr(error, "pgcode", None) or getattr(error, "sqlstate", None)
+                kind = psycopg.errors.lookup(code) if code else psycopg.InterfaceError
                 raise kind(str(error)) from error
-            return cursor
+
+
+def _fetched(cursor: Any) -> Sequence[Any]:
+    return cursor.fetchall() if cursor.description else ()
+
+
+async def _awaited(connection: psycopg.AsyncConnection[Any], text: str, values: Any, binary: bool) -> Sequence[Any]:
+    async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
+        await cursor.execute(text, values, binary=binary)
+        return await cursor.fetchall() if cursor.description else ()
+
+
+async def _by_asyncpg(connection: Any, text: str, values: Mapping[str, Any]) -> Sequence[Any]:
+    text, names = _numbered(text)
+    return await connection.fetch(text, *map(values.__getitem__, names))  # type: ignore[no-any-return]
+
+
+_VALUE: Final = re.compile(r"%\((\w+)\)[sb](::(?:bigint|int|smallint|boolean)\[\])?|%%")
+
+
+@lru_cache(256)
+def _numbered(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return a statement as asyncpg takes it, and the names of its values. Arrays of numbers are text: `numbers`."""
+    places: dict[str, int] = {}
+
+    def numbered(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "%"
+        place = places.setdefault(match[1], len(places) + 1)
+        return f"${place}::text{match[2]}" if match[2] else f"${place}"
+
+    return _VALUE.sub(numbered, text), tuple(places)

@@ -49,7 +49,7 @@ class PostgresStore(RelationalStore):
     migrate = Migration
     options: ClassVar[dict[str, Callable[[str], Any]]] = {"schema": identifier, "prepare": flag}
     driver_options = _DRIVER
-    drivers = ("psycopg", "psycopg2")
+    drivers = ("psycopg", "psycopg2", "asyncpg")
     driver_error = psycopg.Error
     meaning = staticmethod(meaning)
     ring = ring

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..._errors import BadJob, StoreAway, StoreBusy, StoreError
@@ -120,7 +121,7 @@ class OwnSession(ABC):
 
 
 class SessionWithin(ABC):
-    """A put in a transaction of the caller's own, between two savepoints. The caller commits."""
+    """A change in a transaction of the caller's own, between two savepoints. The caller commits."""
 
     fixed = False
     """Whether it sees what there was at a moment, however often it looks."""
@@ -166,7 +167,8 @@ class SessionWithin(ABC):
             [[name]] = self._rows(Select(f"SELECT {self._lent.dialect.database}"))
             if name != self._lent.database:
                 raise BadJob(_OTHER.format(name, self._lent.database))
-            self._lent.lenders.add(self._theirs)
+            with suppress(TypeError):  # of a pool's proxy there is no weak reference
+                self._lent.lenders.add(self._theirs)
 
     def commit(self, batch: Batch) -> None:
         """Run statements, and let the savepoint go."""

@@ -15,16 +15,18 @@ from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from ..._errors import PywheelError, StoreAway, StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
-from ...jobs.commands import Command, Expire, Put
+from ...jobs.commands import Cancel, Command, Expire, Put, Reschedule
+from ...jobs.job import Job, State
 from ...jobs.queries import GetJob
 from ..address import Address, flag, identifier, seconds
 from ..checks import sound
 from ..contract import Durability, Locked, pauses
 from ..notifier import Member, Notifier, workers
 from ..server import Outage, ServerClock
+from ..sql import read
 from ..sql.engine import SqlStore, apply
 from ..sql.statement import Batch, Do, Select, Statement, Steps
-from ..sql.transaction import Changes, Names, Taken, Transaction
+from ..sql.transaction import Changes, Lookup, Names, Taken, Transaction
 from ..verify import Finding
 from ..within import CommitWatch, driver_connection, taken
 from . import verify
@@ -345,26 +347,25 @@ class RelationalStore(SqlStore):
 
     # ---- in the caller's transaction --------------------------------------------------------------------------------
 
-    def put_within(self, connection: object, put: Put) -> list[int]:
-        """Apply a put in the caller's own transaction."""
+    def apply_within(self, connection: object, command: Command[_R]) -> _R:
+        """Apply a command in the caller's own transaction."""
         self._open()
-        [outcome] = sound([put], lambda _: [self._put_within(connection, put)])
+        [outcome] = sound([command], lambda _: [self._apply_within(connection, command)])
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome  # type: ignore[no-any-return]
 
-    def _put_within(self, connection: object, put: Put) -> Any:
-        ids = self.ids.many(len(put.jobs))
+    def _apply_within(self, connection: object, command: Command[Any]) -> Any:
+        ids = self.ids.many(len(command.jobs)) if isinstance(command, Put) else ()
         session = self.within(self, driver_connection(connection, self.drivers))
         for attempt in range(TRIES):
             tx = self.transaction(partial(_some, iter(ids)))
             try:
-                [outcome] = drive(session.send, apply(tx, [put]))
-                session.commit(self.dialect.counted(tx.tally))
+                outcome, dues = self._step_within(session, tx, command, ids)
             except (Conflict, Taken) as conflict:
                 session.abandon()
                 if session.fixed:
-                    refused = taken(put, lambda ref: self.ask(GetJob(ref)))
+                    refused = taken(command, lambda ref: self.ask(GetJob(ref))) if isinstance(command, Put) else None
                     if refused is not None:
                         return refused
                     if attempt:
@@ -376,10 +377,34 @@ class RelationalStore(SqlStore):
                 session.abandon()
             break
         tx.committed()  # names are, by another connection
-        for id, job in self._told(tx.changes).jobs.items():
-            self._watch.add(id, partial(self._presence.tell, Told({id: job})))
+        told = self._told(tx.changes)
+        if told.jobs:
+            first = next(iter(told.jobs))
+            self._watch.add(first, dues.get(first), partial(self._presence.tell, told))
         self._counted += 1
         return outcome
+
+    def _step_within(
+        self, session: SessionWithin, tx: Transaction, command: Command[Any], new: Sequence[int]
+    ) -> tuple[Any, Mapping[int, int]]:
+        """Return the outcome of a command, and when the jobs are due that it has moved, but for new ones."""
+        [outcome] = drive(session.send, apply(tx, [command]))
+        if not outcome and isinstance(command, Cancel | Reschedule) and self._is_unseen(session, command):
+            raise Conflict(_FIXED)
+        moved = [id for _, id, _ in tx.changes.moved if id not in new]
+        dues = drive(session.send, read.there(moved)) if moved else {}
+        session.commit(self.dialect.counted(tx.tally))
+        return outcome, dues
+
+    def _is_unseen(self, session: SessionWithin, command: Cancel | Reschedule) -> bool:
+        """Whether a job is delayed that the caller's transaction does not see, as it is older than that."""
+        asked = GetJob(command.ref)
+        job = self.ask(asked)
+        if job is None or job.state is not State.DELAYED:
+            return False
+        known = Lookup(Names("topic"), Names("worker"), ())
+        seen: Job | None = drive(session.send, read.job(known, asked))
+        return seen is None or seen.id != job.id
 
     # ---- workers ----------------------------------------------------------------------------------------------------
 

@@ -124,6 +124,6 @@ class SqlStore(Store):
             raise TypeError(f"a store answers queries, not {type(query).__name__}")
         return answer  # type: ignore[no-any-return]  # what the class of the query says
 
-    def _present(self, ids: Sequence[int]) -> set[int]:
-        """Return those of some ids of which there are jobs."""
+    def _present(self, ids: Sequence[int]) -> dict[int, int]:
+        """Return when those of some ids are due of which there are jobs, by id."""
         return self._read_steps(read.there, ids)

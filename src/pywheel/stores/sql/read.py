@@ -114,9 +114,11 @@ def heads(topics: Names, ids: Sequence[int]) -> Steps[list[tuple[Job, int]]]:
     return [(job_of(row, named), row[-1]) for row in rows]
 
 
-def there(ids: Sequence[int]) -> Steps[set[int]]:
-    """Return those of some ids of which there are jobs."""
-    return {*(yield from found_in("id", "SELECT j.id", "SELECT j.id", {"ids": sorted(ids)}))}
+def there(ids: Sequence[int]) -> Steps[dict[int, int]]:
+    """Return when those of some ids are due of which there are jobs, by id."""
+    select = "SELECT j.id, j.due"
+    rows = yield from found_in("id due", select, select, {"ids": sorted(ids)})
+    return {id: row[1] for id, row in rows.items()}
 
 
 def states(known: Lookup, query: q.GetStates) -> Steps[list[State | None]]:  # noqa: ARG001  (as all that reads)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 from urllib.parse import quote
 
 from ..._errors import BadJob, StoreBusy, StoreClosed, StoreError
@@ -22,7 +22,7 @@ from ..contract import Durability
 from ..group_commit import Commit, GroupCommit
 from ..sql.engine import apply
 from ..sql.transaction import Names
-from ..within import CommitWatch, driver_connection
+from ..within import CommitWatch, driver_connection, is_async, wait
 from . import maintenance
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
 from .database import CLOSED, ORDINARY, Database
@@ -98,20 +98,20 @@ class SqliteStore(SqliteEngine):
             self._forget()
             return self._commit(connection, commands, commit, in_turn=page.held)
 
-    def put_within(self, connection: object, put: c.Put) -> list[int]:
-        """Apply a put in the caller's own transaction. The application's tables are in the store's file then.
+    def apply_within(self, connection: object, command: c.Command[_R]) -> _R:
+        """Apply a command in the caller's own transaction. The application's tables are in the store's file then.
 
         Nobody else can write to the file until that has ended.
         """
         self._open()
         theirs = _borrowed(connection, self.path)
         with translated(self.path):
-            [outcome] = sound([put], partial(self._put_within, theirs))
+            [outcome] = sound([command], partial(self._apply_within, theirs))
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome  # type: ignore[no-any-return]
 
-    def _put_within(self, connection: sqlite3.Connection, commands: Sequence[c.Command[Any]]) -> list[Any]:
+    def _apply_within(self, connection: sqlite3.Connection, commands: Sequence[c.Command[Any]]) -> list[Any]:
         tx = self._transaction(Names("topic"), Names("worker"), Ids())
         with _in_savepoint(connection):
             carrier = Carrier(connection, tx.now)
@@ -119,9 +119,9 @@ class SqliteStore(SqliteEngine):
             carrier.drive(SQLITE.count(tx))
             telling = Telling(tx, self._presence, in_turn=False)
             telling.begin()
-        for ids in outcomes:
-            if isinstance(ids, list) and ids:
-                self._watch.add(ids[0], telling.tell)
+        if tx.changes.moved:
+            _, id, due = tx.changes.moved[0]
+            self._watch.add(id, due, telling.tell)
         return outcomes
 
     # ---- the file -------------------------------------------------------------------------------------------------
@@ -259,9 +259,10 @@ def _borrowed(connection: object, path: str) -> sqlite3.Connection:
     Its rows are tuples, whatever the caller makes of them. BadJob if the connection is one to something else, or
     commits each statement by itself.
     """
-    theirs: sqlite3.Connection = driver_connection(connection, ("sqlite3",))
-    cursor = theirs.cursor()
+    theirs = driver_connection(connection, ("sqlite3", "aiosqlite"))
+    cursor: Any = wait(theirs.cursor()) if is_async(theirs) else theirs.cursor()
     cursor.row_factory = None
+    cursor = _Awaited(cursor) if is_async(theirs) else cursor
     with translated(path):
         files = [file for _, name, file in cursor.execute("PRAGMA database_list").fetchall() if name == "main"]
         if not files[0] or os.path.realpath(files[0]) != path:
@@ -280,6 +281,27 @@ def _borrowed(connection: object, path: str) -> sqlite3.Connection:
             raise StoreBusy(_STALE) from error
         raise
     return cast("sqlite3.Connection", cursor)
+
+
+class _Awaited:
+    """A cursor of aiosqlite, as the thread that waits for it uses one of sqlite3."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+
+    def execute(self, text: str, values: Any = ()) -> Self:
+        wait(self._cursor.execute(text, values))
+        return self
+
+    def executemany(self, text: str, values: Any) -> Self:
+        wait(self._cursor.executemany(text, values))
+        return self
+
+    def fetchone(self) -> Any:
+        return wait(self._cursor.fetchone())
+
+    def fetchall(self) -> list[Any]:
+        return list(wait(self._cursor.fetchall()))
 
 
 @contextmanager
