@@ -13,7 +13,7 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI, HTTPException
 
-from pywheel import AsyncJobQueue, Worker
+from pywheel import AsyncJobQueue, AsyncWorker
 
 # The function is called at the first put: in each worker process, and not before the server forks.
 queue = AsyncJobQueue(lambda: os.environ.get("PYWHEEL_STORE", "sqlite:///shop.db"))
@@ -48,12 +48,8 @@ async def close_order(job):
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Work in each process of the server; without this, `pywheel work fastapi_shop:queue` does it in its own."""
-    worker = Worker(queue)
-    worker.start()
-    yield
-    worker.stop()
-    await asyncio.to_thread(worker.join)
-    await queue.close()
+    async with queue, AsyncWorker(queue):
+        yield
 
 
 async def jobs() -> AsyncJobQueue:

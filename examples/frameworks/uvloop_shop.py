@@ -1,11 +1,11 @@
-"""The jobs of a program that runs on uvloop: puts on its loop, coroutine handlers on another one, of uvloop as well."""
+"""The jobs of a program that runs on uvloop: puts and coroutine handlers share its loop."""
 
 import asyncio
 import sys
 
 import uvloop
 
-from pywheel import AsyncJobQueue, Worker
+from pywheel import AsyncJobQueue, AsyncWorker
 
 queue = AsyncJobQueue("memory:")
 loops = set()
@@ -14,20 +14,16 @@ loops = set()
 @queue.handler("order.close")
 async def close_order(job):
     await asyncio.sleep(0.01)
-    loops.add(type(asyncio.get_running_loop()).__module__)
+    loops.add(asyncio.get_running_loop())
 
 
 async def main(count: int) -> None:
-    worker = Worker(queue, loop_factory=uvloop.new_event_loop)
-    worker.start()
-    await asyncio.gather(*(queue.put("order.close", {"order": n}, delay=0.1) for n in range(count)))
-    while (await queue.topics.counts())["order.close"].done < count:
-        await asyncio.sleep(0.05)
-    worker.stop()
-    await asyncio.to_thread(worker.join)
-    print(
-        f"{count} orders closed; handlers on {', '.join(loops)}, puts on {type(asyncio.get_running_loop()).__module__}"
-    )
+    async with AsyncWorker(queue):
+        await asyncio.gather(*(queue.put("order.close", {"order": n}, delay=0.1) for n in range(count)))
+        while (await queue.topics.counts())["order.close"].done < count:
+            await asyncio.sleep(0.05)
+    loops.add(asyncio.get_running_loop())
+    print(f"{count} orders closed; handlers and puts on {', '.join(type(loop).__module__ for loop in loops)}")
 
 
 if __name__ == "__main__":

@@ -60,13 +60,14 @@ if TYPE_CHECKING:
     from .processes import Supervisor
     from .tasks import AsyncTask, Task, provided
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown, timeout, timeout_at
-    from .worker import Worker
+    from .worker import AsyncWorker, Worker
 
 __all__ = [
     "AsyncDelayQueue",
     "AsyncJobQueue",
     "AsyncTask",
     "AsyncTimers",
+    "AsyncWorker",
     "BadAddress",
     "BadArguments",
     "BadBody",
@@ -143,7 +144,7 @@ _LATER: Final = {
     ),
     "Tally": ".observe",
     "Supervisor": ".processes",
-    "Worker": ".worker",
+    **dict.fromkeys(("AsyncWorker", "Worker"), ".worker"),
 }
 
 

@@ -93,7 +93,7 @@ def test_uvloop_runs_puts_and_handlers():
     pytest.importorskip("uvloop")
     command = [sys.executable, "-W", "error", str(FOLDER / "uvloop_shop.py"), "50"]
     result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
-    assert (result.stdout, result.stderr) == ("50 orders closed; handlers on uvloop, puts on uvloop\n", "")
+    assert (result.stdout, result.stderr) == ("50 orders closed; handlers and puts on uvloop\n", "")
 
 
 def test_the_notebook_runs_from_top_to_bottom(tmp_path):

@@ -105,8 +105,8 @@ class Execution:
                 if self._keep is not None:
                     ended = Ended(None, self._keep(result))
         except BaseException as raised:
-            if isinstance(raised, GeneratorExit) and _process != process:
-                raise  # in a child that another handler has forked: the copy of a task which somebody drops
+            if isinstance(raised, GeneratorExit) and (_process != process or current_job.get() is not job):
+                raise  # a task which somebody drops: its loop is closed, or it is a copy in a child that was forked
             ended = Ended(raised)
         current_job.reset(token)
         if _process != process:

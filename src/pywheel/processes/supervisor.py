@@ -18,7 +18,7 @@ from collections.abc import Callable, MutableSequence
 from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from multiprocessing.connection import wait
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from .. import _errors
 from .._errors import BadJob, PywheelError, StoreError
@@ -26,6 +26,7 @@ from ..execution.loading import interpreter, no_worker_while_importing
 from ..jobs.checks import whole
 from ..jobs.durations import Duration, duration
 from ..observe import logs
+from ..worker.base import WorkerOptions
 from ..worker.worker import on_signals
 
 __all__ = ["STOP_NOW", "Supervisor", "WorkersFailed"]
@@ -72,7 +73,7 @@ class Supervisor:
         stall: Duration = 30,
         store: str | None = None,
         metrics: tuple[str, int] | None = None,
-        **options: Any,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         no_worker_while_importing()
         if os.name == "nt":

@@ -1,5 +1,6 @@
 """The worker: the handlers of a program at work."""
 
+from .async_worker import AsyncWorker
 from .worker import Worker
 
-__all__ = ["Worker"]
+__all__ = ["AsyncWorker", "Worker"]

@@ -301,6 +301,14 @@ class Dispatcher:
         for topic in self.topics.values():
             self._completer.give_back(topic.stuck())
 
+    def lose(self, only: type[Pool]) -> int:
+        """Give back what runs in pools of a kind, as nothing goes on there; return how many jobs that are."""
+        lost = [lease for lease in self._running() if isinstance(lease.topic.pool, only)]
+        for lease in lost:
+            lease.ended = self._clock.time()
+        self._completer.give_back(lost)
+        return len(lost)
+
     def abandon(self) -> list[Lease]:
         """Return what still runs; from now on each settles itself when its handler ends."""
         self._completer.alone = True

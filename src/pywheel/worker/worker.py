@@ -1,61 +1,27 @@
-"""The worker: the handlers of a program at work in this process, until they are told to stop."""
+"""The worker of a process, or of a thread: it blocks who runs it, and its coroutine handlers have a loop of its own."""
 
 from __future__ import annotations
 
-import atexit
-import gc
-import logging
-import os
 import signal
-import socket
 import threading
-import time
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, Unpack
 
-from .._errors import BadJob, StoreClosed, StoreError, StoreReplaced
-from ..events import Events, WorkerDrains, WorkerStarted, WorkerStopped
-from ..execution.loading import chosen, no_worker_while_importing
-from ..jobs.commands import Release
-from ..jobs.durations import KEEP, Duration, duration
-from ..jobs.handler import Handler, is_async
-from ..jobs.managed import ManagedHandler
-from ..jobs.middleware import Middleware
-from ..stores.contract import Store
-from ..stores.schedule_notes import TOPIC
-from ..tasks.handler import TaskHandler
-from .chores import retention
-from .deaths import Deaths
-from .dispatcher import MAX_BYTES, Dispatcher
-from .executors import AsyncPool, IsolatedPool, Loop, Outside, Pool, ThreadPool, Threads
-from .leases import Lease
-from .schedules import declare, declare_lost, with_planner
+from .._errors import StoreClosed, StoreReplaced
+from .base import BaseWorker, Program, WorkerOptions, log_end
+from .executors import OwnLoop
 
-__all__ = ["Program", "Worker", "on_signals"]
+__all__ = ["Worker", "on_signals", "stop_on_signals"]
 
-_LOGGER: Final = logging.getLogger("pywheel.jobs")
 _HANG_UP: Final = getattr(signal, "SIGHUP", None)
-_MOST_THREADS: Final = 1_024
-_CANCELLED: Final = 1.0  # seconds that cancelled tasks have to end
-_CLOSED: Final = 2.0  # seconds that handlers have to close what they have opened, and on_dead has to tell
-_LOOK: Final = 0.05  # seconds between looks at what still runs
 
 
-class Program(Protocol):
-    """What a worker works for: a JobQueue, or anything with its store, its handlers and its events."""
-
-    @property
-    def store(self) -> Store: ...  # noqa: D102
-    @property
-    def handlers(self) -> Mapping[str, Handler]: ...  # noqa: D102
-    @property
-    def events(self) -> Events: ...  # noqa: D102
-
-
-class Worker:
+class Worker(BaseWorker):
     """Runs the handlers of a program, a JobQueue. Any number of workers, in any number of processes, may share a store.
+
+    `AsyncWorker` does it on the program's own loop.
 
     Args:
         program: whose handlers run, on whose store.
@@ -78,64 +44,11 @@ class Worker:
         self,
         program: Program,
         *,
-        topics: Collection[str] | None = None,
-        grace: Duration = 30,
-        keep: Duration | None = KEEP,
-        name: str | None = None,
-        max_bytes: int = MAX_BYTES,
-        pulse: Callable[..., None] | None = None,
         loop_factory: Callable[[], AbstractEventLoop] | None = None,
+        **options: Unpack[WorkerOptions],
     ) -> None:
-        no_worker_while_importing()
-        if isinstance(program, type) or not all(hasattr(program, name) for name in ("store", "handlers", "events")):
-            raise BadJob(f"a worker works for a JobQueue, not {program!r:.40}")
-        self.program = program
-        self._pulse = pulse or (lambda **_: None)
-        self.store = program.store
-        handlers = with_planner(program, chosen(program.handlers, topics))
-        limited = [topic for topic, handler in handlers.items() if handler.limits is not None]
-        if limited and not self.store.keeps_limits:
-            raise BadJob(f"limit= and rate= of {limited[0][:80]!r} want one store, and {self.store.url} is several")
-        for handler in handlers.values():
-            if isinstance(handler.function, TaskHandler):
-                handler.function.check()
-        self.grace = duration(grace, "grace") / 1000
-        """Seconds that handlers may go on after `stop`."""
-        self._events = program.events
-        self._middleware: Middleware = getattr(program, "middleware", None) or Middleware()
-        self._loop = Loop(loop_factory)
-        in_threads = [handler for handler in handlers.values() if handler.isolate or not is_async(handler.function)]
-        most = sum(handler.concurrency for handler in in_threads)
-        self._threads = Threads(min(max(most, 1), _MOST_THREADS))
-        self._stopping = False  # no Event: a signal may come in the middle of its own handler, and find it locked
-        self._announced = False
-        self.told_to_stop = False
-        """Whether `stop` was called, or a signal came that stops."""
-        self._notifier = self.store.notifier(name or f"{socket.gethostname()}:{os.getpid()}")
-        self.name = self._notifier.worker
-        """The worker's id: its name, and what tells it from the others of that name."""
-        self._deaths = Deaths(program, self._notifier, self._middleware, self._loop.finish)
-        try:
-            options: Any = {"kept": retention(keep), "max_bytes": max_bytes, "dead": self._deaths}
-            self.dispatcher = Dispatcher(self.store, self._notifier, handlers, self._pool, self._events, **options)
-        except BaseException:
-            self._notifier.close()
-            raise
-        for topic, handler in handlers.items():
-            if isinstance(handler.function, ManagedHandler):
-                handler.function.attach(topic, self.store, handler.concurrency)
+        super().__init__(program, OwnLoop(loop_factory), **options)
         self._thread: threading.Thread | None = None
-
-    def _pool(self, handler: Handler, outside: Outside) -> Pool:
-        if handler.isolate:
-            return IsolatedPool(handler, outside, self._threads, self.program)
-        if handler.topic != TOPIC:  # the planner's job is nobody's
-            handler = self._middleware.around(handler)
-        if is_async(handler.function):
-            return AsyncPool(handler, outside, self._loop)
-        return ThreadPool(handler, outside, self._threads, self._loop.finish)
-
-    # ---- life -------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Work until `stop`, or, in the main thread, until SIGTERM, SIGINT or SIGHUP.
@@ -149,44 +62,10 @@ class Worker:
         with self.signals():
             self.work()
 
-    def work(self) -> None:
-        """Work until `stop`, as `run` does; signals are the caller's affair."""
-        with _frozen():
-            try:
-                self._work()
-                self._drain()
-            except StoreClosed:
-                if not self._stopping:
-                    raise
-            except StoreReplaced:
-                self._drain(gone=True)
-                raise
-            finally:
-                self._end()
-
     def start(self) -> None:
-        """Work in a daemon thread of its own. RuntimeError: the system has no thread left."""
+        """Work in a daemon thread of its own; `stop` and `join` end it. RuntimeError: the system has no thread left."""
         self._thread = threading.Thread(target=self._run_quietly, name="pywheel-worker", daemon=True)
         self._thread.start()
-
-    def stop(self) -> None:
-        """Begin to drain: claim nothing more. From any thread, and from signal handlers; `join` waits for the end.
-
-        A second call ends the grace.
-        """
-        if self.told_to_stop:
-            self.end_grace()
-        self.told_to_stop = True
-        self.retire()
-
-    def retire(self) -> None:
-        """Begin to drain, to make room for another worker. Unlike `stop` it never ends the grace."""
-        self._stopping = True
-        self._notifier.wake()
-
-    def end_grace(self) -> None:
-        """Wait no longer for handlers."""
-        self.grace = 0.0
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait up to `timeout` seconds for the end of a worker that was started; return whether it has come."""
@@ -199,90 +78,19 @@ class Worker:
         try:
             self.work()
         except (StoreClosed, StoreReplaced) as error:
-            advice = "; stop it before you close its queue" if isinstance(error, StoreClosed) else ""
-            _LOGGER.error("the worker ends: %s%s", error, advice)  # noqa: TRY400
-
-    def _work(self) -> None:
-        self._events.emit(WorkerStarted(self.name, self.store.url))
-        self._announce()
-        while not self._stopping:
-            stored = self.dispatcher.step()
-            if stored and not self._announced:
-                self._announce()
-            elif stored and self.dispatcher.forgotten:
-                self._declare_lost()
-            self._pulse(ready=self._announced)
-            if not self._stopping:
-                self.dispatcher.sleep()
-
-    def _announce(self) -> None:
-        with _patient("the worker cannot be announced yet"):
-            self.dispatcher.announce()
-            if not self._stopping:
-                declare(self.program, again=True)
-            self._announced = True
-
-    def _declare_lost(self) -> None:
-        with _patient("schedules cannot be declared again yet"):
-            if declare_lost(self.program):
-                _LOGGER.warning("the store lost all schedules, as after FLUSHALL: those of the code are declared again")
-            self.dispatcher.forgotten = False
-
-    def _drain(self, *, gone: bool = False) -> None:
-        """Let handlers finish. The others hear at once that this worker takes nothing more.
-
-        With the store gone nobody does, and nobody hears of ends.
-        """
-        told = gone and self._stopping
-        self.dispatcher.drain()
-        if gone:
-            self.dispatcher.abandon()
-            self._stopping = self.told_to_stop = True  # from here on a signal ends the grace
-        else:
-            self._announce()
-        if not told:
-            self._events.emit(WorkerDrains(self.name, self.grace))
-        began = time.monotonic()
-        self._finish(Pool, lambda: self.grace - (time.monotonic() - began), gone=gone)
-        for topic in self.dispatcher.topics.values():
-            topic.pool.cancel()
-        cancelled = AsyncPool, IsolatedPool
-        self._finish(cancelled, lambda: _CANCELLED + self.grace - (time.monotonic() - began), gone=gone)
-        if gone:
-            return
-        left = self.dispatcher.abandon()
-        self.dispatcher.step()
-        if left:
-            _LOGGER.warning("%d handlers go on beyond their grace", len(left))
-            atexit.register(_give_back, self.store, left, os.getpid())
-
-    def _finish(self, only: type[Pool] | tuple[type[Pool], ...], seconds: Callable[[], float], *, gone: bool) -> None:
-        """Wait, and settle what ends, until nothing runs in pools of a kind, or no time is left."""
-        if not gone:
-            self.dispatcher.go_on()
-        while self.dispatcher.busy(only) and (left := seconds()) > 0:
-            if gone:
-                time.sleep(min(left, _LOOK))
-            else:
-                self.dispatcher.sleep(min(left, _LOOK))
-                self.dispatcher.go_on()
-            self._pulse(ready=True)
-
-    def _end(self) -> None:
-        for topic in self.dispatcher.topics.values():
-            topic.pool.stop()
-        self._deaths.close(_CLOSED)
-        self._loop.close_all([topic.handler.function for topic in self.dispatcher.topics.values()], _CLOSED)
-        self._loop.stop()
-        self._notifier.close()
-        self._events.emit(WorkerStopped(self.name))
+            log_end(error)
 
     def signals(self) -> AbstractContextManager[None]:
         """Stop on signals, where they can be had: in the main thread. `run` does so, for as long as it runs."""
-        actions: dict[int, Callable[[], object]] = {signal.SIGINT: self.stop, signal.SIGTERM: self.stop}
-        if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:  # else it was begun by nohup
-            actions[_HANG_UP] = lambda: None if self.told_to_stop else self.stop()
-        return on_signals(actions)
+        return stop_on_signals(self.stop, lambda: self.told_to_stop)
+
+
+def stop_on_signals(stop: Callable[[], object], told_to_stop: Callable[[], bool]) -> AbstractContextManager[None]:
+    """Call `stop` at each SIGTERM and SIGINT, and at the first SIGHUP, where signals can be had."""
+    actions: dict[int, Callable[[], object]] = {signal.SIGINT: stop, signal.SIGTERM: stop}
+    if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:  # else it was begun by nohup
+        actions[_HANG_UP] = lambda: None if told_to_stop() else stop()
+    return on_signals(actions)
 
 
 @contextmanager
@@ -297,35 +105,3 @@ def on_signals(actions: Mapping[int, Callable[[], object]]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _patient(what: str) -> Iterator[None]:
-    """Log what a store that is away makes impossible; the next turn tries again."""
-    try:
-        yield
-    except (StoreClosed, StoreReplaced):
-        raise
-    except StoreError as error:
-        _LOGGER.warning("%s: %s", what, error)
-
-
-@contextmanager
-def _frozen() -> Iterator[None]:
-    """Let the garbage collector pass over what the program has made so far, in a process that is the worker's."""
-    if threading.current_thread() is not threading.main_thread() or gc.get_freeze_count():
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
-def _give_back(store: Store, leases: list[Lease], process: int) -> None:
-    """Give back, unspent, what still runs when the process ends. Until then nobody else may run it."""
-    left = [Release(lease.job.id, lease.job.claims) for lease in leases if not lease.ended]
-    if left and os.getpid() == process:
-        with suppress(StoreError):
-            store.apply(left)

@@ -5,30 +5,40 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import CancelledError
-from contextlib import suppress
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, wait
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
 from ...execution import end_child
-from ...jobs.handler import Handler, rest_of, to_the_end
+from ...jobs.handler import Handler, current_job, rest_of, to_the_end
 from ...jobs.managed import close_all
 from ..leases import Lease
 from .pool import Outside, Pool, Runner
 
-__all__ = ["AsyncPool", "Loop"]
+__all__ = ["AdoptedLoop", "AsyncPool", "Loop", "OwnLoop"]
+
+_LOOK: Final = 1.0  # seconds between looks whether the loop of a program is closed
 
 
-class Loop(Runner):
-    """An event loop in a daemon thread, for all coroutine handlers; started when first needed."""
+class Loop(Runner, ABC):
+    """The event loop of all coroutine handlers, whoever runs it. All methods may be called from any thread."""
 
-    def __init__(self, factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
-        self._factory = factory or asyncio.new_event_loop
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._runs = False
-        self._stopped = False
-        self._mutex = threading.Lock()
+    closed = False
+    """Whether nothing will ever run on it any more, though the worker goes on."""
+
+    @abstractmethod
+    def _started(self) -> asyncio.AbstractEventLoop:
+        """Return the loop, which runs or will."""
+
+    def ends(self) -> bool:
+        """Whether its program cancels all that runs on it. On the loop."""
+        return False
+
+    def interrupted(self, error: KeyboardInterrupt) -> None:
+        """Take in what a handler was interrupted by. On the loop."""
 
     def block(self) -> None:
         """Note that what should have started did not; the loop itself says when it can again."""
@@ -37,24 +47,67 @@ class Loop(Runner):
             self.call(setattr, self, "blocked", False)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a function on the loop, soon; if it gets no thread now, when it does."""
-        self._started().call_soon_threadsafe(function, *arguments)
+        """Call a function on the loop, soon; if it gets no thread now, when it does; never if it is closed."""
+        try:
+            self._started().call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            if not self.closed:
+                raise
 
     def finish(self, result: Any) -> Any:
-        """Return what a plain function returned, awaited on the loop if it is to be. TypeError for a generator."""
+        """Return what a plain function returned, awaited on the loop if it is to be.
+
+        Raises:
+            TypeError: it is a generator.
+            RuntimeError: the loop is closed, or was before it had ended.
+        """
         rest = rest_of(result)
         if rest is None:
             return result
-        return asyncio.run_coroutine_threadsafe(to_the_end(rest), self._started()).result()
+        ending = asyncio.run_coroutine_threadsafe(_outcome(rest), self._started())
+        while not ending.done():
+            wait([ending], _LOOK)
+            if self.closed:
+                raise RuntimeError("the loop was closed before the handler had ended")
+        value, error = ending.result()
+        if isinstance(error, asyncio.CancelledError):
+            raise CancelledError from error
+        if error is not None:
+            raise error
+        return value
 
     def close_all(self, functions: Iterable[Any], seconds: float) -> None:
         """Have handlers close what they have opened on the loop, if it runs, within so many seconds."""
-        with self._mutex:
-            loop = self._loop if self._runs else None
-        if loop is not None:
-            closing = asyncio.run_coroutine_threadsafe(close_all(functions), loop)
+        if self._runs():
+            closing = asyncio.run_coroutine_threadsafe(close_all(functions), self._started())
             with suppress(TimeoutError, CancelledError):
                 closing.result(seconds)
+
+    @abstractmethod
+    def _runs(self) -> bool:
+        """Whether anything may have been opened on it, and can be closed."""
+
+    def stop(self) -> None:
+        """Stop it, if it is the worker's own."""
+
+
+async def _outcome(rest: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """Return what an awaitable returned, or raised: an exit would end the loop, on which all others are."""
+    try:
+        return await to_the_end(rest), None
+    except BaseException as error:  # noqa: BLE001
+        return None, error
+
+
+class OwnLoop(Loop):
+    """A loop of the worker's own, in a daemon thread; started when first needed."""
+
+    def __init__(self, factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
+        self._factory = factory or asyncio.new_event_loop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running = False
+        self._stopped = False
+        self._mutex = threading.Lock()
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._mutex:
@@ -63,16 +116,19 @@ class Loop(Runner):
         self.tend()
         return self._loop
 
+    def _runs(self) -> bool:
+        return self._running
+
     def tend(self) -> None:
         """Start its thread if it has none; if the system refuses, the next call tries again."""
         with self._mutex:
-            if self._loop is not None and not self._runs:
-                self._runs = self._start("pywheel-loop", partial(self._run, self._loop))
+            if self._loop is not None and not self._running:
+                self._running = self._start("pywheel-loop", partial(self._run, self._loop))
 
     def stop(self) -> None:
         """Stop it; tasks that still run are cancelled."""
         with self._mutex:
-            if self._runs and self._loop is not None:
+            if self._running and self._loop is not None:
                 self._loop.call_soon_threadsafe(self._halt, self._loop)
             elif self._loop is not None:
                 self._loop.close()
@@ -83,28 +139,77 @@ class Loop(Runner):
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        process, _HERE.loop = os.getpid(), loop
+        _HERE.loop = loop
         while not self._stopped:
             with suppress(SystemExit, KeyboardInterrupt):  # a task's, which has it: the others go on
                 loop.run_forever()
-            if os.getpid() != process:
-                end_child(SystemExit("a handler forked, and its child waits on the loop, which is the worker's"))
         for task in asyncio.all_tasks(loop):
             task.cancel()
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
 
-_HERE: Final = threading.local()  # the loop of a thread that has one
+class AdoptedLoop(Loop):
+    """The loop of a program, which runs it, and closes it when it likes.
+
+    Args:
+        loop: it runs in this thread.
+        task: that of the worker: it is cancelled when the program ends all its tasks.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any] | None) -> None:
+        self._loop = loop
+        self._task = task
+
+    @property
+    def closed(self) -> bool:  # type: ignore[override]  # that of others never is
+        """Whether its program has closed it."""
+        return self._loop.is_closed()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def _runs(self) -> bool:
+        return not self.closed
+
+    def ends(self) -> bool:
+        """Whether the worker's task was told to end, as by `asyncio.run` when its program has."""
+        return self._task is not None and self._task.cancelling() > 0
+
+    def interrupted(self, error: KeyboardInterrupt) -> None:
+        """Let the program have it: somebody wants that to end, and not the handler alone."""
+        self._loop.call_soon(_raise, error)
+
+    @contextmanager
+    def adopted(self) -> Iterator[None]:
+        """Have this thread know that handlers run in it."""
+        here = _HERE.__dict__  # this thread's; a task that is dropped leaves in any
+        here["loop"], here["workers"] = self._loop, here.get("workers", 0) + 1
+        try:
+            yield
+        finally:
+            here["workers"] -= 1
+            if not here["workers"]:
+                here["loop"] = None
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+_HERE: Final = threading.local()  # the loop of a thread in which handlers run, and the workers that have adopted it
 
 
 def _after_fork() -> None:
-    """In a child that a task has forked, run nothing more, for the other tasks are the worker's."""
+    """In a child that a handler has forked, run nothing more, for the other tasks are the worker's, or the program's.
+
+    What a program forks that has lent its loop is its own affair.
+    """
     loop: Any = getattr(_HERE, "loop", None)
-    if loop is not None:
+    if loop is not None and (not getattr(_HERE, "workers", 0) or current_job.get() is not None):
         for handle in tuple(getattr(loop, "_ready", ())):  # of uvloop nobody may: it runs one turn more
             handle.cancel()
-        loop.stop()
+        loop.call_soon(end_child, SystemExit("a handler forked, and its child waits on the loop of its parent"))
 
 
 if hasattr(os, "register_at_fork"):
@@ -150,7 +255,15 @@ class AsyncPool(Pool):
         except IndexError:  # it was taken back, or another task has it
             return
         if self._starts(lease):
-            lease.error, lease.result = await self._execution.arun(lease.job)
-            if isinstance(lease.error, asyncio.CancelledError):
-                lease.handled = not self._stopped
+            error, lease.result = await self._execution.arun(lease.job)
+            if error is None:
+                self._ended(lease)
+                return
+            if lease.ended:  # it was given back
+                return
+            lease.error = error
+            if isinstance(error, asyncio.CancelledError):
+                lease.handled = not (self._stopped or self._loop.ends())
             self._ended(lease)
+            if isinstance(error, KeyboardInterrupt):
+                self._loop.interrupted(error)

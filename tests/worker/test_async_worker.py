@@ -1,0 +1,669 @@
+"""A worker on the program's own loop."""
+
+import asyncio
+import contextvars
+import gc
+import logging
+import os
+import signal
+import threading
+
+import pytest
+
+from pywheel import (
+    AsyncJobQueue,
+    AsyncWorker,
+    BadJob,
+    EventLoop,
+    Fixed,
+    JobQueue,
+    State,
+    StoreClosed,
+    StoreError,
+    Worker,
+)
+from pywheel.jobs import Outcome
+from pywheel.jobs.managed import ManagedHandler
+from tests.isolated.child import run as run_program
+from tests.jobs.waiting import LIMIT, until
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "pywheel": EventLoop}
+try:
+    import uvloop
+except ImportError:
+    pass
+else:
+    LOOPS["uvloop"] = uvloop.new_event_loop
+
+
+@pytest.fixture
+def aqueue():
+    queue = JobQueue("memory:")
+    yield queue.aio
+    queue.close()
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    """Each worker ends its thread before its program has it back; those of plain handlers end when they are idle."""
+    yield
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "pywheel-worker"])
+
+
+def run(main, loop_factory=asyncio.new_event_loop):
+    """Run a coroutine as a program does; one that hangs fails."""
+
+    async def limited():
+        return await asyncio.wait_for(main, LIMIT)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(limited())
+
+
+async def eventually(fact):
+    while not fact():
+        await asyncio.sleep(0.002)
+
+
+async def ended(queue, id):
+    return await queue.wait(id, timeout=LIMIT)
+
+
+# ---- where things run -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_coroutine_handlers_run_on_the_loop_of_the_program_and_plain_ones_in_threads(aqueue, loop):
+    seen = {}
+
+    @aqueue.handler("coroutine")
+    async def coroutine(job):
+        await asyncio.sleep(0)
+        seen["coroutine"] = asyncio.get_running_loop()
+
+    async def later():
+        seen["returned"] = asyncio.get_running_loop()
+
+    aqueue.handler("returns")(lambda job: later())
+
+    @aqueue.handler("plain")
+    def plain(job):
+        seen["plain"] = threading.current_thread().name
+
+    async def main():
+        async with AsyncWorker(aqueue):
+            for topic in ("coroutine", "returns", "plain"):
+                assert (await ended(aqueue, await aqueue.put(topic))).state is State.DONE
+        return asyncio.get_running_loop()
+
+    loop = run(main(), LOOPS[loop])
+    assert seen == {"coroutine": loop, "returned": loop, "plain": "pywheel-handlers"}
+
+
+def test_what_stands_around_handlers_runs_on_the_loop_of_the_program(aqueue):
+    seen = {}
+
+    class Managed(ManagedHandler):
+        async def __call__(self, job):
+            seen["managed"] = asyncio.get_running_loop()
+
+        def attach(self, topic, notes, concurrency):
+            pass
+
+        async def aclose(self):
+            seen["closed"] = asyncio.get_running_loop()
+
+    @aqueue.provide
+    async def connection():
+        seen["opened"] = asyncio.get_running_loop()
+        yield 7
+
+    @aqueue.task("task", retry=Fixed(0, attempts=1))
+    async def task(connection):
+        raise ValueError(connection)
+
+    @aqueue.on_dead
+    async def dead(job):
+        seen["dead"] = asyncio.get_running_loop()
+
+    aqueue.before(lambda job: seen.setdefault("before", asyncio.get_running_loop()))
+    aqueue.after(lambda job, error: seen.setdefault("after", asyncio.get_running_loop()))
+    aqueue.handler("managed")(Managed())
+
+    async def main():
+        async with AsyncWorker(aqueue):
+            await ended(aqueue, await aqueue.put("managed"))
+            assert (await ended(aqueue, await task.put())).error == "ValueError: 7"
+            await eventually(lambda: "dead" in seen)
+        return asyncio.get_running_loop()
+
+    loop = run(main())
+    assert seen == dict.fromkeys(("managed", "closed", "opened", "dead", "before", "after"), loop)
+
+
+def test_coroutine_handlers_have_the_context_of_who_runs_the_worker_and_none_has_that_of_another(aqueue):
+    who = contextvars.ContextVar("who", default="nobody")
+    seen = []
+
+    @aqueue.handler("t", concurrency=1)
+    async def handle(job):
+        seen.append(who.get())
+        who.set("a handler")
+
+    async def main():
+        who.set("the program")
+        async with AsyncWorker(aqueue):
+            who.set("another")
+            for _ in range(3):
+                await ended(aqueue, await aqueue.put("t"))
+
+    run(main())
+    assert seen == ["the program"] * 3
+
+
+def test_two_workers_share_a_loop(aqueue):
+    first, second = set(), set()
+    other = JobQueue("memory:").aio
+    aqueue.handler("t")(_noting(first))
+    other.handler("t")(_noting(second))
+
+    async def main():
+        async with other, AsyncWorker(aqueue), AsyncWorker(other):
+            one, two = [await queue.put_many([queue.job("t")] * 50) for queue in (aqueue, other)]
+            await asyncio.gather(*(ended(aqueue, id) for id in one), *(ended(other, id) for id in two))
+            return set(one), set(two)
+
+    assert run(main()) == (first, second)
+
+
+def _noting(seen):
+    async def handle(job):
+        await asyncio.sleep(0)
+        seen.add(job.id)
+
+    return handle
+
+
+def test_a_worker_runs_on_the_loop_of_any_thread(aqueue):
+    seen, threads = set(), []
+    aqueue.handler("t")(_noting(seen))
+
+    async def main():
+        threads.append(threading.current_thread())
+        async with AsyncWorker(aqueue):
+            await ended(aqueue, await aqueue.put("t"))
+
+    thread = threading.Thread(target=run, args=(main(),))
+    thread.start()
+    thread.join(LIMIT)
+    assert (threads, len(seen)) == ([thread], 1)
+
+
+# ---- how it begins --------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_opened_before_it_begins():
+    opened = []
+    queue = AsyncJobQueue(lambda: opened.append("opened") or "memory:")
+    queue.handler("t")(print)
+    worker = AsyncWorker(queue)
+    assert opened == []
+
+    async def main():
+        async with worker:
+            assert opened == ["opened"]
+        await queue.close()
+
+    run(main())
+
+
+def test_what_is_wrong_is_said_as_it_begins(aqueue):
+    async def enters(queue, **options):
+        async with AsyncWorker(queue, **options):
+            pass
+
+    with pytest.raises(BadJob, match="there are no handlers"):
+        run(enters(aqueue))
+    aqueue.handler("t")(print)
+    with pytest.raises(BadJob, match="did you mean"):
+        run(enters(aqueue, topics=["tt"]))
+    with pytest.raises(TypeError, match="'topic' is no option of an AsyncWorker, did you mean topics"):
+        AsyncWorker(aqueue, topic=["t"])
+    with pytest.raises(BadJob, match="a worker works for a JobQueue"):
+        AsyncWorker("memory:")
+
+    def away():
+        raise StoreError("away")
+
+    nowhere = AsyncJobQueue(away)
+    nowhere.handler("t")(print)
+    with pytest.raises(StoreError, match="away"):
+        run(enters(nowhere))
+
+
+def test_a_worker_works_once(aqueue):
+    aqueue.handler("t")(print)
+
+    async def main():
+        worker = AsyncWorker(aqueue)
+        async with worker:
+            pass
+        with pytest.raises(RuntimeError, match="works once"):
+            await worker.run()
+        with pytest.raises(RuntimeError, match="works once"):
+            async with worker:
+                pass
+
+    run(main())
+
+
+# ---- how it ends ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow(aqueue):
+    """A handler that begins, and goes on until it may end; what became of it is noted."""
+
+    class Slow:
+        def __init__(self):
+            self.said = []
+            self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+
+        async def handle(self, job):
+            self.begun.set()
+            try:
+                await self.may_end.wait()
+                self.said.append("returned")
+            except asyncio.CancelledError:
+                self.said.append("cancelled")
+                raise
+
+    slow = Slow()
+    aqueue.handler("slow", retry=Fixed("1h"))(slow.handle)
+    return slow
+
+
+async def begun(queue, slow):
+    id = await queue.put("slow")
+    await slow.begun.wait()
+    return id
+
+
+def test_the_end_of_the_block_drains(aqueue, slow):
+    async def main():
+        async with AsyncWorker(aqueue):
+            id = await begun(aqueue, slow)
+            asyncio.get_running_loop().call_later(0.05, slow.may_end.set)
+        return await aqueue.get(id)
+
+    assert (run(main()).state, slow.said) == (State.DONE, ["returned"])
+
+
+def test_stop_ends_what_awaits_run_once_handlers_have_ended(aqueue, slow):
+    async def main():
+        worker = AsyncWorker(aqueue)
+        running = asyncio.create_task(worker.run())
+        id = await begun(aqueue, slow)
+        worker.stop()
+        assert worker.told_to_stop
+        await asyncio.sleep(0.05)
+        assert not running.done()
+        slow.may_end.set()
+        await running
+        return await aqueue.get(id)
+
+    assert (run(main()).state, slow.said) == (State.DONE, ["returned"])
+
+
+def test_a_stop_that_comes_before_the_worker_has_begun_counts(aqueue):
+    aqueue.handler("t")(print)
+
+    async def main():
+        worker = AsyncWorker(aqueue)
+        worker.stop()
+        await worker.run()
+
+    run(main())
+
+
+def test_handlers_are_cancelled_at_the_end_of_the_grace_and_their_jobs_given_back_unspent(aqueue, slow):
+    async def main():
+        async with AsyncWorker(aqueue, grace=0.05):
+            id = await begun(aqueue, slow)
+        return await aqueue.get(id)
+
+    job = run(main())
+    assert (job.state, job.attempt, slow.said) == (State.DELAYED, 0, ["cancelled"])
+
+
+def test_a_cancelled_task_gives_handlers_their_grace(aqueue, slow):
+    async def main():
+        running = asyncio.create_task(AsyncWorker(aqueue).run())
+        id = await begun(aqueue, slow)
+        running.cancel()
+        await asyncio.sleep(0.05)
+        assert not running.done()
+        slow.may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert running.cancelled()
+        return await aqueue.get(id)
+
+    assert (run(main()).state, slow.said) == (State.DONE, ["returned"])
+
+
+@pytest.mark.parametrize("how", ["run", "block"])
+def test_a_second_cancellation_ends_the_grace(aqueue, slow, how):
+    async def block():
+        async with AsyncWorker(aqueue):
+            await asyncio.Event().wait()
+
+    async def main():
+        running = asyncio.create_task(block() if how == "block" else AsyncWorker(aqueue).run())
+        id = await begun(aqueue, slow)
+        running.cancel()
+        await asyncio.sleep(0.05)
+        assert not running.done()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return await aqueue.get(id)
+
+    job = run(main())
+    assert (job.state, job.attempt, slow.said) == (State.DELAYED, 0, ["cancelled"])
+
+
+@pytest.mark.parametrize("how", ["run", "block"])
+def test_a_program_that_ends_without_stopping_it_gives_back_unspent_what_runs(aqueue, slow, how):
+    """As `asyncio.run` does: it cancels all tasks at once, those of handlers among them."""
+    kept = []
+
+    async def block():
+        async with AsyncWorker(aqueue):
+            await asyncio.Event().wait()
+
+    async def main():
+        kept.append(asyncio.create_task(block() if how == "block" else AsyncWorker(aqueue).run()))
+        return await begun(aqueue, slow)
+
+    job = aqueue.sync.get(run(main()))
+    assert (job.state, job.attempt, slow.said) == (State.DELAYED, 0, ["cancelled"])
+    assert kept[0].cancelled()
+
+
+def test_a_failing_task_of_a_group_ends_the_worker_beside_it(aqueue, slow):
+    async def fail():
+        await slow.begun.wait()
+        raise ValueError("beside")
+
+    async def main():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(AsyncWorker(aqueue, grace=0).run())
+            group.create_task(fail())
+            await aqueue.put("slow")
+
+    with pytest.raises(ExceptionGroup, match="unhandled errors in a TaskGroup"):
+        run(main())
+    assert slow.said == ["cancelled"]
+
+
+def test_an_error_of_the_block_goes_on_after_the_drain(aqueue, slow):
+    async def main():
+        async with AsyncWorker(aqueue, grace=0):
+            await begun(aqueue, slow)
+            raise ValueError("the program's")
+
+    with pytest.raises(ValueError, match="the program's"):
+        run(main())
+    assert slow.said == ["cancelled"]
+
+
+def test_what_ends_the_worker_is_logged_then_and_raised_at_the_end_of_the_block(caplog):
+    queue = JobQueue("memory:").aio
+    queue.handler("t")(print)
+
+    async def main():
+        async with AsyncWorker(queue):
+            await queue.close()
+            await eventually(lambda: "stop it before you close its queue" in caplog.text)
+
+    with caplog.at_level(logging.ERROR, "pywheel.jobs"), pytest.raises(StoreClosed):
+        run(main())
+
+
+# ---- what a loop may suffer -----------------------------------------------------------------------------------------
+
+
+def test_an_exit_of_a_handler_ends_its_attempt_and_not_the_program(aqueue):
+    async def leave(job):
+        raise SystemExit(3)
+
+    aqueue.handler("coroutine", retry=Fixed(0, attempts=1))(leave)
+    aqueue.handler("returns", retry=Fixed(0, attempts=1))(lambda job: leave(job))
+
+    async def main():
+        async with AsyncWorker(aqueue):
+            return [(await ended(aqueue, await aqueue.put(topic))).error for topic in ("coroutine", "returns")]
+
+    assert run(main()) == ["SystemExit: 3"] * 2
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "pywheel"])
+def test_an_interrupt_that_comes_in_a_handler_ends_the_program(aqueue, loop):
+    """As where Ctrl-C comes while the handler's own code runs: nobody else would hear of it."""
+
+    @aqueue.handler("t", retry=Fixed("1h"))
+    async def handle(job):
+        raise KeyboardInterrupt
+
+    async def main():
+        async with AsyncWorker(aqueue):
+            await aqueue.put("t")
+            await asyncio.Event().wait()
+
+    with pytest.raises(KeyboardInterrupt):
+        run(main(), LOOPS[loop])
+    assert aqueue.sync.topics.counts()["t"].delayed == 1
+
+
+def test_a_loop_that_is_closed_under_the_worker_ends_it_and_gives_back_what_runs_there(aqueue, slow, caplog):
+    loop = asyncio.new_event_loop()
+
+    async def main():
+        kept.append(asyncio.create_task(AsyncWorker(aqueue).run()))
+        return await begun(aqueue, slow)
+
+    kept = []
+    id = loop.run_until_complete(main())
+    loop.close()
+    until(lambda: aqueue.sync.get(id).state is State.DELAYED)
+    job = aqueue.sync.get(id)
+    assert job.attempt == 0
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "pywheel-worker"])
+    assert "the loop was closed under 1 handlers" in caplog.text
+    kept.clear()
+    gc.collect()
+    assert slow.said == []
+    assert aqueue.sync.jobs.history(id)[-1].outcome is Outcome.RELEASED
+
+
+def test_what_a_plain_handler_awaits_fails_when_the_loop_is_closed(aqueue):
+    begun = threading.Event()
+
+    async def endless():
+        begun.set()
+        await asyncio.Event().wait()
+
+    aqueue.handler("t", retry=Fixed("1h"))(lambda job: endless())
+    loop = asyncio.new_event_loop()
+    kept = []
+
+    async def main():
+        kept.append(asyncio.create_task(AsyncWorker(aqueue).run()))
+        return await aqueue.put("t")
+
+    id = loop.run_until_complete(main())
+    while not begun.is_set():
+        loop.run_until_complete(asyncio.sleep(0.002))
+    loop.close()
+    until(lambda: aqueue.sync.get(id).last_error is not None)
+    assert "the loop was closed" in aqueue.sync.get(id).last_error
+    kept.clear()
+    gc.collect()
+
+
+def test_while_the_loop_is_blocked_its_jobs_are_left_to_other_workers(tmp_path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    here, there = JobQueue(url), JobQueue(url)
+    blocked, seen = threading.Event(), set()
+
+    @here.handler("block", concurrency=1)
+    async def block(job):
+        blocked.set()
+        until(lambda: len(seen) == 20)
+
+    here.handler("t")(_noting(set()))
+    there.handler("t")(_noting(seen))
+
+    async def main():
+        async with AsyncWorker(here):
+            await here.aio.put("block")
+            await asyncio.to_thread(blocked.wait)
+
+    def puts():
+        blocked.wait(LIMIT)
+        here.put_many([here.job("t")] * 20)
+        other = Worker(there)
+        other.start()
+        until(lambda: len(seen) == 20)
+        other.stop()
+        assert other.join(LIMIT)
+
+    thread = threading.Thread(target=puts)
+    thread.start()
+    run(main())
+    thread.join(LIMIT)
+    assert len(seen) == 20
+    here.close()
+    there.close()
+
+
+def test_the_loop_is_not_held_up_by_plain_handlers_and_the_store(aqueue):
+    gate = threading.Event()
+    aqueue.handler("plain")(lambda job: gate.wait(LIMIT))
+
+    async def main():
+        async with AsyncWorker(aqueue):
+            id = await aqueue.put("plain")
+            await asyncio.sleep(0.05)
+            gate.set()
+            return (await ended(aqueue, id)).state
+
+    assert run(main()) is State.DONE
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_handler_that_forks_has_a_child_that_runs_nothing_of_the_program():
+    code = """
+import asyncio, os, time, warnings
+warnings.simplefilter("ignore")
+from pywheel import AsyncWorker, Fixed, JobQueue
+queue = JobQueue("memory:").aio
+HERE = os.getpid()
+
+@queue.handler("t", results=True, retry=Fixed(0, attempts=1))
+async def fork(job):
+    pid = os.fork()
+    if pid == 0:
+        if job.json() == "awaits":
+            await asyncio.sleep(0.01)
+        return "the child's"
+    return os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1])
+
+async def beside(end):
+    while not end.is_set():
+        await asyncio.sleep(0)
+        if os.getpid() != HERE:
+            os.write(1, b"the program goes on in a child\\n")
+
+async def main():
+    end = asyncio.Event()
+    running = asyncio.create_task(beside(end))
+    async with AsyncWorker(queue):
+        for how in ("returns", "awaits"):
+            print((await queue.wait(await queue.put("t", how), timeout=60)).json())
+    end.set()
+    await running
+    pid = os.fork()  # the program's own affair
+    if pid == 0:
+        await asyncio.sleep(0)
+        os._exit(5)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+asyncio.run(main())
+"""
+    assert run_program("-c", code).stdout == "0\n1\n5\n"
+
+
+# ---- signals --------------------------------------------------------------------------------------------------------
+
+
+def test_it_takes_no_signal_unless_it_is_asked_to(aqueue):
+    aqueue.handler("t")(print)
+    watched = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+    async def main(**options):
+        before = [signal.getsignal(number) for number in watched]
+        worker = AsyncWorker(aqueue)
+        running = asyncio.create_task(worker.run(**options))
+        await asyncio.sleep(0)
+        during = [signal.getsignal(number) for number in watched]
+        worker.stop()
+        await running
+        assert [signal.getsignal(number) for number in watched] == before
+        return [one is not other for one, other in zip(before, during, strict=True)]
+
+    assert run(main()) == [False] * 3
+    assert run(main(signals=True)) == [True] * 3
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_signal_drains_and_a_second_one_ends_the_grace(aqueue, slow, loop):
+    async def main():
+        worker = AsyncWorker(aqueue)
+        running = asyncio.create_task(worker.run(signals=True))
+        id = await begun(aqueue, slow)
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(0.05)
+        assert worker.told_to_stop
+        assert not running.done()
+        signal.raise_signal(signal.SIGINT)
+        await running
+        return await aqueue.get(id)
+
+    job = run(main(), LOOPS[loop])
+    assert (job.state, job.attempt, slow.said) == (State.DELAYED, 0, ["cancelled"])
+
+
+def test_ctrl_c_in_asyncio_run_gives_handlers_their_grace():
+    code = """
+import asyncio, signal
+from pywheel import AsyncWorker, JobQueue
+queue = JobQueue("memory:").aio
+
+@queue.handler("t")
+async def handle(job):
+    signal.raise_signal(signal.SIGINT)
+    await asyncio.sleep(0.1)
+    print("the handler has ended")
+
+async def main():
+    await queue.put("t")
+    await AsyncWorker(queue).run()
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted", (queue.sync.topics.counts())["t"].done)
+"""
+    assert run_program("-c", code).stdout == "the handler has ended\ninterrupted 1\n"
