@@ -209,7 +209,7 @@ tsan:
 	@echo "no data race found"
 
 package: $(VENV)/package.group $(VENV)/native
-	@$(BIN)/python -m pytest tests/packaging $(ARGS)
+	@$(BIN)/python -m pytest tests/packaging tests/journeys $(ARGS)
 
 # On every Python of PYTHONS that is here: a wheel from the sdist, with all extras, in an empty environment.
 release-check: $(VENV)/package.group $(VENV)/native

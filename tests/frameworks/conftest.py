@@ -16,6 +16,7 @@ def start(tmp_path):
 
     def start(*command, folder=FOLDER, **variables):
         variables.setdefault("PYWHEEL_STORE", f"sqlite:///{tmp_path}/jobs.db")
+        variables.setdefault("SHOP_DATABASE", f"sqlite+aiosqlite:///{tmp_path}/jobs.db")
         variables.setdefault("SHOP_ORDERS", str(tmp_path / "orders.db"))
         started.append(Program(command, folder, tmp_path / f"{len(started)}.log", variables))
         return started[-1]

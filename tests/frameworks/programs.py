@@ -36,18 +36,19 @@ def within(seconds, look):
 class Program:
     """``python -m COMMAND``, with ``PORT`` in it replaced by one of its own."""
 
-    def __init__(self, command, folder, log, variables):
+    def __init__(self, command, folder, log, variables, *, python=sys.executable, inherited=None):
         self.port = free_port()
         self._log = log
+        known = environment(**{"PYTHONPATH": str(folder), **variables}) if inherited is None else inherited | variables
         with log.open("wb") as out:
             self._process = subprocess.Popen(
-                [sys.executable, *(part.replace("PORT", str(self.port)) for part in command)],
+                [python, *(str(part).replace("PORT", str(self.port)) for part in command)],
                 cwd=folder,
-                env=environment(**{"PYTHONPATH": str(folder), **variables}),
+                env=known,
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
-        if any("PORT" in part for part in command):
+        if any("PORT" in str(part) for part in command):
             within(_PATIENCE, self._answers)
 
     @property
@@ -70,6 +71,15 @@ class Program:
                 return error.code, json.loads(error.read() or b"null")
         except (OSError, HTTPException) as error:
             raise AssertionError(f"{error!r}: {self.said}") from error
+
+    def kill(self):
+        """End it at once, wherever it is."""
+        self._process.kill()
+        self._process.wait()
+
+    def wait(self, seconds):
+        """Return its exit code, once it has ended by itself."""
+        return self._process.wait(seconds)
 
     def stop(self):
         """Have it drain; return its exit code."""

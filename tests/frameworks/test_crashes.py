@@ -11,15 +11,18 @@ from tests.frameworks.programs import FOLDER, within
 SHOP = ("-m", "uvicorn", "--port", "PORT", "fastapi_shop:app")
 CRASHING = ("-m", "uvicorn", "--port", "PORT", "crashing_shop:app")
 PROGRAM = '''
-"""The shop, whose process is killed before or after a call of its queue."""
+"""The shop, whose process is killed before or after a step of its transaction."""
 
 import os
 import signal
 
-from fastapi_shop import app, queue
+from sqlalchemy.ext.asyncio import AsyncSession
 
-moment, method = os.environ["SHOP_CRASH"].split()
-call = getattr(queue, method)
+from fastapi_shop import app, close_order
+
+moment, step = os.environ["SHOP_CRASH"].split()
+kind = AsyncSession if step == "commit" else type(close_order)
+call = getattr(kind, step)
 
 
 async def crash(*arguments, **words):
@@ -28,7 +31,7 @@ async def crash(*arguments, **words):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-setattr(queue, method, crash)
+setattr(kind, step, crash)
 '''
 ORDER = ("order.close", "order-7")
 
@@ -79,24 +82,24 @@ def when_it_is_time(shop, jobs):
     return balanced(shop, jobs)
 
 
-@pytest.mark.parametrize("crash", ["before cancel", "after cancel"])
-def test_an_order_whose_payment_was_cut_short_is_paid_and_stays_so_or_is_closed(start, crashed, jobs, crash):
+@pytest.mark.parametrize("crash", ["before cancel", "after cancel", "before commit", "after commit"])
+def test_a_payment_that_was_cut_short_has_happened_with_its_cancel_or_not_at_all(start, crashed, jobs, crash):
     shop = start(*SHOP)
     assert shop.ask("POST", "/orders/7?delay=1h")[0] == 201
     assert balanced(shop, jobs) == "unpaid"
     shop.stop()
     shop = crashed(crash, "/orders/7/pay")
     before = balanced(shop, jobs)
+    assert (before, lives(jobs)) == (("paid", False) if crash == "after commit" else ("unpaid", True))
     assert when_it_is_time(shop, jobs) == {"paid": "paid", "unpaid": "closed"}[before]
-    assert before == "paid"  # it was recorded before anything else was done
 
 
-@pytest.mark.parametrize("crash", ["before put", "after put"])
-def test_an_order_that_was_cut_short_is_never_left_unpaid_without_a_job(crashed, jobs, crash):
+@pytest.mark.parametrize("crash", ["before put", "after put", "before commit", "after commit"])
+def test_an_order_that_was_cut_short_is_there_with_its_job_or_not_at_all(crashed, jobs, crash):
     shop = crashed(crash, "/orders/7?delay=1h")
-    balanced(shop, jobs)
-    assert when_it_is_time(shop, jobs) in (None, "closed")
-    shop.ask("POST", "/orders/7?delay=1h")  # the client tries again, late
+    there = balanced(shop, jobs) is not None
+    assert (there, lives(jobs)) == ((True, True) if crash == "after commit" else (False, False))
+    shop.ask("POST", "/orders/7?delay=1h")  # the client tries again
     assert when_it_is_time(shop, jobs) == "closed"
 
 

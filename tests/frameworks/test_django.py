@@ -27,7 +27,7 @@ class Shop:
 
     def __init__(self, start, folder, **variables):
         self._start = start
-        self.variables = {"SHOP_FOLDER": str(folder), "PYWHEEL_STORE": None, **variables}
+        self.variables = {"SHOP_FOLDER": str(folder), "PYWHEEL_STORE": None, "SHOP_DATABASE": None, **variables}
 
     def start(self, *command, folder=DJANGO, **variables):
         return self._start(*command, folder=folder, **self.variables, **variables)

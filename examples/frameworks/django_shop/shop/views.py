@@ -33,11 +33,11 @@ def order(request: HttpRequest, number: int) -> JsonResponse:
 
 @csrf_exempt
 def pay(request: HttpRequest, number: int) -> JsonResponse:
-    """Pay an order. The mail is put once that is committed: this works with a store anywhere."""
+    """Pay an order: exactly if its job is cancelled, or runs already. The mail is put once that is committed."""
     with transaction.atomic():
         paid = Order.objects.filter(pk=number, state="unpaid").update(state="paid")
         if paid:
+            queue.cancel(("order.close", f"order-{number}"), connection=connection)
             transaction.on_commit(partial(mail.put, order=number))
             transaction.on_commit(partial(queue.put, "order.invoice", {"order": number}))
-            transaction.on_commit(partial(queue.cancel, ("order.close", f"order-{number}")))
     return JsonResponse({"paid": bool(paid)}, status=200 if paid else 409)
