@@ -20,7 +20,7 @@ USAGE = [
     "", "nosuch", "counts --nosuch", "show", "show x", "schedules", "token", "spool", "bridge",
     "put mail {bad", "put mail 1 --delay foo", "put mail 1 --at 2030-01-01", "put mail --file none.json",
     "list --state foo", "list --due-from foo", "purge --state delayed", "delete-many",
-    "work nowhere:queue", "work os:path", "work os", "serve --port 99999", "serve nowhere:queue", "alarms --late foo",
+    "work nowhere:queue", "work os:path", "work os", "serve --port 99999", "serve nowhere:queue",
     "serve --open --port {taken}", "work shop_of_exits:queue --metrics-port {taken}",
     "deliver --config none.toml", "deliver --config .", "rekey --keys-file none", "token add --scope foo",
     "backup {there}", "backup none/copy.db", "copy {store} {store}", "migrate --store sqlite:///x.db?a=1",

@@ -10,8 +10,6 @@ import typer
 
 from .._errors import BadAddress, JobExists, NoSuchJob, PywheelError, StoreError
 from . import admin, bulk, job, keys, spool
-from .alarms import EXAMPLES as _ALARMS
-from .alarms import alarms
 from .bridge import bridge
 from .commands_help import Commands
 from .copy import EXAMPLES as _COPY
@@ -112,7 +110,6 @@ app.command(epilog=examples("pause"))(bulk.pause)
 app.command(epilog=examples("resume"))(bulk.resume)
 app.command(epilog=examples("work"))(work)
 app.command(epilog=_SERVE)(serve)
-app.command(epilog=_ALARMS)(alarms)
 app.command(epilog=_DELIVER)(deliver)
 app.command(epilog=examples("workers"))(admin.workers)
 app.add_typer(outlets, name="outlets", cls=Commands)

@@ -12,7 +12,7 @@ PARTS: Final = {
     "One job": ("put", "show", "cancel", "reschedule", "retry", "delete", "history"),
     "Many jobs": ("list", "counts", "cancel-many", "retry-many", "delete-many", "purge"),
     "When they run": ("pause", "resume", "schedules"),
-    "At work": ("work", "serve", "deliver", "bridge", "alarms", "workers", "outlets", "spool", "token"),
+    "At work": ("work", "serve", "deliver", "bridge", "workers", "outlets", "spool", "token"),
     "The store": ("info", "migrate", "backup", "copy", "check", "verify", "vacuum", "new-key", "rekey"),
     "This program": ("demo", "version"),
 }

@@ -1,4 +1,4 @@
-"""What a store holds, at one moment: for metrics, alarms and pages. `pywheel.client.gauges` reads it."""
+"""What a store holds, at one moment: for metrics and pages. `pywheel.client.gauges` reads it."""
 
 from __future__ import annotations
 
