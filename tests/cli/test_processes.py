@@ -247,6 +247,34 @@ def test_work_keeps_several_processes_alive_and_drains_them_all(tmp_path):
     assert out.count("handled") == len(ids)
 
 
+@POSIX
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_work_runs_so_many_jobs_at_once_in_each_process(tmp_path, processes):
+    """They go on until they may end, and each process says how many it has at once."""
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    source = f"""
+import os, pathlib, threading, time
+from pywheel import JobQueue
+queue, running = JobQueue({url!r}), set()
+def handle(job):
+    running.add(job.id)
+    pathlib.Path({str(tmp_path)!r}, f"most-{{os.getpid()}}-{{len(running)}}").touch()
+    while not pathlib.Path({str(tmp_path)!r}, "end").exists():
+        time.sleep(0.01)
+    running.discard(job.id)
+queue.handler("a")(handle)
+queue.handler("b")(handle)
+"""
+    with JobQueue(url) as queue, work(tmp_path, source, "--concurrency", "3", "--processes", processes) as process:
+        queue.put_many(queue.job(topic) for _ in range(10) for topic in "ab")
+        until(lambda: len(list(tmp_path.glob("most-*-3"))) == int(processes))
+        (tmp_path / "end").touch()
+        until(lambda: sum(count.done for count in queue.topics.counts().values()) == 20)
+        assert not list(tmp_path.glob("most-*-4"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
 # ---- pipes ----------------------------------------------------------------------------------------------------------
 
 

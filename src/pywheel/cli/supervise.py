@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
 
 from ..client.queue import JobQueue
 from ..jobs.durations import duration
@@ -24,9 +23,8 @@ def supervise(target: str, terms: Terms, watch: Watch | None = None) -> None:
     """
     if not terms.live:
         logs.begin(terms.log)
-    options: dict[str, Any] = {"grace": terms.grace, "keep": terms.keep, "topics": terms.topics or None}
     store = None if terms.store is None else absolute(terms.store)
-    supervisor = Supervisor(target, terms.processes, store=store, metrics=terms.metrics, **options)
+    supervisor = Supervisor(target, terms.processes, store=store, metrics=terms.metrics, **terms.options)
     with supervisor.signals():
         if watch is not None:
             watch.start(supervisor.retire, lambda: supervisor.told_to_stop)

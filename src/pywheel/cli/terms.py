@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._errors import NotAStore
 from ..jobs.durations import Duration
 from ..stores.address import Address
 from .options import absolute
 from .output import note
+
+if TYPE_CHECKING:
+    from ..worker.base import WorkerOptions
 
 __all__ = ["Terms", "how_to_end"]
 
@@ -27,6 +30,17 @@ class Terms(NamedTuple):
     processes: int = 1
     log: str = "text"
     metrics: tuple[str, int] | None = None  # host and first port
+    concurrency: int | None = None
+
+    @property
+    def options(self) -> WorkerOptions:
+        """What each worker is told."""
+        return {
+            "topics": self.topics or None,
+            "concurrency": self.concurrency,
+            "grace": self.grace,
+            "keep": self.keep,
+        }
 
     def say_where(self, who: str, url: str, topics: Iterable[str]) -> None:
         """Say which store is worked on, and that PYWHEEL_STORE names another one, if it does."""

@@ -13,6 +13,7 @@ from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobSkipped, JobStarted, LeaseLost, WorkerDrains
 from ..execution.loading import chosen
 from ..jobs.durations import KEEP, duration
+from ..jobs.handler import MOST_AT_ONCE
 from ..observe import logs
 from .options import Keep, absolute, kept_for, span
 from .output import on_terminal
@@ -29,6 +30,12 @@ def work(
         str | None, typer.Option("--store", "-s", help="Work on this store, instead of the queue's own.")
     ] = None,
     topics: Annotated[str | None, typer.Option(help="Only these, with commas between them.")] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST_AT_ONCE, help="Jobs at once in each process; as many as handlers say unless told."
+        ),
+    ] = None,
     grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM or Ctrl-C.")] = "30s",
     keep: Keep = KEEP,
     processes: Annotated[
@@ -55,7 +62,7 @@ def work(
     named = tuple(part.strip() for part in topics.split(",") if part.strip()) if topics is not None else ()
     shown = on_terminal() and log_format == "text" if live is None else live
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
-    terms = Terms(store, named, span(grace), kept_for(keep), shown, processes, log_format, metrics)
+    terms = Terms(store, named, span(grace), kept_for(keep), shown, processes, log_format, metrics, concurrency)
     if log_format not in logs.FORMS:
         raise BadJob(f"--log-format is {' or '.join(logs.FORMS)}, not {log_format[:40]!r}")
     duration(terms.grace, "--grace")
@@ -108,7 +115,7 @@ def run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
     if not terms.live:
         logs.begin(terms.log)
     pulse = None if terms.metrics is None else _exposed(queue, terms, *terms.metrics)
-    worker = Worker(queue, topics=terms.topics or None, grace=terms.grace, keep=terms.keep, pulse=pulse)
+    worker = Worker(queue, **terms.options | {"pulse": pulse})
     terms.say_where("working", queue.store.url, terms.topics or queue.handlers)
     queue.events.listen(_Drain(terms, lambda: worker.told_to_stop))
     with worker.signals():

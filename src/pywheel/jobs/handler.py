@@ -20,6 +20,7 @@ from .limits import Limits
 from .retry import RetryPolicy, after_losses, asked, checked
 
 __all__ = [
+    "MOST_AT_ONCE",
     "GiveUp",
     "Handler",
     "NotNow",
@@ -42,6 +43,8 @@ __all__ = [
 current_job: Final[ContextVar[Job | None]] = ContextVar("current_job", default=None)
 """The job whose handler runs in this context. A put with its topic and key takes the key over."""
 
+MOST_AT_ONCE: Final = 10_000
+"""The largest concurrency, of a handler and of a worker."""
 _ERROR_LENGTH: Final = 4_000  # characters of an error that are kept, the last ones
 _SOONEST: Final = 10  # ms for which a job that was not for now waits: one that is due at once would go round and round
 
@@ -131,7 +134,7 @@ class Handler:
     limits: Limits | None = None  # how many run and begin in the whole store
 
     def __post_init__(self) -> None:
-        whole(self.concurrency, "concurrency", 10_000)
+        whole(self.concurrency, "concurrency", MOST_AT_ONCE)
         if self.ttr < 1:
             raise BadJob("ttr must be 1 ms or more")
         checked(self.retry)

@@ -16,9 +16,10 @@ from typing import Any, Final, Protocol, TypedDict
 from .._errors import BadJob, StoreClosed, StoreError, StoreReplaced
 from ..events import Events, WorkerDrains, WorkerStarted, WorkerStopped
 from ..execution.loading import chosen, no_worker_while_importing
+from ..jobs.checks import whole
 from ..jobs.commands import Release
 from ..jobs.durations import KEEP, Duration, duration
-from ..jobs.handler import Handler, is_async
+from ..jobs.handler import MOST_AT_ONCE, Handler, is_async
 from ..jobs.managed import ManagedHandler
 from ..jobs.middleware import Middleware
 from ..stores.contract import Store
@@ -55,6 +56,7 @@ class WorkerOptions(TypedDict, total=False):
     """What a worker may be told, of any kind; `Worker` says what it means."""
 
     topics: Collection[str] | None
+    concurrency: int | None
     grace: Duration
     keep: Duration | None
     name: str | None
@@ -71,6 +73,7 @@ class BaseWorker:
         loop: Loop,
         *,
         topics: Collection[str] | None = None,
+        concurrency: int | None = None,
         grace: Duration = 30,
         keep: Duration | None = KEEP,
         name: str | None = None,
@@ -90,6 +93,8 @@ class BaseWorker:
         for handler in handlers.values():
             if isinstance(handler.function, TaskHandler):
                 handler.function.check()
+        if concurrency is not None:
+            whole(concurrency, "concurrency", MOST_AT_ONCE)
         self.grace = duration(grace, "grace") / 1000
         """Seconds that handlers may go on after `stop`."""
         self._events = program.events
@@ -107,7 +112,8 @@ class BaseWorker:
         """The worker's id: its name, and what tells it from the others of that name."""
         self._deaths = Deaths(program, self._notifier, self._middleware, self._loop.finish)
         try:
-            options: Any = {"kept": retention(keep), "max_bytes": max_bytes, "dead": self._deaths}
+            options: Any = {"kept": retention(keep), "max_bytes": max_bytes, "concurrency": concurrency}
+            options["dead"] = self._deaths
             self.dispatcher = Dispatcher(self.store, self._notifier, handlers, self._pool, self._events, **options)
         except BaseException:
             self._notifier.close()

@@ -3,6 +3,9 @@
 Of what one step claims each topic gets an equal part: a topic with one job does not wait for one with a million. With
 more topics than that, each is first in its turn. So is each topic whose suspects wait for their trial: one that cannot
 use its turn, as a limit holds it back, holds up no other.
+
+Where the worker is told how many jobs run at once, of whatever topics, the next place is for the topic that has waited
+longest: since its first job is due, or since it last got one. So neither a backlog nor many quick jobs starve another.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from ..stores.contract import Store
 from ..stores.schedule_notes import TOPIC as PLANNER
 from .completer import Completer
 from .due_times import DueTimes
-from .topic_state import TopicState
+from .topic_state import Places, TopicState
 from .unreadable import Unreadable
 
 __all__ = ["ALONE", "Claims"]
@@ -30,6 +33,7 @@ ALONE: Final = 1_000
 _TOGETHER: Final = 128  # beside other topics: one that becomes due meanwhile waits for milliseconds
 _SLOW: Final = 0.35  # seconds of a step after which the next one claims less: what is held must begin in half a second
 _FEWEST: Final = 64  # claims in a step, however slow it is
+_CONTEST: Final = 100  # topics among which the next place is given
 _SOON: Final = 0.001  # seconds before a limit is asked again, at least
 _AWAY: Final = 1.0  # seconds before a store is asked again for what it has claimed, while it does not answer
 _LATER: Final = (inf, 4.0, 2.0, 1.0, 0.5, 0.25)
@@ -68,6 +72,7 @@ class Claims:
         completer: Completer,
         events: Events,
         max_bytes: int,
+        places: Places | None = None,
     ) -> None:
         self._store = store
         self._worker = worker
@@ -80,6 +85,7 @@ class Claims:
         self._clock: Clock = store.clock
         self._events = events
         self._max_bytes = max_bytes
+        self._places = places
         self._scans = [(topic, topic.scan) for topic in topics.values() if topic.scan is not None]
         self._turn = 0
         self._suspected: dict[TopicState, None] = {}  # with due jobs that wait for their probation, in turn
@@ -99,6 +105,7 @@ class Claims:
         for topic, scan in self._scans:
             if scan.look_at() <= now and topic.begin:
                 ready[topic] = None
+        self.count_places(now)
         bytes_left = self._max_bytes - self._leases.bytes
         trial = self._quarantine.room(now) if ready or self._suspected else 0
         suspected = (topic for topic in self._suspected if topic.begin and topic.room(now, bytes_left) > 0)
@@ -109,21 +116,48 @@ class Claims:
             topics += [] if tried in ready else [tried]
         if not topics:
             return []
-        self._turn = (self._turn + 1) % len(topics)
-        topics = topics[self._turn :] + topics[: self._turn]
+        if self._places is None:
+            self._turn = (self._turn + 1) % len(topics)
+            topics = topics[self._turn :] + topics[: self._turn]
+        else:
+            topics.sort(key=self._waits_since)
         most, claims = self.batches.claims, list[Claim]()
         share = max(bytes_left // min(len(topics), most), 0)
         for place, topic in enumerate(topics):
-            room = min(topic.room(now, bytes_left), -(-most // (len(topics) - place)))
+            turns = len(topics) - place
+            room = min(topic.room(now, bytes_left), -(-most // turns))
             if room <= 0:
                 self._is_behind(topic)
                 continue
+            begin = topic.begin
+            if topic.places is not None:
+                begin = min(begin, -(-topic.places.free // turns))
+                room = min(room, begin) if topic.limits is None else room
+                topic.places.free -= begin
             suspects = trial if tried is None or tried is topic else 0
-            claim = topic.claim(self._worker, room, suspects, share, self._unreadable.without(topic), now)
+            without = self._unreadable.without(topic)
+            claim = topic.claim(self._worker, room, begin, suspects, share, without, now)
             claims.append(claim)
             most -= room
             trial -= suspects
         return claims
+
+    def count_places(self, now: float) -> None:
+        """Count the places that are free by now, if the worker is told how many it has."""
+        if self._places is not None:
+            self._places.count(self._leases, now)
+
+    def contested(self, now: float) -> list[TopicState]:
+        """Return the topics of which some must wait for a place: who has waited longest is to be known, not guessed."""
+        self.count_places(now)
+        wanted = [topic for topic in self._due_times.ready if topic.places is not None and topic.begin]
+        if self._places is None or len(wanted) <= self._places.free:
+            return []
+        return sorted(wanted, key=self._waits_since)[:_CONTEST]
+
+    def _waits_since(self, topic: TopicState) -> tuple[int, int]:
+        """Return since when a topic waits for a place, wall clock in ms; of two the one that never got any is first."""
+        return max(self._due_times.due(topic), topic.served_at), topic.served_at
 
     # ---- after it ---------------------------------------------------------------------------------------------------
 
@@ -149,6 +183,7 @@ class Claims:
         leases = self._unreadable.leases(topic, outcome, asked, wall) if outcome.jobs else []
         if not leases:
             return
+        topic.served_at = wall
         self._leases.add(leases)
         self._events.emit(JobsClaimed(topic.name, len(leases)))
         topic.feed(leases, self._clock.time())
@@ -225,6 +260,7 @@ class Claims:
 
     def due_again(self, now: float) -> list[float]:
         """Return in how many seconds jobs that are due can be claimed."""
+        self.count_places(now)
         trial_at = self._quarantine.free_at(now) if self._suspected else 0.0
         topics: list[tuple[TopicState, float]] = [(topic, 0.0) for topic in self._due_times.ready]
         topics += [(topic, trial_at) for topic in self._suspected if topic.begin]

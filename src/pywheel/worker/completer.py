@@ -77,7 +77,7 @@ class Completer:
         if self.alone:
             self._settle_alone(lease)
             return
-        if job.key is not None or topic.limits is not None or self.waiters:
+        if job.key is not None or topic.limits is not None or topic.places is not None or self.waiters:
             self._urgent = True
         self._finished.append(lease)
         if self.asleep and self._due(lease.ended):

@@ -23,6 +23,7 @@ from ..jobs.queries import GetNextLease, ListTopics
 from ..stores.contract import Store, intact
 from ..stores.notifier import Notifier
 from ..stores.schedule_notes import PLAN, ScheduleNotes
+from ..stores.schedule_notes import TOPIC as PLANNER
 from .chores import ClockSteps, Membership, Pruning
 from .claims import Claims
 from .completer import SOON, Completer
@@ -30,7 +31,7 @@ from .deaths import Deaths
 from .due_times import DueTimes
 from .executors import Outside, Pool, Runner
 from .leases import Lease, Leases
-from .topic_state import TopicState
+from .topic_state import Places, TopicState
 
 __all__ = ["Dispatcher"]
 
@@ -49,6 +50,7 @@ class Dispatcher:
     pool        makes the pool of a handler
     kept        how long finished jobs are kept; nothing for ever
     max_bytes   how many bytes of bodies may be in the pools
+    concurrency how many jobs run at once, of whatever topics; None: as many as their handlers may
     dead        told of each job that is dead: its last attempt has failed, or this worker has found its lease over
     """
 
@@ -62,6 +64,7 @@ class Dispatcher:
         *,
         kept: Mapping[State, int] | None = None,
         max_bytes: int = MAX_BYTES,
+        concurrency: int | None = None,
         dead: Deaths | None = None,
     ) -> None:
         self._store = store
@@ -71,9 +74,16 @@ class Dispatcher:
         self._completer = Completer(store, notifier, events, dead)
         self._leases = self._completer.leases
         outside = Outside(self._completer.done, self._clock, events, partial(admit, store))
-        self.topics = {name: TopicState(handler, pool(handler, outside)) for name, handler in handlers.items()}
+        self._concurrency = concurrency
+        places = None if concurrency is None else Places(concurrency)
+        self.topics = {
+            name: TopicState(handler, pool(handler, outside), None if name == PLANNER else places)
+            for name, handler in handlers.items()
+        }
         self._due_times = DueTimes(store, notifier, self.topics)
-        self._claims = Claims(store, notifier.worker, self.topics, self._due_times, self._completer, events, max_bytes)
+        self._claims = Claims(
+            store, notifier.worker, self.topics, self._due_times, self._completer, events, max_bytes, places
+        )
         self._membership = Membership(notifier, handlers)
         self._next_lease: int | None = None  # when the next lease may be over, whosesoever
         self._pruning = Pruning(store, kept or {})
@@ -152,6 +162,8 @@ class Dispatcher:
             self._events.emit(PoolStuck(topic.name, len(back)))
         if not self.draining:
             self._due_times.advance(now)
+            if self._concurrency is not None:
+                self._due_times.look_at_all(self._claims.contested(monotonic))
             self._due_times.look(now)
 
     def _look_round(self, now: int, monotonic: float) -> None:

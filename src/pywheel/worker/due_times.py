@@ -82,6 +82,10 @@ class DueTimes:
             if not self._wheel.reschedule(self._handles[topic], until):
                 self._handles[topic] = self._wheel.schedule(until, self._keys[topic])
 
+    def due(self, topic: TopicState) -> int:
+        """Return since when a job of a topic is due, for all it knows, in ms; 0 if it knows of none."""
+        return self._due[topic] or 0
+
     def recall(self, topic: TopicState) -> None:
         """Go by what is known of a topic: it was asked for some jobs alone."""
         self.learn(topic, self._due[topic])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ..jobs.commands import Claim, Claimed
@@ -12,7 +12,7 @@ from .executors.pool import Pool
 from .leases import HOLD, Lease, lease_margin
 from .limit_scan import LimitScan
 
-__all__ = ["TopicState"]
+__all__ = ["Places", "TopicState"]
 
 _MOST: Final = 1_000
 """Jobs claimed beyond what runs: as many as keep quick handlers busy during a commit."""
@@ -29,11 +29,29 @@ _QUICK: Final = 0.05  # seconds
 _SLOW: Final = 0.2
 
 
+class Places:
+    """How many more jobs may begin in a worker that is told how many run at once, whatever their topics.
+
+    A job that goes on after the end of its lease has no place any more, for it is another's by then: hung handlers keep
+    the places of their own topic, and none of those that all share.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.free = most
+
+    def count(self, leases: Iterable[Lease], now: float) -> None:
+        """Count those that are taken. O(leases)."""
+        self.free = self._most - sum(not lease.ended and now < lease.until for lease in leases)
+
+
 class TopicState:
     """A slow topic fills its own pool only, and a large backlog of it stays in the store."""
 
-    def __init__(self, handler: Handler, pool: Pool) -> None:
+    def __init__(self, handler: Handler, pool: Pool, places: Places | None = None) -> None:
         self.handler = handler
+        self.places = places  # None: as many as its handler has
+        self.served_at = 0  # when it last got one of those, wall clock in ms
         self.name = handler.topic
         self.pool = pool
         self.policy = handler.policy._replace(slack=lease_margin(handler.ttr), hold=HOLD)
@@ -54,7 +72,10 @@ class TopicState:
     @property
     def begin(self) -> int:
         """How many jobs would begin at once."""
-        return 0 if self.pool.runner.blocked else max(self.handler.concurrency - self.inside, 0)
+        if self.pool.runner.blocked:
+            return 0
+        own = max(self.handler.concurrency - self.inside, 0)
+        return own if self.places is None else max(min(own, self.places.free), 0)
 
     # ---- claiming ---------------------------------------------------------------------------------------------------
 
@@ -63,13 +84,14 @@ class TopicState:
         begin = self.begin
         if self.pool.runner.blocked:
             return 0
-        if now < self.retry_at or (not begin and (self.waits or self.pool.waiting > self._buffer // 2)):
+        waits = self.waits or self.places is not None  # nothing is held that others have places for
+        if now < self.retry_at or (not begin and (waits or self.pool.waiting > self._buffer // 2)):
             return 0  # enough for now; larger claims are cheaper
         if self.limits is not None and (not begin or bytes_left > 0):  # nothing is held that counts as running
             return begin and self._looked_at(self.limits, begin)
         if bytes_left <= 0:
             return int(self.inside == 0)  # no other topic's large bodies hold up this one
-        if self.waits:
+        if waits:
             return begin
         # What is claimed comes before all that is put later, whatever its priority: so few of those that are not quick.
         buffer = min(self._buffer, _AHEAD * self.handler.concurrency) if self.priorities else self._buffer
@@ -82,12 +104,12 @@ class TopicState:
         return min(begin, burst if every else begin) + _BESIDE
 
     def claim(
-        self, worker: str, room: int, suspects: int, most_bytes: int, without: tuple[int, ...], now: float
+        self, worker: str, room: int, begin: int, suspects: int, most_bytes: int, without: tuple[int, ...], now: float
     ) -> Claim:
-        """Return the command that claims what is due, of which so many are looked at."""
+        """Return the command that claims what is due, of which so many are looked at, and so many begin at once."""
         ids, after, limit = ((), self._beyond(now), room) if self.scan is None else self.scan.next_look(room, now)
         return Claim(
-            self.name, ids, self.policy, worker, self.begin, suspects, most_bytes, limit, after, () if ids else without
+            self.name, ids, self.policy, worker, begin, suspects, most_bytes, limit, after, () if ids else without
         )
 
     def _beyond(self, now: float) -> tuple[None, int, int] | None:
@@ -166,7 +188,7 @@ class TopicState:
 
     def restart(self) -> None:
         """Forget what was reckoned by the old wall clock: the others would take `behind` for a time to come."""
-        self.behind = 0
+        self.behind = self.served_at = 0
         self.retry_at = 0.0
         self.look_before()
 

@@ -26,6 +26,10 @@ class Worker(BaseWorker):
     Args:
         program: whose handlers run, on whose store.
         topics: the topics to work on; all that have a handler unless told.
+        concurrency: how many jobs run at once in this worker, of whatever topics; None: as many as their handlers may.
+            The next place is for the topic that has waited longest. The worker claims no more than can begin, so other
+            workers have the rest; very quick jobs are handled faster without. A handler that goes on after its
+            ttr, when its job is another's, leaves its place to others.
         grace: how long handlers may go on after `stop`.
         keep: how long done and cancelled jobs and their history are kept: a day unless told. Dead jobs are kept for
             30 days, or for `keep` if that is longer. None: all are kept for ever.
