@@ -489,6 +489,36 @@ def test_a_nack_says_what_was_wrong_with_the_policy(queue):
     assert queue.get(id).last_error.startswith("no (the retry policy Odd gave 'soon'")
 
 
+def test_a_nack_asks_the_retry_function_that_jobs_were_reserved_by(queue, clock):
+    seen = []
+
+    def retry(job, error):
+        seen.append((job.attempt, error and str(error)))
+        return None if error is not None and "gone" in str(error) else "3s"
+
+    id = queue.put("t")
+    for text in (None, "busy"):
+        [job] = queue.reserve("t", retry=retry)
+        assert queue.nack(job, error=text) is State.DELAYED
+        assert queue.get(id).due - clock.wall() == 3_000
+        clock.advance(3)
+    [job] = queue.reserve("t", retry=retry)
+    assert queue.nack(job, "1m", error="asked nobody") is State.DELAYED
+    clock.advance(60)
+    [job] = queue.reserve("t", retry=retry)
+    assert queue.nack(job, error="gone for good") is State.DEAD
+    assert queue.get(id).last_error == "gone for good"
+    assert seen == [(1, None), (2, "busy"), (4, "gone for good")]
+
+
+def test_a_job_lost_that_was_reserved_with_a_retry_function_waits_as_the_default_policy_says(queue, clock):
+    id = queue.put("t")
+    [job] = queue.reserve("t", ttr=1, retry=lambda job, error: "0s")
+    clock.advance(1)
+    assert queue.reserve("t") == []
+    assert 4_500 <= queue.get(id).due - job.lease_until <= 5_500
+
+
 def test_a_buried_job_is_dead_whatever_attempts_are_left(queue):
     id = queue.put("t")
     [job] = queue.reserve("t")

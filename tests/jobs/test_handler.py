@@ -4,6 +4,7 @@ import asyncio
 import functools
 import inspect
 import pickle
+from datetime import timedelta
 
 import pytest
 
@@ -11,6 +12,7 @@ from pywheel import BadBody, BadJob, Fixed, GiveUp, Ladder, NotNow, RetryLater
 from pywheel.jobs import DEFAULT, Job, RetryPolicy, State
 from pywheel.jobs.commands import Ack, Nack, Release, Reschedule
 from pywheel.jobs.handler import Handler, ending, is_async, moved, rest_of
+from pywheel.jobs.retry import policy_of
 
 JOB = Job(id=7, topic="t", body=b"", due=0, created=0, state=State.RUNNING, claims=3, attempt=2)
 
@@ -176,6 +178,93 @@ def test_a_policy_that_answers_nonsense_is_named_and_the_default_holds(answer):
     settled = ending(handler(retry=Policy(answer)), JOB, ValueError("no"))
     assert settled.error.startswith("ValueError: no (the retry policy Policy ")
     assert 0.9 * DEFAULT.delays[1] <= settled.delay <= 1.1 * DEFAULT.delays[1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "delay"),
+    [("30s", 30_000), (1.5, 1_500), (0, 0), (timedelta(minutes=2), 120_000), (None, None)],
+    ids=str,
+)
+def test_a_retry_function_sees_the_job_and_the_error_and_says_how_long_to_wait_or_that_it_is_dead(answer, delay):
+    seen = []
+    own = handler(retry=policy_of(lambda job, error: seen.append((job, error)) or answer))
+    error = ValueError("no")
+    assert ending(own, JOB, error) == Nack(7, 3, delay, "ValueError: no")
+    assert seen == [(JOB, error)]
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("soon", -1, True, b"5s", "1000000d", (Unspeakable(),)),
+        *(ZeroDivisionError("by zero"), Unspeakable(), SystemExit(3), KeyboardInterrupt(), GiveUp("no")),
+    ],
+    ids="text negative bool bytes far unspeakable raises raises-unspeakable exits interrupts gives-up".split(),
+)
+def test_a_retry_function_that_raises_or_answers_nonsense_is_logged_and_named_and_the_default_holds(answer, caplog):
+    def retry(job, error):
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    settled = ending(handler(retry=policy_of(retry)), JOB, ValueError("no"))
+    assert settled.error.startswith("ValueError: no (the retry policy ")
+    assert 0.9 * DEFAULT.delays[1] <= settled.delay <= 1.1 * DEFAULT.delays[1]
+    [record] = caplog.records
+    assert "waits as by default: the retry policy " in record.getMessage()
+
+
+def test_a_retry_function_is_asked_as_a_policy_is():
+    def never(job, error):
+        raise AssertionError("it was asked")
+
+    own = handler(retry=policy_of(never))
+    assert ending(own, JOB, GiveUp("x")).delay is None
+    assert ending(own, JOB, RetryLater("7s")).delay == 7_000
+    assert type(ending(own, JOB, NotNow("1s"))) is Release
+    later = handler(retry=policy_of(lambda job, error: "9s"))
+    assert ending(later, JOB, RetryLater("7s", least=True)).delay == 9_000
+    assert ending(later, JOB, RetryLater("11s", least=True)).delay == 11_000
+    dead = handler(retry=policy_of(lambda job, error: None))
+    assert ending(dead, JOB, RetryLater("7s", least=True)).delay is None
+
+
+def test_beside_a_retry_function_the_default_policy_says_how_often_and_what_follows_a_lost_lease():
+    own = handler(retry=policy_of(lambda job, error: "1s")).policy
+    assert (own.max_attempts, own.backoff, own.jitter) == (10, DEFAULT.delays, DEFAULT.jitter)
+
+
+async def _coroutine(job, error): ...
+
+
+def _generator(job, error):
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (lambda job: 1, "takes a function of the job and the error"),
+        (lambda: 1, "takes a function of the job and the error"),
+        (lambda job, error, more: 1, "takes a function of the job and the error"),
+        (_coroutine, "takes a plain function"),
+        (_generator, "takes a plain function"),
+        (Ladder, "must be a RetryPolicy, such as"),
+        ("5s", "must be a RetryPolicy, such as"),
+        (None, "must be a RetryPolicy, such as"),
+    ],
+    ids=["one", "none", "three", "coroutine", "generator", "class", "text", "nothing"],
+)
+def test_what_cannot_say_when_to_retry_is_refused(wrong, why):
+    with pytest.raises(BadJob, match=f"retry {why}"):
+        policy_of(wrong)
 
 
 @pytest.mark.parametrize("most", [0, 1.5, None, "3", True])

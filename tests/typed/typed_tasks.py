@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 from pywheel import AsyncJobQueue, Job, JobQueue, Ladder, Task, provided
+from pywheel.jobs import AnyRetry, Duration
 from pywheel.tasks.task import AnyTask
 
 queue = JobQueue("memory:")
@@ -55,6 +56,31 @@ async def notify(job: Job, order_id: int, at: datetime | None = None) -> bool:
 @queue.task()
 def tick() -> None: ...
 
+
+def by_error(job: Job, error: BaseException | None) -> Duration | None:
+    return None if isinstance(error, KeyError) else "30s"
+
+
+async def slow_retry(job: Job, error: BaseException | None) -> str:
+    return "30s"
+
+
+retry: AnyRetry = by_error
+retry = Ladder("5s")
+queue.handler("policy", retry=Ladder("5s", "1m"))
+queue.handler("function", retry=by_error)
+queue.handler("lambda", retry=lambda job, error: None if isinstance(error, KeyError) else 30 * job.attempt)
+queue.handler("delta", retry=lambda job, error: timedelta(minutes=1))
+queue.task(retry=by_error)
+queue.task(retry=lambda job, error: f"{job.attempt}m")
+queue.aio.task(retry=by_error)
+queue.reserve("t", retry=by_error)
+queue.handler("t", retry=slow_retry)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+queue.handler("t", retry="5s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+queue.handler("t", retry=lambda job: "5s")  # type: ignore[misc, arg-type]  # pyright: ignore[reportArgumentType]
+queue.handler("t", retry=lambda job, error: b"5s")  # type: ignore[arg-type, return-value]  # pyright: ignore[reportArgumentType]
+queue.reserve("t", retry=30)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+queue.task(retry=slow_retry)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 queue.task(delay="1m", concurrency="8")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 queue.task(dely="1m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -132,6 +132,16 @@ def one(job):
     do(job)
 
 
+def unless_odd(job, error):
+    note("asked", job.id, os.getpid(), type(error).__name__)
+    return None if isinstance(error, Odd) else "1ms"
+
+
+@queue.handler("asks", ttr="300ms", retry=unless_odd, isolate=True)
+def asks(job):
+    do(job)
+
+
 @queue.handler("beside", concurrency=2)
 def beside(job):
     note("beside", job.id, os.getpid())

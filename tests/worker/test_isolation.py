@@ -120,6 +120,32 @@ def test_give_up_retry_later_and_bad_body_mean_what_they_mean_in_process(queue, 
         assert job.due > time.time() * 1000 + 3_000_000
 
 
+def test_a_retry_function_is_asked_in_the_child_which_has_what_was_raised(queue, start, ledger):
+    worker = start().pid
+    odd = finished(queue, put(queue, "odd", "asks"))
+    assert (odd.state, odd.attempt) == (State.DEAD, 1)
+    assert odd.last_error.endswith("Odd: odd 1 2")
+    value = finished(queue, put(queue, "value", "asks", max_attempts=3))
+    assert (value.state, value.attempt) == (State.DEAD, 3)
+    asked = [(int(pid), error) for id, pid, error in ledger.lines("asked")]
+    assert [error for _, error in asked] == ["Odd", *["ValueError"] * 3]
+    assert worker not in {pid for pid, _ in asked}
+
+
+def test_a_retry_function_is_asked_in_the_worker_of_what_has_become_of_a_child(queue, start, ledger):
+    worker = start().pid
+    for deed, error in (("sleep", "HandlerTimeout"), ("exit", "HandlerDied")):
+        job = finished(queue, put(queue, deed, "asks", max_attempts=2))
+        assert (job.state, job.attempt) == (State.DEAD, 2)
+        assert [line[1:] for line in ledger.lines("asked") if int(line[0]) == job.id] == [[str(worker), error]] * 2
+
+
+def test_a_retry_function_that_a_child_cannot_find_is_refused():
+    queue = JobQueue("memory:")
+    with pytest.raises(BadJob, match="isolate=True wants a retry function of a module"):
+        queue.handler("t", isolate=True, retry=lambda job, error: "1s")(put)
+
+
 @pytest.mark.parametrize("deed", ["sleep", "stopped", "shell", "greedy"])
 def test_a_job_that_hangs_is_killed_at_its_ttr_with_all_that_it_has_started(queue, start, ledger, deed):
     start()

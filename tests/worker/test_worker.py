@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -153,6 +154,63 @@ def test_a_failing_job_climbs_its_ladder_and_dies_with_its_last_error(live_queue
     assert [attempt.error for attempt in history] == [f"ValueError: attempt {n}" for n in (1, 2, 3)]
     assert metrics.counters["retried", "t"] == 2
     assert metrics.counters["dead", "t"] == 1
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "task"])
+def test_a_retry_function_decides_by_the_job_and_the_error(live_queue, kind):
+    seen = []
+
+    def retry(job, error):
+        seen.append((job.attempt, type(error)))
+        return None if isinstance(error, KeyError) else "1ms"
+
+    def fail(job):
+        raise ValueError if job.attempt < 3 else KeyError
+
+    async def afail(job):
+        fail(job)
+
+    if kind == "task":
+        put = live_queue.task("t", retry=retry)(lambda job: fail(job)).put
+    else:
+        live_queue.handler("t", retry=retry)(fail if kind == "plain" else afail)
+        put = partial(live_queue.put, "t")
+    with working(live_queue):
+        job = finished(live_queue, put())
+    assert (job.state, job.attempt, job.last_error) == (State.DEAD, 3, "KeyError")
+    assert seen == [(1, ValueError), (2, ValueError), (3, KeyError)]
+
+
+def test_a_retry_function_that_exits_ends_neither_the_worker_nor_the_job(live_queue, monkeypatch):
+    monkeypatch.setattr("pywheel.jobs.retry.DEFAULT", Fixed("1ms", attempts=10))
+
+    def leave(job, error):
+        raise SystemExit(3)
+
+    def fail(job):
+        if job.attempt < 4:
+            raise ValueError
+
+    async def afail(job):
+        fail(job)
+
+    live_queue.handler("thread", concurrency=1, retry=leave)(fail)
+    live_queue.handler("coroutine", concurrency=1, retry=leave)(afail)
+    with working(live_queue):
+        for topic in ("thread", "coroutine"):
+            job = finished(live_queue, live_queue.put(topic))
+            assert (job.state, job.attempt) == (State.DONE, 4)
+            assert "SystemExit: 3" in live_queue.jobs.history(job)[0].error
+
+
+def test_a_job_is_dead_after_its_max_attempts_whatever_a_retry_function_says(live_queue):
+    @live_queue.handler("t", retry=lambda job, error: 0)
+    def handle(job):
+        raise ValueError
+
+    with working(live_queue):
+        assert finished(live_queue, live_queue.put("t")).attempt == 10
+        assert finished(live_queue, live_queue.put("t", max_attempts=12)).attempt == 12
 
 
 def test_a_dead_job_comes_again_by_hand(live_queue):

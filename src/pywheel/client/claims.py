@@ -12,9 +12,9 @@ from .._errors import BadBody, BadJob
 from ..jobs.checks import name, whole
 from ..jobs.commands import ClaimPolicy, Nack, Release, Reserve, Touch
 from ..jobs.durations import Duration, delay_ms, duration
-from ..jobs.handler import kept
+from ..jobs.handler import RaisedElsewhere, kept
 from ..jobs.job import Job
-from ..jobs.retry import DEFAULT, RetryPolicy, after_losses, asked, checked
+from ..jobs.retry import DEFAULT, RetryPolicy, after_losses, asked
 from ..stores.contract import Store
 from .calls import Calls
 
@@ -120,7 +120,7 @@ def receipt(job: Job) -> tuple[int, int]:
 
 def reserving(topic: str, limit: int, ttr: Duration, retry: RetryPolicy | None) -> Reserve:
     """Return the command that claims jobs of a topic. Without a policy a lost one is due again at once."""
-    losses = () if retry is None else after_losses(checked(retry))
+    losses = () if retry is None else after_losses(retry)
     policy = ClaimPolicy(duration(ttr, "ttr", 1), (retry or DEFAULT).max_attempts, *losses)
     return Reserve(name(topic, "topic"), whole(limit, "limit", _MOST), policy, _RESERVER)
 
@@ -128,10 +128,13 @@ def reserving(topic: str, limit: int, ttr: Duration, retry: RetryPolicy | None) 
 def nacking(job: Job, delay: Duration | None, error: str | None, retry: RetryPolicy) -> Nack:
     """Return the command that ends a claim as a failed attempt: due after the delay, or that of the policy."""
     claim = receipt(job)
-    wait, wrong = asked(retry, job.attempt) if delay is None else (delay_ms(delay), None)
+    text = None if error is None else kept(error)
+    if delay is not None:
+        return Nack(*claim, delay_ms(delay), text)
+    wait, wrong = asked(retry, job, None if text is None else RaisedElsewhere(text))
     if wrong is not None:
-        error = wrong if error is None else f"{error} ({wrong:.400})"
-    return Nack(*claim, wait, None if error is None else kept(error))
+        text = kept(wrong if text is None else f"{text} ({wrong:.400})")
+    return Nack(*claim, wait, text)
 
 
 def burying(job: Job, error: str | None) -> Nack:

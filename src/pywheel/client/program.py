@@ -19,7 +19,7 @@ from ..jobs.limits import Limit, Rate, limits_of
 from ..jobs.middleware import After, Before, Dead, Middleware
 from ..jobs.new_job import JobOptions, misspelt, new_job
 from ..jobs.redefined import redefined
-from ..jobs.retry import DEFAULT, RetryPolicy
+from ..jobs.retry import DEFAULT, AnyRetry, RetryPolicy, policy_of
 from ..jobs.schedule import CatchUp, Overlap, Schedule, schedule_name, timing
 from ..observe.log import log
 from ..stores.contract import Store
@@ -53,7 +53,7 @@ class TaskOptions(TypedDict, total=False):
 
     concurrency: int
     ttr: Duration
-    retry: RetryPolicy
+    retry: AnyRetry
     keep_lease: bool
     isolate: bool
     results: bool
@@ -137,7 +137,7 @@ class Program:
         *,
         concurrency: int = 8,
         ttr: Duration = 60,
-        retry: RetryPolicy = DEFAULT,
+        retry: AnyRetry = DEFAULT,
         keep_lease: bool = False,
         isolate: bool = False,
         results: bool = False,
@@ -153,7 +153,11 @@ class Program:
             topic: whose jobs it handles.
             concurrency: how many may run at once in a worker.
             ttr: how long one may run until another worker may have its job, more than 0.
-            retry: when a failed job is tried again, and how often.
+            retry: when a failed job is tried again, and how often: a policy, such as Ladder; or a function of the job
+                and the error that returns how long to wait, such as "30s", or None: dead. It is called where the
+                handler ran; what it raises, or returns instead, is logged and kept in the error, and the default
+                policy's delay is taken. That policy holds as well for lost leases, of which no function is asked, and
+                for how often a job is tried at most, 10 times, unless it was put with `max_attempts`.
             keep_lease: renew the lease for as long as the handler runs and its process lives.
             isolate: run each job in a child process. It is killed at the ttr, unless the lease is kept; a job that
                 crashes it has failed, and no other one notices. The child imports the handler's module.
@@ -169,13 +173,13 @@ class Program:
                 place of the one of its name that was there.
         """
         named = name(topic, "topic")
-        lease, limits = duration(ttr, "ttr", 1), limits_of(limit, rate)
+        lease, limits, policy = duration(ttr, "ttr", 1), limits_of(limit, rate), policy_of(retry)
 
         def register(function: H) -> H:
             if named in self.handlers and not redefined(self.handlers[named].function, function):
                 raise BadJob(f"topic {named[:80]!r} has a handler already")
             self.handlers[named] = Handler(
-                named, function, concurrency, lease, retry, keep_lease, isolate, results, limits
+                named, function, concurrency, lease, policy, keep_lease, isolate, results, limits
             )
             return function
 
@@ -332,12 +336,13 @@ class Program:
 
     # ---- claims by hand ---------------------------------------------------------------------------------------------
 
-    def _reserving(self, topic: str, limit: int, ttr: Duration, retry: RetryPolicy | None) -> Reserve:
-        command = claims.reserving(topic, limit, ttr, retry)
-        if retry is None:
+    def _reserving(self, topic: str, limit: int, ttr: Duration, retry: AnyRetry | None) -> Reserve:
+        policy = None if retry is None else policy_of(retry)
+        command = claims.reserving(topic, limit, ttr, policy)
+        if policy is None:
             self._policies.pop(topic, None)
         else:
-            self._policies[topic] = retry
+            self._policies[topic] = policy
         return command
 
     def _retry(self, job: Job) -> RetryPolicy:

@@ -13,7 +13,7 @@ from ..jobs.durations import Duration
 from ..jobs.job import Job, NewJob, State
 from ..jobs.new_job import JobOptions, batch
 from ..jobs.results import Result
-from ..jobs.retry import RetryPolicy
+from ..jobs.retry import AnyRetry
 from ..tasks.task import AsyncTask, Task
 from . import claims, results
 from .calls import awaited
@@ -210,12 +210,13 @@ class JobQueue(_Queue):
 
     # ---- for programs with a loop of their own ----------------------------------------------------------------------
 
-    def reserve(self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy | None = None) -> list[Job]:
+    def reserve(self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: AnyRetry | None = None) -> list[Job]:
         """Claim up to `limit` due jobs, by (due, id); return them, [] if none is due. Never waits for one.
 
         Each is leased for its own ttr, or this one. Settle it with `ack` or `nack` before `job.lease_until`: what is
         not settled by then is due again: at once, or with `retry` after its delay for that attempt. How often a job is
-        tried that does not say itself is what `retry` says, or 10 times; `nack` follows it, too.
+        tried that does not say itself is what `retry` says, or 10 times; `nack` follows it, too. Of a function it asks
+        with the job and the error whose text it was given, or None; the default policy holds for lost leases then.
         No two callers get the same job. O(log jobs) each, and one commit.
 
         Jobs whose bodies cannot be read here, as a key is missing, are looked past, and stay as they were.
@@ -326,7 +327,7 @@ class AsyncJobQueue(_Queue):
         return await results.wait_async(self.calls, ref, timeout)
 
     async def reserve(
-        self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: RetryPolicy | None = None
+        self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: AnyRetry | None = None
     ) -> list[Job]:
         """As `JobQueue.reserve`. A task that is cancelled meanwhile gives back what it got before it ends."""
         return await claims.reserve_async(self.calls, self._reserving(topic, limit, ttr, retry))

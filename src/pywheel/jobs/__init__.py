@@ -6,11 +6,12 @@ from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, S
 from .keyring import Keyring
 from .limits import Limit, Rate
 from .results import Result
-from .retry import DEFAULT, Exponential, Fixed, Ladder, RetryPolicy
+from .retry import DEFAULT, AnyRetry, Exponential, Fixed, Ladder, RetryDelay, RetryPolicy
 
 __all__ = [
     "DEFAULT",
     "SHARDS",
+    "AnyRetry",
     "Attempt",
     "Counts",
     "Due",
@@ -29,6 +30,7 @@ __all__ = [
     "Outcome",
     "Rate",
     "Result",
+    "RetryDelay",
     "RetryLater",
     "RetryPolicy",
     "State",

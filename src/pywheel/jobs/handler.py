@@ -17,7 +17,7 @@ from .commands import Ack, Cancel, ClaimPolicy, Nack, Release, Reschedule
 from .durations import delay_ms
 from .job import Job
 from .limits import Limits
-from .retry import RetryPolicy, after_losses, asked, checked
+from .retry import RetryFunction, RetryPolicy, after_losses, asked, checked
 
 __all__ = [
     "MOST_AT_ONCE",
@@ -30,6 +30,7 @@ __all__ = [
     "Verdict",
     "by_name",
     "current_job",
+    "decide",
     "ending",
     "error_text",
     "is_async",
@@ -146,6 +147,8 @@ class Handler:
             )
         if self.isolate:
             by_name(self.function)
+            if isinstance(self.retry, RetryFunction):
+                by_name(self.retry.function, "a retry function")
 
     @property
     def policy(self) -> ClaimPolicy:
@@ -159,14 +162,14 @@ def is_async(function: Callable[..., Any]) -> bool:
     return _is(function, inspect.iscoroutinefunction)
 
 
-def by_name(function: Any) -> tuple[str, str]:
+def by_name(function: Any, what: str = "a function") -> tuple[str, str]:
     """Return a function's module and its name there, by which another process finds it.
 
     Raises:
         BadJob: it has none, as lambdas, local functions, methods of an instance and partials have not.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-    wanted = "isolate=True wants a function of a module, which its own process finds by name"
+    wanted = f"isolate=True wants {what} of a module, which its own process finds by name"
     if isinstance(name, str) and "<" in name:
         raise BadJob(f"{wanted}: {name:.200} is a lambda or a local function (a decorator needs functools.wraps)")
     bound = getattr(function, "__self__", None)
@@ -216,16 +219,21 @@ def ending(
     """Return the command that settles a claim, after its handler returned `result`, or raised `error`."""
     if error is None:
         return Ack(job.id, job.claims, result)
-    final, delay, least, spent, _ = verdict(error)
-    if not spent:
-        return Release(job.id, job.claims)
-    text = error_text(error)
-    if not final and (delay is None or least):
-        usual, wrong = asked(handler.retry, job.attempt)
-        delay = max(usual, delay or 0)
-        if wrong is not None:
-            text = f"{text} ({wrong:.400})"
-    return Nack(job.id, job.claims, delay, kept(text))
+    text, decided = decide(handler.retry, job, error)
+    return Nack(job.id, job.claims, decided.delay, kept(text)) if decided.spent else Release(job.id, job.claims)
+
+
+def decide(retry: RetryPolicy, job: Job, error: BaseException) -> tuple[str, Verdict]:
+    """Return what is kept of an error, and what becomes of its job: the policy is asked, unless it need not be."""
+    text, said = error_text(error), verdict(error)
+    if not said.spent or said.final or (said.delay is not None and not said.least):
+        return text, said
+    usual, wrong = asked(retry, job, error)
+    if wrong is not None:
+        text = f"{text} ({wrong:.400})"
+    if usual is None:
+        return text, Verdict(final=True)
+    return text, Verdict(delay=max(usual, said.delay or 0))
 
 
 def moved(job: Job, error: BaseException | None) -> Reschedule | Cancel | None:

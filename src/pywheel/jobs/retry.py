@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 import random
+import reprlib
+import traceback
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from .._errors import BadJob
 from .checks import number, whole
 from .durations import LONGEST, Duration, duration
+from .job import Job
 
-__all__ = ["DEFAULT", "Exponential", "Fixed", "Ladder", "RetryPolicy", "after_losses", "asked", "checked"]
+__all__ = [
+    "DEFAULT",
+    "AnyRetry",
+    "Exponential",
+    "Fixed",
+    "Ladder",
+    "RetryDelay",
+    "RetryFunction",
+    "RetryPolicy",
+    "after_losses",
+    "asked",
+    "checked",
+    "policy_of",
+]
 
+_LOGGER: Final = logging.getLogger("pywheel.jobs")
 _MOST: Final = 10_000  # attempts
 
 
@@ -88,10 +107,44 @@ class Exponential(RetryPolicy):
 DEFAULT: Final = Ladder("5s", "30s", "1m", "10m", "30m", "1h", "6h", "1d", "2d", jitter=0.1)
 
 
+RetryDelay: TypeAlias = Callable[[Job, BaseException | None], Duration | None]
+"""Called with a job whose attempt has failed, and the error: returns how long to wait, or None for no more attempt."""
+AnyRetry: TypeAlias = RetryPolicy | RetryDelay
+"""When a failed job is tried again: a policy, or a function that sees the job and the error."""
+
+
+class RetryFunction(RetryPolicy):
+    """What a function of a program says of each failed attempt. Else, and after lost leases, DEFAULT holds."""
+
+    def __init__(self, function: RetryDelay) -> None:
+        super().__init__(DEFAULT.delays, DEFAULT.jitter)
+        name = getattr(function, "__qualname__", type(function).__name__)
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise BadJob(f"retry takes a plain function, and {name:.80} would have to be awaited, or run")
+        try:
+            inspect.signature(function).bind(None, None)
+        except TypeError as error:
+            raise BadJob(f"retry takes a function of the job and the error, and {name:.80} is none: {error}") from None
+        except ValueError:  # of a built-in one nobody knows
+            pass
+        self.function = function
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.name}>"
+
+
+def policy_of(retry: AnyRetry) -> RetryPolicy:
+    """Return a policy: that of a function, if it is one. BadJob if it is neither."""
+    if callable(retry) and not isinstance(retry, type) and not hasattr(retry, "delay"):
+        return RetryFunction(retry)
+    return checked(retry)
+
+
 def checked(policy: Any) -> RetryPolicy:
     """Return a policy. BadJob if it is none: not even a class of somebody's own that says what RetryPolicy does."""
     if isinstance(policy, type) or not callable(getattr(policy, "delay", None)):
-        raise BadJob(f"retry must be a RetryPolicy, such as Ladder('5s', '1m'), not {policy!r:.60}")
+        raise BadJob(f"retry must be a RetryPolicy, such as Ladder('5s', '1m'), or a function, not {policy!r:.60}")
     name = type(policy).__name__
     most = whole(getattr(policy, "max_attempts", None), f"max_attempts of {name}", _MOST)
     delays = getattr(policy, "delays", None)
@@ -113,13 +166,33 @@ def after_losses(policy: RetryPolicy) -> tuple[tuple[int, ...], float]:
     return delays[:needed], getattr(policy, "jitter", 0.0)
 
 
-def asked(policy: RetryPolicy, attempt: int) -> tuple[int, str | None]:
-    """Return what a policy says to wait after this attempt, in ms, and what was wrong with its answer, if anything."""
+def asked(policy: RetryPolicy, job: Job, error: BaseException | None) -> tuple[int | None, str | None]:
+    """Return what a policy says to wait after this attempt, in ms, and what was wrong with its answer, if anything.
+
+    None: no more attempt. Where its answer is wrong, which is logged, the delay is DEFAULT's.
+    """
+    name = policy.name if isinstance(policy, RetryFunction) else type(policy).__name__
     try:
-        answer: Any = policy.delay(attempt)
-        wrong = f"gave {answer!r:.60}, not whole ms from 0 to {LONGEST}"
-        if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer <= LONGEST:
-            return answer, None
-    except Exception as error:  # noqa: BLE001  (somebody else's code; the attempt failed anyhow)
-        wrong = f"raised {type(error).__name__}: {error}"
-    return DEFAULT.delay(attempt), f"the retry policy {type(policy).__name__} {wrong}"
+        answer: Any = policy.function(job, error) if isinstance(policy, RetryFunction) else policy.delay(job.attempt)
+    except BaseException as raised:  # noqa: BLE001  (somebody else's code; the attempt failed anyhow)
+        wrong = f"raised {''.join(traceback.format_exception_only(raised)).strip()}"
+    else:
+        try:
+            return _delay(policy, answer), None
+        except BadJob as nonsense:
+            wrong = str(nonsense)
+    wrong = f"the retry policy {name} {wrong}"
+    _LOGGER.error("job %d of %r waits as by default: %s", job.id, job.topic[:80], wrong)
+    return DEFAULT.delay(job.attempt), wrong
+
+
+def _delay(policy: RetryPolicy, answer: Any) -> int | None:
+    """Return what a policy has answered, in ms. BadJob if it makes no sense."""
+    if isinstance(policy, RetryFunction):
+        try:
+            return None if answer is None else duration(answer, "it")
+        except BadJob:
+            raise BadJob(f"gave {reprlib.repr(answer):.60}, no duration such as '30s', and not None") from None
+    if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer <= LONGEST:
+        return answer
+    raise BadJob(f"gave {reprlib.repr(answer):.60}, not whole ms from 0 to {LONGEST}")

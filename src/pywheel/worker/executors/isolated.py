@@ -28,9 +28,10 @@ from typing import Any, Final
 from ...events import Events, Tracer
 from ...execution import Ended, Execution
 from ...execution.loading import give_keys, importing
-from ...jobs.handler import error_text, to_the_end, verdict
+from ...jobs.handler import decide, error_text, to_the_end, verdict
 from ...jobs.job import Job
 from ...jobs.results import result_of
+from ...jobs.retry import RetryFunction
 from ...observe import logs
 from .processes import receive, send
 
@@ -55,7 +56,7 @@ def main() -> None:
 def _serve(worker: socket.socket, watch: _Watch) -> None:
     setup = json.loads(receive(worker))
     try:
-        function, events = _function(setup)
+        function, retry, events = _functions(setup)
     except BaseException as error:  # noqa: BLE001  (sys.exit while it is imported as well)
         send(worker, json.dumps(error_text(error)).encode())
         return
@@ -81,7 +82,7 @@ def _serve(worker: socket.socket, watch: _Watch) -> None:
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):  # what it has printed is not lost if this is killed
                     stream.flush()
-            send(worker, json.dumps(_told(ended)).encode())
+            send(worker, json.dumps(_told(ended, job, retry)).encode())
 
 
 def _going_on(tracer: Tracer, carried: Mapping[str, str], job: Job) -> AbstractContextManager[object]:  # noqa: ARG001
@@ -89,22 +90,29 @@ def _going_on(tracer: Tracer, carried: Mapping[str, str], job: Job) -> AbstractC
     return tracer.going_on(carried)
 
 
-def _function(setup: dict[str, Any]) -> tuple[Callable[[Job], Any], Events | None]:
-    """Return the handler, its program on the worker's store, and that program's events, if it is known."""
+def _functions(setup: dict[str, Any]) -> tuple[Callable[[Job], Any], RetryFunction | None, Events | None]:
+    """Return the handler, what is asked when it fails, and its program's events, if known: on the worker's store."""
     with importing():
         multiprocessing.spawn.prepare(setup["prepare"])
-        found: Any = importlib.import_module(setup["module"])
-        for name in setup["name"].split("."):
-            found = getattr(found, name)
-        for _ in range(setup["wrappers"]):
-            found = found.__wrapped__
+        found = _found(*setup["function"])
+        retry = None if setup["retry"] is None else RetryFunction(_found(*setup["retry"]))
         program = None if setup["program"] is None else _used(*setup["program"])
     if setup["log"] is not None:
         logs.begin(*setup["log"])
     middleware = getattr(program, "middleware", None)
     if middleware is not None:
         found = middleware.around_function(found)
-    return found, getattr(program, "events", None)
+    return found, retry, getattr(program, "events", None)
+
+
+def _found(module: str, name: str, wrappers: int) -> Any:
+    """Return a function of a module, without the decorators around it."""
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    for _ in range(wrappers):
+        found = found.__wrapped__
+    return found
 
 
 def _used(module: str, name: str, url: str) -> Any:
@@ -117,12 +125,16 @@ def _used(module: str, name: str, url: str) -> Any:
     return program
 
 
-def _told(ended: Ended) -> dict[str, Any]:
-    """Return an end as JSON can say it: its text, and what becomes of the job. Nobody else need know its class."""
+def _told(ended: Ended, job: Job, retry: RetryFunction | None) -> dict[str, Any]:
+    """Return an end as JSON can say it: its text, and what becomes of the job. Nobody else need know its class.
+
+    So a function that is to see what was raised is asked here.
+    """
     error, result = ended
     if error is None:
         return {} if result is None else {"result": b64encode(result).decode()}
-    return {"text": error_text(error).removeprefix("__mp_main__."), "verdict": verdict(error)}
+    text, said = (error_text(error), verdict(error)) if retry is None else decide(retry, job, error)
+    return {"text": text.removeprefix("__mp_main__."), "verdict": said}
 
 
 class _Watch:

@@ -29,6 +29,7 @@ from ...execution import Execution
 from ...execution.loading import interpreter
 from ...jobs.handler import Handler, RaisedElsewhere, by_name
 from ...jobs.job import Job
+from ...jobs.retry import RetryFunction
 from ...observe import logs
 from ..leases import Lease
 from .pool import Outside
@@ -107,11 +108,10 @@ class Isolated:
         if os.name == "nt":
             raise BadJob("isolate=True needs POSIX")
         self._ttr = None if handler.keep_lease else handler.ttr
-        module, name = by_name(handler.function)
+        retry = handler.retry.function if isinstance(handler.retry, RetryFunction) else None
         self._setup: dict[str, Any] = {
-            "module": module,
-            "name": name,
-            "wrappers": _wrappers(handler.function, module, name),
+            "function": _name(handler.function, "the handler"),
+            "retry": None if retry is None else _name(retry, "its retry function"),
             "program": _place(program),
             "results": handler.results,
         }
@@ -218,7 +218,7 @@ class _Child:
         self._life = ends
         self._mutex = threading.Lock()
         self._ended = False
-        self._setup = {**setup, "prepare": _preparation(setup["module"]), "log": logs.present()}
+        self._setup = {**setup, "prepare": _preparation(setup["function"][0]), "log": logs.present()}
 
     def wait_until_ready(self) -> None:
         """Return when it can handle jobs. HandlerDied if it cannot, HandlerTimeout."""
@@ -339,8 +339,13 @@ def _preparation(module: str) -> dict[str, Any]:
     return found
 
 
-def _wrappers(function: Callable[..., Any], module: str, name: str) -> int:
-    """Return how many decorators stand around a function in what its name leads to. BadJob if it leads elsewhere."""
+def _name(function: Callable[..., Any], what: str) -> tuple[str, str, int]:
+    """Return a function's module and name, and how many decorators stand around it there.
+
+    Raises:
+        BadJob: it has none, or its name leads elsewhere.
+    """
+    module, name = by_name(function)
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -349,8 +354,8 @@ def _wrappers(function: Callable[..., Any], module: str, name: str) -> int:
         found = getattr(found, "__wrapped__", None)
         count += 1
     if found is None:
-        raise BadJob(f"isolate=True: {name:.200} of {module:.200} is not the handler itself, but something else")
-    return count
+        raise BadJob(f"isolate=True: {name:.200} of {module:.200} is not {what} itself, but something else")
+    return module, name, count
 
 
 def _place(program: object) -> tuple[str, str, str] | None:
