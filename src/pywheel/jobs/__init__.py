@@ -6,7 +6,7 @@ from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, S
 from .keyring import Keyring
 from .limits import Limit, Rate
 from .results import Result
-from .retry import DEFAULT, AnyRetry, Exponential, Fixed, Ladder, RetryDelay, RetryPolicy
+from .retry import DEFAULT, AnyRetry, Exponential, Fixed, Ladder, RetryPolicy
 
 __all__ = [
     "DEFAULT",
@@ -30,7 +30,6 @@ __all__ = [
     "Outcome",
     "Rate",
     "Result",
-    "RetryDelay",
     "RetryLater",
     "RetryPolicy",
     "State",
