@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from pywheel import JobQueue
 from pywheel.stores.sql.claim import _START
 from pywheel.stores.sql.settle import _FINISH, _HELD, _RECEIPTS
-from pywheel.stores.sql.statement import Change
+from pywheel.stores.sql.statement import WriteJobs
 from pywheel.stores.sqlite.connection import connect
 from pywheel.stores.sqlite.dialect import SQLITE
 
@@ -26,8 +26,8 @@ _DUE: Final = SQLITE.text(
     "SELECT id, claims, body FROM job WHERE state = 0 AND topic = 1 AND priority = 0 AND next <= {now} "
     "ORDER BY next, id LIMIT :most"
 )
-_CLAIM: Final = SQLITE.changed(Change(_START, "{w: id}", "+j.state = 0", {}), alike=True, few=False)[1]
-_ACK: Final = SQLITE.changed(Change(_FINISH, _RECEIPTS, _HELD, {}), alike=True, few=False)[1]
+_CLAIM: Final = SQLITE.changed(WriteJobs(_START, "{w: id}", "+j.state = 0", {}), alike=True, few=False)[1]
+_ACK: Final = SQLITE.changed(WriteJobs(_FINISH, _RECEIPTS, _HELD, {}), alike=True, few=False)[1]
 _DROP: Final = SQLITE.text("DELETE FROM job WHERE id {in w}")
 _LEASE: Final = 60_000  # ms
 

@@ -70,7 +70,7 @@ _BYTES: Final = 16_000
 _NO_CHANGES: Final = b'[""]'
 _MAIN: Final = "__main__"
 
-Change = Callable[[Schedule | None], Schedule | None]
+Edit = Callable[[Schedule | None], Schedule | None]
 
 
 class Planned(NamedTuple):
@@ -198,14 +198,14 @@ class ScheduleNotes:
 
     # ---- changing ---------------------------------------------------------------------------------------------------
 
-    def change(self, name: str, change: Change) -> Schedule | None:
+    def change(self, name: str, change: Edit) -> Schedule | None:
         """Have a function say what becomes of a schedule; return what did. It returns None to leave it as it is.
 
         It is asked twice at least if there is anything to do: the lock is for those alone who have.
         """
         return self.change_many({name: change})[name]
 
-    def change_many(self, changes: Mapping[str, Change]) -> dict[str, Schedule | None]:
+    def change_many(self, changes: Mapping[str, Edit]) -> dict[str, Schedule | None]:
         """`change` for many, in few transactions."""
         found = self._wanted(changes)
         if any(written.commands for written in found):
@@ -253,7 +253,7 @@ class ScheduleNotes:
                 with suppress(StoreError):
                     outcome_of(self._store, SetNote(_LOCK, None))
 
-    def _wanted(self, changes: Mapping[str, Change]) -> list[_Written]:
+    def _wanted(self, changes: Mapping[str, Edit]) -> list[_Written]:
         """Return what is to be kept of each."""
         notes: dict[str, bytes | None]
         if len(changes) <= _FEW:
@@ -262,7 +262,7 @@ class ScheduleNotes:
             notes = dict.fromkeys(changes) | {name: note for name, note in self.raw() if name in changes}
         return [self._written(name, notes[name], change) for name, change in changes.items()]
 
-    def _written(self, name: str, note: bytes | None, change: Change) -> _Written:
+    def _written(self, name: str, note: bytes | None, change: Edit) -> _Written:
         before = _readable(name, note)
         after = change(None if before is None else self._plain(before))
         if after is None:
@@ -271,7 +271,7 @@ class ScheduleNotes:
         written.commands.insert(0, written.keep)
         return written
 
-    def _settle(self, written: _Written, change: Change, found: bytes | None) -> None:
+    def _settle(self, written: _Written, change: Edit, found: bytes | None) -> None:
         """Do it again as long as somebody else came first, on top of what he did, which is gone: `found` was there."""
         while found != written.before:
             again = self._written(written.name, found, change)
@@ -415,7 +415,7 @@ class Declared:
         self._told = store
 
 
-def as_said(schedule: Schedule, store: Store) -> Change:
+def as_said(schedule: Schedule, store: Store) -> Edit:
     """Return the change that makes a schedule be as somebody says; one that is paused stays so."""
 
     def change(before: Schedule | None) -> Schedule | None:

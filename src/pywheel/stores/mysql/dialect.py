@@ -18,7 +18,19 @@ from typing import Any, ClassVar, Final
 from ..relational.dialect import MORE, Later, ServerDialect, is_number
 from ..sql.rows import TAKEN, listed
 from ..sql.schema import TABLES
-from ..sql.statement import Batch, Change, Do, Drop, Each, Insert, NewNames, NewPriorities, Rows, Select, Statement
+from ..sql.statement import (
+    Batch,
+    Do,
+    Drop,
+    Each,
+    Insert,
+    NewNames,
+    NewPriorities,
+    Rows,
+    Select,
+    Statement,
+    WriteJobs,
+)
 
 __all__ = ["MOMENT", "NOW", "SET_MOMENT", "Later", "MysqlDialect", "hashed", "literal", "parted"]
 
@@ -194,7 +206,7 @@ class MysqlDialect(ServerDialect):
         """Return the texts of a statement, and which of them gives its rows."""
         if isinstance(one, Insert):
             return self._insert(one, moment)
-        if isinstance(one, Change):
+        if isinstance(one, WriteJobs):
             return self._change(one, moment)
         if isinstance(one, Drop):
             finished = f"{_IDS} {{then}} finished f FORCE INDEX (PRIMARY) ON f.id = i.id"
@@ -221,13 +233,13 @@ class MysqlDialect(ServerDialect):
         bound["now"] = moment
         return bound
 
-    def _change(self, one: Change, moment: str) -> tuple[list[str], int | None]:
+    def _change(self, one: WriteJobs, moment: str) -> tuple[list[str], int | None]:
         look, write = self.kept((one.write, one.source, one.where, self.returning), lambda: self._changed(one))
         bound = self._bound(one.source, one.values, moment)
         texts = [text % bound for text in (look, write) if text]
         return texts, 0 if one.returns else None
 
-    def _changed(self, one: Change) -> tuple[str, str]:
+    def _changed(self, one: WriteJobs) -> tuple[str, str]:
         """Return what locks and reads, if it is another statement, and what writes."""
         joined = f"FROM {one.source} {{then}} job j ON j.id = w.id WHERE {one.where} FOR UPDATE"
         look = ""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from ..relational.dialect import MORE, Later, ServerDialect, is_number
 from ..sql.rows import TAKEN, listed
 from ..sql.schema import TABLES, TYPES
-from ..sql.statement import Change, Do, Drop, Each, Insert, NewNames, NewPriorities, Select, Statement
+from ..sql.statement import Do, Drop, Each, Insert, NewNames, NewPriorities, Select, Statement, WriteJobs
 
 __all__ = ["Later", "PostgresDialect", "numbers"]
 
@@ -136,13 +136,13 @@ class PostgresDialect(ServerDialect):
         if isinstance(one, Insert):
             return self._insert(one, one.columns[:1] if one.unless_taken else ())
         if isinstance(one, Drop):
-            return None  # a Change has deleted them
+            return None  # a WriteJobs has deleted them
         if isinstance(one, NewNames):
             text = f"INSERT INTO {one.table} (name) SELECT name FROM {{w: name}} ORDER BY name ON CONFLICT DO NOTHING"
             return self.text(text), self.bound(text, {"w": [(name,) for name in one.names]})
         if isinstance(one, NewPriorities):
             one = self.lanes(one)
-        if isinstance(one, Change):
+        if isinstance(one, WriteJobs):
             text = self.kept((one.write, one.source, one.where), lambda: self._changed(one))
             return self.text(text), self.bound(text, one.values)
         assert not isinstance(one, Each)  # that is several
@@ -163,7 +163,7 @@ class PostgresDialect(ServerDialect):
                     bound[f"{name}_{column}"] = numbers(part) if is_number(column) else list(part)
         return bound
 
-    def _changed(self, one: Change) -> str:
+    def _changed(self, one: WriteJobs) -> str:
         if one.write.startswith("UPDATE job SET "):
             values = one.write.removeprefix("UPDATE job SET ")
             text = f"UPDATE job AS j SET {values} FROM {one.source} WHERE j.id = w.id AND {one.where}"

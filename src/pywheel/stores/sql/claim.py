@@ -22,7 +22,7 @@ from .notes import set_note
 from .read import priorities_of
 from .rows import FOUND, KEPT, TAKEN, Found, found_of, listed, record, taken_of
 from .settle import expire_all, expire_among
-from .statement import Change, Insert, Last, Rows, Select, Statement, Steps, drive_all
+from .statement import Insert, Last, Rows, Select, Statement, Steps, WriteJobs, drive_all
 from .transaction import Transaction
 
 __all__ = ["claim", "reserve"]
@@ -427,7 +427,7 @@ def _start(
         )
     rows.sort()
     values = {"w": rows, "started": now, "worker": workers[command.worker], "jitter": policy.jitter}
-    batch.append(Change(_START, "{w: id, next, begun, tries, backoff}", "+j.state = 0", values))
+    batch.append(WriteJobs(_START, "{w: id, next, begun, tries, backoff}", "+j.state = 0", values))
     if absent:
         batch.append(Rows("id body", "SELECT j.id, j.body FROM job j WHERE j.id {in ids}", {"ids": absent}))
     tx.changes.leases = min(tx.changes.leases, *[row[1] for row in rows])

@@ -18,7 +18,7 @@ from .read import LAST_ERROR, NAMED
 from .rows import ATTEMPTED, STAYS, listed
 from .schema import FINISHED, OUTCOMES, code_of
 from .settle import expire_all, expire_among, move
-from .statement import Change, Do, Drop, Each, Rows, Select, Steps
+from .statement import Do, Drop, Each, Rows, Select, Steps, WriteJobs
 from .transaction import LIVE, Transaction
 
 __all__ = ["cancel", "delete", "pause", "purge", "reschedule", "retry", "rewrite"]
@@ -122,7 +122,7 @@ def _cancel(tx: Transaction, pairs: Sequence[tuple[Cancel, _Found]]) -> Steps[li
     chosen = sorted(found.id for command, found in pairs if found.as_expected(command.expect))
     if chosen:
         values = {"w": [(id,) for id in chosen]}
-        yield (Change(_CANCEL, "{w: id}", "+j.state = 0", values), Drop(chosen))
+        yield (WriteJobs(_CANCEL, "{w: id}", "+j.state = 0", values), Drop(chosen))
         there = {found.id: found.topic for _, found in pairs}
         tx.tally.ended([there[id] for id in chosen], code_of(State.CANCELLED))
     gone = {*chosen}

@@ -15,7 +15,7 @@ from ..checks import IDS, clamped, storable
 from ..contract import DEATHS_KEPT, word_of_death
 from .rows import ATTEMPT, MOVED, listed
 from .schema import OUTCOMES, code_of
-from .statement import Change, Drop, Each, Last, Rows, Select, Statement, Steps, once_each
+from .statement import Drop, Each, Last, Rows, Select, Statement, Steps, WriteJobs, once_each
 from .transaction import Transaction
 
 __all__ = ["SETTLING", "expire", "expire_all", "expire_among", "move", "settle"]
@@ -104,7 +104,7 @@ class _Kinds:
         steps: list[_Step] = []
         if self.acks:
             self.acks.sort()
-            finish = Change(_FINISH, _RECEIPTS, _HELD, {"w": self.acks}, _TOPIC)
+            finish = WriteJobs(_FINISH, _RECEIPTS, _HELD, {"w": self.acks}, _TOPIC)
             steps += [(finish, _done, held), (Drop([id for id, _ in self.acks]), None, held)]
         if self.nacks:
             steps += _fail(sorted(self.nacks), dead, again)
@@ -112,7 +112,7 @@ class _Kinds:
             steps += _give_back(sorted(self.releases), again)
         if self.leases:
             values = {"w": sorted(self.leases)}
-            steps.append((Change(_PROLONG, "{w: id, claims, ttr, begun}", _HELD, values, _ENDS), _prolonged, held))
+            steps.append((WriteJobs(_PROLONG, "{w: id, claims, ttr, begun}", _HELD, values, _ENDS), _prolonged, held))
         return steps
 
 
@@ -141,10 +141,10 @@ def _fail(nacks: Sequence[tuple[Any, ...]], dead: set[int], again: set[int]) -> 
     due = "{now} + w.delay"
     back = f"UPDATE job SET state = 0, next = {due}, due = {due}, lost = 0, error = coalesce(w.error, j.error)"
     return [
-        (Change(_BURY, failures, buried, values, _TOPIC), _buried, dead),
+        (WriteJobs(_BURY, failures, buried, values, _TOPIC), _buried, dead),
         (Drop([id for id, *_ in nacks]), None, dead),
-        (Change(_record(_FAILED, "{now}", "w.error"), failures, _HELD, values), None, again),
-        (Change(back, failures, _HELD, values, {**_TOPIC, "next": due}), _again, again),
+        (WriteJobs(_record(_FAILED, "{now}", "w.error"), failures, _HELD, values), None, again),
+        (WriteJobs(back, failures, _HELD, values, {**_TOPIC, "next": due}), _again, again),
     ]
 
 
@@ -152,8 +152,8 @@ def _give_back(releases: Sequence[tuple[int, int]], again: set[int]) -> list[_St
     values = {"w": releases}
     back = "UPDATE job SET state = 0, next = j.due, unspent = j.unspent + 1, lost = 0"
     return [
-        (Change(_record(_RELEASED, "{now}"), _RECEIPTS, _HELD, values), None, again),
-        (Change(back, _RECEIPTS, _HELD, values, {**_TOPIC, "next": "j.due"}), _again, again),
+        (WriteJobs(_record(_RELEASED, "{now}"), _RECEIPTS, _HELD, values), None, again),
+        (WriteJobs(back, _RECEIPTS, _HELD, values, {**_TOPIC, "next": "j.due"}), _again, again),
     ]
 
 
@@ -236,10 +236,10 @@ def _lose(tx: Transaction, ids: Sequence[int]) -> Steps[tuple[int, tuple[int, ..
     )
     spent = f"{_THEIR_LAPSED} AND j.begun = 1 AND {_SPENT}"
     buried, _, _, live = yield (
-        Change(_BURY_LOST, "{w: id}", spent, values, {**_TOPIC, "claims": "j.claims", "ended": "j.next"}),
+        WriteJobs(_BURY_LOST, "{w: id}", spent, values, {**_TOPIC, "claims": "j.claims", "ended": "j.next"}),
         Drop(ids),
-        Change(_record(_LOST, "j.next"), "{w: id}", _THEIR_LAPSED, values),
-        Change(again, "{w: id}", _THEIR_LAPSED, values, {**_TOPIC, "next": due}),
+        WriteJobs(_record(_LOST, "j.next"), "{w: id}", _THEIR_LAPSED, values),
+        WriteJobs(again, "{w: id}", _THEIR_LAPSED, values, {**_TOPIC, "next": due}),
     )
     tx.tally.ended([topic for _, topic, _, _ in buried], _DEAD)
     _again(tx, live)

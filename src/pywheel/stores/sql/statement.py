@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 __all__ = [
-    "Batch", "Change", "Do", "Drop", "Each", "Insert", "Last", "NewNames", "NewPriorities", "Rows", "Select",
-    "Statement", "Steps", "drive_all", "once_each",
+    "Batch", "Do", "Drop", "Each", "Insert", "Last", "NewNames", "NewPriorities", "Rows", "Select",
+    "Statement", "Steps", "WriteJobs", "drive_all", "once_each",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class Insert:
 
 
 @dataclass(slots=True)
-class Change:
+class WriteJobs:
     """Writes jobs that a list names and for which `where` holds, and returns what it says of each.
 
     `source` is a list ``{w: id, ...}``, and the row of the live job with that id is `j`. `write` is either
@@ -85,7 +85,7 @@ class Change:
 
 @dataclass(slots=True)
 class Drop:
-    """Forgets the live rows of those of some jobs that a `Change` before it has written as finished."""
+    """Forgets the live rows of those of some jobs that a `WriteJobs` before it has written as finished."""
 
     ids: Sequence[int]
 
@@ -109,7 +109,7 @@ class NewPriorities:
     lanes: int
 
 
-Statement: TypeAlias = Select | Rows | Do | Each | Insert | Change | Drop | NewNames | NewPriorities
+Statement: TypeAlias = Select | Rows | Do | Each | Insert | WriteJobs | Drop | NewNames | NewPriorities
 Batch: TypeAlias = Sequence[Statement]
 Steps: TypeAlias = Generator[Batch, Sequence[Sequence[Any]], T]
 """Yields batches, is sent the rows of each statement, and returns what they come to."""

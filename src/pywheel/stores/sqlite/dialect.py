@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from ..sql.dialect import Dialect
 from ..sql.schema import TABLES, TYPES
-from ..sql.statement import Batch, Change, Do, Drop, Each, Insert, NewNames, NewPriorities, Rows, Select, Steps
+from ..sql.statement import Batch, Do, Drop, Each, Insert, NewNames, NewPriorities, Rows, Select, Steps, WriteJobs
 from ..sql.transaction import LIVE, NEVER, Tally, Transaction
 
 __all__ = ["SCHEMA", "SQLITE", "Carrier", "Ids", "WrongGuess"]
@@ -133,7 +133,7 @@ class SqliteDialect(Dialect):
         parts += [f"CAST(group_concat({name}, '') AS BLOB)" for name in blobs]
         return f"SELECT {', '.join(parts)} FROM ({text})"
 
-    def changed(self, change: Change, *, alike: bool, few: bool) -> tuple[str, str]:
+    def changed(self, change: WriteJobs, *, alike: bool, few: bool) -> tuple[str, str]:
         """Return what looks which rows are changed, "" if that is not needed, and what changes them.
 
         `alike`: the list has ids alone, and the values of its other columns are bound as ``:w_column``. `few`: the
@@ -337,7 +337,7 @@ class Carrier:
             guess = ()
         return []
 
-    def _change(self, statement: Change) -> list[Any]:
+    def _change(self, statement: WriteJobs) -> list[Any]:
         """Change rows whose values are alike by one statement, unless that would be many.
 
         A few rows tell what they are as they are written. More than that are looked at before, which comes as one row.
@@ -410,5 +410,5 @@ _SEND: Final[dict[type, Callable[[Carrier, Any], list[Any]]]] = {
     NewNames: Carrier._new_names,
     NewPriorities: Carrier._new_priorities,
     Insert: Carrier._insert,
-    Change: Carrier._change,
+    WriteJobs: Carrier._change,
 }
