@@ -43,6 +43,7 @@ from .timers import (
 if TYPE_CHECKING:
     from .client import AsyncJobQueue, JobQueue
     from .jobs import (
+        Change,
         Exponential,
         Fixed,
         GiveUp,
@@ -73,6 +74,7 @@ __all__ = [
     "BadBody",
     "BadJob",
     "BadResult",
+    "Change",
     "Clock",
     "DelayQueue",
     "EventLoop",
@@ -139,7 +141,7 @@ _LATER: Final = {
     **dict.fromkeys(("AsyncJobQueue", "JobQueue"), ".client"),
     **dict.fromkeys(("AsyncTask", "Task", "provided"), ".tasks"),
     **dict.fromkeys(
-        "Exponential Fixed GiveUp Job Keyring Ladder Limit NotNow Rate Result RetryLater State".split(),
+        "Change Exponential Fixed GiveUp Job Keyring Ladder Limit NotNow Rate Result RetryLater State".split(),
         ".jobs",
     ),
     "Tally": ".observe",

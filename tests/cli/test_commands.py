@@ -146,9 +146,30 @@ def test_cancel_reschedule_and_retry_say_no_by_exit_code(says, call):
     assert call("retry", id)[0] == 1
     assert says("cancel", id) == {"changed": True}
     code, out, _ = call("cancel", id, "--json")
-    assert (code, json.loads(out)) == (1, {"changed": False})
+    assert (code, json.loads(out)) == (1, {"changed": False, "reason": "cancelled"})
     assert says("retry", id, "-d", "5s") == {"changed": True}
     assert call("cancel", 99)[0] == 1
+
+
+def test_a_change_that_is_not_made_says_why(says, call, queue):
+    id = says("put", "t", "-k", "k")["id"]
+    assert call("retry", id) == (1, f"job {id} is delayed\n", "")
+    queue.reserve("t")
+    for command in ("cancel", "retry", "delete"):
+        assert call(command, id) == (1, f"job {id} is running\n", "")
+    assert call("reschedule", "k", "-t", "t", "-d", "1h") == (1, "job 'k' of topic 't' is running\n", "")
+    assert call("cancel", 99) == (1, "there is no job 99\n", "")
+    assert json.loads(call("delete", 99, "--json")[1]) == {"changed": False, "reason": "not found"}
+
+
+def test_a_misspelt_topic_of_a_job_is_told(says, call):
+    says("put", "notify", "-k", "k")
+    missing = "there is no job 'k' of topic 'notfiy', did you mean notify?\n"
+    for command in (("cancel",), ("reschedule", "-d", "1h"), ("retry",), ("delete",)):
+        assert call(command[0], "k", "-t", "notfiy", *command[1:]) == (1, missing, "")
+    for command in ("show", "history"):
+        assert call(command, "k", "-t", "notfiy") == (1, "", f"pywheel: {missing}")
+    assert call("cancel", "l", "-t", "notify") == (1, "there is no job 'l' of topic 'notify'\n", "")
 
 
 def test_list_counts_and_history(says, call, queue):

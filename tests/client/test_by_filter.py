@@ -125,8 +125,8 @@ def test_many_are_deleted_except_those_that_run(queue, clock):
     assert queue.jobs.delete_many("t") == 4
     assert [job.id for job in queue.jobs.list()] == [running.id]
     assert queue.ack(running)
-    assert queue.jobs.delete(running) is True
-    assert queue.jobs.delete(running) is False
+    assert queue.jobs.delete(running)
+    assert not queue.jobs.delete(running)
     assert queue.jobs.list() == []
 
 

@@ -320,7 +320,7 @@ def test_a_job_that_is_cancelled_in_the_pause_is_not_delivered(stores):
 
     def cancel(id):
         cancelled.append(id)
-        assert old.apply([ops.Cancel(id)]) == [True]
+        assert old.apply([ops.Cancel(id)]) == [ops.Change.MADE]
 
     def in_source(when, commands):
         if when == "before" and isinstance(commands[0], ops.Cancel):

@@ -13,6 +13,7 @@ from pywheel import (
     AsyncTask,
     BadBody,
     BadJob,
+    Change,
     Fixed,
     JobExists,
     JobQueue,
@@ -166,14 +167,32 @@ def test_unknown_jobs_are_said_to_be_so(queue):
             queue.get(ref)
         with pytest.raises(NoSuchJob):
             queue.jobs.history(ref)
-        assert queue.cancel(ref) is False
-        assert queue.jobs.retry(ref) is False
-        assert queue.reschedule(ref, 5) is False
-        assert queue.jobs.delete(ref) is False
+        found = [queue.cancel(ref), queue.jobs.retry(ref), queue.reschedule(ref, 5), queue.jobs.delete(ref)]
+        assert found == [Change.NOT_FOUND] * 4
     for ref in ("7", 1.5, None, True, ("t",), 2**63, 10**400_000, -(2**63)):
         for method in (queue.get, queue.jobs.history, queue.cancel, queue.jobs.retry, queue.jobs.delete):
             with pytest.raises(BadJob):
                 method(ref)
+
+
+def test_a_change_that_is_not_made_says_why_in_a_word(queue):
+    id = queue.put("t")
+    [job] = queue.reserve("t")
+    change = queue.cancel(id)
+    assert (bool(change), f"job {id} is {change}") == (False, f"job {id} is running")
+    assert asyncio.run(queue.aio.reschedule(id, 5)) is asyncio.run(queue.aio.jobs.delete(id)) is Change.RUNNING
+    assert asyncio.run(queue.aio.jobs.retry(id)) is Change.RUNNING
+    assert queue.ack(job)
+    assert (queue.cancel(id), str(asyncio.run(queue.aio.cancel(99)))) == (Change.DONE, "not found")
+    assert asyncio.run(queue.aio.jobs.delete(id)) is Change.MADE
+
+
+def test_only_the_change_that_was_made_is_true():
+    assert [change for change in Change if change] == [Change.MADE]
+
+
+def test_a_change_is_the_state_that_stood_in_the_way():
+    assert {state for state in State if Change(state) == state} == set(State)
 
 
 def test_a_loop_of_ones_own_reserves_and_settles(queue, clock):

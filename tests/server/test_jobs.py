@@ -33,6 +33,32 @@ def test_a_job_that_is_not_delayed_cannot_be_cancelled(api, path):
     assert (problem(answer), answer.json()["state"]) == ("wrong-state", "cancelled")
 
 
+@pytest.mark.parametrize(
+    ("method", "suffix", "words"),
+    [
+        ("POST", "/cancel", {}),
+        ("POST", "/reschedule", {"json": {"delay": 9}}),
+        ("POST", "/retry", {}),
+        ("DELETE", "", {}),
+    ],
+    ids=["cancel", "reschedule", "retry", "delete"],
+)
+def test_a_job_that_runs_is_not_changed_and_its_state_is_told(api, path, clock, method, suffix, words):
+    clock.advance(7_200)
+    api.reserve()
+    answer = api(method, path(suffix), **words)
+    assert (answer.status_code, problem(answer), answer.json()["state"]) == (409, "wrong-state", "running")
+    assert "is running, not" in answer.json()["detail"]
+
+
+def test_a_refused_change_is_no_second_question(api, path, monkeypatch):
+    api("POST", path("/cancel"))
+    asked = []
+    monkeypatch.setattr(api.queue.store, "ask", asked.append)
+    assert problem(api("POST", path("/cancel"))) == "wrong-state"
+    assert asked == []
+
+
 @pytest.mark.parametrize("words", [{"delay": "2h"}, {"delay": 7_200}])
 def test_a_rescheduled_job_is_due_then(api, path, words):
     created = api.queue.get(("mail", "k")).created

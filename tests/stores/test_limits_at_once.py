@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from pywheel import JobQueue, Limit, StoreError
-from pywheel.jobs.commands import Ack, Cancel, Claim, ClaimPolicy, Put, Reserve, SetNote
+from pywheel.jobs.commands import Ack, Cancel, Change, Claim, ClaimPolicy, Put, Reserve, SetNote
 from pywheel.jobs.job import NewJob
 from pywheel.jobs.limits import limits_of
 from pywheel.jobs.queries import CountJobs
@@ -155,7 +155,7 @@ def test_a_claim_locks_no_job_that_its_limit_holds_back(kind, limit, request):
                 answer = threads.submit(slow.apply, [Claim(topic, tuple(ids), policy, "slow", EACH)])
                 until(lambda answer=answer: answer.done() or proxy.kept)
                 through = answer.done()
-                assert quick.apply([Cancel(id) for id in ids[1:]]) == [True] * len(ids[1:])
+                assert quick.apply([Cancel(id) for id in ids[1:]]) == [Change.MADE] * len(ids[1:])
                 proxy.heal()
                 [claimed] = answer.result()
             assert [job.id for job in claimed.jobs] == ids[:1]

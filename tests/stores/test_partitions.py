@@ -13,6 +13,7 @@ from pywheel.jobs.commands import (
     Ack,
     Announce,
     Cancel,
+    Change,
     Claim,
     ClaimPolicy,
     Delete,
@@ -250,7 +251,7 @@ class TestClaims:
             Delete(waiting),
             Delete(waiting),
         ]
-        assert store.apply(commands) == [True, True, State.DEAD, False, True, True, False]
+        assert store.apply(commands) == [True, Change.MADE, State.DEAD, False, True, Change.MADE, Change.NOT_FOUND]
 
 
 class TestLooking:

@@ -38,7 +38,7 @@ def test_a_job_that_came_and_went_since_the_transaction_looked_is_seen(stores, m
             if not went and any("AS lapsed" in getattr(one, "text", "") for one in batch):
                 went.append(None)
                 [id] = put(other)
-                assert other.apply([ops.Cancel(id)]) == [True]
+                assert other.apply([ops.Cancel(id)]) == [ops.Change.MADE]
                 went[0] = id
             return rows
 

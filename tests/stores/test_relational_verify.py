@@ -119,7 +119,7 @@ def test_claims_go_on_behind_the_history(store, jobs, damage):
     mended(store)
     assert [store.ask(GetJob(id)).claims for id in (jobs.again, jobs.running, jobs.dead)] == [4, 5, 5]
     assert {store.ask(GetJob(id)).attempt for id in (jobs.again, jobs.running, jobs.dead)} == {1}
-    assert store.apply([ops.Retry(jobs.dead)]) == [True]
+    assert store.apply([ops.Retry(jobs.dead)]) == [ops.Change.MADE]
     store.clock.advance(10**4)
     claimed = store.apply([ops.Reserve("t", 100, ops.ClaimPolicy(9, 9), "w")])[0]
     assert store.apply([ops.Ack(job.id, job.claims) for job in claimed]) == [True] * 5

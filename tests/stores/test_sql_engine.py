@@ -66,7 +66,7 @@ def test_puts_alone_and_in_transactions_and_of_two_stores_give_each_id_once(stor
             one = draw.choice([store, other])
             given += put_many(one, draw.choice([1, 1, 1, 2, 30]))
             if draw.random() < 0.2:
-                assert one.apply([ops.Delete(given[-1])]) == [True]
+                assert one.apply([ops.Delete(given[-1])]) == [ops.Change.MADE]
         assert sorted(set(given)) == given
 
 
@@ -89,7 +89,7 @@ def test_an_id_is_not_given_again_whose_job_another_store_has_deleted(store, pat
     put(store)
     with open(f"sqlite:///{path}", clock=clock) as other:
         gone = put(other)
-        assert other.apply([ops.Delete(gone)]) == [True]
+        assert other.apply([ops.Delete(gone)]) == [ops.Change.MADE]
     assert put(store) == gone + 1
 
 

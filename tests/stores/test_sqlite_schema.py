@@ -59,7 +59,7 @@ def test_the_uncounted_tail_stays_short(store):
 def test_a_job_that_is_forgotten_from_the_tail_is_not_counted(store):
     ids = [put(store)[0] for _ in range(3)]
     outcomes = store.apply([c.Put((NewJob("t", b"", NOW),)), c.Delete(ids[1]), c.Delete(ids[2] + 1), c.Cancel(ids[0])])
-    assert outcomes[1:] == [True, True, True]
+    assert outcomes[1:] == [c.Change.MADE] * 3
     assert store.ask(CountJobs()) == {"t": Counts(delayed=1, cancelled=1)}
 
 
@@ -70,11 +70,11 @@ def test_a_job_that_is_forgotten_from_the_tail_is_not_counted(store):
 def test_the_id_of_a_job_that_is_forgotten_is_not_given_again(store, end):
     ids = put(store, count=3, headers={"h": "1"})
     if end:
-        assert store.apply([end(id) for id in ids]) == [True] * 3
+        assert store.apply([end(id) for id in ids]) == [c.Change.MADE] * 3
     for id in ids:
-        assert apply(store, c.Delete(id)) is True
+        assert apply(store, c.Delete(id))
     assert store.ask(ListJobs(Filter(), 0, 9)) == []
-    assert apply(store, c.Delete(ids[-1])) is apply(store, c.Retry(ids[-1], NOW)) is False
+    assert apply(store, c.Delete(ids[-1])) is apply(store, c.Retry(ids[-1], NOW)) is c.Change.NOT_FOUND
     assert store.ask(CountJobs()) == {"t": Counts()}
     assert put(store) == [ids[-1] + 1]
 

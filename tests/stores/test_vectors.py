@@ -68,7 +68,7 @@ class Driver:
         assert self.apply(ops.Touch(self.ids[name], attempt, lease), now) is ok
 
     def D(self, name, now, ok):  # noqa: N802
-        assert self.apply(ops.Cancel(self.ids[name]), now) is ok
+        assert bool(self.apply(ops.Cancel(self.ids[name]), now)) is ok
 
     def T(self, now, expected):  # noqa: N802
         self.clock.step(timedelta(milliseconds=now - self.clock.wall()))

@@ -13,20 +13,24 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from .._errors import BadJob
+from .._errors import BadJob, NoSuchJob
 from ..client.program import MAX_BODY
 from ..client.queue import JobQueue
+from ..jobs.checks import did_you_mean
+from ..jobs.commands import Change, called
+from ..jobs.commands import Ref as AnyRef
 from ..jobs.job import Attempt
+from ..jobs.keyring import Keyring
 from ..jobs.new_job import JobOptions
 from .options import (
     DEFAULT_STORE,
+    NO,
     AsJson,
     At,
     Delay,
     OfTopic,
     Ref,
     Store,
-    answer,
     existing,
     keyring,
     moment,
@@ -41,7 +45,6 @@ __all__ = ["cancel", "delete", "history", "put", "reschedule", "retry", "show"]
 
 _AS_IT_IS = "to be looked at: give --text to put it as it is"
 _BATCH = 1_000  # jobs in a transaction
-_NOT = "no such job, or it is not"
 
 
 def put(
@@ -189,8 +192,7 @@ def _not_in_json(word: str) -> None:
 
 def show(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> None:
     """Show a job."""
-    ref = reference(job, topic)
-    with existing(store, encryption=keyring()) as queue:
+    with _named(job, topic, store, keyring()) as (queue, ref):
         found = queue.get(ref)
     record = job_record(found)
     times = {name: when(record[name]) for name in ("due", "created", "lease_until")}
@@ -200,10 +202,8 @@ def show(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json:
 
 def cancel(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> int:
     """Cancel a delayed job. Exit code 1: it is not delayed."""
-    ref = reference(job, topic)
-    with existing(store) as queue:
-        done = queue.cancel(ref)
-    return answer(done, as_json=as_json, yes="cancelled", no=f"not cancelled: {_NOT} delayed")
+    with _named(job, topic, store) as (queue, ref):
+        return _answer(queue, ref, queue.cancel(ref), "cancelled", as_json=as_json)
 
 
 def reschedule(
@@ -215,10 +215,10 @@ def reschedule(
     as_json: AsJson = False,
 ) -> int:
     """Give a delayed job another due time. Exit code 1: it is not delayed."""
-    ref, due = reference(job, topic), moment(at)
-    with existing(store) as queue:
-        done = queue.reschedule(ref, span_or_none(delay), at=due)
-    return answer(done, as_json=as_json, yes="rescheduled", no=f"not rescheduled: {_NOT} delayed")
+    due = moment(at)
+    with _named(job, topic, store) as (queue, ref):
+        change = queue.reschedule(ref, span_or_none(delay), at=due)
+        return _answer(queue, ref, change, "rescheduled", as_json=as_json)
 
 
 def retry(
@@ -229,24 +229,19 @@ def retry(
     as_json: AsJson = False,
 ) -> int:
     """Make a finished job delayed again, with all its attempts. Exit code 1: it is not finished."""
-    ref = reference(job, topic)
-    with existing(store) as queue:
-        done = queue.jobs.retry(ref, span(delay))
-    return answer(done, as_json=as_json, yes="delayed again", no=f"not retried: {_NOT} finished")
+    with _named(job, topic, store) as (queue, ref):
+        return _answer(queue, ref, queue.jobs.retry(ref, span(delay)), "delayed again", as_json=as_json)
 
 
 def delete(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> int:
     """Forget a job and its history. Exit code 1: there is none, or it is running."""
-    ref = reference(job, topic)
-    with existing(store) as queue:
-        done = queue.jobs.delete(ref)
-    return answer(done, as_json=as_json, yes="deleted", no="not deleted: no such job, or it is running")
+    with _named(job, topic, store) as (queue, ref):
+        return _answer(queue, ref, queue.jobs.delete(ref), "deleted", as_json=as_json)
 
 
 def history(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> None:
     """Show what was tried with a job."""
-    ref = reference(job, topic)
-    with existing(store, encryption=keyring()) as queue:
+    with _named(job, topic, store, keyring()) as (queue, ref):
         attempts = queue.jobs.history(ref)
     rows = [
         (a.attempt, when(a.started), when(a.ended), a.outcome or "running", a.worker or "", a.error or "", _result(a))
@@ -254,6 +249,36 @@ def history(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_js
     ]
     titles = ("attempt", "started", "ended", "outcome", "worker", "error", "result")
     emit_rows(titles, rows, [attempt_record(attempt) for attempt in attempts], as_json=as_json)
+
+
+@contextmanager
+def _named(
+    job: str, topic: str | None, store: str, encryption: Keyring | None = None
+) -> Iterator[tuple[JobQueue, AnyRef]]:
+    """Give the queue of a store that is there, and what it calls a job by."""
+    ref = reference(job, topic)
+    with existing(store, encryption=encryption) as queue:
+        try:
+            yield queue, ref
+        except NoSuchJob as error:
+            raise NoSuchJob(f"{error}{_other_topic(queue, ref)}") from None
+
+
+def _answer(queue: JobQueue, ref: AnyRef, change: Change, done: str, *, as_json: bool) -> int:
+    """Print whether a change was made, or what stood in the way; return the exit code."""
+    if change:
+        emit({"changed": True}, as_json=as_json, text=done)
+        return 0
+    missing = change is Change.NOT_FOUND
+    why = f"there is no job {called(ref)}{_other_topic(queue, ref)}" if missing else f"job {called(ref)} is {change}"
+    emit({"changed": False, "reason": str(change)}, as_json=as_json, text=why)
+    return NO
+
+
+def _other_topic(queue: JobQueue, ref: AnyRef) -> str:
+    """Return the end of a message about a job that is not there: the topic that may have been meant, or nothing."""
+    known = [] if isinstance(ref, int) else [topic.name for topic in queue.topics.list()]
+    return "" if isinstance(ref, int) or ref[0] in known else did_you_mean(ref[0], known)
 
 
 def _result(attempt: Attempt) -> str:

@@ -295,7 +295,7 @@ class Copier:
             taken = do(self._source, [Cancel(id) for id in mine])
             ended = [id for id, done in zip(mine, taken, strict=True) if not done]  # a moment ago
             self._delete([copies.finished.pop(id).id for id in ended])
-            handed += sum(taken)
+            handed += sum(map(bool, taken))
             self._shown("handing over", handed)
         self._delete([copies.live.pop(id).id for id in left])
         return handed, refused

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, TypedDict, Unpack
 
 from .._errors import BadJob, NoSuchJob
 from ..jobs.checks import MOST, name, whole
-from ..jobs.commands import Cancel, Command, Delete, Pause, Purge, Ref, Retry, reference
+from ..jobs.commands import Cancel, Change, Command, Delete, Pause, Purge, Ref, Retry, called, reference
 from ..jobs.durations import Duration, delay_ms, duration, moment
 from ..jobs.job import Attempt, Counts, Job, State, Topic, state_of
 from ..jobs.new_job import misspelt
@@ -87,15 +87,15 @@ class Jobs:
         """Return what was tried with a job, oldest first, the present attempt too. NoSuchJob if there is none."""
         return self._calls.ask(GetHistories([found(self._calls, ref).id]))[0]
 
-    def retry(self, ref: Ref | Job, delay: Duration = 0) -> bool:
-        """Make a finished job delayed again, with all its attempts; return whether it was one.
+    def retry(self, ref: Ref | Job, delay: Duration = 0) -> Change:
+        """Make a finished job delayed again, with all its attempts; return MADE, or what stood in the way.
 
-        False changes nothing. JobExists: its key belongs to another live job by now.
+        JobExists: its key belongs to another live job by now.
         """
         return self._calls.apply(_retrying(ref, delay))
 
-    def delete(self, ref: Ref | Job) -> bool:
-        """Forget a job that is not running, and its history; return whether there was one."""
+    def delete(self, ref: Ref | Job) -> Change:
+        """Forget a job that is not running, and its history; return MADE, or what stood in the way."""
         return self._calls.apply(Delete(reference(ref)))
 
     def cancel_many(
@@ -139,7 +139,7 @@ class Jobs:
         return self._calls.apply(_purging(state, older_than, topic, limit))
 
     def _change(
-        self, topic: str | None, state: State | str | None, command: Callable[[Job], Command[bool]], words: BulkWords
+        self, topic: str | None, state: State | str | None, command: Callable[[Job], Command[Change]], words: BulkWords
     ) -> int:
         dry_run, progress, changed = words.pop("dry_run", False), words.pop("progress", None), 0
         for changed in _each(self._calls.store, _filter(topic, state, words), command, dry_run=dry_run):
@@ -192,10 +192,10 @@ class AsyncJobs:
     async def history(self, ref: Ref | Job) -> Attempts:
         return await asyncio.to_thread(self._jobs.history, ref)
 
-    async def retry(self, ref: Ref | Job, delay: Duration = 0) -> bool:
+    async def retry(self, ref: Ref | Job, delay: Duration = 0) -> Change:
         return await self._calls.aapply(_retrying(ref, delay))
 
-    async def delete(self, ref: Ref | Job) -> bool:
+    async def delete(self, ref: Ref | Job) -> Change:
         return await self._calls.aapply(Delete(reference(ref)))
 
     async def cancel_many(
@@ -248,7 +248,7 @@ def found(calls: Calls, ref: Ref | Job) -> Job:
     """Return a job as it is now. NoSuchJob if there is none, BadJob if this names no job."""
     job = calls.ask(GetJob(reference(ref)))
     if job is None:
-        raise NoSuchJob(f"there is no job {_called(ref)}")
+        raise NoSuchJob(f"there is no job {called(ref)}")
     return job
 
 
@@ -262,13 +262,6 @@ def _purging(state: State | str, older_than: Duration, topic: str | None, limit:
     finished = _one_of(state, State.DONE, State.DEAD, State.CANCELLED)
     where = None if topic is None else name(topic, "topic")
     return Purge(finished, duration(older_than, "older_than"), where, whole(limit, "limit", MOST))
-
-
-def _called(ref: Ref | Job) -> str:
-    """Return what a job is called by, for an error."""
-    if isinstance(ref, Job):
-        return str(ref.id)
-    return str(ref) if isinstance(ref, int) else f"{ref[1]!r:.80} of topic {ref[0]!r:.80}"
 
 
 def _filter(topic: str | None, state: State | str | None, words: FilterWords) -> Filter:
@@ -294,7 +287,7 @@ def _one_of(state: State | str, *allowed: State) -> State:
     return wanted
 
 
-def _each(store: Store, wanted: Filter, command: Callable[[Job], Command[bool]], *, dry_run: bool) -> Iterator[int]:
+def _each(store: Store, wanted: Filter, command: Callable[[Job], Command[Change]], *, dry_run: bool) -> Iterator[int]:
     """Apply a command to each job of a filter, batch by batch; yield how many it has changed after each."""
     after = changed = 0
     while page := store.ask(ListJobs(wanted, after, _PAGE)):
@@ -302,5 +295,5 @@ def _each(store: Store, wanted: Filter, command: Callable[[Job], Command[bool]],
         if dry_run:
             changed += sum(job.state is not State.RUNNING for job in page)
         else:
-            changed += sum(outcome is True for outcome in intact(store.apply([command(job) for job in page])))
+            changed += sum(outcome is Change.MADE for outcome in intact(store.apply([command(job) for job in page])))
         yield changed

@@ -8,7 +8,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from ..jobs.commands import Ack, Cancel, Put, Ref, Release, reference, rescheduling
+from ..jobs.commands import Ack, Cancel, Change, Put, Ref, Release, reference, rescheduling
 from ..jobs.durations import Duration
 from ..jobs.job import Job, NewJob, State
 from ..jobs.new_job import JobOptions, batch
@@ -160,8 +160,11 @@ class JobQueue(_Queue):
         """
         return found(self.calls, ref)
 
-    def cancel(self, ref: Ref | Job, *, connection: object = None) -> bool:
-        """Cancel a delayed job; return whether it was one. After True it is never delivered again.
+    def cancel(self, ref: Ref | Job, *, connection: object = None) -> Change:
+        """Cancel a delayed job; return MADE, or what stood in the way. After MADE it is never delivered again.
+
+        A `Change` is true if it was made, and else says why not: ``if not (change := queue.cancel(7)): print(change)``
+        prints "running", "done" or another state, or "not found".
 
         With a `connection` it is part of your own transaction, as for `put`: the job is cancelled exactly if that
         commits, and no worker starts it meanwhile.
@@ -170,10 +173,10 @@ class JobQueue(_Queue):
 
     def reschedule(
         self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None, connection: object = None
-    ) -> bool:
-        """Give a delayed job another due time: `delay` from now, or `at`; return whether it was one.
+    ) -> Change:
+        """Give a delayed job another due time: `delay` from now, or `at`; return MADE, or what stood in the way.
 
-        False changes nothing. With a `connection` it is part of your own transaction, as for `cancel`.
+        With a `connection` it is part of your own transaction, as for `cancel`.
 
         Raises:
             BadJob: not one of the two was given, or it makes no sense.
@@ -312,12 +315,12 @@ class AsyncJobQueue(_Queue):
     async def get(self, ref: Ref | Job) -> Job:
         return await asyncio.to_thread(found, self.calls, ref)
 
-    async def cancel(self, ref: Ref | Job, *, connection: object = None) -> bool:
+    async def cancel(self, ref: Ref | Job, *, connection: object = None) -> Change:
         return await self.calls.aapply_within(connection, Cancel(reference(ref)))
 
     async def reschedule(
         self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None, connection: object = None
-    ) -> bool:
+    ) -> Change:
         return await self.calls.aapply_within(connection, rescheduling(ref, delay, at))
 
     async def result(self, ref: Ref | Job) -> Result:

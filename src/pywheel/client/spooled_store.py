@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 from .._errors import BadJob, StoreAway, StoreBusy, StoreError
 from ..clock import Clock, MonotonicClock
 from ..events import Event, JobsSpooled
-from ..jobs.commands import Cancel, Command, Delete, Put, Ref, Reschedule, Retry
+from ..jobs import lifecycle
+from ..jobs.commands import Cancel, Change, Command, Delete, Put, Ref, Reschedule, Retry
 from ..jobs.job import Attempt, Job, State
 from ..jobs.queries import GetHistories, GetJob, GetStates, Query
 from ..stores.checks import sound
@@ -24,7 +25,6 @@ __all__ = ["SpooledStore"]
 
 R = TypeVar("R")
 _NAMED: Final = (Cancel, Reschedule, Retry, Delete)
-_LIVE: Final = (State.DELAYED, State.RUNNING)
 
 
 class SpooledStore(Front):
@@ -197,31 +197,34 @@ class SpooledStore(Front):
                 return
             row = self._spool.find(command.ref)
             if row is None or row.state is not State.DONE:
-                outcomes[place] = row is not None and self._spooled(row, command)
+                outcomes[place] = Change.NOT_FOUND if row is None else self._spooled(row, command)
                 return
             id = self._forwarded(row)
             if id is None:
-                outcomes[place] = False
+                outcomes[place] = Change.NOT_FOUND
             else:
                 direct[place] = replace(command, ref=id)
         except StoreError as error:
             outcomes[place] = error
 
-    def _spooled(self, row: Job, command: Any) -> bool:
-        """Return the outcome of a command of a job that is not in the store."""
-        if row.state not in _LIVE:  # refused or cancelled
-            if isinstance(command, Retry) and self._spool.retry(-row.id):
-                self._forwarder.wake()
-                return True
-            return isinstance(command, Delete) and self._spool.forget(-row.id)
+    def _spooled(self, row: Job, command: Any) -> Change:
+        """Return the outcome of a command of a job that is not in the store. StoreAway if it may be there by now."""
+        job = spooled_job(row)
+        change: Callable[[int], bool] | None = None  # what the spool can do itself
         if isinstance(command, Retry):
-            return False
-        expected = isinstance(command, Delete) or command.expect in (None, (spooled_job(row).due, 0))
-        if not expected and row.state is State.DELAYED:
-            return False
-        if isinstance(command, Cancel) and expected and self._spool.cancel(-row.id):
-            return True
-        raise self._unknown("what has become of it", -row.id)
+            outcome, change = lifecycle.may_retry(job.state), self._spool.retry
+        elif isinstance(command, Delete):
+            outcome, change = lifecycle.may_delete(job.state), self._spool.forget
+        else:
+            outcome = lifecycle.may_move(job.state, (job.due, job.claims), command.expect)
+            if isinstance(command, Cancel):
+                change = self._spool.cancel
+        sent = outcome is Change.CHANGED and row.state is State.RUNNING
+        if sent or (outcome and (change is None or not change(job.id))):
+            raise self._unknown("what has become of it", job.id)
+        if outcome and isinstance(command, Retry):
+            self._forwarder.wake()
+        return outcome
 
     def _unknown(self, what: str, ref: Ref | str) -> StoreAway:
         return StoreAway(f"jobs wait in {self._spool.file.path}, and {what} is not known yet: try again ({ref!r:.80})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -14,8 +15,8 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from .._errors import NoSuchJob, PywheelError
+from ..jobs import Change, State
 from ..jobs import Job as StoredJob
-from ..jobs import State
 from ..jobs.bodies import is_encrypted
 from ..jobs.job import state_of
 from ..jobs.queries import Filter, GetPage, ListTopics
@@ -116,7 +117,7 @@ class JobAdmin(admin.ModelAdmin):
 
     def _change(self, request: HttpRequest, ids: list[str], action: str) -> None:
         """Cancel or retry jobs, and say what became of it."""
-        methods: dict[str, tuple[Callable[[int], object], str]] = {
+        methods: dict[str, tuple[Callable[[int], Change], str]] = {
             "cancel": (queue.cancel, "cancelled"),
             "retry": (queue.jobs.retry, "to be tried again"),
         }
@@ -124,14 +125,16 @@ class JobAdmin(admin.ModelAdmin):
             messages.error(request, "choose what is to be done")
             return
         method, done = methods[action]
-        changed = 0
+        found = Counter[Change]()
         try:
             for id in ids:
-                changed += bool(method(_number(id)))
+                found[method(_number(id))] += 1
         except PywheelError as error:
             messages.error(request, str(error))
+        changed = found.pop(Change.MADE, 0)
         level = messages.SUCCESS if changed else messages.WARNING
-        messages.add_message(request, level, f"{done}: {changed} of {len(ids)}")
+        others = ", ".join(f"{number} {change}" for change, number in found.items())
+        messages.add_message(request, level, f"{done}: {changed} of {len(ids)}{others and f' ({others})'}")
 
     def _page(self, request: HttpRequest, template: str, title: str, found: Mapping[str, Any]) -> HttpResponse:
         context = {

@@ -1,5 +1,6 @@
 """What a job is and what may happen to it: records, commands, retries. No I/O and no thread."""
 
+from .commands import Change
 from .durations import Duration
 from .handler import GiveUp, Handler, NotNow, RetryLater
 from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
@@ -13,6 +14,7 @@ __all__ = [
     "SHARDS",
     "AnyRetry",
     "Attempt",
+    "Change",
     "Counts",
     "Due",
     "Duration",

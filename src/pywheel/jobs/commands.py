@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .._errors import BadJob
@@ -27,6 +28,7 @@ __all__ = [
     "Announce",
     "Begin",
     "Cancel",
+    "Change",
     "Claim",
     "ClaimPolicy",
     "Claimed",
@@ -47,6 +49,7 @@ __all__ = [
     "Rewrite",
     "SetNote",
     "Touch",
+    "called",
     "reference",
     "rescheduling",
 ]
@@ -91,10 +94,33 @@ def reference(ref: Any) -> Ref:
     raise BadJob("a job is named by its id, by the Job, or by a pair (topic, key)")
 
 
+def called(ref: Ref | Job) -> str:
+    """Return what a job is called by, for a message."""
+    if isinstance(ref, Job):
+        return str(ref.id)
+    return str(ref) if isinstance(ref, int) else f"{ref[1]!r:.80} of topic {ref[0]!r:.80}"
+
+
 class Command(Generic[R]):
     """What a store may be asked to do. `R` is the type of its outcome."""
 
     __slots__ = ()
+
+
+class Change(StrEnum):
+    """What came of a change that was asked for: true if it was made, else why nothing has changed, as text."""
+
+    MADE = "made"
+    NOT_FOUND = "not found"
+    DELAYED = "delayed"  # what the job is, and what stood in the way; so are the next four
+    RUNNING = "running"
+    DONE = "done"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    CHANGED = "changed"  # it is not as it was expected to be
+
+    def __bool__(self) -> bool:
+        return self is Change.MADE
 
 
 # ---- for clients ----------------------------------------------------------------------------------------------------
@@ -137,10 +163,10 @@ class Import(Command[list[int]]):
 
 
 @dataclass(slots=True)
-class Cancel(Command[bool]):
-    """Make a delayed job cancelled. Outcome: whether it was one. After True it is never delivered again.
+class Cancel(Command[Change]):
+    """Make a delayed job cancelled. Outcome: Change. After MADE it is never delivered again.
 
-    With `expect`, the pair (due, claims) of the job as it was seen: False, and nothing changes, if it is not so any
+    With `expect`, the pair (due, claims) of the job as it was seen: CHANGED, whatever its state, if it is not so any
     more.
     """
 
@@ -149,8 +175,8 @@ class Cancel(Command[bool]):
 
 
 @dataclass(slots=True)
-class Reschedule(Command[bool]):
-    """Give a delayed job another due time: `due`, or now + `delay` if that is given. Outcome: whether it was one.
+class Reschedule(Command[Change]):
+    """Give a delayed job another due time: `due`, or now + `delay` if that is given. Outcome: Change.
 
     `expect` is as for Cancel.
     """
@@ -171,8 +197,8 @@ def rescheduling(ref: Ref | Job, delay: Duration | None, at: datetime | None) ->
 
 
 @dataclass(slots=True)
-class Retry(Command[bool]):
-    """Make a finished job delayed again, with all its attempts, due as for Reschedule. Outcome: whether it was one.
+class Retry(Command[Change]):
+    """Make a finished job delayed again, with all its attempts, due as for Reschedule. Outcome: Change.
 
     JobExists if its key belongs to another live job by now.
     """
@@ -183,8 +209,8 @@ class Retry(Command[bool]):
 
 
 @dataclass(slots=True)
-class Delete(Command[bool]):
-    """Forget a job that is not running, and its history. Outcome: whether there was one."""
+class Delete(Command[Change]):
+    """Forget a job that is not running, and its history. Outcome: Change."""
 
     ref: Ref
 

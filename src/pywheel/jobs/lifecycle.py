@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from .commands import Reserve
+from .commands import Change, Reserve
 from .job import Outcome, State
 
 __all__ = [
@@ -31,6 +31,9 @@ __all__ = [
     "due",
     "failed",
     "lost",
+    "may_delete",
+    "may_move",
+    "may_retry",
     "reserve",
     "seen",
 ]
@@ -88,6 +91,23 @@ class Choice(NamedTuple):
 def due(now: int, due: int, delay: int | None) -> int:
     """Return when a job is due that was put, rescheduled or retried with these."""
     return due if delay is None else now + delay
+
+
+def may_move(state: State, seen: tuple[int, int], expect: tuple[int, int] | None) -> Change:
+    """Return whether a job may be cancelled or rescheduled. `seen` is its due time and claims."""
+    if expect not in (None, seen):
+        return Change.CHANGED
+    return Change.MADE if state is State.DELAYED else Change(state)
+
+
+def may_retry(state: State) -> Change:
+    """Return whether a job may be retried by hand."""
+    return Change(state) if state.live else Change.MADE
+
+
+def may_delete(state: State) -> Change:
+    """Return whether a job may be forgotten."""
+    return Change.RUNNING if state is State.RUNNING else Change.MADE
 
 
 def reserve(

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpa
 
 from .._errors import BadArguments, BadJob
 from ..jobs.checks import name as checked
-from ..jobs.commands import Cancel, Command, Put, Reschedule, rescheduling
+from ..jobs.commands import Cancel, Change, Command, Put, Reschedule, rescheduling
 from ..jobs.job import Job, NewJob
 from ..jobs.new_job import PutOptions, batch, misspelt, new_job, parent_of, too_long
 from .handler import TaskHandler
@@ -217,18 +217,18 @@ class Task(AnyTask[P, C, R]):
         """
         return self._calls.apply_within(self._connection, Put(batch(jobs)))
 
-    def cancel(self, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Cancel the delayed job with the key of these arguments; return whether there was one. Errors as `key`.
+    def cancel(self, *args: P.args, **kwargs: P.kwargs) -> Change:
+        """Cancel the delayed job with the key of these arguments; return MADE, or what stood in the way.
 
-        After True it is never delivered.
+        After MADE it is never delivered. Errors as `key`.
         """
         return self._calls.apply_within(self._connection, Cancel(self._ref(args, kwargs)))
 
-    def reschedule(self, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Give the delayed job with the key of these arguments another due time; return whether there was one.
+    def reschedule(self, *args: P.args, **kwargs: P.kwargs) -> Change:
+        """Give the delayed job with the key of these arguments another due time; return MADE, or what stood in the way.
 
-        It is that of the options: ``close_order.options(delay="1h").reschedule(7)``. False changes nothing. Errors as
-        `key`, and BadJob without one.
+        The due time is that of the options: ``close_order.options(delay="1h").reschedule(7)``. Errors as `key`, and
+        BadJob without one.
         """
         return self._calls.apply_within(self._connection, self._move(args, kwargs))
 
@@ -244,11 +244,11 @@ class AsyncTask(AnyTask[P, C, R]):
         """As `Task.put_many`."""
         return await self._calls.aapply_within(self._connection, Put(batch(jobs)))
 
-    async def cancel(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+    async def cancel(self, *args: P.args, **kwargs: P.kwargs) -> Change:
         """As `Task.cancel`."""
         return await self._calls.aapply_within(self._connection, Cancel(self._ref(args, kwargs)))
 
-    async def reschedule(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+    async def reschedule(self, *args: P.args, **kwargs: P.kwargs) -> Change:
         """As `Task.reschedule`."""
         return await self._calls.aapply_within(self._connection, self._move(args, kwargs))
 

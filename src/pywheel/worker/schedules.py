@@ -21,7 +21,7 @@ from ..jobs.job import Job
 from ..jobs.queries import GetJob
 from ..jobs.retry import Fixed
 from ..jobs.schedule import VERSION, Schedule
-from ..stores.contract import Store
+from ..stores.contract import Store, outcome_of
 from ..stores.schedule_notes import AHEAD, BLOCK, LONGEST, TOPIC, Planned, ScheduleNotes, plan_job
 
 __all__ = ["Planner", "declare", "declare_lost", "with_planner"]
@@ -180,7 +180,7 @@ class Planner:
             job = store.ask(GetJob(holder))
             if job is not None:
                 ours = (job.headers.get(VERSION), job.key) in [((new.headers or {})[VERSION], new.key) for new in jobs]
-                if ours or store.apply([Cancel(holder)]) != [True]:
+                if ours or not outcome_of(store, Cancel(holder)):
                     jobs = [new for new in jobs if new.key != job.key]
             if not jobs:
                 return

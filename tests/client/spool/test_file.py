@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from pywheel import JobExists, NoSuchJob
+from pywheel import Change, JobExists, NoSuchJob
 from pywheel.client.spool import Spool
 from pywheel.jobs import NewJob, State
 from pywheel.jobs.commands import NONCES_KEPT, Claim, ClaimPolicy, Put
@@ -91,7 +91,7 @@ def test_a_store_that_forgot_a_put_has_no_such_job(queue, server):
     back(queue, server)
     nonces = server.inner._connection
     nonces.execute("DELETE FROM nonce")
-    assert queue.cancel(id) is False
+    assert queue.cancel(id) is Change.NOT_FOUND
     with pytest.raises(NoSuchJob):
         queue.get(id)
     assert bodies(server) == [1]

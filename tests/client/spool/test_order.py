@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from pywheel import JobQueue, NoSuchJob, StoreAway
+from pywheel import Change, JobQueue, NoSuchJob, StoreAway
 from pywheel.client.spool import Spool
 from pywheel.clock import MonotonicClock
 from pywheel.events import JobRefused
@@ -58,14 +58,14 @@ def test_a_key_that_is_taken_by_then_is_refused_kept_and_can_be_sent_again(queue
         job = queue.get(id)
         assert (job.id, job.state) == (id, State.DEAD)
         assert job.last_error == f"JobExists: job {holder} has the key 'k' already and is live"
-        assert queue.cancel(id) is queue.reschedule(id, 5) is False
+        assert queue.cancel(id) is queue.reschedule(id, 5) is Change.DEAD
     told = [event for event in heard if isinstance(event, JobRefused)]
     assert [(event.id, event.key) for event in told] == [(refused, "k"), (both[0], None), (both[1], "k")]
     assert queue.cancel(holder)
-    assert queue.jobs.retry(refused) is True
+    assert queue.jobs.retry(refused)
     until(lambda: forwarded(queue))
     assert queue.get(refused).json() == "second"
-    assert queue.jobs.delete(both[0]) is True
+    assert queue.jobs.delete(both[0])
     with pytest.raises(NoSuchJob):
         queue.get(both[0])
 
@@ -73,25 +73,25 @@ def test_a_key_that_is_taken_by_then_is_refused_kept_and_can_be_sent_again(queue
 def test_a_job_of_the_spool_is_cancelled_there_or_where_it_is(queue, server):
     server.away = True
     first, second, *pair = queue.put("t", 1), queue.put("t", 2), *queue.put_many([queue.job("t", 3), queue.job("t", 4)])
-    assert queue.cancel(first) is True
-    assert queue.cancel(first) is False
+    assert queue.cancel(first)
+    assert queue.cancel(first) is queue.reschedule(first, 5) is Change.CANCELLED
     assert queue.get(first).state is State.CANCELLED
     for ask in (lambda: queue.cancel(pair[0]), lambda: queue.reschedule(second, 5), lambda: queue.jobs.delete(second)):
         with pytest.raises(StoreAway, match="not known yet"):
             ask()
-    assert queue.jobs.retry(second) is False
+    assert queue.jobs.retry(second) is Change.DELAYED
     back(queue, server)
     assert bodies(server) == [2, 3, 4]
-    assert queue.reschedule(second, "1h") is True
-    assert queue.cancel(pair[0]) is True
+    assert queue.reschedule(second, "1h")
+    assert queue.cancel(pair[0])
     assert queue.get(pair[0]).state is State.CANCELLED
     assert [row.outcome for row in queue.jobs.history(pair[0])] == ["cancelled"]
-    assert queue.jobs.delete(second) is True
+    assert queue.jobs.delete(second)
     with pytest.raises(NoSuchJob):
         queue.get(second)
-    assert queue.cancel(second) is False
+    assert queue.cancel(second) is Change.NOT_FOUND
     for unknown in (-99, -(2**62)):
-        assert queue.cancel(unknown) is False
+        assert queue.cancel(unknown) is queue.jobs.delete(unknown) is Change.NOT_FOUND
         with pytest.raises(NoSuchJob):
             queue.get(unknown)
 
@@ -101,15 +101,14 @@ def test_a_job_of_the_spool_is_cancelled_if_it_is_as_expected(queue, server):
     first, second = queue.put("t", 1, at=LATER), queue.put("t", 2, at=LATER)
     due = queue.get(first).due
     for expect in ((due, 1), (due + 1, 0)):
-        assert (
-            queue.calls.apply(Cancel(first, expect)) is queue.calls.apply(Reschedule(first, 5, None, expect)) is False
-        )
+        moved = queue.calls.apply(Reschedule(first, 5, None, expect))
+        assert queue.calls.apply(Cancel(first, expect)) is moved is Change.CHANGED
     with pytest.raises(StoreAway, match="not known yet"):
         queue.calls.apply(Reschedule(first, 5, None, (due, 0)))
-    assert queue.calls.apply(Cancel(first, (due, 0))) is True
+    assert queue.calls.apply(Cancel(first, (due, 0)))
     back(queue, server)
-    assert queue.calls.apply(Cancel(second, (due, 1))) is False
-    assert queue.calls.apply(Cancel(second, (due, 0))) is True
+    assert queue.calls.apply(Cancel(second, (due, 1))) is Change.CHANGED
+    assert queue.calls.apply(Cancel(second, (due, 0)))
 
 
 def test_what_may_have_been_sent_is_not_said_to_be_cancelled(queue, server):
@@ -121,7 +120,7 @@ def test_what_may_have_been_sent_is_not_said_to_be_cancelled(queue, server):
         queue.cancel(id)
     back(queue, server)
     assert bodies(server) == [1]
-    assert queue.cancel(id) is True
+    assert queue.cancel(id)
 
 
 def test_nothing_is_said_of_a_key_while_it_may_belong_to_a_job_of_the_spool(queue, server):
@@ -134,7 +133,7 @@ def test_nothing_is_said_of_a_key_while_it_may_belong_to_a_job_of_the_spool(queu
             with pytest.raises(StoreAway, match="not known yet"):
                 ask(("t", "k"))
     until(lambda: forwarded(queue))
-    assert queue.cancel(("t", "k")) is True
+    assert queue.cancel(("t", "k"))
 
 
 def test_a_put_in_the_callers_own_transaction_is_never_spooled(queue, server):

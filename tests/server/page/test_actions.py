@@ -80,6 +80,12 @@ def test_an_action_that_comes_too_late_says_so(queue, client):
     )
 
 
+def test_an_action_on_a_job_that_runs_by_then_says_so(queue, client):
+    id = queue.put("mail", b"")
+    queue.reserve("mail")
+    assert f"job {id} is running and was not cancelled" in said(client, post(client, f"/jobs/{id}", action="cancel"))
+
+
 def test_a_retry_whose_key_is_taken_says_so(queue, client):
     id = dead(queue, key="a")
     queue.put("shop.notify", b"", key="a", delay=60)

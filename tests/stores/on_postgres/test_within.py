@@ -66,7 +66,7 @@ def test_a_key_that_another_took_or_changed_since_the_snapshot_is_refused(queue,
 def test_what_a_snapshot_cannot_decide_says_to_begin_anew(queue, fixed, key, ended):
     queue.put("order", b"theirs", key=key, replace=True)
     if ended:
-        assert queue.store.apply([ops.Cancel(("order", key))]) == [True]
+        assert queue.store.apply([ops.Cancel(("order", key))]) == [ops.Change.MADE]
     if key == "before" or not ended:
         with pytest.raises(StoreBusy, match="begin it anew, or let it be READ COMMITTED") as caught:
             queue.put("order", b"mine", key=key, replace=True, connection=fixed)

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from ..._errors import BadJob
-from ...jobs.commands import Cancel, Delete, Ref, Reschedule, Retry
+from ...jobs.commands import Cancel, Change, Delete, Ref, Reschedule, Retry, called
 from ...jobs.durations import delay_ms, moment
 from ...jobs.job import Job, State
 from ...jobs.queries import GetHistories, GetJob
@@ -44,8 +44,8 @@ async def cancel(call: Call) -> Answer:
     ref = reference(call)
     expect = _expected(call)
     await _allowed(call, ref)
-    if not await call.context.queue.calls.aapply(Cancel(ref, expect)):
-        raise await _refusal(call, ref, State.DELAYED.value, expect)
+    if not (change := await call.context.queue.calls.aapply(Cancel(ref, expect))):
+        raise _refusal(ref, change, State.DELAYED.value)
     return Answer(204)
 
 
@@ -58,8 +58,8 @@ async def reschedule(call: Call) -> Answer:
     due, delay = (0, _delay(wish.delay)) if wish.at is None else (_moment(wish.at), None)
     expect = _expected(call)
     await _allowed(call, ref)
-    if not await call.context.queue.calls.aapply(Reschedule(ref, due, delay, expect)):
-        raise await _refusal(call, ref, State.DELAYED.value, expect)
+    if not (change := await call.context.queue.calls.aapply(Reschedule(ref, due, delay, expect))):
+        raise _refusal(ref, change, State.DELAYED.value)
     return Answer(204)
 
 
@@ -68,8 +68,8 @@ async def retry(call: Call) -> Answer:
     ref = reference(call)
     delay = 0 if call.body is None else _delay(call.body.delay)
     await _allowed(call, ref)
-    if not await call.context.queue.calls.aapply(Retry(ref, delay=delay)):
-        raise await _refusal(call, ref, _FINISHED)
+    if not (change := await call.context.queue.calls.aapply(Retry(ref, delay=delay))):
+        raise _refusal(ref, change, _FINISHED)
     return Answer(204)
 
 
@@ -77,8 +77,8 @@ async def delete(call: Call) -> Answer:
     """Forget a job."""
     ref = reference(call)
     await _allowed(call, ref)
-    if not await call.context.queue.calls.aapply(Delete(ref)):
-        raise await _refusal(call, ref, "not running")
+    if not (change := await call.context.queue.calls.aapply(Delete(ref))):
+        raise _refusal(ref, change, "not running")
     return Answer(204)
 
 
@@ -100,7 +100,7 @@ async def _job(call: Call, ref: Ref) -> Job:
     """Return a job. Raises the Problem of one that is not there, or that the token's topics leave out."""
     job = await call.context.read(call.context.queue.store.ask, GetJob(ref))
     if job is None or not call.grant.may(call.operation.scope or "", job.topic):
-        raise Problem("no-such-job", f"there is no job {_named(ref)} that this token may see")
+        raise Problem("no-such-job", f"there is no job {called(ref)} that this token may see")
     return job
 
 
@@ -110,19 +110,14 @@ async def _allowed(call: Call, ref: Ref) -> None:
         await _job(call, ref)
 
 
-async def _refusal(call: Call, ref: Ref, wanted: str, expect: tuple[int, int] | None = None) -> Problem:
-    """Return why a job was not changed."""
-    found = await call.context.read(call.context.queue.store.ask, GetJob(ref))
-    if found is None:
-        return Problem("no-such-job", f"there is no job {_named(ref)}")
-    if expect is not None and (found.due, found.claims) != expect:
-        return Problem("changed", f"job {found.id} has changed since: get it again, and decide anew")
-    text = f"job {found.id} is {found.state}, not {wanted}: look at it"
-    return Problem("wrong-state", text, more={"state": found.state.value})
-
-
-def _named(ref: Ref) -> str:
-    return str(ref) if isinstance(ref, int) else f"{ref[1][:80]!r} in {ref[0][:80]!r}"
+def _refusal(ref: Ref, change: Change, wanted: str) -> Problem:
+    """Return the problem that a change is which was not made."""
+    if change is Change.NOT_FOUND:
+        return Problem("no-such-job", f"there is no job {called(ref)}")
+    if change is Change.CHANGED:
+        return Problem("changed", f"job {called(ref)} has changed since: get it again, and decide anew")
+    text = f"job {called(ref)} is {change}, not {wanted}: look at it"
+    return Problem("wrong-state", text, more={"state": change.value})
 
 
 # ---- times ----------------------------------------------------------------------------------------------------------

@@ -395,4 +395,5 @@ class ProblemOut(Struct, kw_only=True):
     title: str
     status: int
     detail: Annotated[str, Meta(description="What is wrong, and how to mend it.")]
+    state: Annotated[StateName, Meta(description="Of `wrong-state`: what the job is.")] | UnsetType = UNSET
     errors: list[FieldProblem] | UnsetType = UNSET

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..._errors import BadJob, PywheelError
-from ...jobs.commands import Cancel, Command, Delete, Retry
+from ...jobs.commands import Cancel, Change, Command, Delete, Retry
 from ...jobs.job import Job, State
 from ...jobs.queries import CountJobs, Filter
 from ...stores.contract import Store, intact
@@ -35,7 +35,7 @@ class Action:
     name: str
     done: str  # as a participle
     states: tuple[State, ...]  # that it is for
-    command: Callable[[int], Command[bool]]
+    command: Callable[[int], Command[Change]]
     scope: str = "put"  # for one job; for many it is admin
 
 
@@ -114,7 +114,7 @@ def _batch(store: Store, bulk: Bulk, filter: Filter, sees: Sees, fits: Fits, aft
     bulk.seen += len(found.jobs)
     if commands:
         # A retry whose key is taken by now is JobExists: the others have happened.
-        bulk.changed += sum(outcome is True for outcome in intact(store.apply(commands)))
+        bulk.changed += sum(outcome is Change.MADE for outcome in intact(store.apply(commands)))
     return found.next
 
 

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ..._errors import BadJob
+from ...jobs.commands import Change
 from ...jobs.job import Job
 from ...jobs.queries import GetJob
 from ...stores.contract import intact
@@ -179,4 +180,4 @@ def _ids(given: Fields) -> list[int]:
 def _to_each(store: Any, action: Action, ids: list[int], visitor: Visitor) -> int:
     known = [job for id in ids if (job := store.ask(GetJob(id))) is not None and visitor.may("admin", job.topic)]
     found = [job for job in known if job.state in action.states]
-    return sum(outcome is True for outcome in intact(store.apply([action.command(job.id) for job in found])))
+    return sum(outcome is Change.MADE for outcome in intact(store.apply([action.command(job.id) for job in found])))

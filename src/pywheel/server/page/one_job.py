@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from ..._errors import BadJob, NoSuchJob
 from ...jobs.bodies import is_encrypted
-from ...jobs.commands import Command, Reschedule
+from ...jobs.commands import Change, Command, Reschedule
 from ...jobs.durations import delay_ms
 from ...jobs.job import Attempt, Job, State
 from ...jobs.queries import GetHistories, GetJob
@@ -58,7 +58,7 @@ class OneJob:
         given, id, store = await fields(ask.request), _id(ask), ask.context.queue.store
         wanted = given.one("action")
         job, _ = await ask.context.read(_read, store, id, ask.visitor)
-        command: Command[bool]
+        command: Command[Change]
         states: tuple[State, ...]
         if wanted == "reschedule":
             ask.allow("put", job.topic)
@@ -73,8 +73,8 @@ class OneJob:
         if isinstance(outcome, Exception):
             raise outcome
         if not outcome:
-            state = await ask.context.read(_state, store, id)
-            said = f"job {id} is {state} and was not {done}: that is for jobs that are {' or '.join(states)}"
+            what = "gone" if outcome is Change.NOT_FOUND else outcome
+            said = f"job {id} is {what} and was not {done}: that is for jobs that are {' or '.join(states)}"
             return back(ask.request, f"/jobs/{id}", said)
         return back(ask.request, "/jobs" if wanted == "delete" else f"/jobs/{id}", f"job {id} {done}")
 
@@ -106,8 +106,3 @@ def _read(store: Store, id: int, visitor: Visitor) -> tuple[Job, list[Attempt]]:
     if job is None or not visitor.may("read", job.topic):
         raise NoSuchJob(f"there is no job {id} that you may see")
     return job, store.ask(GetHistories([id]))[0]
-
-
-def _state(store: Store, id: int) -> str:
-    job = store.ask(GetJob(id))
-    return job.state if job else "gone"

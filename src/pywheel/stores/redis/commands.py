@@ -235,11 +235,16 @@ def _ids(command: c.Put | c.Import, answer: Any) -> Any:
     return JobExists(f"job {holder} has the key {key!r} already and is live", holder)
 
 
-def _changed(_: Any, answer: Any) -> bool | JobExists:
-    """Return whether something changed, or who has the key."""
+def _changed(_: Any, answer: Any) -> bool:
+    """Return whether something changed."""
+    return bool(answer)
+
+
+def _change(_: Any, answer: Any) -> c.Change | JobExists:
+    """Return what a change came to, or who has the key."""
     if isinstance(answer, list):
         return JobExists(f"job {answer[1]} has this key now and is live", answer[1])
-    return bool(answer)
+    return _CHANGES[answer]
 
 
 def _claimed(command: c.Claim, answer: Any) -> c.Claimed:
@@ -259,15 +264,22 @@ def _expired(_: Any, answer: Any) -> c.Expired:
     return c.Expired(ended, score(first) if first else None, tuple(sorted(map(from_id, dead))))
 
 
+_CHANGES: Final = {
+    **{code: c.Change(state) for code, state in enumerate(STATES)},
+    -1: c.Change.MADE,
+    -2: c.Change.NOT_FOUND,
+    -3: c.Change.CHANGED,
+}
+"""By what is answered to a change by hand."""
 _STATES_AFTER: Final = dict(enumerate(STATES)) | {-1: None}
 """By what is answered to a nack; None if its receipt was void."""
 _ONE: Final[dict[type, tuple[bytes, Callable[[Any], Any], Callable[[Any, Any], Any]]]] = {
     c.Put: (b"put_keyed", _put_fields, _ids),
     c.Import: (b"put_keyed", _import_fields, _ids),
-    c.Cancel: (b"cancel", _fields, _changed),
-    c.Reschedule: (b"reschedule", _fields, _changed),
-    c.Retry: (b"retry", _fields, _changed),
-    c.Delete: (b"delete", _fields, _changed),
+    c.Cancel: (b"cancel", _fields, _change),
+    c.Reschedule: (b"reschedule", _fields, _change),
+    c.Retry: (b"retry", _fields, _change),
+    c.Delete: (b"delete", _fields, _change),
     c.Rewrite: (b"rewrite", _rewrite_fields, _changed),
     c.Pause: (b"pause", _fields, _changed),
     c.Purge: (b"purge", _fields, lambda _, answer: answer),

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ..._errors import JobExists
 from ...jobs import lifecycle
-from ...jobs.commands import Cancel, Delete, Pause, Purge, Reschedule, Retry, Rewrite
+from ...jobs.commands import Cancel, Change, Delete, Pause, Purge, Reschedule, Retry, Rewrite
 from ...jobs.job import Outcome, State
 from ..checks import clamped, in_range
 from .read import LAST_ERROR, NAMED
@@ -24,6 +24,7 @@ from .transaction import LIVE, Transaction
 __all__ = ["cancel", "delete", "pause", "purge", "reschedule", "retry", "rewrite"]
 
 C = TypeVar("C", Cancel, Reschedule, Retry, Delete)
+_STATES: Final = (State.DELAYED, State.RUNNING, *FINISHED)
 _OLD: Final = 20  # finished jobs with a key of which the latest is meant
 _CANCEL: Final = move(
     str(code_of(State.CANCELLED)), "{now}", OUTCOMES.index(Outcome.CANCELLED),
@@ -36,14 +37,19 @@ class _Found(NamedTuple):
 
     id: int
     topic: int
-    state: int  # 0 delayed, 1 running, else that of a finished one, and 2
+    code: int  # 0 delayed, 1 running, else that of a finished one, and 2
     due: int
     claims: int
     key: str | None
 
-    def as_expected(self, expect: tuple[int, int] | None) -> bool:
-        """Whether it is delayed, and as somebody saw it."""
-        return self.state == 0 and expect in (None, (self.due, self.claims))
+    @property
+    def state(self) -> State:
+        """Its state."""
+        return _STATES[self.code]
+
+    def may_move(self, expect: tuple[int, int] | None) -> Change:
+        """Return whether it may be cancelled or rescheduled."""
+        return lifecycle.may_move(self.state, (self.due, self.claims), expect)
 
 
 def _each(
@@ -51,13 +57,13 @@ def _each(
     commands: Sequence[C],
     change: Callable[[Transaction, Sequence[tuple[C, _Found]]], Steps[list[Any]]],
 ) -> Steps[list[Any]]:
-    """Return what `change` does to the jobs that commands name, False where there is none."""
+    """Return what `change` does to the jobs that commands name, NOT_FOUND where there is none."""
     outcomes: list[Any] = []
     for part in _parts(commands):
         found = yield from _find_all(tx, part)
         pairs = [(command, one) for command, one in zip(part, found, strict=True) if one is not None]
         changed = iter((yield from change(tx, pairs)) if pairs else ())
-        outcomes += [False if one is None else next(changed) for one in found]
+        outcomes += [Change.NOT_FOUND if one is None else next(changed) for one in found]
     return outcomes
 
 
@@ -113,32 +119,32 @@ def _find_named(tx: Transaction, name: str, key: str) -> Steps[_Found | None]:
 # ---- one job --------------------------------------------------------------------------------------------------------
 
 
-def cancel(tx: Transaction, commands: Sequence[Cancel]) -> Steps[list[bool]]:
+def cancel(tx: Transaction, commands: Sequence[Cancel]) -> Steps[list[Change]]:
     """Make delayed jobs cancelled."""
     return (yield from _each(tx, commands, _cancel))
 
 
-def _cancel(tx: Transaction, pairs: Sequence[tuple[Cancel, _Found]]) -> Steps[list[bool]]:
-    chosen = sorted(found.id for command, found in pairs if found.as_expected(command.expect))
+def _cancel(tx: Transaction, pairs: Sequence[tuple[Cancel, _Found]]) -> Steps[list[Change]]:
+    outcomes = [found.may_move(command.expect) for command, found in pairs]
+    chosen = sorted(found.id for (_, found), outcome in zip(pairs, outcomes, strict=True) if outcome)
     if chosen:
         values = {"w": [(id,) for id in chosen]}
         yield (WriteJobs(_CANCEL, "{w: id}", "+j.state = 0", values), Drop(chosen))
         there = {found.id: found.topic for _, found in pairs}
         tx.tally.ended([there[id] for id in chosen], code_of(State.CANCELLED))
-    gone = {*chosen}
-    return [found.id in gone for _, found in pairs]
+    return outcomes
 
 
-def reschedule(tx: Transaction, commands: Sequence[Reschedule]) -> Steps[list[bool]]:
+def reschedule(tx: Transaction, commands: Sequence[Reschedule]) -> Steps[list[Change]]:
     """Give delayed jobs another due time."""
     return (yield from _each(tx, commands, _reschedule))
 
 
-def _reschedule(tx: Transaction, pairs: Sequence[tuple[Reschedule, _Found]]) -> Steps[list[bool]]:
+def _reschedule(tx: Transaction, pairs: Sequence[tuple[Reschedule, _Found]]) -> Steps[list[Change]]:
     text = "UPDATE job SET next = coalesce(:due, {now} + :delay), due = coalesce(:due, {now} + :delay) WHERE id = :id"
     rows, outcomes = [], []
     for command, found in pairs:
-        outcomes.append(found.as_expected(command.expect))
+        outcomes.append(found.may_move(command.expect))
         if outcomes[-1]:
             rows.append({"id": found.id, **_when(command)})
             due = lifecycle.due(tx.now, command.due, command.delay)
@@ -152,7 +158,7 @@ def _when(command: Reschedule | Retry) -> dict[str, int | None]:
     return {"due": command.due if command.delay is None else None, "delay": command.delay}
 
 
-def retry(tx: Transaction, commands: Sequence[Retry]) -> Steps[list[bool | JobExists]]:
+def retry(tx: Transaction, commands: Sequence[Retry]) -> Steps[list[Change | JobExists]]:
     """Make finished jobs delayed again."""
     return (yield from _each(tx, commands, _retry_each))
 
@@ -164,9 +170,10 @@ def _retry_each(tx: Transaction, pairs: Sequence[tuple[Retry, _Found]]) -> Steps
     return outcomes
 
 
-def _retry(tx: Transaction, command: Retry, found: _Found) -> Steps[bool | JobExists]:
-    if found.state < 2:
-        return False
+def _retry(tx: Transaction, command: Retry, found: _Found) -> Steps[Change | JobExists]:
+    outcome = lifecycle.may_retry(found.state)
+    if not outcome:
+        return outcome
     if found.key is not None:
         values = {"topic": found.topic, "key": found.key}
         text = f"SELECT j.id FROM job j WHERE {NAMED} AND j.passed = 0 {{lock j}}"
@@ -183,25 +190,26 @@ def _retry(tx: Transaction, command: Retry, found: _Found) -> Steps[bool | JobEx
         "FROM finished j WHERE j.id {in ids}"
     )
     yield (Do(again, values), Do(ATTEMPTED, values), Do("DELETE FROM finished WHERE id {in ids}", values))
-    tx.tally.add(found.topic, found.state - 1, -1)
+    tx.tally.add(found.topic, found.code - 1, -1)
     tx.tally.add(found.topic, LIVE, 1)
     tx.changes.due(found.topic, found.id, lifecycle.due(tx.now, command.due, command.delay))
-    return True
+    return outcome
 
 
-def delete(tx: Transaction, commands: Sequence[Delete]) -> Steps[list[bool]]:
+def delete(tx: Transaction, commands: Sequence[Delete]) -> Steps[list[Change]]:
     """Forget jobs that are not running."""
     return (yield from _each(tx, commands, _delete))
 
 
-def _delete(tx: Transaction, pairs: Sequence[tuple[Delete, _Found]]) -> Steps[list[bool]]:
-    gone = [found for _, found in pairs if found.state != 1]
+def _delete(tx: Transaction, pairs: Sequence[tuple[Delete, _Found]]) -> Steps[list[Change]]:
+    outcomes = [lifecycle.may_delete(found.state) for _, found in pairs]
+    gone = [found for (_, found), outcome in zip(pairs, outcomes, strict=True) if outcome]
     if gone:
-        yield from _forget(tx, "job", [found.id for found in gone if found.state == 0])
-        yield from _forget(tx, "finished", [found.id for found in gone if found.state > 1])
+        yield from _forget(tx, "job", [found.id for found in gone if found.state.live])
+        yield from _forget(tx, "finished", [found.id for found in gone if not found.state.live])
         for found in gone:
-            tx.tally.add(found.topic, max(found.state - 1, LIVE), -1)
-    return [found.state != 1 for _, found in pairs]
+            tx.tally.add(found.topic, max(found.code - 1, LIVE), -1)
+    return outcomes
 
 
 def _forget(tx: Transaction, table: str, ids: Sequence[int]) -> Steps[None]:

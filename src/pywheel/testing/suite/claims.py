@@ -383,7 +383,7 @@ class ClaimTests(StoreTests):
         assert (self.state(id), self.job(id).last_error) == (State.DEAD, "boom")
         assert [row.error for row in self.store.ask(GetHistories([id]))[0]] == ["boom", None]
         assert [ended.error for ended in self.store.ask(ListEnded("t", 0, 9))] == [None]
-        assert self.apply(Retry(id, NOW)) is True
+        assert self.apply(Retry(id, NOW))
         assert [row.error for row in self.store.ask(GetHistories([id]))[0]] == ["boom", None]
 
     def test_many_nacks_in_one_call_end_as_one_by_one(self) -> None:
@@ -417,7 +417,7 @@ class ClaimTests(StoreTests):
         self.put(due=NOW - 3)
         job = self.one()
         move = Reschedule(job.id, delay=500, expect=(job.due, job.claims))
-        assert self.store.apply([Release(job.id, job.claims), move]) == [True, True]
+        assert all(self.store.apply([Release(job.id, job.claims), move]))
         back = self.job(job.id)
         assert (back.state, back.due, back.attempt) == (State.DELAYED, NOW + 500, 0)
         assert self.reserve() == []

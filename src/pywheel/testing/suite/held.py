@@ -203,7 +203,7 @@ class HeldTests(StoreTests):
         self.claim(id, begin=1)
         self.pass_time(1_000)
         assert (self.state(id), self.job(id).lost) == (State.DEAD, LOST_BEGUN)
-        assert self.apply(Retry(id, NOW)) is True
+        assert self.apply(Retry(id, NOW))
         assert self.job(id).lost == NEVER_LOST
         assert len(self.claim(id).jobs) == 1
 

@@ -104,7 +104,7 @@ class ImportTests(StoreTests):
         job = self.one()
         assert self.apply(Nack(id, job.claims, 0, "fourth")) is State.DEAD
         assert [row.claim for row in self.store.ask(GetHistories([id]))[0]] == [1, 2, 3, 4]
-        assert self.apply(Retry(id)) is True
+        assert self.apply(Retry(id))
         assert self.job(id).attempt == 0
         assert self.store.verify() == []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...jobs.commands import Ack, Cancel, Claimed, Delete, Nack, Pause, Purge, Put, Ref, Reschedule, Retry
+from ...jobs.commands import Ack, Cancel, Change, Claimed, Delete, Nack, Pause, Purge, Put, Ref, Reschedule, Retry
 from ...jobs.job import Counts, Job, NewJob, Outcome, State, Topic
 from ...jobs.queries import CountJobs, GetHistories, GetJob, GetNextDues, ListTopics
 from .base import FAR, NOW, StoreTests
@@ -37,13 +37,13 @@ class JobTests(StoreTests):
         ids = [self.put() for _ in range(3)]
         self.apply(Cancel(ids[2]))
         assert self.apply(Purge(State.CANCELLED, 0, None, 10)) == 1
-        assert self.apply(Delete(ids[1])) is True
+        assert self.apply(Delete(ids[1]))
         ids.append(self.put())
-        assert self.apply(Delete(ids[-1])) is True
+        assert self.apply(Delete(ids[-1]))
         more = self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(2))))
         ids += more
         for id in more:
-            assert self.apply(Delete(id)) is True
+            assert self.apply(Delete(id))
         ids.append(self.put(key="k"))
         assert len(set(ids)) == len(ids)
         assert self.listed() == sorted((ids[0], ids[-1]))
@@ -71,8 +71,8 @@ class JobTests(StoreTests):
 
     def test_a_cancelled_job_is_never_delivered(self) -> None:
         id = self.put(due=NOW + 5)
-        assert self.apply(Cancel(id)) is True
-        assert self.apply(Cancel(id)) is False
+        assert self.apply(Cancel(id))
+        assert self.apply(Cancel(id)) is Change.CANCELLED
         self.pass_time(5)
         assert self.reserve() == []
         assert self.claim(id, begin=1) == Claimed([], 0, [], paused=False)
@@ -81,13 +81,14 @@ class JobTests(StoreTests):
     def test_cancels_that_come_together_end_as_one_by_one(self) -> None:
         first, second, keyed = self.put(due=FAR), self.put(topic="u", due=FAR), self.put(due=FAR, key="k")
         refs = [first, 10**12, second, -1]
-        assert self.store.apply([Cancel(ref) for ref in refs]) == [True, False, True, False]
+        made, missing, cancelled = Change.MADE, Change.NOT_FOUND, Change.CANCELLED
+        assert self.store.apply([Cancel(ref) for ref in refs]) == [made, missing, made, missing]
         assert [row.outcome for id in (first, second) for row in self.store.ask(GetHistories([id]))[0]] == [
             Outcome.CANCELLED
         ] * 2
         again = self.put(due=FAR)
         refs_again: list[Ref] = [again, again, ("t", "k"), keyed, first]
-        assert self.store.apply([Cancel(ref) for ref in refs_again]) == [True, False, True, False, False]
+        assert self.store.apply([Cancel(ref) for ref in refs_again]) == [made, cancelled, made, cancelled, cancelled]
         assert (self.counts(), self.counts("u")) == (Counts(cancelled=3), Counts(cancelled=1))
 
     def test_cancels_that_come_together_leave_what_runs_and_settle_what_is_lost(self) -> None:
@@ -97,45 +98,57 @@ class JobTests(StoreTests):
         running = self.put()
         self.claim(running, begin=1)
         waiting = self.put(due=FAR)
-        assert self.store.apply([Cancel(id) for id in (running, lost, waiting)]) == [False, True, True]
+        outcomes = self.store.apply([Cancel(id) for id in (running, lost, waiting)])
+        assert outcomes == [Change.RUNNING, Change.MADE, Change.MADE]
         assert [row.outcome for row in self.store.ask(GetHistories([lost]))[0]] == [Outcome.LOST, Outcome.CANCELLED]
         assert self.state(running) is State.RUNNING
 
-    def test_what_is_unknown_running_or_finished_is_not_cancelled_or_rescheduled(self) -> None:
-        self.put()
-        job = self.one()
-        for ref in (job.id, 10**12, 0, -1, ("t", "nobody"), ("nowhere", "k")):
-            assert self.apply(Cancel(ref)) is False
-            assert self.apply(Reschedule(ref, FAR)) is False
-        self.apply(Ack(job.id, job.claims))
-        assert self.apply(Cancel(job.id)) is False
-        assert self.apply(Reschedule(job.id, FAR)) is False
+    def test_a_change_that_is_not_made_says_what_stood_in_the_way(self) -> None:
+        made = {state: self.put(state, due=FAR, key="k") for state in ("delayed", "cancelled")}
+        made |= {state: self.put(state, key="k") for state in ("running", "done", "dead")}
+        jobs = {state: self.one(topic=state) for state in ("running", "done", "dead")}
+        self.apply(Cancel(made["cancelled"]))
+        self.apply(Ack(made["done"], jobs["done"].claims))
+        self.apply(Nack(made["dead"], jobs["dead"].claims, None))
+        for state, id in made.items():
+            for ref in (id, (state, "k")):
+                before = self.job(id)
+                if state != "delayed":
+                    assert self.apply(Cancel(ref)) is self.apply(Reschedule(ref, FAR)) is Change(state)
+                if state in ("delayed", "running"):
+                    assert self.apply(Retry(ref, NOW)) is Change(state)
+                if state == "running":
+                    assert self.apply(Delete(ref)) is Change.RUNNING
+                assert self.job(id) == before
+        for ref in (10**12, 0, -1, ("delayed", "nobody"), ("nowhere", "k")):
+            for command in (Cancel(ref), Reschedule(ref, FAR), Retry(ref, NOW), Delete(ref)):
+                assert self.apply(command) is Change.NOT_FOUND
 
     def test_a_reschedule_moves_it_either_way_and_keeps_its_age(self) -> None:
         id = self.put(due=FAR, key="k")
         self.pass_time(3)
-        assert self.apply(Reschedule(("t", "k"), NOW)) is True
+        assert self.apply(Reschedule(("t", "k"), NOW))
         assert (self.job(id).due, self.job(id).created) == (NOW, NOW)
-        assert self.apply(Reschedule(id, FAR)) is True
+        assert self.apply(Reschedule(id, FAR))
         assert self.reserve() == []
-        assert self.apply(Reschedule(id, FAR, delay=10)) is True
+        assert self.apply(Reschedule(id, FAR, delay=10))
         assert (self.job(id).due, self.job(id).created) == (NOW + 13, NOW)
 
     def test_a_retry_gives_a_finished_job_all_its_attempts_again(self) -> None:
         id = self.put()
-        assert self.apply(Retry(id, NOW)) is False
+        assert not self.apply(Retry(id, NOW))
         for _ in range(3):
             job = self.one()
-            assert self.apply(Retry(id, NOW)) is False
+            assert not self.apply(Retry(id, NOW))
             self.apply(Nack(job.id, job.claims, 0))
-        assert self.apply(Retry(id, FAR, delay=5)) is True
+        assert self.apply(Retry(id, FAR, delay=5))
         assert (self.state(id), self.job(id).due, self.job(id).attempt) == (State.DELAYED, NOW + 5, 0)
         self.pass_time(5)
         again = self.one()
         assert (again.attempt, again.claims) == (1, 4)
         assert self.apply(Ack(again.id, 1)) is False
         assert self.apply(Ack(again.id, 4)) is True
-        assert self.apply(Retry(id, NOW)) is True
+        assert self.apply(Retry(id, NOW))
         assert self.counts() == Counts(delayed=1)
 
     def test_a_paused_topic_gives_nothing_until_it_is_resumed(self) -> None:
@@ -162,8 +175,8 @@ class JobTests(StoreTests):
         first, second = self.put(key="k"), self.put()
         self.apply(Cancel(second))
         for ref in (("t", "k"), second):
-            assert self.apply(Delete(ref)) is True
-            assert self.apply(Delete(ref)) is False
+            assert self.apply(Delete(ref))
+            assert not self.apply(Delete(ref))
         for id in (first, second):
             assert self.store.ask(GetJob(id)) is None
             assert self.store.ask(GetHistories([id]))[0] == []
@@ -175,9 +188,9 @@ class JobTests(StoreTests):
     def test_a_running_job_is_not_deleted(self) -> None:
         id = self.put()
         job = self.one()
-        assert self.apply(Delete(id)) is False
+        assert not self.apply(Delete(id))
         assert self.apply(Ack(id, job.claims)) is True
-        assert self.apply(Delete(id)) is True
+        assert self.apply(Delete(id))
 
     def test_a_purge_forgets_what_ended_long_enough_ago(self) -> None:
         done, dead, cancelled = (self.put() for _ in range(3))

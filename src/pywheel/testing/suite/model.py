@@ -163,44 +163,44 @@ class Model:
             return self.kept.get(ref)
         return self._holder(*ref) or next(reversed(self._finished(*ref)), None)
 
-    def _waiting(self, command: c.Cancel | c.Reschedule) -> Kept | None:
-        """Return the job that a command means, if it is delayed and as the command expects it."""
+    def _cancel(self, command: c.Cancel, now: int) -> c.Change:
         one = self._find(command.ref)
-        if one is None or one.job.state is not State.DELAYED:
-            return None
-        return one if command.expect in (None, (one.job.due, one.job.claims)) else None
-
-    def _cancel(self, command: c.Cancel, now: int) -> bool:
-        one = self._waiting(command)
-        if one is not None:
+        if one is None:
+            return c.Change.NOT_FOUND
+        outcome = lifecycle.may_move(one.job.state, (one.job.due, one.job.claims), command.expect)
+        if outcome:
             one.job = one.job._replace(state=State.CANCELLED, claims=one.job.claims + 1)
             one.history.append(Attempt(one.job.claims, 0, None, now, Outcome.CANCELLED, None, None))
-        return one is not None
+        return outcome
 
-    def _reschedule(self, command: c.Reschedule, now: int) -> bool:
-        one = self._waiting(command)
-        if one is not None:
-            one.job = one.job._replace(due=lifecycle.due(now, command.due, command.delay))
-        return one is not None
-
-    def _retry(self, command: c.Retry, now: int) -> bool:
+    def _reschedule(self, command: c.Reschedule, now: int) -> c.Change:
         one = self._find(command.ref)
-        if one is None or one.job.state.live:
-            return False
+        if one is None:
+            return c.Change.NOT_FOUND
+        outcome = lifecycle.may_move(one.job.state, (one.job.due, one.job.claims), command.expect)
+        if outcome:
+            one.job = one.job._replace(due=lifecycle.due(now, command.due, command.delay))
+        return outcome
+
+    def _retry(self, command: c.Retry, now: int) -> c.Change:
+        one = self._find(command.ref)
+        outcome = c.Change.NOT_FOUND if one is None else lifecycle.may_retry(one.job.state)
+        if one is None or not outcome:
+            return outcome
         if self._holder(*one.name) is not None:
             raise JobExists("a live job has this key now", 0)
         due = lifecycle.due(now, command.due, command.delay)
         one.job = one.job._replace(state=State.DELAYED, attempt=0, lost=lifecycle.NEVER_LOST, due=due)
         one.history[-1] = one.history[-1]._replace(result=None)
         one.passed = False
-        return True
+        return outcome
 
-    def _delete(self, command: c.Delete, _: int) -> bool:
+    def _delete(self, command: c.Delete, _: int) -> c.Change:
         one = self._find(command.ref)
-        if one is None or one.run is not None:
-            return False
-        del self.kept[one.job.id]
-        return True
+        outcome = c.Change.NOT_FOUND if one is None else lifecycle.may_delete(one.job.state)
+        if one is not None and outcome:
+            del self.kept[one.job.id]
+        return outcome
 
     def _pause(self, command: c.Pause, _: int) -> bool:
         before = self.paused.get(command.topic, False)

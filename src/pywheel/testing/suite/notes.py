@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..._errors import BadJob
-from ...jobs.commands import NOTES_FORGOTTEN, Cancel, Command, Nack, Pause, Purge, Put, Reschedule, SetNote
+from ...jobs.commands import NOTES_FORGOTTEN, Cancel, Change, Command, Nack, Pause, Purge, Put, Reschedule, SetNote
 from ...jobs.job import Counts, NewJob, State
 from ...jobs.queries import CountJobs, GetNote, ListNotes
 from .base import FAR, NOW, StoreTests
@@ -164,7 +164,7 @@ class NoteTests(StoreTests):
             Pause("u", paused=True),
             Cancel(ids[0]),
         ]
-        assert [type(outcome) for outcome in self.store.apply(more)] == [type(None), list, bool, bool]
+        assert [type(outcome) for outcome in self.store.apply(more)] == [type(None), list, bool, Change]
         assert self.store.ask(ListNotes("idem:")) == [("idem:key", b"print"), ("idem:other", b"o")]
 
     def test_a_refused_put_leaves_the_note_beside_it(self) -> None:
@@ -199,47 +199,50 @@ class ExpectTests(StoreTests):
 
     def test_a_job_that_is_as_expected_is_cancelled(self) -> None:
         id = self.put(due=FAR)
-        assert self.apply(Cancel(id, expect=(FAR, 1))) is False
-        assert self.apply(Cancel(id, expect=(FAR + 1, 0))) is False
+        assert self.apply(Cancel(id, expect=(FAR, 1))) is Change.CHANGED
+        assert self.apply(Cancel(id, expect=(FAR + 1, 0))) is Change.CHANGED
         assert self.state(id) is State.DELAYED
-        assert self.apply(Cancel(id, expect=(FAR, 0))) is True
+        assert self.apply(Cancel(id, expect=(FAR, 0)))
         assert self.state(id) is State.CANCELLED
-        assert self.apply(Cancel(id, expect=self.seen(id))) is False
+        assert self.apply(Cancel(id, expect=self.seen(id))) is Change.CANCELLED
+        assert self.apply(Cancel(id, expect=(FAR, 0))) is Change.CHANGED
+        assert self.apply(Cancel(10**12, expect=(FAR, 0))) is Change.NOT_FOUND
 
     def test_a_job_that_is_as_expected_is_rescheduled(self) -> None:
         id = self.put(due=FAR, key="k")
         before = self.seen(id)
-        assert self.apply(Reschedule(id, NOW, expect=(FAR, 1))) is False
-        assert self.apply(Reschedule(("t", "k"), FAR + 1, expect=before)) is True
+        assert self.apply(Reschedule(id, NOW, expect=(FAR, 1))) is Change.CHANGED
+        assert self.apply(Reschedule(("t", "k"), FAR + 1, expect=before))
         assert self.job(id).due == FAR + 1
-        assert self.apply(Reschedule(id, delay=5, expect=before)) is False
-        assert self.apply(Cancel(("t", "k"), expect=before)) is False
-        assert self.apply(Reschedule(id, delay=5, expect=(FAR + 1, 0))) is True
+        assert not self.apply(Reschedule(id, delay=5, expect=before))
+        assert not self.apply(Cancel(("t", "k"), expect=before))
+        assert self.apply(Reschedule(id, delay=5, expect=(FAR + 1, 0)))
         assert self.job(id).due == NOW + 5
 
     def test_a_claim_is_seen_in_what_is_expected(self) -> None:
         id = self.put()
         before = self.seen(id)
         job = self.one()
-        assert self.apply(Cancel(id, expect=self.seen(id))) is False
+        assert self.apply(Cancel(id, expect=self.seen(id))) is Change.RUNNING
+        assert self.apply(Cancel(id, expect=before)) is Change.CHANGED
         self.apply(Nack(id, job.claims, 0))
         assert self.job(id).due == NOW
-        assert self.apply(Cancel(id, expect=before)) is False
-        assert self.apply(Cancel(id, expect=(NOW, 1))) is True
+        assert not self.apply(Cancel(id, expect=before))
+        assert self.apply(Cancel(id, expect=(NOW, 1)))
 
     def test_a_job_whose_lease_is_over_is_expected_as_it_is_seen(self) -> None:
         id = self.put()
         self.one()
         self.pass_time(2_000)
         assert self.job(id).state is State.DELAYED
-        assert self.apply(Reschedule(id, FAR, expect=(FAR, 1))) is False
-        assert self.apply(Reschedule(id, FAR, expect=self.seen(id))) is True
+        assert not self.apply(Reschedule(id, FAR, expect=(FAR, 1)))
+        assert self.apply(Reschedule(id, FAR, expect=self.seen(id)))
 
     def test_many_are_each_cancelled_as_expected(self) -> None:
         ids = [self.put(due=FAR) for _ in range(4)]
         commands = [Cancel(ids[0], (FAR, 0)), Cancel(ids[1], (NOW, 0)), Cancel(ids[2]), Cancel(10**12, (FAR, 0))]
-        assert self.store.apply(commands) == [True, False, True, False]
-        assert self.store.apply([Cancel(ids[1], (FAR, 0)), Cancel(ids[1], (FAR, 0))]) == [True, False]
+        assert self.store.apply(commands) == [Change.MADE, Change.CHANGED, Change.MADE, Change.NOT_FOUND]
+        assert self.store.apply([Cancel(ids[1], (FAR, 0))] * 2) == [Change.MADE, Change.CHANGED]
         assert self.counts() == Counts(delayed=1, cancelled=3)
 
     def test_what_cannot_be_expected_is_refused(self) -> None:

@@ -76,7 +76,7 @@ class ResultTests(StoreTests):
 
     def test_a_retry_by_hand_forgets_the_result(self) -> None:
         id = self.done(b"first")
-        assert self.apply(Retry(id, NOW)) is True
+        assert self.apply(Retry(id, NOW))
         assert [attempt.result for attempt in self.store.ask(GetHistories([id]))[0]] == [None]
         job = self.one()
         self.apply(Ack(id, job.claims))
@@ -84,7 +84,7 @@ class ResultTests(StoreTests):
 
     def test_a_result_is_forgotten_with_its_job(self) -> None:
         first, second = self.done(b"1"), self.done(b"2")
-        assert self.apply(Delete(first)) is True
+        assert self.apply(Delete(first))
         assert self.apply(Purge(State.DONE, 0, None, 10)) == 1
         assert [self.store.ask(GetHistories([id]))[0] for id in (first, second)] == [[], []]
         assert self.store.verify() == []
@@ -103,11 +103,10 @@ class ResultTests(StoreTests):
         assert self.apply(Rewrite(id, b"old", b"new", 1)) is True
         assert [self.last(one).result for one in (id, other)] == [b"new", None]
         assert self.job(id).body == b"b"
-        assert self.store.apply([Rewrite(id, b"new", b"3", 1), Retry(id, NOW), Rewrite(id, b"3", b"4", 1)]) == [
-            True,
-            True,
-            False,
-        ]
+        rewritten, _, late = self.store.apply(
+            [Rewrite(id, b"new", b"3", 1), Retry(id, NOW), Rewrite(id, b"3", b"4", 1)]
+        )
+        assert (rewritten, late) == (True, False)
         assert self.last(id).result is None
 
     def test_what_cannot_be_a_result_is_refused(self) -> None:
@@ -239,11 +238,11 @@ class DedupeTests(StoreTests):
         id = self.put(key="k")
         new = NewJob("t", b"", NOW, "k", dedupe_for=100)
         cancelled, refused = self.store.apply([Cancel(id), Put((new,))])
-        assert cancelled is True
+        assert cancelled
         assert isinstance(refused, JobExists)
         self.pass_time(100)
         [first], cancelled, refused = self.store.apply([Put((new,)), Cancel(("t", "k")), Put((new,))])
-        assert cancelled is True
+        assert cancelled
         assert isinstance(refused, JobExists)
         assert refused.id == first
 

@@ -141,7 +141,7 @@ class ViewTests(StoreTests):
     def test_a_call_of_many_commands_applies_them_in_order(self) -> None:
         id = self.put()
         outcomes = self.store.apply([Reserve("t", 1, TERMS, "w"), Ack(id, 1), Cancel(id), Retry(id, FAR), Cancel(id)])
-        assert outcomes[1:] == [True, False, True, True]
+        assert list(map(bool, outcomes[1:])) == [True, False, True, True]
 
     def test_a_call_without_commands_has_no_outcome(self) -> None:
         assert self.store.apply([]) == []

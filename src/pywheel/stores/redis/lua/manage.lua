@@ -1,4 +1,5 @@
--- Changing jobs by hand.
+-- Changing jobs by hand. What a change comes to: one of these, or the state that stood in the way.
+local MADE, NOT_FOUND, HAS_CHANGED = -1, -2, -3
 local STATES = {delayed = DELAYED, running = RUNNING, done = DONE, dead = DEAD, cancelled = CANCELLED}
 
 -- Returns a job with a lease that is over settled: its id, and its state, which is not kept if it has none.
@@ -19,23 +20,27 @@ local function due_as(asked)
     return asked.delay and now + asked.delay or asked.due
 end
 
--- Returns the same of a job that is delayed, when it is due, and its lane. `expect` is its due time and claims, if they matter.
+-- Returns what a change of a job that is to be delayed comes to; if it may be made, the same as `settled`, when the job is due, and its
+-- lane. `expect` is its due time and claims, if they matter.
 local function waiting(asked)
     local b, state = settled(asked.ref)
-    if not b or state[STATE] ~= DELAYED then
-        return nil
+    if not b then
+        return NOT_FOUND
     end
-    local due, from = due_of(state[TEXT].topic, b)
+    local due, from = state[DUE], nil
+    if state[STATE] == DELAYED then
+        due, from = due_of(state[TEXT].topic, b)
+    end
     if asked.expect and (due ~= asked.expect[1] or state[CLAIMS] ~= asked.expect[2]) then
-        return nil
+        return HAS_CHANGED
     end
-    return b, state, due, from
+    return state[STATE] == DELAYED and MADE or state[STATE], b, state, due, from
 end
 
 function commands.cancel(asked)
-    local b, state, due, from = waiting(asked)
-    if not b then
-        return 0
+    local outcome, b, state, due, from = waiting(asked)
+    if outcome ~= MADE then
+        return outcome
     end
     local text = state[TEXT]
     make_history(b, state)
@@ -43,16 +48,16 @@ function commands.cancel(asked)
     state[DUE], state[ATTEMPT], state[STARTED], state[TEXT] = due, 0, NO_TIME, new_texts(text.topic, text.key, text.error)
     remove(from, b)
     end_claim(b, state, CANCELLED, nil, false, state[LOST], WAS_CANCELLED, nil, now)
-    return 1
+    return MADE
 end
 
 function commands.reschedule(asked)
-    local b, state, _, from = waiting(asked)
-    if b then
+    local outcome, b, state, _, from = waiting(asked)
+    if outcome == MADE then
         call('ZADD', from, due_as(asked), b)
         tell(state[TEXT].topic, b, due_as(asked), state[PRIORITY])
     end
-    return b and 1 or 0
+    return outcome
 end
 
 local function forget_result(b, state)
@@ -62,11 +67,11 @@ local function forget_result(b, state)
     end
 end
 
--- Outcome: whether there was one, or who has its key.
+-- Outcome: what it comes to, or who has its key.
 function commands.retry(asked)
     local b, state = settled(asked.ref)
     if not b or state[STATE] < DONE then
-        return 0
+        return b and state[STATE] or NOT_FOUND
     end
     local topic, key = state[TEXT].topic, state[TEXT].key
     local holder = holders_of({{topic = topic, key = key, how = PLAIN}})
@@ -82,7 +87,7 @@ function commands.retry(asked)
     forget_result(b, state)
     keep(b, state)
     wait_until(b, topic, due_as(asked), state[PRIORITY])
-    return 1
+    return MADE
 end
 
 -- Forgets a job that is not running, and that was taken from its place.
@@ -107,13 +112,13 @@ end
 function commands.delete(asked)
     local b, state = settled(asked.ref)
     if not b or state[STATE] == RUNNING then
-        return 0
+        return b and RUNNING or NOT_FOUND
     end
     local topic = state[TEXT].topic
     local _, from = due_of(topic, b)
     call('ZREM', state[STATE] >= DONE and keys_of(topic)[state[STATE]] or from, b)
     forget_job(b, state)
-    return 1
+    return MADE
 end
 
 -- Arguments: id and claim, if it is the result of that; what there is, and what comes instead.
