@@ -948,6 +948,11 @@ export interface components {
             status: number;
             /** @description What is wrong, and how to mend it. */
             detail: string;
+            /**
+             * @description Of `wrong-state`: what the job is.
+             * @enum {string}
+             */
+            state?: "cancelled" | "dead" | "delayed" | "done" | "running";
             errors?: components["schemas"]["FieldProblem"][];
         };
         /** @description What is wrong with a field. */
