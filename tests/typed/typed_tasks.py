@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from datetime import datetime, timedelta
 from typing import Any, assert_type
 
-from pywheel import AsyncJobQueue, Job, JobQueue, Ladder, Task, provided
+from pywheel import AsyncJobQueue, Change, Job, JobQueue, Ladder, Task, provided
 from pywheel.jobs import AnyRetry, Duration
 from pywheel.tasks.task import AnyTask
 
@@ -113,12 +113,12 @@ close_order.put_many([("7",)])  # type: ignore[list-item]  # pyright: ignore[rep
 close_order.job("9")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 # By key: the function's own arguments, whatever the key is made by.
-assert_type(close_order.cancel(order_id=7), bool)
+assert_type(close_order.cancel(order_id=7), Change)
 close_order.cancel("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 assert_type(notify.key(7), str)
 notify.cancel("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 notify.cancel(order=7)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-assert_type(notify.options(delay="1h").reschedule(7), bool)
+assert_type(notify.options(delay="1h").reschedule(7), Change)
 notify.reschedule(order_id="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 tick.cancel(7)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
@@ -147,7 +147,7 @@ async def program(job: Job) -> None:
     assert_type(await refund.put(7), int)
     assert_type(await refund.options(delay="1h").put(7), int)
     assert_type(await refund.put_many([refund.job(7)]), list[int])
-    assert_type(await refund.cancel(7), bool)
+    assert_type(await refund.cancel(7), Change)
     await refund.put("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await refund.cancel("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type(await close_order.aio.put(7), int)
