@@ -5,6 +5,7 @@ __all__ = [
     "BadArguments",
     "BadBody",
     "BadJob",
+    "BadOption",
     "BadResult",
     "JobExists",
     "NoKey",
@@ -40,7 +41,20 @@ class TimersStopped(PywheelError):
 
 
 class BadJob(PywheelError, ValueError):
-    """What was given for a job cannot be one: an empty topic, a naive datetime, a body over the limit."""
+    """What was given for a job cannot be one: an empty topic, a naive datetime, a body over the limit.
+
+    It is about jobs alone: topics, keys, bodies, delays and times, priorities, headers, the options of a put, and what
+    names jobs, such as references, filters and cursors. What else a queue, worker, handler, task, schedule, outlet or
+    command is given is a BadOption if its value makes no sense, and a TypeError if it is of a wrong class, such as a
+    clock that is none.
+    """
+
+
+class BadOption(PywheelError, ValueError):
+    """What a queue, worker, handler, task, schedule, outlet or command was given beside its jobs cannot be.
+
+    Such as a limit of 0, a key of the wrong length, a rate that is not understood, a topic without a handler.
+    """
 
 
 class BadArguments(BadJob):

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from ._errors import BadBody, BadJob
+from ._errors import BadBody, BadOption
 from .jobs.job import Job, NewJob, Outcome, State
 
 __all__ = [
@@ -276,7 +276,7 @@ class Events:
 
     def __init__(self, listeners: Iterable[Listener] = (), log: Listener | None = None) -> None:
         if not isinstance(listeners, Iterable):
-            raise BadJob(f"listeners are given as a list of them, not {listeners!r:.40}")
+            raise TypeError(f"listeners are given as a list of them, not {listeners!r:.40}")
         self.listeners: tuple[Listener, ...] = ()
         self.tracer: Tracer | None = None
         """The listener that stands around puts and handlers, if there is one."""
@@ -285,12 +285,12 @@ class Events:
             self.listen(listener)
 
     def listen(self, listener: Listener) -> None:
-        """Tell one more listener from now on. BadJob if it cannot be called, or is a second tracer."""
+        """Tell one more listener from now on. TypeError if it cannot be called, BadOption if it is a second tracer."""
         if not callable(listener):
-            raise BadJob(f"a listener is called with each event, and {type(listener).__name__} cannot be")
+            raise TypeError(f"a listener is called with each event, and {type(listener).__name__} cannot be")
         if isinstance(listener, Tracer):
             if self.tracer is not None:
-                raise BadJob("a queue has one tracer: each of two would give its own context to the jobs")
+                raise BadOption("a queue has one tracer: each of two would give its own context to the jobs")
             self.tracer = listener
         self.listeners = (*self.listeners, listener)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pywheel import BadJob, JobQueue
+from pywheel import BadOption, JobQueue
 from pywheel.cli import live_view, reload
 from pywheel.cli.live_view import LiveView
 from pywheel.cli.supervise import _Look
@@ -44,7 +44,7 @@ def job(id):
 
 def test_what_is_no_queue_is_refused(shop):
     shop.other = types.SimpleNamespace(store=None, handlers={})
-    with pytest.raises(BadJob, match="is no JobQueue"):
+    with pytest.raises(BadOption, match="is no JobQueue"):
         _ready("shop_of_a_test:other", TERMS)
 
 
@@ -62,19 +62,19 @@ def test_what_is_no_queue_is_refused(shop):
     ],
 )
 def test_a_path_in_place_of_a_module_is_refused_with_the_right_spelling(target, right):
-    with pytest.raises(BadJob, match=f"{right}$"):
+    with pytest.raises(BadOption, match=f"{right}$"):
         _ready(target, TERMS)
 
 
 def test_a_name_that_the_module_does_not_have_is_refused(shop):
-    with pytest.raises(BadJob, match=r"no quue in shop_of_a_test, did you mean queue\?"):
+    with pytest.raises(BadOption, match=r"no quue in shop_of_a_test, did you mean queue\?"):
         _ready("shop_of_a_test:quue", TERMS)
 
 
 def test_a_topic_without_a_handler_is_refused(shop):
-    with pytest.raises(BadJob, match="no handler for 'mial', did you mean mail"):
+    with pytest.raises(BadOption, match="no handler for 'mial', did you mean mail"):
         _ready("shop_of_a_test:queue", TERMS._replace(topics=("close", "mial")))
-    with pytest.raises(BadJob, match="there are mail, close"):
+    with pytest.raises(BadOption, match="there are mail, close"):
         _ready("shop_of_a_test:queue", TERMS._replace(topics=("x",)))
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from pywheel import BadJob, JobQueue, StoreBusy, StoreError
+from pywheel import BadOption, JobQueue, StoreBusy, StoreError
 from pywheel.client import copy_steps
 from pywheel.client.copier import Copier
 from pywheel.client.copy_note import HEADER, TOPIC
@@ -295,10 +295,10 @@ def test_a_store_with_live_jobs_of_its_own_is_refused(stores):
     old, new = stores
     put(old, *some(3))
     put(new, NewJob("mine", b"", FAR))
-    with pytest.raises(BadJob, match="has live jobs, of 'mine'"):
+    with pytest.raises(BadOption, match="has live jobs, of 'mine'"):
         Copier(old, new).carry()
     assert len(live(new)) == 1
-    with pytest.raises(BadJob, match="itself"):
+    with pytest.raises(BadOption, match="itself"):
         Copier(old, old)
 
 
@@ -355,7 +355,7 @@ def test_a_copy_that_ends_once_it_has_gone_over_is_finished_by_the_next(stores):
         Copier(old, FaultyStore(new, interrupted)).switch(10)
     assert Copier(old, new).state() == "switched"
     assert all(topic.paused for topic in (*old.ask(ListTopics()), *new.ask(ListTopics())) if topic.name != TOPIC)
-    with pytest.raises(BadJob, match="give --switch to go on"):
+    with pytest.raises(BadOption, match="give --switch to go on"):
         Copier(old, new).carry()
     assert Copier(old, new).switch(10).jobs == 9
     assert (live(old), live(new)) == ([], before)

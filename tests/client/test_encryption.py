@@ -192,7 +192,7 @@ def test_a_key_service_that_is_away_refuses_the_put(store):
 
 
 def test_encryption_is_a_keyring():
-    with pytest.raises(BadJob, match="encryption is a Keyring"):
+    with pytest.raises(TypeError, match="encryption is a Keyring"):
         JobQueue("memory:", encryption={"a": ONE})
 
 

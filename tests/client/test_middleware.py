@@ -5,7 +5,7 @@ import contextvars
 
 import pytest
 
-from pywheel import BadJob, Fixed, GiveUp, NotNow, RetryLater
+from pywheel import Fixed, GiveUp, NotNow, RetryLater
 from pywheel.jobs import State
 from pywheel.jobs.managed import ManagedHandler
 from pywheel.testing import run_due
@@ -169,10 +169,10 @@ def test_what_cannot_stand_around_a_handler_is_refused(queue):
 
     for add in (queue.before, queue.after):
         for function in (coroutine, generator, None):
-            with pytest.raises(BadJob):
+            with pytest.raises(TypeError):
                 add(function)
     for function in (generator, None):
-        with pytest.raises(BadJob):
+        with pytest.raises(TypeError):
             queue.on_dead(function)
 
 

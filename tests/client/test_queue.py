@@ -13,6 +13,7 @@ from pywheel import (
     AsyncTask,
     BadBody,
     BadJob,
+    BadOption,
     Change,
     Fixed,
     JobExists,
@@ -230,7 +231,7 @@ def test_reserve_refuses_a_policy_that_does_not_say_what_counts_after_a_lost_lea
         def delay(self, attempt):
             return 0
 
-    with pytest.raises(BadJob, match="Own must have delays"):
+    with pytest.raises(BadOption, match="Own must have delays"):
         queue.reserve("t", retry=Own())
 
 
@@ -307,12 +308,12 @@ def test_a_queue_takes_a_clock_that_stands_still(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("words", [{"max_body": 0}, {"max_body": "1k"}])
 def test_a_queue_that_makes_no_sense_is_refused(url, words):
-    with pytest.raises(BadJob):
+    with pytest.raises(BadOption):
         JobQueue(url, **words)
 
 
 def test_a_store_brings_its_clock(queue, clock):
-    with pytest.raises(BadJob, match="clock of its own"):
+    with pytest.raises(BadOption, match="clock of its own"):
         JobQueue(queue.store, clock=clock)
 
 

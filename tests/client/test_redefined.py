@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from pywheel import BadJob
+from pywheel import BadOption
 from pywheel.testing import QueueTester
 
 CELL = """
@@ -53,16 +53,16 @@ def test_the_last_run_of_a_cell_counts(session):
 
 def test_another_function_of_a_session_is_refused(session):
     exec(CELL.format(run=1), vars(session))
-    with pytest.raises(BadJob, match="has a handler already"):
+    with pytest.raises(BadOption, match="has a handler already"):
         exec("@queue.handler('raw')\ndef other(job): ...", vars(session))
-    with pytest.raises(BadJob, match="has a handler already"):
+    with pytest.raises(BadOption, match="has a handler already"):
         exec("queue.handler('new')(lambda job: 1); queue.handler('new')(lambda job: 2)", vars(session))
-    with pytest.raises(BadJob, match="there is a schedule"):
+    with pytest.raises(BadOption, match="there is a schedule"):
         exec("@queue.every('1h', name='sweep')\ndef other(): ...", vars(session))
 
 
 def test_a_program_that_says_a_handler_twice_is_refused(session, monkeypatch):
     monkeypatch.delattr(sys, "ps1")
     exec(CELL.format(run=1), vars(session))
-    with pytest.raises(BadJob, match="has a handler already"):
+    with pytest.raises(BadOption, match="has a handler already"):
         exec(CELL.format(run=2), vars(session))

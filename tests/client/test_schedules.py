@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pywheel import BadJob, Fixed, JobExists, JobQueue, Keyring, ManualClock, NoSuchSchedule, State
+from pywheel import BadJob, BadOption, Fixed, JobExists, JobQueue, Keyring, ManualClock, NoSuchSchedule, State
 from pywheel.jobs import cron
 from pywheel.jobs.commands import Ack, Put, SetNote
 from pywheel.jobs.job import NewJob
@@ -89,13 +89,13 @@ def by_name_alone(*, job):
 
 
 def test_what_cannot_run_by_itself_is_refused_and_registers_nothing(queue):
-    with pytest.raises(BadJob, match="who would give it a, b"):
+    with pytest.raises(TypeError, match="who would give it a, b"):
         queue.every("1m")(lambda a, b: None)
-    with pytest.raises(BadJob, match="who would give it job"):
+    with pytest.raises(TypeError, match="who would give it job"):
         queue.every("1m")(by_name_alone)
-    with pytest.raises(BadJob, match="not int"):
+    with pytest.raises(TypeError, match="not int"):
         queue.every("1m", name="x")(7)
-    with pytest.raises(BadJob, match="1 to 180"):
+    with pytest.raises(BadOption, match="1 to 180"):
         queue.every("1m", name="")(by_name_alone)
 
     @queue.task("needs")
@@ -104,15 +104,15 @@ def test_what_cannot_run_by_itself_is_refused_and_registers_nothing(queue):
 
     with pytest.raises(BadJob, match="order"):
         queue.every("1m")(needs)
-    with pytest.raises(BadJob, match="give what is for the handler"):
+    with pytest.raises(BadOption, match="give what is for the handler"):
         queue.every("1m", concurrency=2)(needs)
-    with pytest.raises(BadJob, match="concurrency"):
+    with pytest.raises(BadOption, match="concurrency"):
         queue.every("1m", name="bad", concurrency=0)(lambda: None)
-    with pytest.raises(BadJob, match="would skip"):
+    with pytest.raises(BadOption, match="would skip"):
         queue.every("1m", catch_up="all", overlap="skip")
     assert list(queue.handlers) == ["needs"]
     queue.every("1m", name="bad")(lambda: None)
-    with pytest.raises(BadJob, match="another name="):
+    with pytest.raises(BadOption, match="another name="):
         queue.every("1m", name="bad")(lambda: None)
     run_due(queue)
     assert [one.schedule.name for one in queue.schedules.list()] == ["bad"]

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from pywheel import BadJob
+from pywheel import BadJob, BadOption
 from pywheel.inlets.rabbitmq import RabbitMQSource
 from pywheel.outlets import RabbitMQ
 from tests.inlets.carrying import carrying, until
@@ -186,7 +186,7 @@ async def test_a_header_says_where_the_job_goes(rabbitmq_server, jobs):
 def test_arguments_that_make_no_sense_are_refused(jobs):
     with pytest.raises(BadJob, match="topic"):
         RabbitMQSource(jobs, "", "amqp://localhost", "q")
-    with pytest.raises(BadJob, match="is written like amqp:"):
+    with pytest.raises(BadOption, match="is written like amqp:"):
         RabbitMQSource(jobs, "t", "localhost", "q")
-    with pytest.raises(BadJob, match="prefetch"):
+    with pytest.raises(BadOption, match="prefetch"):
         RabbitMQSource(jobs, "t", "amqp://localhost", "q", prefetch=0)

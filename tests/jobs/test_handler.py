@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from pywheel import BadBody, BadJob, Fixed, GiveUp, Ladder, NotNow, RetryLater
+from pywheel import BadBody, BadOption, Fixed, GiveUp, Ladder, NotNow, RetryLater
 from pywheel.jobs import DEFAULT, Job, RetryPolicy, State
 from pywheel.jobs.commands import Ack, Nack, Release, Reschedule
 from pywheel.jobs.handler import Handler, ending, is_async, moved, rest_of
@@ -56,7 +56,7 @@ HIDDEN = {
 @pytest.mark.parametrize("generator", [generator, async_generator])
 @pytest.mark.parametrize("wrap", WRAPS)
 def test_a_generator_function_is_refused_where_it_can_be_seen(generator, wrap):
-    with pytest.raises(BadJob, match="generator"):
+    with pytest.raises(TypeError, match="generator"):
         handler(WRAPS[wrap](generator))
 
 
@@ -92,11 +92,15 @@ def test_a_future_is_left_to_await():
     asyncio.run(program())
 
 
-@pytest.mark.parametrize(
-    "changes", [{"concurrency": 0}, {"concurrency": True}, {"ttr": 0}, {"function": 5}, {"retry": 5}, {"retry": Ladder}]
-)
-def test_a_handler_that_makes_no_sense_is_refused(changes):
-    with pytest.raises(BadJob):
+@pytest.mark.parametrize("changes", [{"concurrency": 0}, {"concurrency": True}, {"ttr": 0}])
+def test_an_option_of_a_handler_that_makes_no_sense_is_refused(changes):
+    with pytest.raises(BadOption):
+        handler(**changes)
+
+
+@pytest.mark.parametrize("changes", [{"function": 5}, {"retry": 5}, {"retry": Ladder}])
+def test_a_handler_of_what_is_of_another_kind_is_a_type_error(changes):
+    with pytest.raises(TypeError):
         handler(**changes)
 
 
@@ -271,7 +275,7 @@ def test_what_cannot_say_when_to_retry_is_refused(wrong, why):
 def test_a_policy_that_does_not_say_how_often_is_refused(most):
     policy = Policy(0)
     policy.max_attempts = most
-    with pytest.raises(BadJob, match="max_attempts of Policy"):
+    with pytest.raises(BadOption, match="max_attempts of Policy"):
         handler(retry=policy)
 
 
@@ -293,7 +297,7 @@ def test_a_policy_of_ones_own_needs_no_constructor():
 def test_a_policy_that_does_not_say_what_counts_after_a_lost_lease_is_refused(delays):
     policy = Policy(0)
     policy.delays = delays
-    with pytest.raises(BadJob, match=r"delays?.* Policy|Policy must have delays"):
+    with pytest.raises(BadOption, match=r"delays?.* Policy|Policy must have delays"):
         handler(retry=policy)
 
 

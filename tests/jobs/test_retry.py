@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pywheel import BadJob
+from pywheel import BadOption
 from pywheel.jobs.durations import LONGEST
 from pywheel.jobs.retry import DEFAULT, Exponential, Fixed, Ladder
 
@@ -64,5 +64,5 @@ def test_jitter_spreads_around_the_delay(attempt, jitter, draw):
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(policy, arguments, options):
-    with pytest.raises(BadJob):
+    with pytest.raises(BadOption):
         policy(*arguments, **options)

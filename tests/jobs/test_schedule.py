@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pywheel import BadJob, JobQueue
+from pywheel import BadOption, JobQueue
 from pywheel.jobs import cron
 from pywheel.jobs.cron import CronMissing
 from pywheel.jobs.schedule import LATE, MOST_MISSED, Schedule, one_of, schedule_name, tick_of, timing, written
@@ -146,15 +146,15 @@ def test_a_job_says_which_tick_it_is():
     ],
 )
 def test_a_time_that_makes_no_sense_is_refused_and_says_how_it_would(every, expression, tz, says):
-    with pytest.raises(BadJob, match=says):
+    with pytest.raises(BadOption, match=says):
         timing(every, expression, tz)
 
 
 def test_words_and_names_that_make_no_sense_are_refused():
-    with pytest.raises(BadJob, match="did you mean queue"):
+    with pytest.raises(BadOption, match="did you mean queue"):
         one_of("queu", "overlap", ("skip", "queue", "overlap"))
     for name in ("", 7, "x" * 181, "a\nb"):
-        with pytest.raises(BadJob, match="180"):
+        with pytest.raises(BadOption, match="180"):
             schedule_name(name)
 
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pywheel import BadJob, JobQueue, Worker
+from pywheel import BadOption, JobQueue, Worker
 from pywheel.events import Events, JobsPut, WorkerDrains, WorkerStarted
 from pywheel.observe import endpoint as module
 from pywheel.observe.endpoint import Endpoint
@@ -96,7 +96,7 @@ def test_each_process_takes_the_first_port_that_is_free(events):
     second = Endpoint(Events(), port, ports=50)
     try:
         assert port < second.address[1] < port + 50
-        with pytest.raises(BadJob, match=f"no metrics on 127.0.0.1 port {port}: .*in use"):
+        with pytest.raises(BadOption, match=f"no metrics on 127.0.0.1 port {port}: .*in use"):
             Endpoint(events, port)
         assert events.listeners == ()
     finally:
@@ -106,7 +106,7 @@ def test_each_process_takes_the_first_port_that_is_free(events):
 
 @pytest.mark.parametrize(("host", "port"), [("192.0.2.1", 0), ("127.0.0.1", 70_000)])
 def test_a_place_where_it_cannot_listen_is_a_named_error(events, host, port):
-    with pytest.raises(BadJob, match="no metrics on"):
+    with pytest.raises(BadOption, match="no metrics on"):
         Endpoint(events, port, host)
 
 

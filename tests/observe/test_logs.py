@@ -8,7 +8,7 @@ import re
 import pytest
 from opentelemetry import trace
 
-from pywheel import BadJob, JobQueue
+from pywheel import BadOption, JobQueue
 from pywheel.events import JobEnded
 from pywheel.jobs import Job, Outcome, State
 from pywheel.jobs.handler import current_job
@@ -105,5 +105,5 @@ def test_the_form_is_told_to_other_processes(written):
 
 
 def test_another_form_is_refused():
-    with pytest.raises(BadJob, match="text or json"):
+    with pytest.raises(BadOption, match="text or json"):
         logs.begin("xml")

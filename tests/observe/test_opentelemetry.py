@@ -9,7 +9,7 @@ from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
 
-from pywheel import BadJob, Fixed, JobExists, JobQueue, NoSuchJob, NotNow, RetryLater
+from pywheel import BadOption, Fixed, JobExists, JobQueue, NoSuchJob, NotNow, RetryLater
 from pywheel.events import LeaseLost
 from pywheel.jobs.commands import Put, SetNote
 from pywheel.observe.opentelemetry import OpenTelemetry
@@ -327,7 +327,7 @@ def test_without_an_sdk_jobs_are_as_they_were():
 
 
 def test_a_queue_has_one_tracer(queue, traces):
-    with pytest.raises(BadJob, match="one tracer"):
+    with pytest.raises(BadOption, match="one tracer"):
         queue.events.listen(Traces().listener)
 
 

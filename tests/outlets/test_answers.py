@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pywheel import BadJob, JobQueue, StoreAway
+from pywheel import BadOption, JobQueue, StoreAway
 from pywheel.jobs.commands import SetNote
 from pywheel.outlets import answers as module
 from pywheel.outlets.answers import PREFIX, Answer, Answers, enable, known, shown
@@ -145,7 +145,7 @@ def test_a_store_that_is_away_holds_up_no_delivery(endpoint, caplog):
 
 @pytest.mark.parametrize("name", ["", "a:b", "x" * 101])
 def test_a_name_that_no_note_can_have_is_refused(name):
-    with pytest.raises(BadJob, match="name of an outlet"):
+    with pytest.raises(BadOption, match="name of an outlet"):
         inside(name=name)
 
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from pywheel import BadJob
+from pywheel import BadOption
 from pywheel.outlets import KINDS, kind
 from pywheel.outlets.contract import OutletMissing
 from pywheel.outlets.settings import ConfigError, Place, Settings
@@ -58,7 +58,7 @@ def test_a_password_stands_in_a_variable(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["nats", "rabbitmq", "redis"])
 def test_an_address_that_is_none_is_refused_without_being_shown(name, url):
     scheme = BROKERS[name][0]["url"].removesuffix("localhost")
-    with pytest.raises(BadJob, match=f"is written like {scheme}user") as refused:
+    with pytest.raises(BadOption, match=f"is written like {scheme}user") as refused:
         kind(name)(url.format(scheme) if isinstance(url, str) else url)
     assert "secret" not in str(refused.value)
 
@@ -74,5 +74,5 @@ def test_a_package_that_is_missing_is_said_when_the_outlet_is_made(name, tmp_pat
 @pytest.mark.parametrize("name", BROKERS)
 @pytest.mark.parametrize("wrong", [{"allow": "orders.*"}, {"allow": [5]}, {"timeout": 0}, {"timeout": "soon"}])
 def test_arguments_that_make_no_sense_are_refused(name, wrong):
-    with pytest.raises(BadJob):
+    with pytest.raises(BadOption):
         kind(name)(*BROKERS[name][0].values(), **wrong)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pywheel import BadJob, GiveUp, JobQueue
+from pywheel import BadOption, GiveUp, JobQueue
 from pywheel.jobs import State
 from pywheel.outlets import Kafka, Nats, RabbitMQ, RedisStreams, Webhook
 from pywheel.outlets.config import load
@@ -163,7 +163,7 @@ def test_without_a_url_the_places_that_are_named_are_all_there_are(endpoint):
 
 @pytest.mark.parametrize("name", ["authorization", "X-Api-Key", "cookie", "x-plain"])
 def test_headers_that_would_go_wherever_a_job_says_are_refused(name):
-    with pytest.raises(BadJob, match=rf"{name} .*: give it a url, or name in allow_to where jobs may go"):
+    with pytest.raises(BadOption, match=rf"{name} .*: give it a url, or name in allow_to where jobs may go"):
         Webhook(headers={name: "TOPSECRET"})
     Webhook("https://shop.example/", headers={name: "x"})
     Webhook(allow_to=["https://shop.example/"], headers={name: "x"})

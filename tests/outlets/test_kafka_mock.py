@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from pywheel import BadJob, GiveUp
+from pywheel import BadOption, GiveUp
 from pywheel.outlets import Kafka
 from pywheel.outlets.broker import NotConfirmed
 from pywheel.outlets.contract import delivery_id
@@ -101,11 +101,11 @@ async def test_closing_ends_what_is_under_way_and_the_thread():
 @on_a_loop
 async def test_options_that_librdkafka_does_not_know_are_said(mock):
     async with outlet(mock.servers, "t", options={"no.such": 1}) as deliver:
-        with pytest.raises(BadJob, match=r"No such configuration property.*no\.such"):
+        with pytest.raises(BadOption, match=r"No such configuration property.*no\.such"):
             await deliver(a_job())
 
 
 @pytest.mark.parametrize("servers", ["", None, 5])
 def test_servers_that_are_none_are_refused(servers):
-    with pytest.raises(BadJob, match="servers are written like"):
+    with pytest.raises(BadOption, match="servers are written like"):
         Kafka(servers)

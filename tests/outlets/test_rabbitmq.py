@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from pywheel import BadJob, GiveUp
+from pywheel import BadOption, GiveUp
 from pywheel.outlets import RabbitMQ, rabbitmq
 from pywheel.outlets.broker import NotConfirmed
 from pywheel.outlets.contract import delivery_id
@@ -268,12 +268,12 @@ async def test_a_wrong_password_is_a_failed_attempt_that_says_so(rabbitmq_server
 
 @pytest.mark.parametrize("url", ["http://x", "amqp://", 5, "amqp//localhost", ""])
 def test_an_address_that_is_none_is_refused(url):
-    with pytest.raises(BadJob, match="is written like amqp:"):
+    with pytest.raises(BadOption, match="is written like amqp:"):
         RabbitMQ(url)
 
 
 def test_a_password_is_in_no_message_and_no_target():
-    with pytest.raises(BadJob) as raised:
+    with pytest.raises(BadOption) as raised:
         RabbitMQ("http://guest:secret@host")
     assert "secret" not in str(raised.value)
     assert "secret" not in RabbitMQ("amqp://guest:secret@host", exchange="e").target

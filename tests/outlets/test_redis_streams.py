@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from pywheel import BadJob, GiveUp
+from pywheel import BadOption, GiveUp
 from pywheel.outlets import RedisStreams
 from pywheel.outlets.broker import NotConfirmed
 from pywheel.outlets.contract import delivery_id
@@ -186,7 +186,7 @@ async def test_a_redis_that_stays_away_is_a_failed_attempt_within_the_timeout(tm
     [({"url": "http://x"}, "address of a Redis"), ({"maxlen": 0}, "maxlen"), ({"remember": 0}, "remember")],
 )
 def test_arguments_that_make_no_sense_are_refused(wrong, said):
-    with pytest.raises(BadJob, match=said):
+    with pytest.raises(BadOption, match=said):
         RedisStreams(**{"url": "redis://localhost", **wrong})
 
 

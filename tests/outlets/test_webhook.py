@@ -8,7 +8,7 @@ from email.utils import format_datetime
 import pytest
 import standardwebhooks
 
-from pywheel import BadJob, GiveUp, RetryLater
+from pywheel import BadOption, GiveUp, RetryLater
 from pywheel.jobs import State
 from pywheel.outlets import Webhook
 from pywheel.outlets.contract import delivery_id
@@ -152,7 +152,7 @@ def test_one_connection_carries_many_deliveries(endpoint):
     ],
 )
 def test_an_outlet_that_makes_no_sense_is_refused(options):
-    with pytest.raises(BadJob) as refused:
+    with pytest.raises(BadOption) as refused:
         Webhook(**options)
     assert "short" not in str(refused.value)  # a secret
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pywheel import BadJob, StoreAway
+from pywheel import BadOption, StoreAway
 from pywheel.jobs.commands import Purge, SetNote
 from pywheel.jobs.job import State
 from pywheel.server import tokens as module
@@ -276,7 +276,7 @@ def test_one_that_is_over_is_listed_for_a_while(tokens, store, clock):
     ],
 )
 def test_what_makes_no_sense_is_refused_and_makes_no_token(tokens, arguments, said):
-    with pytest.raises(BadJob, match=said):
+    with pytest.raises(BadOption, match=said):
         tokens.add(*arguments)
     assert tokens.list() == []
 

@@ -9,6 +9,7 @@ import pytest
 from pywheel import (
     BadBody,
     BadJob,
+    BadOption,
     Fixed,
     GiveUp,
     JobQueue,
@@ -134,7 +135,7 @@ def test_a_clock_between_milliseconds_comes_to_each_due_time(start):
 
 @pytest.mark.parametrize("wrong", ["soon", -1, None])
 def test_what_is_no_delay_moves_nothing(tester, wrong):
-    with pytest.raises(BadJob):
+    with pytest.raises(BadOption):
         tester.advance(wrong)
     assert seconds(tester) == 0
 
@@ -340,15 +341,15 @@ def test_nothing_put_is_said_so(tester):
 
 def test_what_no_put_can_have_is_refused(tester, queue):
     for wrong in ([1, 2], [{}, {}]):
-        with pytest.raises(BadJob, match="one body"):
+        with pytest.raises(BadOption, match="one body"):
             tester.assert_put("a", *wrong)
     with pytest.raises(BadJob, match="delay"):
         tester.assert_put("a", delay="soon")
-    with pytest.raises(BadJob, match="no topic is handled by"):
+    with pytest.raises(BadOption, match="no topic is handled by"):
         tester.assert_put(test_nothing_put_is_said_so)
     queue.handler("a")(test_nothing_put_is_said_so)
     queue.handler("b")(test_nothing_put_is_said_so)
-    with pytest.raises(BadJob, match="2 topics are handled by"):
+    with pytest.raises(BadOption, match="2 topics are handled by"):
         tester.jobs(test_nothing_put_is_said_so)
 
 
@@ -399,7 +400,7 @@ def test_another_test_may_have_the_same_queue():
 
 @pytest.mark.parametrize("words", [{"queue": "memory:"}, {"clock": 5}])
 def test_what_is_no_queue_or_clock_is_refused(words):
-    with pytest.raises(BadJob, match="QueueTester takes"):
+    with pytest.raises(TypeError, match="QueueTester takes"):
         QueueTester(**words)
 
 

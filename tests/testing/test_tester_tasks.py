@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from pywheel import BadArguments, BadJob, Fixed
+from pywheel import BadArguments, BadOption, Fixed
 from pywheel.testing import QueueTester
 
 
@@ -55,7 +55,7 @@ def test_a_name_that_means_two_things_is_refused(tester, queue):
 
     order.put(99)
     for said in ({"count": 1}, {"key": "k"}):
-        with pytest.raises(BadJob, match="give the argument by its place"):
+        with pytest.raises(BadOption, match="give the argument by its place"):
             tester.assert_put(order, **said)
     assert len(tester.assert_put(order, 99, delay=0)) == 1
 

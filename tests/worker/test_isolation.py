@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pywheel import BadJob, GiveUp, JobExists, JobQueue, RetryLater, Worker
+from pywheel import BadJob, BadOption, GiveUp, JobExists, JobQueue, RetryLater, Worker
 from pywheel.jobs import State
 from pywheel.worker.executors.processes import Isolated, _LeaseOver
 from tests.isolated.child import environment, run
@@ -352,21 +352,21 @@ def test_what_cannot_be_found_by_its_name_is_refused_when_it_is_registered():
 
     with JobQueue("memory:") as queue:
         for function in (lambda job: None, local):
-            with pytest.raises(BadJob, match="is a lambda or a local function"):
+            with pytest.raises(BadOption, match="is a lambda or a local function"):
                 queue.handler("t", isolate=True)(function)
         for function in (Callable(), functools.partial(print, 1), [].append):
-            with pytest.raises(BadJob, match="wants a function of a module"):
+            with pytest.raises(BadOption, match="wants a function of a module"):
                 queue.handler("t", isolate=True)(function)
         queue.handler("t", isolate=True)(print)
 
 
 def test_a_function_of_a_typed_in_program_is_refused():
     code = """
-from pywheel import BadJob, JobQueue
+from pywheel import BadOption, JobQueue
 def handle(job): pass
 try:
     JobQueue("memory:").handler("t", isolate=True)(handle)
-except BadJob as error:
+except BadOption as error:
     print(error)
 """
     assert "stands in a __main__ that cannot be imported again" in run("-c", code).stdout
@@ -382,7 +382,7 @@ _handler, replaced = replaced, None
 def test_a_name_that_leads_elsewhere_is_refused_by_the_worker():
     with JobQueue("memory:") as queue:
         queue.handler("t", isolate=True)(_handler)
-        with pytest.raises(BadJob, match="is not the handler itself"):
+        with pytest.raises(BadOption, match="is not the handler itself"):
             Worker(queue)
 
 

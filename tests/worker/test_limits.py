@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from pywheel import BadJob, JobQueue, Limit, Rate, Worker
+from pywheel import BadJob, BadOption, JobQueue, Limit, Rate, Worker
 from pywheel.jobs.commands import ClaimPolicy, Expire, Reserve
 from pywheel.stores.memory import MemoryStore
 from tests.jobs.waiting import finished, until, working
@@ -251,7 +251,7 @@ def test_several_stores_refuse_a_limit_when_the_worker_is_made():
 
     with JobQueue(Several()) as queue:
         queue.handler("t", limit=1)(print)
-        with pytest.raises(BadJob, match="limit= and rate= of 't' want one store"):
+        with pytest.raises(BadOption, match="limit= and rate= of 't' want one store"):
             Worker(queue)
 
 
@@ -272,7 +272,7 @@ def test_several_stores_refuse_a_limit_when_the_worker_is_made():
     ],
 )
 def test_what_is_no_limit_is_refused_as_the_handler_is_registered(queue, more, why):
-    with pytest.raises(BadJob, match=why):
+    with pytest.raises(BadOption, match=why):
         queue.handler("t", **more)
 
 

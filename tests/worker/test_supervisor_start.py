@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pywheel import BadJob, Supervisor
+from pywheel import BadOption, Supervisor
 from tests.jobs.waiting import alive, until
 from tests.worker.supervised import HERE
 
@@ -15,10 +15,10 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
 @pytest.mark.parametrize(
     ("target", "options", "error"),
     [
-        ("no_such_shop:queue", {}, "BadJob: there is no module no_such_shop: run this where it can be imported"),
-        ("supervised_shop:nothing", {}, "BadJob: there is no nothing in supervised_shop"),
-        ("supervised_shop", {}, "BadJob: 'supervised_shop' names no queue"),
-        ("supervised_shop:queue", {"topics": ["mial"]}, "BadJob: no handler for 'mial': there are "),
+        ("no_such_shop:queue", {}, "BadOption: there is no module no_such_shop: run this where it can be imported"),
+        ("supervised_shop:nothing", {}, "BadOption: there is no nothing in supervised_shop"),
+        ("supervised_shop", {}, "BadOption: 'supervised_shop' names no queue"),
+        ("supervised_shop:queue", {"topics": ["mial"]}, "BadOption: no handler for 'mial': there are "),
         ("supervised_shop:queue", {"grase": 5}, "WorkersFailed: no worker could begin: TypeError"),
         ("supervised_shop:queue", {"store": "sqlite:////no/such/folder/jobs.db"}, "NotAStore"),
     ],
@@ -68,5 +68,5 @@ def test_the_store_stands_in_no_command_line_as_it_may_have_a_password(shop, mon
     [{"processes": 0}, {"processes": True}, {"processes": "2"}, {"stall": -1}, {"grace": "x"}, {"name": b"x"}],
 )
 def test_options_that_make_no_sense_are_refused(options):
-    with pytest.raises(BadJob):
+    with pytest.raises(BadOption):
         Supervisor("shop:queue", **options)

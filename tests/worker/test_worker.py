@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from pywheel import BadJob, EventLoop, Exponential, Fixed, GiveUp, Ladder, RetryLater, Worker
+from pywheel import BadOption, EventLoop, Exponential, Fixed, GiveUp, Ladder, RetryLater, Worker
 from pywheel.jobs import Counts, Outcome, State
 from tests.jobs.waiting import finished, state, until, working
 
@@ -415,17 +415,17 @@ def test_finished_jobs_are_forgotten_after_the_time_that_they_are_kept(live_queu
     "options", [{"concurrency": 0}, {"concurrency": 1.5}, {"ttr": "never"}, {"ttr": -1}, {"ttr": 0}]
 )
 def test_a_handler_that_makes_no_sense_is_refused(live_queue, options):
-    with pytest.raises(BadJob):
+    with pytest.raises(BadOption):
         live_queue.handler("t", **options)(print)
 
 
 def test_a_topic_has_one_handler_and_a_worker_needs_one(live_queue):
-    with pytest.raises(BadJob, match="no handlers"):
+    with pytest.raises(BadOption, match="no handlers"):
         Worker(live_queue)
     live_queue.handler("t")(print)
-    with pytest.raises(BadJob, match="already"):
+    with pytest.raises(BadOption, match="already"):
         live_queue.handler("t")(print)
-    with pytest.raises(BadJob):
+    with pytest.raises(TypeError):
         live_queue.handler("u")(7)
 
 

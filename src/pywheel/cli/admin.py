@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from .. import __version__, implementation
-from .._errors import BadJob, StoreError
+from .._errors import BadOption, StoreError
 from ..jobs.queries import ListWorkers
 from ..stores.contract import Store as JobStore
 from ..stores.open import migration
@@ -141,9 +141,9 @@ def backup(
 ) -> None:
     """Copy all jobs as they are now into a new file, while others work."""
     if file.exists():
-        raise BadJob(f"{file} exists: give the name of a new file")
+        raise BadOption(f"{file} exists: give the name of a new file")
     if not file.absolute().parent.is_dir():
-        raise BadJob(f"there is no folder {file.parent}: create it")
+        raise BadOption(f"there is no folder {file.parent}: create it")
     with existing(store) as queue, progress("copying"):
         _able(queue.store, "backup")(file)
     path = str(file.absolute())

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from .._errors import BadOption
 from ..client.copier import Copier
 from ..client.copy_note import TOPIC
 from ..client.queue import JobQueue
@@ -49,7 +50,7 @@ def copy(
     paused is kept too. Ids are TO's own; the header pywheel-copied says the old one. The tokens of the service are
     those of FROM, and no others, until TO is gone over to.
     """
-    seconds = duration(span(wait), "--wait") / 1000
+    seconds = duration(span(wait), "--wait", error=BadOption) / 1000
     with existing(source) as old:
         counts = [counts for name, counts in old.topics.counts().items() if name != TOPIC]
         live = sum(some.delayed + some.running for some in counts)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..jobs.durations import KEEP, duration
 from ..outlets.config import Configured, load
 from .options import DEFAULT_STORE, AsJson, Keep, Store, kept_for, keyring, opened, span
@@ -48,10 +48,10 @@ def deliver(
     It then begins no delivery, waits for those under way, and gives back what is not delivered by the end of the grace.
     """
     if not config.exists():
-        raise BadJob(f"there is no file {config}: --config says where it is; `pywheel deliver --help` shows one")
+        raise BadOption(f"there is no file {config}: --config says where it is; `pywheel deliver --help` shows one")
     outlets = load(config)
     terms = Terms(store, (), span(grace), kept_for(keep), on_terminal() if live is None else live)
-    duration(terms.grace, "--grace")
+    duration(terms.grace, "--grace", error=BadOption)
     if check:
         _say(outlets, as_json)
         return

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..client.rekey import Rekeyed
 from ..client.rekey import rekey as encrypt_anew
 from ..jobs.keyring import Keyring, new_key
@@ -60,7 +60,7 @@ def rekey(
     It may be ended and begun again: what is done is not done again.
     """
     if keys_file is None and "PYWHEEL_KEYS" not in os.environ:
-        raise BadJob("there are no keys: give --keys-file, or set PYWHEEL_KEYS; `pywheel new-key` makes a key")
+        raise BadOption("there are no keys: give --keys-file, or set PYWHEEL_KEYS; `pywheel new-key` makes a key")
     keys = Keyring.from_env() if keys_file is None else Keyring.from_file(keys_file)
     said = Rekeyed(after)
     with existing(store) as queue:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import typer
 
-from .._errors import BadJob, PywheelError
+from .._errors import BadJob, BadOption, PywheelError
 from ..client.queue import JobQueue
 from ..jobs.durations import KEEP_DEAD, Duration, signed_ms
 from ..jobs.keyring import Keyring
@@ -155,6 +155,6 @@ def ask_first(what: str, count: int, *, yes: bool) -> None:
         return
     jobs = f"{count:,} job{'s' if count != 1 else ''}"
     if not (on_terminal() and sys.stdin is not None and sys.stdin.isatty()):
-        raise BadJob(f"this would {what} {jobs}: give --yes, or --dry-run to look first")
+        raise BadOption(f"this would {what} {jobs}: give --yes, or --dry-run to look first")
     if not typer.confirm(f"{what} {jobs}?", err=True):
         raise No("nothing was changed")

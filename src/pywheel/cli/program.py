@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-from .._errors import BadJob, PywheelError
+from .._errors import BadOption, PywheelError
 from ..client.queue import AsyncJobQueue, JobQueue
 from ..execution.loading import load
 
@@ -17,9 +17,9 @@ _OURS = str(Path(__file__).parents[1]) + os.sep
 
 
 def program(target: str) -> JobQueue:
-    """Return the queue that ``module:name`` names. BadJob if there is none.
+    """Return the queue that ``module:name`` names. BadOption if there is none.
 
-    A module that cannot be imported is shown by a traceback of its own lines, and is a BadJob too.
+    A module that cannot be imported is shown by a traceback of its own lines, and is a BadOption too.
     """
     try:
         queue = load(target)
@@ -28,9 +28,9 @@ def program(target: str) -> JobQueue:
     except Exception as error:
         traceback.print_exception(error.with_traceback(_theirs(error.__traceback__)))
         module = target.partition(":")[0]
-        raise BadJob(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
+        raise BadOption(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
     if not isinstance(queue, JobQueue | AsyncJobQueue):
-        raise BadJob(f"{target[:80]} is no JobQueue")
+        raise BadOption(f"{target[:80]} is no JobQueue")
     return queue.sync
 
 

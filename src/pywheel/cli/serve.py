@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .._errors import BadJob, PywheelError
+from .._errors import BadOption, PywheelError
 from ..client.queue import JobQueue
 from ..observe import logs
 from ..observe.extra import TelemetryMissing
@@ -64,9 +64,9 @@ def serve(
         raise PywheelError(str(error)) from None
     origins = _origins(cors)
     if open_ and not is_loopback(host):
-        raise BadJob(f"--open is for this host only, and --host {host[:60]} is not: use tokens, or --host 127.0.0.1")
+        raise BadOption(f"--open is for this host only, and --host {host[:60]} is not: use tokens, or --host 127.0.0.1")
     if work and target is None:
-        raise BadJob("--work runs the handlers of a queue: name it, like shop.jobs:queue")
+        raise BadOption("--work runs the handlers of a queue: name it, like shop.jobs:queue")
     logs.begin(log_format)
     with ExitStack() as stack:
         queue = stack.enter_context(_queue(target, store))
@@ -76,7 +76,7 @@ def serve(
         try:
             ear = stack.enter_context(listening(host, port))
         except OSError as error:
-            raise BadJob(f"{host}:{port} cannot be listened to: {error.strerror or error}") from None
+            raise BadOption(f"{host}:{port} cannot be listened to: {error.strerror or error}") from None
         if work:
             _work(queue, stack)
         run(app, ear, ready=lambda: _say(queue, ear.getsockname(), open_, read_only, log_format))
@@ -99,7 +99,7 @@ def _origins(cors: str | None) -> list[str]:
     origins = _parts(cors)
     for origin in origins:
         if not origin.startswith(("http://", "https://")) or origin.endswith("/") or origin.count("/") != 2:
-            raise BadJob(f"--cors takes origins such as https://shop.example, not {origin[:60]!r}")
+            raise BadOption(f"--cors takes origins such as https://shop.example, not {origin[:60]!r}")
     return origins
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from .._errors import BadOption
 from ..client.queue import JobQueue
 from ..jobs.durations import duration
 from ..observe import logs
@@ -54,7 +55,7 @@ class _Look:
         if self._began and supervisor.stopping and not self._drains:
             self._drains = True
             count = len(supervisor.workers)
-            grace = duration(self._terms.grace, "--grace") / 1000
+            grace = duration(self._terms.grace, "--grace", error=BadOption) / 1000
             self._terms.say(f"draining {count} processes, {grace:g} s for them; {how_to_end(supervisor.told_to_stop)}")
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..jobs.checks import did_you_mean
 from ..server.tokens import ROLES, SCOPES, Token, Tokens, id_of
 from .examples import examples
@@ -102,7 +102,7 @@ def remove(
 ) -> int:
     """Remove tokens: nobody can use them any more. Exit code 1: there is none."""
     if (not ids) == (note_ is None):
-        raise BadJob("give ids of tokens, or --note, one of them")
+        raise BadOption("give ids of tokens, or --note, one of them")
     given = [_id(text) for text in ids or ()]
     with existing(store) as queue:
         tokens = Tokens(queue.store)
@@ -118,12 +118,12 @@ def remove(
 def _scopes(scope: list[str] | None, role: str | None) -> list[str]:
     given = _parts(scope)
     if bool(given) == (role is not None):
-        raise BadJob(f"give --scope, some of {', '.join(SCOPES)}, or --role, one of {', '.join(ROLES)}")
+        raise BadOption(f"give --scope, some of {', '.join(SCOPES)}, or --role, one of {', '.join(ROLES)}")
     if role is None:
         return given
     if role not in ROLES:
         hint = did_you_mean(role, ROLES)
-        raise BadJob(f"{role[:80]!r} is no role{hint}: {', '.join(ROLES)}")
+        raise BadOption(f"{role[:80]!r} is no role{hint}: {', '.join(ROLES)}")
     return list(ROLES[role])
 
 
@@ -141,7 +141,7 @@ def _end(until: str | None) -> datetime | None:
 def _id(text: str) -> str:
     id = id_of(text)
     if id is None:
-        raise BadJob(f"{text[:20]!r} is no id of a token: `pywheel token list` has them; or give --note")
+        raise BadOption(f"{text[:20]!r} is no id of a token: `pywheel token list` has them; or give --note")
     return id
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobSkipped, JobStarted, LeaseLost, WorkerDrains
 from ..execution.loading import chosen
@@ -64,8 +64,8 @@ def work(
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
     terms = Terms(store, named, span(grace), kept_for(keep), shown, processes, log_format, metrics, concurrency)
     if log_format not in logs.FORMS:
-        raise BadJob(f"--log-format is {' or '.join(logs.FORMS)}, not {log_format[:40]!r}")
-    duration(terms.grace, "--grace")
+        raise BadOption(f"--log-format is {' or '.join(logs.FORMS)}, not {log_format[:40]!r}")
+    duration(terms.grace, "--grace", error=BadOption)
     if reload:
         _reloading(target, terms)
     elif processes > 1:
@@ -99,7 +99,7 @@ def _reloading(target: str, terms: Terms) -> None:
 
 
 def _ready(target: str, terms: Terms) -> JobQueue:
-    """Return the queue, on the store that is wanted. BadJob if it cannot do what is wanted."""
+    """Return the queue, on the store that is wanted. BadOption if it cannot do what is wanted."""
     queue = program(target)
     chosen(queue.handlers, terms.topics or None)
     if terms.store is not None:

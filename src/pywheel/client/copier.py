@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict
 from typing import Final
 
-from .._errors import BadJob, JobExists, StoreBusy, StoreError
+from .._errors import BadOption, JobExists, StoreBusy, StoreError
 from ..jobs.checks import MOST
 from ..jobs.commands import Cancel, Delete, Expire, Pause, Put, SetNote
 from ..jobs.job import Job, NewJob, State
@@ -42,7 +42,7 @@ class Copier:
 
     def __init__(self, source: Store, target: Store, shown: Shown = lambda _what, _done: None) -> None:
         if source.url == target.url:
-            raise BadJob(f"{source.url} cannot be copied to itself: give another store")
+            raise BadOption(f"{source.url} cannot be copied to itself: give another store")
         self._source, self._target, self._shown = source, target, shown
 
     # ---- how far it is ----------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class Copier:
         do(self._target, [Put((job,))])
 
     def _begun(self) -> Note:
-        """Return how far it is; begin if it has not. BadJob if the target has live jobs of others.
+        """Return how far it is; begin if it has not. BadOption if the target has live jobs of others.
 
         It begins anew if the source works again since it was switched: no topic is paused any more.
         """
@@ -73,7 +73,7 @@ class Copier:
                 if name != TOPIC and counts.delayed + counts.running
             ]
             if live:
-                raise BadJob(
+                raise BadOption(
                     f"{self._target.url} has live jobs, of {live[0][:80]!r}: copy to a store that has none, "
                     "such as one with another schema or prefix"
                 )
@@ -116,12 +116,12 @@ class Copier:
     def carry(self) -> CopyProgress:
         """Carry what is in the source, beside its producers and workers; bring up to date what is there already.
 
-        Each time it costs O(jobs of both stores), and some 200 bytes of memory for each. Raises StoreError, and BadJob
-        if the target has live jobs that are no copies.
+        Each time it costs O(jobs of both stores), and some 200 bytes of memory for each. Raises StoreError, and
+        BadOption if the target has live jobs that are no copies.
         """
         note = self._begun()
         if note.state != "carrying":
-            raise BadJob(f"{self._source.url} was switched to {self._target.url}: give --switch to go on")
+            raise BadOption(f"{self._source.url} was switched to {self._target.url}: give --switch to go on")
         self._pause_target()
         return self._carry(self._steps(note))
 

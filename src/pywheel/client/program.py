@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..clock import Clock
 from ..events import Events, Listener
 from ..jobs.checks import MOST, did_you_mean, name, whole
@@ -101,7 +101,7 @@ class Program:
         encryption: Keyring | None = None,
     ) -> None:
         if encryption is not None and not isinstance(encryption, Keyring):
-            raise BadJob(f"encryption is a Keyring, not {type(encryption).__name__}")
+            raise TypeError(f"encryption is a Keyring, not {type(encryption).__name__}")
         self.events = Events(listeners, log)
         self.handlers: dict[str, Handler] = {}
         self.declared = Declared()
@@ -109,7 +109,7 @@ class Program:
         self._providers = Providers()
         self._policies: dict[str, RetryPolicy] = {}  # that reserves were given, by topic
         opener = partial(_placed, url, clock, create, spool, self.events)
-        self.calls = Calls(opener, self.events, encryption, whole(max_body, "max_body", MOST))
+        self.calls = Calls(opener, self.events, encryption, whole(max_body, "max_body", MOST, error=BadOption))
         if not callable(url):
             self.calls.open()
 
@@ -168,16 +168,18 @@ class Program:
             rate: how many may begin in a time, in the whole store, such as "100/m" or "5/s", or a `Rate`.
 
         Raises:
-            BadJob: the topic has a handler, or an argument makes no sense, such as a generator function, or
-                a lambda that another process cannot find by name. In a notebook, or at a prompt, a function takes the
+            BadJob: there can be no such topic.
+            TypeError: it can be no handler, such as a generator function.
+            BadOption: the topic has a handler, or an option makes no sense, or it is isolated and a lambda, which
+                another process cannot find by name. In a notebook, or at a prompt, a function takes the
                 place of the one of its name that was there.
         """
         named = name(topic, "topic")
-        lease, limits, policy = duration(ttr, "ttr", 1), limits_of(limit, rate), policy_of(retry)
+        lease, limits, policy = duration(ttr, "ttr", 1, error=BadOption), limits_of(limit, rate), policy_of(retry)
 
         def register(function: H) -> H:
             if named in self.handlers and not redefined(self.handlers[named].function, function):
-                raise BadJob(f"topic {named[:80]!r} has a handler already")
+                raise BadOption(f"topic {named[:80]!r} has a handler already")
             self.handlers[named] = Handler(
                 named, function, concurrency, lease, policy, keep_lease, isolate, results, limits
             )
@@ -192,18 +194,18 @@ class Program:
     ) -> Callable[[Callable[..., Any]], Any]:
         """Return a decorator that makes a task of a kind."""
         if callable(topic):
-            raise BadJob("write @queue.task(), with parentheses, or a topic in them")
+            raise TypeError("write @queue.task(), with parentheses, or a topic in them")
         of_handler = frozenset(self.handler.__kwdefaults__ or ())
         known = of_handler | JobOptions.__annotations__.keys() - _OF_ONE_PUT
         for option in options.keys() - known:
-            raise BadJob(f"{option[:80]!r} is no option of a task{did_you_mean(option, known)}")
+            raise TypeError(f"{option[:80]!r} is no option of a task{did_you_mean(option, known)}")
         handled = {option: options.pop(option) for option in of_handler & options.keys()}
         if isinstance(key, str):
             options["key"], key = name(key, "key"), None
 
         def register(function: Callable[..., Any]) -> AnyTask[..., ..., Any]:
             if not callable(function):
-                raise BadJob(f"a task is made of a function, not of {function!r:.40}")
+                raise TypeError(f"a task is made of a function, not of {function!r:.40}")
             named = default_topic(function) if topic is None else topic
             self.job(named, b"", **options)  # what makes no sense is said now
             signature = Signature(function, named, self._providers)
@@ -222,7 +224,8 @@ class Program:
         attempt. The function may take the Job. An async one is for async tasks.
 
         Raises:
-            BadJob: it is no generator function, or its name is taken.
+            TypeError: it is no generator function.
+            BadOption: its name is taken.
         """
         self._providers.add(function)
         return function
@@ -246,7 +249,7 @@ class Program:
         mean; those of `handler` may be given too.
 
         Raises:
-            BadJob: an argument makes no sense, or the name is taken.
+            BadJob, BadOption: an argument makes no sense, or the name is taken.
         """
         return self._declaring(name, timing(period, None, None), how(catch_up, overlap, jitter), handler)
 
@@ -267,7 +270,7 @@ class Program:
 
         Raises:
             CronMissing: ``pip install 'pywheel-timer[cron]'``.
-            BadJob: an argument makes no sense, or the name is taken.
+            BadJob, BadOption: an argument makes no sense, or the name is taken.
         """
         return self._declaring(name, timing(None, expression, tz), how(catch_up, overlap, jitter), handler)
 
@@ -278,7 +281,7 @@ class Program:
             called = schedule_name(getattr(function, "__name__", None) if given is None else given)
             if isinstance(function, AnyTask):
                 if handler:
-                    raise BadJob(f"{', '.join(handler)[:80]}: give what is for the handler to @queue.task")
+                    raise BadOption(f"{', '.join(handler)[:80]}: give what is for the handler to @queue.task")
                 said = schedule_of(called, function.job(), declared=function.__module__, **when, **options)
                 self.declared.add(said, function)
                 return cast(F, function)
@@ -302,7 +305,7 @@ class Program:
         or GiveUp, RetryLater, NotNow; the handler is not called then. Context variables that it sets are the handler's.
 
         Raises:
-            BadJob: it is no function, or a coroutine function.
+            TypeError: it is no function, or a coroutine function.
         """
         self.middleware.add(self.middleware.before, function, "before")
         return function
@@ -314,7 +317,7 @@ class Program:
         nothing: the handler has done what it did. Not called after a process that was killed.
 
         Raises:
-            BadJob: it is no function, or a coroutine function.
+            TypeError: it is no function, or a coroutine function.
         """
         self.middleware.add(self.middleware.after, function, "after")
         return function
@@ -329,7 +332,7 @@ class Program:
         the lost lease before a worker did.
 
         Raises:
-            BadJob: it is no function.
+            TypeError: it is no function.
         """
         self.middleware.add(self.middleware.dead, function, "on_dead")
         return function
@@ -386,9 +389,9 @@ def _spooled(url: str | Store, opener: Callable[[], Store], spool: str, clock: C
 
 def _opened(url: str | Store, clock: Clock | None, *, create: bool) -> Store:
     if clock is not None and not isinstance(clock, Clock):
-        raise BadJob(f"a clock is a pywheel.Clock, not {clock!r:.40}")
+        raise TypeError(f"a clock is a pywheel.Clock, not {clock!r:.40}")
     if not isinstance(url, Store):
         return open_store(url, clock=clock, create=create)
     if clock is not None:
-        raise BadJob("a store has a clock of its own: give the clock to the store")
+        raise BadOption("a store has a clock of its own: give the clock to the store")
     return url

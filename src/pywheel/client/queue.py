@@ -45,9 +45,9 @@ class JobQueue(_Queue):
 
     Any thread may call any method; for asyncio there is `AsyncJobQueue`. A *reference* to a job is its id, the Job
     itself, or a pair (topic, key), which means the live job with that key, or else the latest. All methods raise
-    StoreError when the store cannot do it, and BadJob for arguments that make no sense. An error means that nothing was
-    done, with two exceptions: a change of many by filter goes on in batches, and a commit that a signal handler
-    interrupted may have happened; its StoreError says so.
+    StoreError when the store cannot do it, and BadJob for arguments about jobs that make no sense. An error means that
+    nothing was done, with two exceptions: a change of many by filter goes on in batches, and a commit that a signal
+    handler interrupted may have happened; its StoreError says so.
 
     Args:
         url: the address of a store, or a Store; or a function that returns one, called when the queue is used first.
@@ -63,7 +63,8 @@ class JobQueue(_Queue):
 
     Raises:
         StoreError: the store cannot be opened.
-        BadJob: an argument makes no sense.
+        BadOption: an argument makes no sense.
+        TypeError: it is of a wrong class, such as a clock that is none.
     """
 
     @property
@@ -96,7 +97,9 @@ class JobQueue(_Queue):
                 A `ttr` is the handler's.
 
         Raises:
-            BadJob: the topic has a handler, or an argument makes no sense, such as a function with ``*args``.
+            BadJob, BadOption: the topic has a handler, or an argument makes no sense, such as a function with
+                ``*args``.
+            TypeError: it is no function.
         """
         return self._task(Task, topic, key, dict(options))
 

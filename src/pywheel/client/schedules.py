@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, Final, NamedTuple, TypeAlias, TypedDict, Unpack, cast
 
-from .._errors import BadJob, NoSuchSchedule
+from .._errors import BadOption, NoSuchSchedule
 from ..jobs.checks import MOST, whole
 from ..jobs.commands import Put
 from ..jobs.durations import Duration, duration
@@ -91,7 +91,7 @@ class Schedules:
         `ScheduleOptions` says what the options mean.
 
         Raises:
-            BadJob: an argument makes no sense.
+            BadJob, BadOption: an argument makes no sense.
             CronMissing: ``pip install 'pywheel-timer[cron]'``.
             StoreError: the store cannot do it; nothing was changed.
         """
@@ -162,7 +162,7 @@ class Schedules:
         try:
             following = schedule.after(now) if schedule.active else None
             last = schedule.until(now)
-        except BadJob:  # no cronsim here
+        except BadOption:  # no cronsim here
             following = last = None
         job = None if last is None else self._calls.store.ask(GetJob((schedule.topic, schedule.key(last))))
         return Scheduled(schedule, following, last, job)
@@ -222,20 +222,22 @@ def schedule_of(name: str, job: NewJob, **fields: Any) -> Schedule:
 
 
 def how(catch_up: Any, overlap: Any, jitter: Any) -> dict[str, Any]:
-    """Return how ticks come that are late, meet others, or are many. BadJob."""
+    """Return how ticks come that are late, meet others, or are many. BadOption."""
     one_of(catch_up, "catch_up", ("none", "one", "all"))
     if overlap is None:
         overlap = "queue" if catch_up == "all" else "skip"
     one_of(overlap, "overlap", ("skip", "queue", "overlap"))
     if catch_up == "all" and overlap == "skip":
-        raise BadJob("catch_up='all' with overlap='skip' would skip what it catches up with: say 'queue' or 'overlap'")
-    return {"catch_up": catch_up, "overlap": overlap, "jitter": duration(jitter, "jitter")}
+        raise BadOption(
+            "catch_up='all' with overlap='skip' would skip what it catches up with: say 'queue' or 'overlap'"
+        )
+    return {"catch_up": catch_up, "overlap": overlap, "jitter": duration(jitter, "jitter", error=BadOption)}
 
 
 def taking_the_job(function: Any) -> Callable[..., Any]:
-    """Return a function that takes the Job, or nothing. BadJob if it must be given more."""
+    """Return a function that takes the Job, or nothing. TypeError if it must be given more."""
     if not callable(function):
-        raise BadJob(f"a schedule is declared above a function, not {type(function).__name__}")
+        raise TypeError(f"a schedule is declared above a function, not {type(function).__name__}")
     needed = [
         parameter
         for parameter in inspect.signature(function).parameters.values()
@@ -243,7 +245,7 @@ def taking_the_job(function: Any) -> Callable[..., Any]:
     ]
     if len(needed) > 1 or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in needed):
         names = ", ".join(parameter.name for parameter in needed)
-        raise BadJob(f"a periodic function takes nothing, or the Job: who would give it {names[:200]}?")
+        raise TypeError(f"a periodic function takes nothing, or the Job: who would give it {names[:200]}?")
     if needed:
         return cast(Callable[..., Any], function)
     if is_async(function):

@@ -24,7 +24,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadJob, StoreError, StoreFull
+from .._errors import BadJob, BadOption, StoreError, StoreFull
 from ..clock import Clock
 from ..jobs import commands as c
 from ..jobs.job import FIELDS, Counts, Job, NewJob, State
@@ -61,11 +61,11 @@ class Spool:
 
     def __init__(self, url: str, *, clock: Clock | None = None, create: bool = True) -> None:
         if not isinstance(url, str):
-            raise BadJob(f"a spool is the address of a file, such as 'sqlite:///spool.db', not {type(url).__name__}")
+            raise TypeError(f"a spool is the address of a file, such as 'sqlite:///spool.db', not {type(url).__name__}")
         store = open_store(url, clock=clock, create=create)
         if not isinstance(store, SqliteStore):
             store.close()
-            raise BadJob(f"{url!r:.80} cannot be a spool, as it must outlive the process: give sqlite:///spool.db")
+            raise BadOption(f"{url!r:.80} cannot be a spool, as it must outlive the process: give sqlite:///spool.db")
         self.file = store
         self._path = Path(store.path)
         self._name = f"{socket.gethostname()}:{os.getpid()}"

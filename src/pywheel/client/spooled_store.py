@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from .._errors import BadJob, StoreAway, StoreBusy, StoreError
+from .._errors import BadOption, StoreAway, StoreBusy, StoreError
 from ..clock import Clock, MonotonicClock
 from ..events import Event, JobsSpooled
 from ..jobs import lifecycle
@@ -63,7 +63,7 @@ class SpooledStore(Front):
 
     def _refuse_itself(self) -> None:
         if self._breaker.store is not None and self._breaker.store.url == self._spool.file.url:
-            raise BadJob(f"{self._spool.file.path} cannot be the spool of itself: give the spool a file of its own")
+            raise BadOption(f"{self._spool.file.path} cannot be the spool of itself: give the spool a file of its own")
 
     # ---- what a store says of itself --------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from django.conf import settings
 from django.db import connections
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..stores.open import open as open_store
 from ..stores.sqlite import adopt
 
@@ -30,7 +30,7 @@ _INSTEAD: Final = "set PYWHEEL_STORE, say to 'sqlite:////var/lib/jobs.db'"
 
 
 def store_url() -> str:
-    """Return the address of the store, with its password. BadJob if the database is none in which jobs can be."""
+    """Return the address of the store, with its password. BadOption if the database is none in which jobs can be."""
     if (url := getattr(settings, "PYWHEEL_STORE", None)) is not None:
         return str(url)
     alias = database_alias() or ""
@@ -40,7 +40,7 @@ def store_url() -> str:
         return f"sqlite:///{quote(os.fsencode(_path(alias, database)))}"
     if vendor in ("postgresql", "mysql"):
         return _server_url(vendor, database)
-    raise BadJob(f"jobs cannot be in the database {alias!r}, which is {vendor}: {_INSTEAD}")
+    raise BadOption(f"jobs cannot be in the database {alias!r}, which is {vendor}: {_INSTEAD}")
 
 
 def database_alias() -> str | None:
@@ -71,7 +71,9 @@ def _in_memory(database: Mapping[str, Any]) -> bool:
 
 def _path(alias: str, database: Mapping[str, Any]) -> str:
     if _in_memory(database):
-        raise BadJob(f"jobs cannot be in the database {alias!r}, which is in memory: {_INSTEAD}, or use queue_tester")
+        raise BadOption(
+            f"jobs cannot be in the database {alias!r}, which is in memory: {_INSTEAD}, or use queue_tester"
+        )
     return str(Path(database["NAME"]).absolute())
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..jobs.checks import did_you_mean, name
 from ..jobs.handler import Handler
 from ..jobs.keyring import Keyring
@@ -24,11 +24,11 @@ def load(target: str) -> Any:
     """Return what ``module:name`` names, a program with a store and handlers. The working directory is searched too.
 
     Raises:
-        BadJob: it is written in another way, there is no such module or name, or it is no program.
+        BadOption: it is written in another way, there is no such module or name, or it is no program.
     """
     module_name, _, name = target.partition(":")
     if not module_name or not name:
-        raise BadJob(f"{target[:80]!r} names no queue: write it like shop.jobs:queue")
+        raise BadOption(f"{target[:80]!r} names no queue: write it like shop.jobs:queue")
     _refuse_paths(module_name, name)
     here = str(Path.cwd())
     if here not in sys.path:
@@ -38,52 +38,52 @@ def load(target: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        raise BadJob(f"there is no module {error.name}: run this where it can be imported") from error
+        raise BadOption(f"there is no module {error.name}: run this where it can be imported") from error
     if not hasattr(module, name):
-        raise BadJob(f"there is no {name[:80]} in {module_name}{did_you_mean(name, vars(module))}")
+        raise BadOption(f"there is no {name[:80]} in {module_name}{did_you_mean(name, vars(module))}")
     program = getattr(module, name)
     if not hasattr(program, "events") or not hasattr(program, "handlers"):  # to ask for its store might open that
-        raise BadJob(f"{name[:80]} in {module_name} is no JobQueue")
+        raise BadOption(f"{name[:80]} in {module_name} is no JobQueue")
     give_keys(program)
     return program
 
 
 def give_keys(program: Any) -> None:
-    """Let a program's queue have the keys of PYWHEEL_KEYS, if it has none of its own. BadJob if they make no sense."""
+    """Let a program's queue have the keys of PYWHEEL_KEYS, if it has none of its own. BadOption if they are none."""
     keyring = Keyring.of_environment()
     if keyring is not None and hasattr(program, "use_keys"):
         program.use_keys(keyring)
 
 
 def _refuse_paths(module: str, name: str) -> None:
-    """Raise BadJob for a file, or a module that is named from another one."""
+    """Raise BadOption for a file, or a module that is named from another one."""
     if not (module.startswith(".") or module.endswith(".py") or "/" in module):
         return
     path = Path(module.removesuffix(".py") if "/" in module or module.endswith(".py") else module.lstrip("."))
     inside = path.parts and all(part.isidentifier() for part in path.parts)
     where = "" if inside else f"change into {str(path.parent)[:80]} and "
     right = ".".join(path.parts) if inside else path.name
-    raise BadJob(f"{module[:80]!r} is no module: {where}write {right[:80]}:{name[:80]}")
+    raise BadOption(f"{module[:80]!r} is no module: {where}write {right[:80]}:{name[:80]}")
 
 
 def chosen(handlers: Mapping[str, Handler], topics: Collection[str] | None) -> dict[str, Handler]:
     """Return the handlers of these topics, or all for None.
 
     Raises:
-        BadJob: there are no handlers, or none for one of the topics, or no topic is given.
+        BadOption: there are no handlers, or none for one of the topics, or no topic is given.
     """
     if not handlers:
-        raise BadJob("there are no handlers: register one with @queue.handler(topic)")
+        raise BadOption("there are no handlers: register one with @queue.handler(topic)")
     if topics is None:
         return dict(handlers)
     if isinstance(topics, str | bytes) or not isinstance(topics, Collection):
-        raise BadJob(f"topics are a collection of names, not {topics!r:.40}")
+        raise TypeError(f"topics are a collection of names, not {topics!r:.40}")
     there = f": there are {', '.join(handlers)[:400]}"
     if not topics:
-        raise BadJob(f"no topic is given{there}")
+        raise BadOption(f"no topic is given{there}")
     for topic in topics:
         if name(topic, "topic") not in handlers:
-            raise BadJob(f"no handler for {topic[:80]!r}{did_you_mean(topic, handlers) or there}")
+            raise BadOption(f"no handler for {topic[:80]!r}{did_you_mean(topic, handlers) or there}")
     return {topic: handlers[topic] for topic in topics}
 
 
@@ -105,6 +105,6 @@ def importing() -> Iterator[None]:
 
 
 def no_worker_while_importing() -> None:
-    """Raise BadJob in a process that a worker or a supervisor has started to import a program."""
+    """Raise BadOption in a process that a worker or a supervisor has started to import a program."""
     if _importing:
-        raise BadJob("this program starts a worker when it is imported: do that under if __name__ == '__main__'")
+        raise BadOption("this program starts a worker when it is imported: do that under if __name__ == '__main__'")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from .._errors import BadJob
+from .._errors import BadJob, BadOption
 from ..client.queue import JobQueue
 from ..jobs.address import TO
 from ..outlets.broker import CONTENT_TYPE, MESSAGE_ID, is_own
@@ -49,7 +49,7 @@ class KafkaSource(Source):
         options: of librdkafka.
 
     Raises:
-        BadJob: an argument makes no sense.
+        BadJob, BadOption: an argument makes no sense.
         OutletMissing: confluent-kafka is not installed.
     """
 
@@ -89,7 +89,7 @@ class KafkaSource(Source):
             self._consumer = self._kafka.Consumer({**self._options, **self._group}, logger=_LOGGER)
             self._consumer.subscribe([self._source])
         except (self._kafka.KafkaException, TypeError, ValueError) as error:
-            raise BadJob(f"librdkafka does not take these options: {error}") from error
+            raise BadOption(f"librdkafka does not take these options: {error}") from error
 
     async def batch(self, stopped: asyncio.Event) -> list[Received]:
         """Wait for records; return all that have come."""

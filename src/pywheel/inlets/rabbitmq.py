@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from .._errors import BadJob
+from .._errors import BadJob, BadOption
 from ..client.queue import JobQueue
 from ..jobs.address import TO
 from ..jobs.checks import whole
@@ -46,7 +46,7 @@ class RabbitMQSource(Source):
         prefetch: how many messages may be taken and not settled.
 
     Raises:
-        BadJob: an argument makes no sense.
+        BadJob, BadOption: an argument makes no sense.
         OutletMissing: aiormq is not installed.
     """
 
@@ -59,7 +59,7 @@ class RabbitMQSource(Source):
         self._url = checked_url(url)
         self._queue = queue
         self._exchange = exchange
-        self._prefetch = whole(prefetch, "prefetch", 65_535)
+        self._prefetch = whole(prefetch, "prefetch", 65_535, error=BadOption)
         self.name = f"queue {queue!r} of {urlsplit(self._url).hostname}"
         self._amqp = needed("aiormq", "rabbitmq")
         self._connection: Connection | None = None

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from .._errors import BadJob
+from .._errors import BadJob, PywheelError
 
 __all__ = ["TO", "checked_to"]
 
@@ -17,33 +17,33 @@ _LONGEST_NAME: Final = 255
 _PLAIN: Final = re.compile(r"[!-~]+")  # ASCII that is printed, without the space
 
 
-def checked_to(value: Any) -> str:
+def checked_to(value: Any, *, error: type[PywheelError] = BadJob) -> str:
     """Return where a job is to be delivered: an http or https URL, or a name in an outlet's own words.
 
     What has a slash or a colon in it is a URL. Others are names, such as a routing key or a stream.
 
     Raises:
-        BadJob: it is neither, is too long, or has a user or a password in it.
+        BadJob: or `error`: it is neither, is too long, or has a user or a password in it.
     """
     if not isinstance(value, str):
-        raise BadJob(f"to must be a str, not {type(value).__name__}")
+        raise error(f"to must be a str, not {type(value).__name__}")
     if "/" not in value and ":" not in value:
         if not value or len(value) > _LONGEST_NAME or not value.isprintable() or " " in value:
-            raise BadJob(f"to {value[:60]!r} is no name: 1 to {_LONGEST_NAME} characters, none of them a space")
+            raise error(f"to {value[:60]!r} is no name: 1 to {_LONGEST_NAME} characters, none of them a space")
         return value
     if len(value) > LONGEST_URL:
-        raise BadJob(f"to has {len(value)} characters, a URL has at most {LONGEST_URL}")
+        raise error(f"to has {len(value)} characters, a URL has at most {LONGEST_URL}")
     if not _PLAIN.fullmatch(value) or "\\" in value:
-        raise BadJob(f"to {value[:60]!r} is no URL: it has spaces, or characters that must be written as %xx")
+        raise error(f"to {value[:60]!r} is no URL: it has spaces, or characters that must be written as %xx")
     try:
         parts = urlsplit(value)
         host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise BadJob(f"to {value[:60]!r} is no URL: {error}") from None
+    except ValueError as wrong:
+        raise error(f"to {value[:60]!r} is no URL: {wrong}") from None
     if parts.scheme not in ("http", "https"):
-        raise BadJob(f"to {value[:60]!r} must begin with https:// or http://")
+        raise error(f"to {value[:60]!r} must begin with https:// or http://")
     if "@" in parts.netloc:
-        raise BadJob("to must not have a user or a password in it: everybody who may look at jobs would see them")
+        raise error("to must not have a user or a password in it: everybody who may look at jobs would see them")
     if not host:
-        raise BadJob(f"to {value[:60]!r} names no host")
+        raise error(f"to {value[:60]!r} names no host")
     return value

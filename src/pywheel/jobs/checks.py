@@ -1,11 +1,11 @@
-"""What numbers, texts and names may be: each check raises BadJob, and says what was expected."""
+"""What numbers, texts and names may be: each check raises BadJob, or `error`, and says what was expected."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from .._errors import BadJob
+from .._errors import BadJob, PywheelError
 
 __all__ = [
     "FURTHEST",
@@ -50,17 +50,17 @@ def an_id(value: Any) -> int:
     return value
 
 
-def whole(value: Any, name: str, most: int, least: int = 1) -> int:
+def whole(value: Any, name: str, most: int, least: int = 1, *, error: type[PywheelError] = BadJob) -> int:
     """Return an int from `least` to `most`. BadJob for anything else, bool included."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise BadJob(f"{name} must be a whole number from {least} to {most}, not {shown(value)}")
+        raise error(f"{name} must be a whole number from {least} to {most}, not {shown(value)}")
     return value
 
 
-def number(value: Any, name: str, least: float, most: float) -> float:
+def number(value: Any, name: str, least: float, most: float, *, error: type[PywheelError] = BadJob) -> float:
     """Return a number between two. BadJob for anything else, bool and nan included."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise BadJob(f"{name} must be a number from {least:g} to {most:g}, not {shown(value)}")
+        raise error(f"{name} must be a number from {least:g} to {most:g}, not {shown(value)}")
     return value
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Any, Final
 
-from .._errors import BadJob
+from .._errors import BadOption
 from .durations import refuse_long
 
 __all__ = ["CronMissing", "ZoneMissing", "after", "checked", "until", "zone"]
@@ -23,31 +23,31 @@ _LONGEST: Final = 500  # characters: sixty minutes one by one are 169
 _START: Final = 946_684_800_000  # the year 2000: an expression that has no tick in 50 years from then has none
 
 
-class CronMissing(BadJob, ImportError):
+class CronMissing(BadOption, ImportError):
     """The package that understands cron expressions is not installed."""
 
 
-class ZoneMissing(BadJob):
+class ZoneMissing(BadOption):
     """A time zone is not known here; elsewhere it may be."""
 
 
 def checked(expression: Any, tz: Any) -> tuple[str, str]:
-    """Return an expression and the name of a zone. BadJob if there is no such zone, or no tick ever comes."""
+    """Return an expression and the name of a zone. BadOption if there is no such zone, or no tick ever comes."""
     if not isinstance(expression, str):
-        raise BadJob(f"a cron expression is text such as '0 3 * * *', not {type(expression).__name__}")
+        raise BadOption(f"a cron expression is text such as '0 3 * * *', not {type(expression).__name__}")
     if not isinstance(tz, str):
-        raise BadJob(f"tz is the name of a zone such as 'Europe/Berlin', not {type(tz).__name__}")
-    refuse_long(expression, "a cron expression", _LONGEST)
-    refuse_long(tz, "tz")
+        raise BadOption(f"tz is the name of a zone such as 'Europe/Berlin', not {type(tz).__name__}")
+    refuse_long(expression, "a cron expression", _LONGEST, error=BadOption)
+    refuse_long(tz, "tz", error=BadOption)
     zone(tz)
     if after(expression, tz, _START) is None:
-        raise BadJob(f"the cron expression {expression[:80]!r} has no tick: it names a day that never comes")
+        raise BadOption(f"the cron expression {expression[:80]!r} has no tick: it names a day that never comes")
     return " ".join(expression.split()), tz
 
 
 @lru_cache(maxsize=1_024)
 def zone(name: str) -> tzinfo:
-    """Return a time zone by its IANA name. ZoneMissing, a BadJob, if it is not known here."""
+    """Return a time zone by its IANA name. ZoneMissing, a BadOption, if it is not known here."""
     if name == "UTC":
         return UTC
     from zoneinfo import ZoneInfo  # most programs need none
@@ -84,13 +84,13 @@ def _last(expression: str, tz: str, tick: int, time: int) -> int:
 
 
 def _ticks(expression: str, tz: str, time: int, *, reverse: bool = False) -> Iterator[int]:
-    """Give the ticks from a time on, or back. BadJob if that is no expression."""
+    """Give the ticks from a time on, or back. BadOption if that is no expression."""
     sim, error = _cronsim()
     try:
         for tick in sim(expression, datetime.fromtimestamp(time / 1000, zone(tz)), reverse=reverse):
             yield int(tick.timestamp()) * 1000
     except error as wrong:
-        raise BadJob(
+        raise BadOption(
             f"{expression[:80]!r} is no cron expression ({wrong}): five fields, minute hour day month weekday, such as"
             " '0 3 * * *', or six with seconds first"
         ) from None

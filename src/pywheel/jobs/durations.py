@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
-from .._errors import BadJob
+from .._errors import BadJob, PywheelError
 from .._seconds import LONGEST as LONGEST_NS
 from .._seconds import signed_ns
 
@@ -48,45 +48,49 @@ def delay_ms(value: Duration | Any, name: str = "delay") -> int:
     return max(signed_ms(value, name), 0)
 
 
-def duration(value: Duration | Any, name: str, least: int = 0) -> int:
+def duration(value: Duration | Any, name: str, least: int = 0, *, error: type[PywheelError] = BadJob) -> int:
     """Return a length of time in ms, rounded up.
 
     Raises:
-        BadJob: it is no duration, negative, less than `least` ms, not finite, or longer than 146 years.
+        BadJob: or `error`: it is no duration, negative, less than `least` ms, not finite, or longer than 146 years.
     """
-    milliseconds = signed_ms(value, name)
+    milliseconds = signed_ms(value, name, error=error)
     if milliseconds < 0:
-        raise BadJob(f"{name} must not be negative, and is {value!r:.60}")
+        raise error(f"{name} must not be negative, and is {value!r:.60}")
     if milliseconds < least:
-        raise BadJob(f"{name} must be {least} ms or more, and is {value!r:.60}")
+        raise error(f"{name} must be {least} ms or more, and is {value!r:.60}")
     return milliseconds
 
 
-def signed_ms(value: Duration | Any, name: str) -> int:
+def signed_ms(value: Duration | Any, name: str, *, error: type[PywheelError] = BadJob) -> int:
     """Return a time in ms, rounded up. Far below zero there is only one number.
 
     Raises:
-        BadJob: it is no duration, not finite, or longer than 146 years.
+        BadJob: or `error`: it is no duration, not finite, or longer than 146 years.
     """
+    wanted = f"{name} must be seconds, a timedelta or text such as '30m', not"
     if isinstance(value, str):
-        refuse_long(value, name)
-        return _parsed(value, name)
+        refuse_long(value, name, error=error)
     if isinstance(value, bool):
-        raise BadJob(f"{name} must be seconds, a timedelta or text such as '30m', not a bool")
+        raise error(f"{wanted} a bool")
     try:
+        if isinstance(value, str):
+            return _parsed(value, name)
         nanoseconds = signed_ns(value, name)
     except TypeError:
-        kind = type(value).__name__
-        raise BadJob(f"{name} must be seconds, a timedelta or text such as '30m', not {kind}") from None
-    except ValueError as error:
-        raise BadJob(str(error)) from None
+        raise error(f"{wanted} {type(value).__name__}") from None
+    except ValueError as wrong:
+        raise error(str(wrong)) from None
     return -((1 - nanoseconds) // 1_000_000)
 
 
-def refuse_long(text: str, name: str, most: int = 100) -> None:
-    """Raise BadJob for a text that nobody would write: reading it would take long, and a cache would keep it."""
+def refuse_long(text: str, name: str, most: int = 100, *, error: type[PywheelError] = BadJob) -> None:
+    """Raise BadJob, or `error`, for a text that nobody would write.
+
+    Reading it would take long, and a cache would keep it.
+    """
     if len(text) > most:
-        raise BadJob(f"{name} has {len(text)} characters, and may have {most}")
+        raise error(f"{name} has {len(text)} characters, and may have {most}")
 
 
 @lru_cache  # a program has few of them, and says one at each put
@@ -98,23 +102,23 @@ def _parsed(text: str, name: str) -> int:
         total += sign * float(match[1]) * _UNITS[match[2]]
         at = match.end()
     if at == begin or at != len(text):
-        raise BadJob(f"{name} {text[:60]!r} is not understood: write it like 500ms, 30s, 10m, 1h 30m, 2d")
+        raise ValueError(f"{name} {text[:60]!r} is not understood: write it like 500ms, 30s, 10m, 1h 30m, 2d")
     if not total <= LONGEST:
-        raise BadJob(f"{name} is out of range: at most 146 years, which is {LONGEST // 86_400_000} days")
+        raise ValueError(f"{name} is out of range: at most 146 years, which is {LONGEST // 86_400_000} days")
     return math.ceil(max(total, -LONGEST) - _DUST)
 
 
-def moment(value: Any, name: str = "at") -> int:
+def moment(value: Any, name: str = "at", *, error: type[PywheelError] = BadJob) -> int:
     """Return an aware datetime in ms since 1970, rounded up.
 
     Raises:
-        BadJob: it is no datetime, has no time zone, or lies before 1970.
+        BadJob: or `error`: it is no datetime, has no time zone, or lies before 1970.
     """
     if not isinstance(value, datetime):
-        raise BadJob(f"{name} must be a datetime, not {type(value).__name__}")
+        raise error(f"{name} must be a datetime, not {type(value).__name__}")
     if value.utcoffset() is None:
-        raise BadJob(f"{name} has no time zone: use datetime.now(timezone.utc) or .astimezone()")
+        raise error(f"{name} has no time zone: use datetime.now(timezone.utc) or .astimezone()")
     milliseconds = -(-(value - _EPOCH) // timedelta(milliseconds=1))
     if milliseconds < 0:
-        raise BadJob(f"{name} lies before 1970")
+        raise error(f"{name} lies before 1970")
     return milliseconds

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadBody, BadJob, BadResult, PywheelError
+from .._errors import BadBody, BadJob, BadOption, BadResult, PywheelError
 from .checks import whole
 from .commands import Ack, Cancel, ClaimPolicy, Nack, Release, Reschedule
 from .durations import delay_ms
@@ -121,7 +121,8 @@ class Handler:
     """A topic's handler. `function` takes the Job; what it raises is a failed attempt.
 
     Raises:
-        BadJob: it cannot be one, such as a generator function, which nobody would run.
+        TypeError: it cannot be one, such as a generator function, which nobody would run.
+        BadOption: an option makes no sense.
     """
 
     topic: str
@@ -135,14 +136,14 @@ class Handler:
     limits: Limits | None = None  # how many run and begin in the whole store
 
     def __post_init__(self) -> None:
-        whole(self.concurrency, "concurrency", MOST_AT_ONCE)
+        whole(self.concurrency, "concurrency", MOST_AT_ONCE, error=BadOption)
         if self.ttr < 1:
-            raise BadJob("ttr must be 1 ms or more")
+            raise BadOption("ttr must be 1 ms or more")
         checked(self.retry)
         if not callable(self.function):
-            raise BadJob(f"a handler must be callable, not {type(self.function).__name__}")
+            raise TypeError(f"a handler must be callable, not {type(self.function).__name__}")
         if _is(self.function, inspect.isgeneratorfunction) or _is(self.function, inspect.isasyncgenfunction):
-            raise BadJob(
+            raise TypeError(
                 f"a handler must not be a generator, which nobody runs: take yield out of {self.function!r:.80}"
             )
         if self.isolate:
@@ -166,20 +167,20 @@ def by_name(function: Any, what: str = "a function") -> tuple[str, str]:
     """Return a function's module and its name there, by which another process finds it.
 
     Raises:
-        BadJob: it has none, as lambdas, local functions, methods of an instance and partials have not.
+        BadOption: it has none, as lambdas, local functions, methods of an instance and partials have not.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     wanted = f"isolate=True wants {what} of a module, which its own process finds by name"
     if isinstance(name, str) and "<" in name:
-        raise BadJob(f"{wanted}: {name:.200} is a lambda or a local function (a decorator needs functools.wraps)")
+        raise BadOption(f"{wanted}: {name:.200} is a lambda or a local function (a decorator needs functools.wraps)")
     bound = getattr(function, "__self__", None)
     if not (isinstance(module, str) and isinstance(name, str) and (bound is None or inspect.ismodule(bound))):
-        raise BadJob(f"{wanted}: {function!r:.200} is none")
+        raise BadOption(f"{wanted}: {function!r:.200} is none")
     if module == "__main__":
         main = sys.modules["__main__"]
         spec = getattr(main, "__spec__", None)
         if getattr(main, "__file__", None) is None or (spec and spec.name.rpartition(".")[2] == "__main__"):
-            raise BadJob(f"{wanted}: {name:.200} stands in a __main__ that cannot be imported again")
+            raise BadOption(f"{wanted}: {name:.200} stands in a __main__ that cannot be imported again")
     return module, name
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self
 
-from .._errors import BadBody, BadJob, NoKey
+from .._errors import BadBody, BadJob, BadOption, NoKey
 from .bodies import MAGIC, is_encrypted, key_of
 
 __all__ = ["Keyring", "new_key"]
@@ -57,7 +57,7 @@ class Keyring:
             can write to the store can put such bodies.
 
     Raises:
-        BadJob: there is no key, one is no 32 bytes, an id is there twice or is none; or `cryptography` is missing.
+        BadOption: there is no key, one is no 32 bytes, an id is there twice or is none; or `cryptography` is missing.
     """
 
     def __init__(
@@ -75,37 +75,37 @@ class Keyring:
         self._keys: dict[str, bytes] = {}
         for id, key in _pairs(keys):
             if _checked_id(id) in self._keys:
-                raise BadJob(f"there are two keys with the id {id!r}")
+                raise BadOption(f"there are two keys with the id {id!r}")
             self._keys[id] = _checked(id, key)
         if find is not None and not callable(find):
-            raise BadJob("find is a function that returns the key of an id")
+            raise TypeError("find is a function that returns the key of an id")
         if current is None and not self._keys:
-            raise BadJob("a keyring needs a key: {id: 32 bytes}" if find is None else "current: which key encrypts?")
+            raise BadOption("a keyring needs a key: {id: 32 bytes}" if find is None else "current: which key encrypts?")
         self.current = next(iter(self._keys)) if current is None else _checked_id(current)
         """The id of the key that encrypts."""
         if find is None and self.current not in self._keys:
-            raise BadJob(f"the keyring has no key {self.current!r}, which is to encrypt")
+            raise BadOption(f"the keyring has no key {self.current!r}, which is to encrypt")
 
     @classmethod
     def from_env(cls, name: str = "PYWHEEL_KEYS", *, plain: bool = True) -> Self:
-        """Return the keys of an environment variable, as `from_text` reads them. BadJob if it is not set."""
+        """Return the keys of an environment variable, as `from_text` reads them. BadOption if it is not set."""
         text = os.environ.get(name)
         if text is None:
-            raise BadJob(f"the environment has no {name}, where the keys of encrypted bodies are")
+            raise BadOption(f"the environment has no {name}, where the keys of encrypted bodies are")
         return cls.from_text(text, plain=plain, where=name)
 
     @classmethod
     def of_environment(cls) -> Self | None:
-        """Return the keys of PYWHEEL_KEYS, or None if it is not set, or empty. BadJob if they make no sense."""
+        """Return the keys of PYWHEEL_KEYS, or None if it is not set, or empty. BadOption if they make no sense."""
         return cls.from_env() if os.environ.get("PYWHEEL_KEYS") else None
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, plain: bool = True) -> Self:
-        """Return the keys of a file, as `from_text` reads them. BadJob if it cannot be read."""
+        """Return the keys of a file, as `from_text` reads them. BadOption if it cannot be read."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise BadJob(f"the keys cannot be read: {error if isinstance(error, OSError) else 'no text'}") from None
+            raise BadOption(f"the keys cannot be read: {error if isinstance(error, OSError) else 'no text'}") from None
         return cls.from_text(text, plain=plain, where=str(path))
 
     @classmethod
@@ -121,7 +121,7 @@ class Keyring:
             except ValueError:
                 key = b""
             if not colon or len(key) != _SIZE:  # nothing of it is shown: it may be a key
-                raise BadJob(f"key {place} of {where} must be written as id:base64 of {_SIZE} bytes")
+                raise BadOption(f"key {place} of {where} must be written as id:base64 of {_SIZE} bytes")
             pairs.append((id, key))
         return cls(pairs, plain=plain)
 
@@ -153,7 +153,7 @@ class Keyring:
     # ---- bodies -----------------------------------------------------------------------------------------------------
 
     def seal(self, topic: str, key: str | None, body: bytes) -> bytes:
-        """Return the body of a job, encrypted. Some microseconds, and what AES takes. NoKey, BadJob."""
+        """Return the body of a job, encrypted. Some microseconds, and what AES takes. NoKey, BadOption."""
         if is_encrypted(body):
             raise BadJob("the body is encrypted already")
         secret = self.key(self.current)
@@ -195,7 +195,7 @@ class Keyring:
 
 
 def new_key(id: str) -> str:
-    """Return a new key as `Keyring.from_text` reads it. BadJob if that is no id."""
+    """Return a new key as `Keyring.from_text` reads it. BadOption if that is no id."""
     return f"{_checked_id(id)}:{base64.b64encode(secrets.token_bytes(_SIZE)).decode()}"
 
 
@@ -214,7 +214,7 @@ def _aes_gcm() -> Any:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        raise BadJob(f"encrypted bodies need cryptography ({error}): pip install 'pywheel-timer[crypto]'") from error
+        raise BadOption(f"encrypted bodies need cryptography ({error}): pip install 'pywheel-timer[crypto]'") from error
     return AESGCM
 
 
@@ -222,18 +222,18 @@ def _pairs(keys: Any) -> list[tuple[Any, Any]]:
     try:
         pairs = [(id, key) for id, key in (keys.items() if isinstance(keys, Mapping) else keys)]
     except (TypeError, ValueError):
-        raise BadJob("keys are given as {id: 32 bytes}, or as pairs of both") from None
+        raise BadOption("keys are given as {id: 32 bytes}, or as pairs of both") from None
     return pairs
 
 
 def _checked_id(id: Any) -> str:
     if not isinstance(id, str) or not _ID.fullmatch(id):
-        raise BadJob("the id of a key has 1 to 63 letters, digits, dots, dashes and underscores")
+        raise BadOption("the id of a key has 1 to 63 letters, digits, dots, dashes and underscores")
     return id
 
 
 def _checked(id: str, key: Any) -> bytes:
     if not isinstance(key, bytes | bytearray) or len(key) != _SIZE:
         size = f"{len(key)} bytes" if isinstance(key, bytes | bytearray) else type(key).__name__
-        raise BadJob(f"key {id!r} must have {_SIZE} bytes, not {size}")
+        raise BadOption(f"key {id!r} must have {_SIZE} bytes, not {size}")
     return bytes(key)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadJob
+from .._errors import BadOption
 from .checks import whole
 from .durations import Duration, duration, refuse_long
 from .job import PRIORITIES
@@ -79,16 +79,16 @@ class Limits(NamedTuple):
 
 
 def limits_of(limit: int | Limit | None, rate: str | Rate | None) -> Limits | None:
-    """Return what a handler asked for, None if it asked for nothing. BadJob if it makes no sense."""
+    """Return what a handler asked for, None if it asked for nothing. BadOption if it makes no sense."""
     if limit is None and rate is None:
         return None
     most: Any
     per: Any
     most, per = (None, None) if limit is None else limit if isinstance(limit, Limit) else (limit, None)
     if most is not None:
-        whole(most, "limit", _MOST)
+        whole(most, "limit", _MOST, error=BadOption)
     if per is not None and (not isinstance(per, str) or not 0 < len(per) <= 100):
-        raise BadJob(f"per= of a Limit is the text behind the name of a group, such as ':', not {per!r:.40}")
+        raise BadOption(f"per= of a Limit is the text behind the name of a group, such as ':', not {per!r:.40}")
     every, burst = (0, 1) if rate is None else _cells(_rate(rate))
     return Limits(most, per, every, burst)
 
@@ -97,22 +97,22 @@ def _rate(rate: Any) -> Rate:
     if isinstance(rate, Rate):
         return rate
     if isinstance(rate, str):
-        refuse_long(rate, "a rate")
+        refuse_long(rate, "a rate", error=BadOption)
     found = _RATE.fullmatch(rate) if isinstance(rate, str) else None
     if found is None:
-        raise BadJob(f"rate is text such as '100/m' or '5/s', or a Rate, not {rate!r:.40}")
+        raise BadOption(f"rate is text such as '100/m' or '5/s', or a Rate, not {rate!r:.40}")
     period = found[2] if found[2][0].isdigit() else f"1{found[2]}"
     return Rate(int(found[1]), period)
 
 
 def _cells(rate: Rate) -> tuple[int, int]:
     """Return the us from one start to the next, rounded up, and the burst."""
-    jobs = whole(rate.jobs, "the number of a rate", _MOST)
-    period = duration(rate.period, "the period of a rate", 1)
+    jobs = whole(rate.jobs, "the number of a rate", _MOST, error=BadOption)
+    period = duration(rate.period, "the period of a rate", 1, error=BadOption)
     every = -(-period * 1000 // jobs)
     if rate.burst is None:
         return every, max(_SMOOTH // every, 1)
-    return every, whole(rate.burst, "the burst of a rate", _MOST)
+    return every, whole(rate.burst, "the burst of a rate", _MOST, error=BadOption)
 
 
 def note_of(topic: str) -> str:

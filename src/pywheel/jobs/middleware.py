@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
-from .._errors import BadJob
 from .handler import Handler, is_async, rest_of, to_the_end
 from .job import Job, State
 
@@ -33,12 +32,12 @@ class Middleware:
         self.dead: list[Dead] = []
 
     def add(self, functions: list[Any], function: Callable[..., object], what: str) -> None:
-        """Take one in. BadJob for one that would have to be awaited, or cannot be called."""
+        """Take one in. TypeError for one that would have to be awaited, or cannot be called."""
         if not callable(function):
-            raise BadJob(f"{what} takes a function, not {function!r:.40}")
+            raise TypeError(f"{what} takes a function, not {function!r:.40}")
         awaited = is_async(function) and functions is not self.dead
         if awaited or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise BadJob(f"{what} takes a plain function, as it is called around handlers in threads too")
+            raise TypeError(f"{what} takes a plain function, as it is called around handlers in threads too")
         functions.append(function)
 
     def around(self, handler: Handler) -> Handler:

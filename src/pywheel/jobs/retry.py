@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from .._errors import BadJob
+from .._errors import BadOption
 from .checks import number, whole
 from .durations import LONGEST, Duration, duration
 from .job import Job
@@ -38,7 +38,7 @@ class RetryPolicy:
     """The delays after the first, second, ... failed attempt; after the last of them the job is dead.
 
     `jitter` is the part of a delay that is drawn by lot: 0.1 makes it 90 to 110 % of what is written.
-    BadJob if it is not from 0 to 1.
+    BadOption if it is not from 0 to 1.
 
     A class of your own has `max_attempts`, `delay(attempt)`, in whole ms, and `delays`, which count after a lost lease:
     then nobody may be there to call `delay`. What `delay` raises, or returns instead, is written into the job's error,
@@ -51,7 +51,7 @@ class RetryPolicy:
     def __init__(self, delays: tuple[int, ...] | None = None, jitter: float = 0.0) -> None:
         if delays is not None:  # else a class of your own has them
             self.delays = delays
-        self.jitter = number(jitter, "jitter", 0, 1)
+        self.jitter = number(jitter, "jitter", 0, 1, error=BadOption)
 
     @property
     def max_attempts(self) -> int:
@@ -74,14 +74,15 @@ class Ladder(RetryPolicy):
     """Each delay as written: ``Ladder("5s", "30s", "1m")`` tries four times."""
 
     def __init__(self, *delays: Duration, jitter: float = 0.0) -> None:
-        super().__init__(tuple(duration(delay, "a step of the ladder") for delay in delays), jitter)
+        super().__init__(tuple(duration(delay, "a step of the ladder", error=BadOption) for delay in delays), jitter)
 
 
 class Fixed(RetryPolicy):
     """The same delay each time, `attempts` tries in all."""
 
     def __init__(self, delay: Duration, *, attempts: int = 10, jitter: float = 0.0) -> None:
-        super().__init__((duration(delay, "delay"),) * (whole(attempts, "attempts", _MOST) - 1), jitter)
+        retries = whole(attempts, "attempts", _MOST, error=BadOption) - 1
+        super().__init__((duration(delay, "delay", error=BadOption),) * retries, jitter)
 
 
 class Exponential(RetryPolicy):
@@ -96,9 +97,10 @@ class Exponential(RetryPolicy):
         attempts: int = 10,
         jitter: float = 0.1,
     ) -> None:
-        factor = number(factor, "factor", 1, 1000)
-        limit, delay, delays = duration(longest, "longest"), float(duration(first, "first")), []
-        for _ in range(whole(attempts, "attempts", _MOST) - 1):
+        factor = number(factor, "factor", 1, 1000, error=BadOption)
+        limit, delays = duration(longest, "longest", error=BadOption), []
+        delay = float(duration(first, "first", error=BadOption))
+        for _ in range(whole(attempts, "attempts", _MOST, error=BadOption) - 1):
             delays.append(round(min(delay, limit)))
             delay = min(delay * factor, limit)  # never grows beyond it: no overflow at any attempt
         super().__init__(tuple(delays), jitter)
@@ -120,11 +122,11 @@ class RetryFunction(RetryPolicy):
         super().__init__(DEFAULT.delays, DEFAULT.jitter)
         name = getattr(function, "__qualname__", type(function).__name__)
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-            raise BadJob(f"retry takes a plain function, and {name:.80} would have to be awaited, or run")
+            raise TypeError(f"retry takes a plain function, and {name:.80} would have to be awaited, or run")
         try:
             inspect.signature(function).bind(None, None)
         except TypeError as error:
-            raise BadJob(f"retry takes a function of the job and the error, and {name:.80} is none: {error}") from None
+            raise TypeError(f"retry takes a function of the job and the error, and {name:.80} is none: {error}") from None
         except ValueError:  # of a built-in one nobody knows
             pass
         self.function = function
@@ -135,25 +137,28 @@ class RetryFunction(RetryPolicy):
 
 
 def policy_of(retry: AnyRetry) -> RetryPolicy:
-    """Return a policy: that of a function, if it is one. BadJob if it is neither."""
+    """Return a policy: that of a function, if it is one. Errors as of `checked`."""
     if callable(retry) and not isinstance(retry, type) and not hasattr(retry, "delay"):
         return RetryFunction(retry)
     return checked(retry)
 
 
 def checked(policy: Any) -> RetryPolicy:
-    """Return a policy. BadJob if it is none: not even a class of somebody's own that says what RetryPolicy does."""
+    """Return a policy. It may be of a class of somebody's own, that says what RetryPolicy does.
+
+    TypeError if it is none, BadOption if what it says makes no sense.
+    """
     if isinstance(policy, type) or not callable(getattr(policy, "delay", None)):
-        raise BadJob(f"retry must be a RetryPolicy, such as Ladder('5s', '1m'), or a function, not {policy!r:.60}")
+        raise TypeError(f"retry must be a RetryPolicy, such as Ladder('5s', '1m'), or a function, not {policy!r:.60}")
     name = type(policy).__name__
-    most = whole(getattr(policy, "max_attempts", None), f"max_attempts of {name}", _MOST)
+    most = whole(getattr(policy, "max_attempts", None), f"max_attempts of {name}", _MOST, error=BadOption)
     delays = getattr(policy, "delays", None)
     if not isinstance(delays, tuple | list) or (most > 1 and not delays):
-        raise BadJob(
+        raise BadOption(
             f"{name} must have delays, a tuple of ms: they count after a lost lease, when nobody calls delay()"
         )
     for delay in delays:
-        whole(delay, f"a delay of {name}", LONGEST, 0)
+        whole(delay, f"a delay of {name}", LONGEST, 0, error=BadOption)
     return policy  # type: ignore[no-any-return]
 
 
@@ -179,7 +184,7 @@ def asked(policy: RetryPolicy, job: Job, error: BaseException | None) -> tuple[i
     else:
         try:
             return _delay(policy, answer), None
-        except BadJob as nonsense:
+        except BadOption as nonsense:
             wrong = str(nonsense)
     wrong = f"the retry policy {name} {wrong}"
     _LOGGER.error("job %d of %r waits as by default: %s", job.id, job.topic[:80], wrong)
@@ -187,12 +192,12 @@ def asked(policy: RetryPolicy, job: Job, error: BaseException | None) -> tuple[i
 
 
 def _delay(policy: RetryPolicy, answer: Any) -> int | None:
-    """Return what a policy has answered, in ms. BadJob if it makes no sense."""
+    """Return what a policy has answered, in ms. BadOption if it makes no sense."""
     if isinstance(policy, RetryFunction):
         try:
-            return None if answer is None else duration(answer, "it")
-        except BadJob:
-            raise BadJob(f"gave {reprlib.repr(answer):.60}, no duration such as '30s', and not None") from None
+            return None if answer is None else duration(answer, "it", error=BadOption)
+        except BadOption:
+            raise BadOption(f"gave {reprlib.repr(answer):.60}, no duration such as '30s', and not None") from None
     if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer <= LONGEST:
         return answer
-    raise BadJob(f"gave {reprlib.repr(answer):.60}, not whole ms from 0 to {LONGEST}")
+    raise BadOption(f"gave {reprlib.repr(answer):.60}, not whole ms from 0 to {LONGEST}")

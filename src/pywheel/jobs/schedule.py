@@ -15,7 +15,7 @@ from hashlib import blake2b
 from secrets import token_hex
 from typing import Any, Final, Literal
 
-from .._errors import BadBody, BadJob
+from .._errors import BadBody, BadJob, BadOption
 from . import cron
 from .checks import did_you_mean
 from .durations import duration
@@ -76,14 +76,14 @@ class Former:
 
     def after(self, time: int) -> int | None:
         """Return its first tick later than `time`; None if there is none, or it cannot be computed here."""
-        with suppress(BadJob):  # what it owes cannot be made up for; the rule that follows it goes on
+        with suppress(BadOption):  # what it owes cannot be made up for; the rule that follows it goes on
             tick = _first_after(self, time)
             return tick if tick is not None and tick <= self.until else None
         return None
 
     def last(self, time: int) -> int | None:
         """Return its last tick not later than `time`; None if there is none, or it cannot be computed here."""
-        with suppress(BadJob):
+        with suppress(BadOption):
             return _last_until(self, min(time, self.until))
         return None
 
@@ -304,32 +304,32 @@ def written(tick: int) -> str:
 
 
 def schedule_name(value: Any) -> str:
-    """Return the name of a schedule. BadJob if it cannot be one."""
+    """Return the name of a schedule. BadOption if it cannot be one."""
     if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_NAME or not value.isprintable():
-        raise BadJob(f"the name of a schedule has 1 to {_LONGEST_NAME} printable characters, and is {value!r:.200}")
+        raise BadOption(f"the name of a schedule has 1 to {_LONGEST_NAME} printable characters, and is {value!r:.200}")
     return value
 
 
 def timing(every: Any, expression: Any, tz: Any) -> dict[str, Any]:
-    """Return the fields that say when ticks come. BadJob if they make no sense, or are not one of the two."""
+    """Return the fields that say when ticks come. BadOption if they make no sense, or are not one of the two."""
     if (every is None) is (expression is None):
-        raise BadJob("a schedule has every= or cron=, one of them")
+        raise BadOption("a schedule has every= or cron=, one of them")
     if every is None:
         text, zone = cron.checked(expression, "UTC" if tz is None else tz)
         return {"cron": text, "tz": zone}
     if tz is not None:
-        raise BadJob("tz= is for cron=: every= goes by UTC, whatever the zone")
-    period = duration(every, "every")
+        raise BadOption("tz= is for cron=: every= goes by UTC, whatever the zone")
+    period = duration(every, "every", error=BadOption)
     if period < SHORTEST:
-        raise BadJob(f"every must be 1 s or more, and is {every!r:.60}: Timers.call_every is for less")
+        raise BadOption(f"every must be 1 s or more, and is {every!r:.60}: Timers.call_every is for less")
     return {"every": period}
 
 
 def one_of(value: Any, name: str, choices: tuple[str, ...]) -> str:
-    """Return one of some words. BadJob for another."""
+    """Return one of some words. BadOption for another."""
     if value not in choices:
         near = did_you_mean(value, choices) if isinstance(value, str) else ""
-        raise BadJob(f"{name} is one of {', '.join(choices)}, not {value!r:.40}{near}")
+        raise BadOption(f"{name} is one of {', '.join(choices)}, not {value!r:.40}{near}")
     return str(value)
 
 

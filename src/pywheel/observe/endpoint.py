@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import BaseServer, TCPServer
 from typing import Any, Final
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..events import Events
 from .prometheus import PrometheusMetrics
 
@@ -40,7 +40,7 @@ class Endpoint:
 
     Raises:
         TelemetryMissing: prometheus-client is not installed.
-        BadJob: none of the ports is free, or the host is not here.
+        BadOption: none of the ports is free, or the host is not here.
     """
 
     def __init__(self, events: Events, port: int, host: str = "127.0.0.1", ports: int = 1) -> None:
@@ -91,7 +91,7 @@ def _said(good: bool, yes: str, no: str) -> tuple[int, str, bytes]:
 
 
 def _bound(host: str, port: int, ports: int, endpoint: Endpoint) -> _Server:
-    """Return a server on the first free port. BadJob if there is none."""
+    """Return a server on the first free port. BadOption if there is none."""
     last: OSError | OverflowError | None = None
     for tried in range(port, port + (ports if port else 1)):
         try:
@@ -99,7 +99,7 @@ def _bound(host: str, port: int, ports: int, endpoint: Endpoint) -> _Server:
         except (OSError, OverflowError) as error:
             last = error
     span = str(port) if ports == 1 else f"{port} to {port + ports - 1}"
-    raise BadJob(f"no metrics on {host} port {span}: {last}") from last
+    raise BadOption(f"no metrics on {host} port {span}: {last}") from last
 
 
 class _Server(ThreadingHTTPServer):

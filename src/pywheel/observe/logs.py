@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..jobs.handler import current_job
 
 __all__ = ["FORMS", "Form", "JsonLines", "begin", "present"]
@@ -71,9 +71,9 @@ def _of_span() -> dict[str, str]:
 
 
 def begin(form: str = "text", level: int = logging.INFO) -> None:
-    """Log to the standard error in a form, unless the program has set up its logging. BadJob for another form."""
+    """Log to the standard error in a form, unless the program has set up its logging. BadOption for another form."""
     if form not in FORMS:
-        raise BadJob(f"a log is written as {' or '.join(FORMS)}, not {form!r:.40}")
+        raise BadOption(f"a log is written as {' or '.join(FORMS)}, not {form!r:.40}")
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if form == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(handlers=[handler], level=level)

@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from .._errors import BadJob
+from .._errors import BadJob, BadOption, PywheelError
 from ..jobs.address import checked_to
 
 __all__ = ["AddressPolicy", "AddressRefused", "Places", "checked_url", "port_of"]
@@ -59,12 +59,12 @@ class AddressPolicy:
         ports: those that may be used; None for any.
 
     Raises:
-        BadJob: something of this makes no sense.
+        BadOption: something of this makes no sense.
     """
 
     def __init__(self, allow: Iterable[str] = (), ports: Iterable[int] | None = _WEB_PORTS) -> None:
         if isinstance(allow, str):
-            raise BadJob(f"allow is a list of networks and names, not {allow!r:.60}")
+            raise BadOption(f"allow is a list of networks and names, not {allow!r:.60}")
         self._networks: list[Network] = []
         self._names: set[str] = set()
         for entry in allow:
@@ -73,12 +73,12 @@ class AddressPolicy:
 
     def _allow(self, entry: Any) -> None:
         if not isinstance(entry, str) or not entry:
-            raise BadJob(f"allow: {entry!r:.60} is no network and no name")
+            raise BadOption(f"allow: {entry!r:.60} is no network and no name")
         try:
             self._networks.append(ip_network(entry))
         except ValueError as error:
             if "/" in entry or ":" in entry or _plain(entry).replace(".", "").isdigit():
-                raise BadJob(f"allow: {entry[:60]!r} is no network: {error}") from None
+                raise BadOption(f"allow: {entry[:60]!r} is no network: {error}") from None
             self._names.add(_plain(entry))
 
     def allows_name(self, host: str) -> bool:
@@ -113,12 +113,12 @@ class Places:
     """URLs that a job may name: `url` itself, and those that lie below one of `prefixes`, on the same host and port.
 
     Raises:
-        BadJob: a prefix is no URL, or has a query.
+        BadOption: a prefix is no URL, or has a query.
     """
 
     def __init__(self, url: str | None, prefixes: Iterable[str]) -> None:
         if isinstance(prefixes, str):
-            raise BadJob(f"allow_to is a list of URLs, not {prefixes!r:.60}")
+            raise BadOption(f"allow_to is a list of URLs, not {prefixes!r:.60}")
         self._url = url
         self.prefixes = tuple(map(_prefix, prefixes))
         self._below = [(_origin(parts), parts.path or "/") for parts in map(urlsplit, self.prefixes)]
@@ -127,7 +127,7 @@ class Places:
         """Whether a job may name it. BadJob: it is no URL."""
         if url == self._url:
             return True
-        parts = urlsplit(checked_url(url))
+        parts = urlsplit(checked_url(url, error=BadJob))
         path = parts.path or "/"
         if _leads_up(path):
             return False
@@ -138,11 +138,11 @@ class Places:
         )
 
 
-def checked_url(value: Any) -> str:
-    """Return a URL as a job may name it. BadJob if it is none."""
-    url = checked_to(value)
+def checked_url(value: Any, *, error: type[PywheelError] = BadOption) -> str:
+    """Return a URL as a job may name it. BadOption, or `error`, if it is none."""
+    url = checked_to(value, error=error)
     if "://" not in url:
-        raise BadJob(f"{url[:60]!r} is no URL: it must begin with https:// or http://")
+        raise error(f"{url[:60]!r} is no URL: it must begin with https:// or http://")
     return url
 
 
@@ -156,7 +156,7 @@ def port_of(parts: SplitResult) -> int:
 def _prefix(value: Any) -> str:
     url = checked_url(value)
     if "?" in url or "#" in url:
-        raise BadJob(f"allow_to: {url[:60]!r} must end with its path")
+        raise BadOption(f"allow_to: {url[:60]!r} must end with its path")
     return url
 
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, TypeGuard
 from urllib.parse import urlsplit
 
-from .._errors import BadJob, PywheelError
+from .._errors import BadOption, PywheelError
 from ..jobs.address import TO
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp
@@ -61,12 +61,12 @@ def is_own(name: str) -> bool:
 
 
 def patterns(value: Any, name: str) -> tuple[str, ...]:
-    """Return patterns of names. BadJob if they are none."""
+    """Return patterns of names. BadOption if they are none."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise BadJob(f"{name} is a list of patterns such as 'orders.*', not {value!r:.60}")
+        raise BadOption(f"{name} is a list of patterns such as 'orders.*', not {value!r:.60}")
     found = tuple(value)
     if not all(isinstance(pattern, str) for pattern in found):
-        raise BadJob(f"{name} is a list of patterns such as 'orders.*', not {value!r:.60}")
+        raise BadOption(f"{name} is a list of patterns such as 'orders.*', not {value!r:.60}")
     return found
 
 
@@ -93,12 +93,12 @@ class BrokerOutlet(Outlet[C]):
     def __init__(self, place: str, *, allow: Iterable[str] | None, timeout: Duration, name: str | None) -> None:
         super().__init__(name)
         if not isinstance(place, str):
-            raise BadJob(f"the {self.places} must be a str, not {type(place).__name__}")
+            raise BadOption(f"the {self.places} must be a str, not {type(place).__name__}")
         self.place = place
         if allow is None:
             allow = () if place else _ANY
         self.allow = patterns(allow, "allow")
-        self.timeout = duration(timeout, "timeout", 1) / 1000
+        self.timeout = duration(timeout, "timeout", 1, error=BadOption) / 1000
         self.longest = 2 * self.timeout
         self.open_timeout = self.timeout + 1.0  # `patient` knows better what to say
 

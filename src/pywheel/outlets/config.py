@@ -17,7 +17,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadJob
+from .._errors import BadJob, BadOption
 from ..jobs.checks import did_you_mean, name
 from ..jobs.retry import DEFAULT, Ladder, RetryPolicy
 from . import KINDS, kind
@@ -112,5 +112,5 @@ def _retry(settings: Settings) -> RetryPolicy:
     jitter = settings.number("jitter", DEFAULT.jitter, 0, 1)
     try:
         return Ladder(*steps, jitter=jitter)
-    except BadJob as error:
+    except BadOption as error:
         raise settings.error("retry", str(error)) from None

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 from weakref import WeakKeyDictionary
 
-from .._errors import BadJob, PywheelError
+from .._errors import BadOption, PywheelError
 from ..jobs.address import TO
 from ..jobs.job import Job
 from ..jobs.managed import ManagedHandler, Notes
@@ -79,7 +79,9 @@ class Outlet(ManagedHandler, ABC, Generic[C]):
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None and _short(name) != name:
-            raise BadJob(f"the name of an outlet has 1 to {_LONGEST_NAME} characters and no colon, not {name[:60]!r}")
+            raise BadOption(
+                f"the name of an outlet has 1 to {_LONGEST_NAME} characters and no colon, not {name[:60]!r}"
+            )
         self.name = name
         self.answers = Answers(self.kind)
         self._connections: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[C]] = WeakKeyDictionary()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
@@ -55,7 +55,7 @@ class Kafka(BrokerOutlet["Link"]):
         name: for people; the topic of jobs that it handles unless told.
 
     Raises:
-        BadJob: an argument makes no sense.
+        BadOption: an argument makes no sense.
         OutletMissing: confluent-kafka is not installed.
     """
 
@@ -74,7 +74,7 @@ class Kafka(BrokerOutlet["Link"]):
     ) -> None:
         super().__init__(topic, allow=allow, timeout=timeout, name=name)
         if not servers or type(servers) is not str:
-            raise BadJob(f"servers are written like 'host:9092,host:9092', not {servers!r:.60}")
+            raise BadOption(f"servers are written like 'host:9092,host:9092', not {servers!r:.60}")
         self._kafka = needed("confluent_kafka", "kafka")
         self._options = {
             "linger.ms": 1,
@@ -100,7 +100,7 @@ class Kafka(BrokerOutlet["Link"]):
         try:
             producer = self._kafka.Producer(self._options, logger=_LOGGER)
         except (self._kafka.KafkaException, TypeError, ValueError) as error:
-            raise BadJob(f"librdkafka does not take these options: {error}") from error
+            raise BadOption(f"librdkafka does not take these options: {error}") from error
         return Link(producer, asyncio.get_running_loop())
 
     async def close(self, connection: Link) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
@@ -53,7 +53,7 @@ class Nats(BrokerOutlet["Link"]):
         name: for people; the topic that it handles unless told.
 
     Raises:
-        BadJob: an argument makes no sense.
+        BadOption: an argument makes no sense.
         OutletMissing: nats-py is not installed.
     """
 
@@ -73,7 +73,7 @@ class Nats(BrokerOutlet["Link"]):
         super().__init__(subject, allow=allow, timeout=timeout, name=name)
         self._servers = [part.strip() for part in url.split(",")] if type(url) is str else [""]
         if not all(is_address(part if "://" in part else f"nats://{part}", _SCHEMES) for part in self._servers):
-            raise BadJob("the address of a NATS is written like nats://user:password@host:4222")
+            raise BadOption("the address of a NATS is written like nats://user:password@host:4222")
         self._stream = stream
         self._nats = needed("nats.aio.client", "nats")
         self._errors: Any = needed("nats.errors", "nats")

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..jobs.address import TO
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
@@ -84,7 +84,7 @@ class RabbitMQ(BrokerOutlet["Link"]):
         name: for people; the topic that it handles unless told.
 
     Raises:
-        BadJob: an argument makes no sense.
+        BadOption: an argument makes no sense.
         OutletMissing: aiormq is not installed.
     """
 
@@ -106,7 +106,7 @@ class RabbitMQ(BrokerOutlet["Link"]):
     ) -> None:
         super().__init__(routing_key, allow=allow, timeout=timeout, name=name)
         if not isinstance(exchange, str):
-            raise BadJob(f"the exchange must be a str, not {type(exchange).__name__}")
+            raise BadOption(f"the exchange must be a str, not {type(exchange).__name__}")
         self.exchange = exchange
         self.exchanges = patterns(exchanges, "exchanges")
         self.mandatory = mandatory
@@ -307,9 +307,9 @@ class Link:
 
 
 def checked_url(url: Any) -> str:
-    """Return the address of a RabbitMQ, with a heartbeat. BadJob if it is none."""
+    """Return the address of a RabbitMQ, with a heartbeat. BadOption if it is none."""
     if not is_address(url, ("amqp", "amqps")) or not (parts := urlsplit(url)).hostname:
-        raise BadJob("the address of a RabbitMQ is written like amqp://user:password@host:5672/vhost")
+        raise BadOption("the address of a RabbitMQ is written like amqp://user:password@host:5672/vhost")
     query = dict(parse_qsl(parts.query))
     return parts._replace(query=urlencode({"heartbeat": _HEARTBEAT, **query})).geturl()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..jobs.checks import whole
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp
@@ -59,7 +59,7 @@ class RedisStreams(BrokerOutlet["Link"]):
         name: for people; the topic that it handles unless told.
 
     Raises:
-        BadJob: an argument makes no sense.
+        BadOption: an argument makes no sense.
         OutletMissing: redis is not installed.
     """
 
@@ -79,10 +79,10 @@ class RedisStreams(BrokerOutlet["Link"]):
     ) -> None:
         super().__init__(stream, allow=allow, timeout=timeout, name=name)
         if not is_address(url, _SCHEMES):
-            raise BadJob("the address of a Redis is written like redis://user:password@host:6379/0")
+            raise BadOption("the address of a Redis is written like redis://user:password@host:6379/0")
         self._url = url
-        self._maxlen = "" if maxlen is None else str(whole(maxlen, "maxlen", 2**53))
-        self._remember = str(duration(remember, "remember", 1))
+        self._maxlen = "" if maxlen is None else str(whole(maxlen, "maxlen", 2**53, error=BadOption))
+        self._remember = str(duration(remember, "remember", 1, error=BadOption))
         self._redis = needed("redis.asyncio", "redis")
 
     @classmethod

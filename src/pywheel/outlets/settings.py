@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from .._errors import BadJob, PywheelError
+from .._errors import BadOption, PywheelError
 from ..jobs.checks import did_you_mean
 from ..jobs.durations import duration
 
@@ -73,7 +73,7 @@ class Settings:
             yield
         except ConfigError:
             raise
-        except (BadJob, OSError) as error:  # of TLS, of an address
+        except (BadOption, OSError) as error:  # of TLS, of an address
             raise self.error(word, str(error)) from error
 
     def _take(self, word: str, default: Any, kinds: type | tuple[type, ...], what: str) -> Any:
@@ -159,8 +159,8 @@ class Settings:
         """Return a length of time in seconds, written as a number of seconds or as a text such as ``"30s"``."""
         value = self._take(word, default, (int, float, str), 'seconds, or a text such as "30s"')
         try:
-            return duration(value, word, max(round(least * 1000), 0)) / 1000
-        except BadJob as error:
+            return duration(value, word, max(round(least * 1000), 0), error=BadOption) / 1000
+        except BadOption as error:
             raise self.error(word, str(error)) from None
 
     def secrets(self, word: str) -> list[str]:

@@ -9,7 +9,7 @@ import hmac
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..jobs.job import Job
 
 __all__ = ["Secrets", "decoded", "signature"]
@@ -25,17 +25,17 @@ def decoded(secret: str) -> bytes:
     """Return the bytes of a secret that is written as ``whsec_`` and base64.
 
     Raises:
-        BadJob: it is written in another way, or has not 24 to 64 bytes. The message does not show it.
+        BadOption: it is written in another way, or has not 24 to 64 bytes. The message does not show it.
     """
     if not isinstance(secret, str):
-        raise BadJob(f"a secret is a text such as whsec_..., not {type(secret).__name__}")
+        raise BadOption(f"a secret is a text such as whsec_..., not {type(secret).__name__}")
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError):
-        raise BadJob(f"a secret is written as {_PREFIX} and base64") from None
+        raise BadOption(f"a secret is written as {_PREFIX} and base64") from None
     least, most = _LENGTHS
     if not least <= len(key) <= most:
-        raise BadJob(f"a secret has {least} to {most} bytes, this one has {len(key)}")
+        raise BadOption(f"a secret has {least} to {most} bytes, this one has {len(key)}")
     return key
 
 

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from .._errors import BadJob, PywheelError
+from .._errors import BadJob, BadOption, PywheelError
 from ..jobs.address import TO
 from ..jobs.checks import whole
 from ..jobs.durations import Duration, duration
@@ -93,7 +93,7 @@ class Webhook(Outlet[Any]):
         proxy: an HTTP proxy, which then says where connections may go. That of the environment is not used.
 
     Raises:
-        BadJob: an argument makes no sense.
+        BadOption: an argument makes no sense.
     """
 
     kind: ClassVar[str] = "webhook"
@@ -121,15 +121,15 @@ class Webhook(Outlet[Any]):
         self._places = Places(url, allow_to)
         self._anywhere = url is None and not self._places.prefixes
         self._keys = _keys(secrets)
-        self.longest = self._timeout = duration(timeout, "timeout", 1) / 1000
-        self._connect_timeout = duration(connect_timeout, "connect_timeout", 1) / 1000
+        self.longest = self._timeout = duration(timeout, "timeout", 1, error=BadOption) / 1000
+        self._connect_timeout = duration(connect_timeout, "connect_timeout", 1, error=BadOption) / 1000
         self._headers = {_header(name): _value(name, value) for name, value in (headers or {}).items()}
         if self._anywhere:
             _refuse_secrets(headers or {})
         self._passed = tuple(map(_header, pass_headers))
         self._policy = AddressPolicy(allow, ports)
         usual = _PER_HOST if url is None else _MOST
-        self._per_host = usual if per_host is None else whole(per_host, "per_host", _MOST)
+        self._per_host = usual if per_host is None else whole(per_host, "per_host", _MOST, error=BadOption)
         self._tls = tls
         self._proxy = None if proxy is None else _checked_proxy(proxy)
 
@@ -294,7 +294,7 @@ def _allowed(url: str, policy: AddressPolicy) -> None:
     try:
         policy.check_url(parts.hostname or "", port_of(parts))
     except AddressRefused as error:
-        raise BadJob(f"{error}: name it in allow, its port in ports, if it may be reached") from error
+        raise BadOption(f"{error}: name it in allow, its port in ports, if it may be reached") from error
 
 
 def _checked_proxy(value: Any) -> str:
@@ -305,7 +305,7 @@ def _checked_proxy(value: Any) -> str:
                 return value
         except ValueError:  # of its port, or of brackets
             pass
-    raise BadJob("the proxy is written like http://user:password@host:3128")
+    raise BadOption("the proxy is written like http://user:password@host:3128")
 
 
 def _keys(secrets: Secrets) -> Callable[[Job], list[bytes]]:
@@ -322,26 +322,26 @@ def _many(secrets: str | Iterable[str] | None) -> Iterable[str]:
 
 
 def _header(name: Any) -> str:
-    """Return the name of a header that may be sent. BadJob if it may not."""
+    """Return the name of a header that may be sent. BadOption if it may not."""
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-        raise BadJob(f"{name!r:.60} is no name of a header")
+        raise BadOption(f"{name!r:.60} is no name of a header")
     if name.lower() in _OURS:
-        raise BadJob(f"the header {name} is not yours to say")
+        raise BadOption(f"the header {name} is not yours to say")
     return name.lower()
 
 
 def _refuse_secrets(headers: Mapping[str, str]) -> None:
-    """Raise BadJob for headers of an outlet that delivers anywhere: whoever may put a job could have them sent."""
+    """Raise BadOption for headers of an outlet that delivers anywhere: whoever may put a job could have them sent."""
     for name in headers:
         if name.lower() not in _HARMLESS:
-            raise BadJob(
+            raise BadOption(
                 f"{name} would go wherever a job leads the outlet: give it a url, or name in allow_to where jobs may go"
             )
 
 
 def _value(name: str, value: Any) -> str:
     if not isinstance(value, str) or not _VALUE.fullmatch(value):
-        raise BadJob(f"the header {name[:60]} must be a text, without line breaks")
+        raise BadOption(f"the header {name[:60]} must be a text, without line breaks")
     return value
 
 

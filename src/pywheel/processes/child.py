@@ -19,7 +19,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, Final
 
-from .._errors import BadJob, StoreError
+from .._errors import BadJob, BadOption, StoreError
 from ..events import Event, JobStarted
 from ..execution.loading import importing, load
 from ..jobs.handler import error_text
@@ -71,7 +71,7 @@ class Report(Tally):
 
     def fail(self, error: BaseException) -> None:
         """Say why this process ends."""
-        known = isinstance(error, BadJob | StoreError)
+        known = isinstance(error, BadJob | BadOption | StoreError)
         text = str(error) if known else error_text(error)
         trace = "" if known else "".join(traceback.format_exception(error))[-_TRACE:]
         self.tell({"failed": type(error).__name__, "text": text[-500:], "trace": trace})

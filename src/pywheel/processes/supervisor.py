@@ -21,7 +21,7 @@ from multiprocessing.connection import wait
 from typing import Any, Final, Unpack
 
 from .. import _errors
-from .._errors import BadJob, PywheelError, StoreError
+from .._errors import BadJob, BadOption, PywheelError, StoreError
 from ..execution.loading import interpreter, no_worker_while_importing
 from ..jobs.checks import whole
 from ..jobs.durations import Duration, duration
@@ -62,7 +62,7 @@ class Supervisor:
         options: of `Worker`.
 
     Raises:
-        BadJob: processes is less than 1, a duration makes no sense, or an option cannot be told to another process.
+        BadOption: processes is less than 1, a duration makes no sense, or an option cannot be told to another process.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Supervisor:
     ) -> None:
         no_worker_while_importing()
         if os.name == "nt":
-            raise BadJob("more than one worker process needs POSIX: start several workers yourself")
+            raise BadOption("more than one worker process needs POSIX: start several workers yourself")
         told = {
             "store": store,
             "options": options,
@@ -87,11 +87,11 @@ class Supervisor:
         try:
             self._told = json.dumps(told, default=_plain).encode()
         except (TypeError, ValueError) as error:
-            raise BadJob(f"an option cannot be told to another process: {error}") from None
+            raise BadOption(f"an option cannot be told to another process: {error}") from None
         self._command = [*interpreter(), "-m", "pywheel.processes.child", target]
-        self._processes = whole(processes, "processes", 1_000)
-        self._stall = duration(stall, "stall") / 1000
-        self._grace = duration(options.get("grace", 30), "grace") / 1000
+        self._processes = whole(processes, "processes", 1_000, error=BadOption)
+        self._stall = duration(stall, "stall", error=BadOption) / 1000
+        self._grace = duration(options.get("grace", 30), "grace", error=BadOption) / 1000
         self.workers: list[_WorkerProcess] = []
         self.about: dict[str, Any] = {}
         """What a worker said of itself: its ``store`` and its ``topics``. Empty until one is up."""
@@ -137,7 +137,7 @@ class Supervisor:
         a second: for a live view. To be called once.
 
         Raises:
-            BadJob: there is no such program, or it cannot work with these options.
+            BadOption: there is no such program, or it cannot work with these options.
             StoreError: its store cannot be used.
             WorkersFailed: it cannot be imported, or all its first processes ended before they were up.
         """
@@ -219,7 +219,7 @@ class Supervisor:
     def _give_up(self, worker: _WorkerProcess) -> None:
         """End with an error: no worker was ever up, and another one would fare no better."""
         kind: Any = getattr(_errors, (worker.failed or {}).get("failed", ""), None)
-        if isinstance(kind, type) and issubclass(kind, BadJob | StoreError):
+        if isinstance(kind, type) and issubclass(kind, BadJob | BadOption | StoreError):
             self._error = kind(worker.reason)
         else:
             self._error = WorkersFailed(f"no worker could begin: {worker.reason}")

@@ -13,6 +13,7 @@ import msgspec
 
 from .._errors import (
     BadJob,
+    BadOption,
     JobExists,
     NoSuchJob,
     PywheelError,
@@ -130,7 +131,7 @@ def of_error(error: PywheelError) -> Problem:
             return Problem("job-exists", str(error), more={"id": str(error.id)})
         case NoSuchJob():
             return Problem("no-such-job", str(error))
-        case BadJob():
+        case BadJob() | BadOption():
             return Problem("bad-body", str(error))
         case StoreAway():
             return Problem("store-away", f"{error}: try again", headers={"retry-after": "1"})

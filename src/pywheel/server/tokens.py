@@ -17,7 +17,7 @@ from hmac import compare_digest
 from secrets import token_hex, token_urlsafe
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..jobs.checks import did_you_mean, name
 from ..jobs.commands import Command, SetNote
 from ..jobs.durations import moment
@@ -97,11 +97,11 @@ class Tokens:
             note: who has it, for people.
 
         Raises:
-            BadJob: an argument makes no sense, or `until` is over.
+            BadOption: an argument makes no sense, or `until` is over.
         """
-        now, end = self._store.clock.wall(), None if until is None else moment(until, "until")
+        now, end = self._store.clock.wall(), None if until is None else moment(until, "until", error=BadOption)
         if end is not None and end <= now:
-            raise BadJob(f"a token cannot end at {until}: that is over")
+            raise BadOption(f"a token cannot end at {until}: that is over")
         ttl = None if end is None else end - now + _LISTED
         record = {"scopes": _scopes(scopes), "topics": _topics(topics), "until": end, "note": _note(note), "made": now}
         while True:
@@ -207,7 +207,7 @@ def _scopes(scopes: Iterable[str]) -> list[str]:
     for scope in given:
         if scope not in SCOPES:
             hint = did_you_mean(scope, SCOPES)
-            raise BadJob(f"{scope[:80]!r} is no scope{hint}: give some of {', '.join(SCOPES)}")
+            raise BadOption(f"{scope[:80]!r} is no scope{hint}: give some of {', '.join(SCOPES)}")
     return [scope for scope in SCOPES if scope in given]
 
 
@@ -220,13 +220,13 @@ def _some(values: Iterable[str], what: str) -> list[str]:
     given: list[Any] = [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
     for value in given:
         if not isinstance(value, str):
-            raise BadJob(f"{what} are texts, not {value!r:.40}")
+            raise BadOption(f"{what} are texts, not {value!r:.40}")
     if not given:
-        raise BadJob(f"a token without {what} is good for nothing")
+        raise BadOption(f"a token without {what} is good for nothing")
     return given
 
 
 def _note(note: Any) -> str:
     if isinstance(note, str) and len(note) <= _LONGEST_NOTE:
         return note
-    raise BadJob(f"the note of a token is a text of up to {_LONGEST_NOTE} characters")
+    raise BadOption(f"the note of a token is a text of up to {_LONGEST_NOTE} characters")

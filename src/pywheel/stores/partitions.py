@@ -22,7 +22,7 @@ from random import choice, randrange, sample
 from typing import Any, Final, TypeVar
 from zlib import crc32
 
-from .._errors import BadJob, JobExists, PywheelError, StoreError
+from .._errors import BadOption, JobExists, PywheelError, StoreError
 from ..clock import Clock
 from ..jobs import commands as c
 from ..jobs import queries as q
@@ -508,7 +508,7 @@ def _claimed(ids: Ids, command: Any, found: Sequence[tuple[int, Any]], now: int)
 def _refuse_limits(store: SeveralStore, policy: c.ClaimPolicy) -> None:
     """Refuse a claim with limits: each store would count its own jobs."""
     if policy.limits is not None:
-        raise BadJob(f"limit= and rate= want one store, and {store.url} is {len(store.stores)}: leave out ?stores=")
+        raise BadOption(f"limit= and rate= want one store, and {store.url} is {len(store.stores)}: leave out ?stores=")
 
 
 def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:

@@ -17,7 +17,7 @@ from itertools import islice
 from secrets import token_hex
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadBody, BadJob, JobExists, StoreBusy, StoreError
+from .._errors import BadBody, BadOption, JobExists, StoreBusy, StoreError
 from ..jobs.bodies import is_encrypted
 from ..jobs.commands import Cancel, Command, Delete, Put, Reschedule, SetNote
 from ..jobs.job import Job, NewJob, State
@@ -392,7 +392,7 @@ class Declared:
     def add(self, schedule: Schedule, function: object) -> None:
         """Declare the schedule of a function. BadJob if there is one of this name, of another function."""
         if schedule.name in self._schedules and not redefined(self._functions[schedule.name], function):
-            raise BadJob(f"there is a schedule {schedule.name!r} already: give this one another name=")
+            raise BadOption(f"there is a schedule {schedule.name!r} already: give this one another name=")
         self._schedules[schedule.name], self._functions[schedule.name] = schedule, function
         self._told = None
 

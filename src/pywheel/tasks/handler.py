@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..jobs.handler import is_async
 from ..jobs.job import Job
 from .arguments import encoded_result
@@ -30,7 +30,7 @@ class TaskHandler:
         self._result = encoded_result if encodes else _as_it_is
 
     def __call__(self, job: Job) -> Any:
-        """Handle a job; return what the function does. BadJob if something cannot be provided, BadArguments."""
+        """Handle a job; return what the function does. BadOption if something cannot be provided, BadArguments."""
         arguments, provided = self._given(job)
         if not provided:
             return self._result(self.function(**arguments))
@@ -55,7 +55,7 @@ class TaskHandler:
         return arguments, self._providers(asked) if asked.provided else []
 
     def check(self) -> None:
-        """Raise what every job would fail with: BadJob, BadArguments. By now all its types are defined."""
+        """Raise what every job would fail with: BadOption, BadArguments. By now all its types are defined."""
         self._providers(self._signature.asked())
 
     def _providers(self, asked: Asked) -> list[tuple[str, Provider]]:
@@ -63,9 +63,9 @@ class TaskHandler:
         found = []
         for name, provider in asked.provided:
             if provider is None:
-                raise BadJob(f"nothing provides {name!r} of {self._signature.task}: use @queue.provide")
+                raise BadOption(f"nothing provides {name!r} of {self._signature.task}: use @queue.provide")
             if provider.is_async and not self._awaits:
-                raise BadJob(f"{self._signature.task} must be async: what provides its {name!r} is")
+                raise BadOption(f"{self._signature.task} must be async: what provides its {name!r} is")
             found.append((name, provider))
         return found
 
@@ -76,7 +76,7 @@ class AsyncTaskHandler(TaskHandler):
     _awaits = True
 
     async def __call__(self, job: Job) -> Any:
-        """Handle a job; return what the function does. BadJob if something cannot be provided, BadArguments."""
+        """Handle a job; return what the function does. BadOption if something cannot be provided, BadArguments."""
         arguments, provided = self._given(job)
         if not provided:
             return self._result(await self.function(**arguments))
@@ -96,10 +96,10 @@ def task_handler(function: Callable[..., Any], signature: Signature, *, encodes:
         encodes: whether what it returns is made bytes.
 
     Raises:
-        BadJob: it is a generator function, which nobody would run.
+        TypeError: it is a generator function, which nobody would run.
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise BadJob(f"a task must not be a generator, which nobody runs: take yield out of {function!r:.80}")
+        raise TypeError(f"a task must not be a generator, which nobody runs: take yield out of {function!r:.80}")
     kind = AsyncTaskHandler if is_async(function) else TaskHandler
     return kind(function, signature, encodes=encodes)
 

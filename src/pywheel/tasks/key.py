@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from inspect import Parameter
 from typing import Any
 
-from .._errors import BadArguments, BadJob
+from .._errors import BadArguments, BadJob, BadOption
 from .arguments import Arguments
 from .hints import parameters
 from .providers import provided
@@ -22,12 +22,15 @@ class TaskKey:
     What is left out has the task's default, or else that of the function of the key.
 
     Raises:
-        BadJob: it is no function of arguments of the task by their names.
+        TypeError: it is no function.
+        BadOption: it is no function of arguments of the task by their names.
     """
 
     def __init__(self, function: Callable[..., str], signature: Signature) -> None:
         if not callable(function):
-            raise BadJob(f"key is a str, or a function of the task's arguments that returns one, not {function!r:.40}")
+            raise TypeError(
+                f"key is a str, or a function of the task's arguments that returns one, not {function!r:.40}"
+            )
         self._function = function
         self._signature = signature
         self._form = inspect.Signature(list(parameters(function).values()))
@@ -35,11 +38,13 @@ class TaskKey:
         self._partly: tuple[Asked, Arguments] | None = None
         for name, parameter in self._form.parameters.items():
             if parameter.kind is parameter.POSITIONAL_ONLY:
-                raise BadJob(f"the key of {signature.task} gets its arguments by name, and {name!r} stands before a /")
+                raise BadOption(
+                    f"the key of {signature.task} gets its arguments by name, and {name!r} stands before a /"
+                )
             if name in signature.parameters:
                 self._names.append(name)
             elif parameter.default is Parameter.empty:
-                raise BadJob(
+                raise BadOption(
                     f"the key of {signature.task} is made of {str(parameter)!r:.80}, which is no argument of it"
                 )
 

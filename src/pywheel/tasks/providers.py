@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextma
 from functools import partial
 from typing import Any, Final, get_args, get_origin
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..jobs.job import Job
 from .hints import hints, parameters
 
@@ -43,13 +43,14 @@ class Provider:
     """A generator function, or an async one, that yields once what it provides, and closes it then.
 
     Raises:
-        BadJob: it is something else, or takes more than the job.
+        TypeError: it is something else.
+        BadOption: it takes more than the job.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.is_async = inspect.isasyncgenfunction(function)
         if not self.is_async and not inspect.isgeneratorfunction(function):
-            raise BadJob(
+            raise TypeError(
                 f"provide takes a generator function, which yields once what it provides, not {function!r:.80}"
             )
         self.name: str = function.__name__
@@ -57,7 +58,7 @@ class Provider:
         takes = len(parameters(function))
         self._takes_job = takes == 1
         if takes > 1:
-            raise BadJob(f"{self.name} provides with nothing but the job: it has more parameters than one")
+            raise BadOption(f"{self.name} provides with nothing but the job: it has more parameters than one")
         self._manager: Callable[..., Any] = (asynccontextmanager if self.is_async else contextmanager)(function)
 
     @property
@@ -104,19 +105,19 @@ class Providers:
         """How many they are; who has looked before sees that there are more."""
 
     def add(self, function: Callable[..., Any]) -> None:
-        """Take one in. BadJob if it is none, or its name is taken."""
+        """Take one in. BadOption if it is none, or its name is taken."""
         provider = Provider(function)
         if provider.name in self._by_name:
-            raise BadJob(f"something else is provided as {provider.name!r}")
+            raise BadOption(f"something else is provided as {provider.name!r}")
         self._by_name[provider.name] = provider
         self.count = len(self._by_name)
 
     def wanted(self, name: str, annotation: Any) -> Provider | None:
-        """Return what provides a parameter: what yields its type, or else has its name. BadJob if two yield it."""
+        """Return what provides a parameter: what yields its type, or else has its name. BadOption if two yield it."""
         found = [one for one in self._by_name.values() if annotation is one.type is not None]
         if len(found) == 1:
             return found[0]
         if found and name not in self._by_name:
             names = " and ".join(provider.name for provider in found)
-            raise BadJob(f"{names} both provide a {annotation.__qualname__}: name the parameter after one of them")
+            raise BadOption(f"{names} both provide a {annotation.__qualname__}: name the parameter after one of them")
         return self._by_name.get(name)

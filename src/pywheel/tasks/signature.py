@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..jobs.job import Job
 from .arguments import Arguments, Field
 from .hints import bare, hints, parameters
@@ -29,7 +29,7 @@ class Signature:
     """The signature of a function. Its types are looked at when they are first needed: by then they are all defined.
 
     Raises:
-        BadJob: its arguments would have no names, or no end.
+        BadOption: its arguments would have no names, or no end.
     """
 
     def __init__(self, function: Callable[..., Any], task: str, providers: Providers) -> None:
@@ -41,9 +41,11 @@ class Signature:
         self._of = -1  # how many providers there were then
         for parameter in self.parameters.values():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-                raise BadJob(f"a task has a name for each of its arguments, and {str(parameter)!r} of {task} is none")
+                raise BadOption(
+                    f"a task has a name for each of its arguments, and {str(parameter)!r} of {task} is none"
+                )
         if _is_method(function, self.parameters):
-            raise BadJob(
+            raise BadOption(
                 f"{task} is a method, and its jobs would have no self: make it a @staticmethod, above the task"
             )
 
@@ -51,7 +53,7 @@ class Signature:
         """Return what it asks for, as far as is provided by now.
 
         Raises:
-            BadJob: an annotation leads nowhere, or no JSON can be made into it.
+            BadOption: an annotation leads nowhere, or no JSON can be made into it.
         """
         if self._of != self.providers.count:
             count = self.providers.count
@@ -73,7 +75,7 @@ class Signature:
             elif provider is not None or parameter.default is provided:
                 given.append((name, provider))
             elif isinstance(annotation, Exception):
-                raise BadJob(
+                raise BadOption(
                     f"the type of argument {name!r} of {self.task} cannot be found ({annotation}): "
                     "have it in the module of the task, and not only under TYPE_CHECKING"
                 )

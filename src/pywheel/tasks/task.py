@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
-from .._errors import BadArguments, BadJob
+from .._errors import BadArguments, BadJob, BadOption
 from ..jobs.checks import name as checked
 from ..jobs.commands import Cancel, Change, Command, Put, Reschedule, rescheduling
 from ..jobs.job import Job, NewJob
@@ -265,11 +265,11 @@ def default_topic(function: Callable[..., Any]) -> str:
     """Return the module of a function and its name there: the same if the module is run as a script.
 
     Raises:
-        BadJob: it has no name, as a partial has not.
+        BadOption: it has no name, as a partial has not.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if module is None or name is None:
-        raise BadJob(f"{function!r:.80} has no name: give its task a topic")
+        raise BadOption(f"{function!r:.80} has no name: give its task a topic")
     if module in ("__main__", "__mp_main__"):
         names: dict[str, Any] = getattr(function, "__globals__", {})
         spec, file = names.get("__spec__"), names.get("__file__")

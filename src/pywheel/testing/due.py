@@ -10,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from .._errors import BadBody, BadJob
+from .._errors import BadBody, BadOption
 from ..client.queue import AsyncJobQueue, JobQueue
 from ..events import JobEnded, JobGivenBack, JobSkipped, JobStarted
 from ..execution import Ended, Execution, admit, settlement
@@ -49,12 +49,13 @@ def run_due(queue: JobQueue | AsyncJobQueue, limit: int | None = None) -> int:
     Raises:
         RuntimeError: a coroutine called it. There: ``await QueueTester(queue).arun_due()``, or
             ``await asyncio.to_thread(run_due, queue)``.
-        BadJob: this is no queue, or no limit.
+        TypeError: this is no queue.
+        BadOption: this is no limit.
         BadBody: a job's body cannot be read with the keys of this queue.
         StoreError: the store failed.
     """
     if not isinstance(queue, JobQueue | AsyncJobQueue):
-        raise BadJob(f"run_due takes a JobQueue, not {queue!r:.40}")
+        raise TypeError(f"run_due takes a JobQueue, not {queue!r:.40}")
     with DueRunner(queue.sync) as runner:
         return at_once(runner.run(limit))
 
@@ -126,7 +127,7 @@ class DueRunner:
     async def run(self, limit: int | None = None) -> int:
         """Handle what is due now; return how many jobs that was. Waits for nothing unless within `async with`."""
         if limit is not None:
-            whole(limit, "limit", MOST, 0)
+            whole(limit, "limit", MOST, 0, error=BadOption)
         handled = 0
         declare(self._queue)
         around = self._queue.middleware.around

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
-from .._errors import BadJob
+from .._errors import BadOption
 from ..client.queue import AsyncJobQueue, JobQueue
 from ..clock import ManualClock
 from ..execution import is_tick
@@ -44,7 +44,7 @@ class QueueTester:
             anything runs: ``moved=frozen.move_to``, where a library has frozen what the program takes for now.
 
     Raises:
-        BadJob: this is no queue, or no ManualClock.
+        TypeError: this is no queue, or no ManualClock.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class QueueTester:
         moved: Callable[[datetime], object] | None = None,
     ) -> None:
         if queue is not None and not isinstance(queue, JobQueue | AsyncJobQueue):
-            raise BadJob(f"a QueueTester takes a JobQueue, not {queue!r:.40}")
+            raise TypeError(f"a QueueTester takes a JobQueue, not {queue!r:.40}")
         if clock is not None and not isinstance(clock, ManualClock):
-            raise BadJob(f"a QueueTester takes a ManualClock, not {clock!r:.40}")
+            raise TypeError(f"a QueueTester takes a ManualClock, not {clock!r:.40}")
         self.clock = clock or ManualClock()
         self.raises = raises
         self._moved = moved
@@ -100,17 +100,17 @@ class QueueTester:
 
         Raises:
             RuntimeError: a coroutine called it; there it is ``await aadvance(...)``.
-            BadJob: this is no delay.
+            BadOption: this is no delay.
             Exception: what a handler raised, with `raises`. The clock stands then at that time: call it again for the
                 rest.
         """
         with self._runner() as runner:
-            return at_once(self._advance(runner, duration(delay, "delay")))
+            return at_once(self._advance(runner, duration(delay, "delay", error=BadOption)))
 
     async def aadvance(self, delay: Duration) -> int:
         """`advance`, in a coroutine: handlers that are coroutine functions run on its loop."""
         async with self._runner() as runner:
-            return await self._advance(runner, duration(delay, "delay"))
+            return await self._advance(runner, duration(delay, "delay", error=BadOption))
 
     async def _advance(self, runner: DueRunner, ms: int) -> int:
         clock = self.clock
@@ -156,7 +156,7 @@ class QueueTester:
         """Return the jobs of a topic, a task or a handler, or all: in every state or in one, by id.
 
         Raises:
-            BadJob: nothing handles a topic by this function, or there is no such state.
+            BadOption: nothing handles a topic by this function, or there is no such state.
         """
         wanted = None if topic is None else self._topic(topic)
         found: list[Job] = []
@@ -204,7 +204,7 @@ class QueueTester:
         Raises:
             AssertionError: there are none, or not `count`. It shows what was put instead, and what handlers raised.
             BadArguments: the task takes no such argument.
-            BadJob: the arguments make no sense, or one means two things: the function of the task has a `count` itself.
+            BadOption: the arguments make no sense, or one means two things: the task's function has a `count` itself.
         """
         __tracebackhide__ = True  # pytest shows the line of the test
         task = task_or_topic if isinstance(task_or_topic, AnyTask) else None

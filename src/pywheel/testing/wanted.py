@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from .._errors import BadArguments, BadBody, BadJob
+from .._errors import BadArguments, BadBody, BadOption
 from ..jobs.bodies import encoded
 from ..jobs.durations import Duration, delay_ms
 from ..jobs.handler import Handler
@@ -23,7 +23,7 @@ def topic_of(wanted: object, handlers: dict[str, Handler]) -> str:
     """Return the topic that is meant: by its name, by a task, or by the function that handles it.
 
     Raises:
-        BadJob: the function handles none, or several.
+        BadOption: the function handles none, or several.
     """
     if isinstance(wanted, str):
         return wanted
@@ -32,16 +32,16 @@ def topic_of(wanted: object, handlers: dict[str, Handler]) -> str:
     topics = [topic for topic, handler in handlers.items() if handler.function is wanted]
     if len(topics) != 1:
         number = "no topic is" if not topics else f"{len(topics)} topics are"
-        raise BadJob(f"{number} handled by {wanted!r:.80}: give the topic")
+        raise BadOption(f"{number} handled by {wanted!r:.80}: give the topic")
     return topics[0]
 
 
 def refuse_ambiguous(task: AnyTask[..., ..., Any], **said: object) -> None:
-    """Raise BadJob for what is said of the put by a name that the task has for an argument: a test may pass by it."""
+    """Raise BadOption for what is said of the put by a name that the task has for an argument: a test may pass so."""
     arguments = task._signature.asked().arguments.fields
     for name in said:
         if said[name] is not None and name in arguments:
-            raise BadJob(
+            raise BadOption(
                 f"{name}= may be the argument of {task.topic}, or said of its put: give the argument by its place, "
                 "and look at what assert_put returns for the other"
             )
@@ -59,7 +59,7 @@ class Wanted:
         key: of the job.
 
     Raises:
-        BadJob: they make no sense.
+        BadOption: they make no sense.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ def _of_task(
 def _of_body(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable[[Job], bool], list[str]]:
     """Return the test of a job's body, and how it is said."""
     if len(args) > 1 or (args and kwargs):
-        raise BadJob("a topic's job has one body: give that, or fields of it by name")
+        raise BadOption("a topic's job has one body: give that, or fields of it by name")
     if args:
         body = encoded(args[0])
         value = _json(body)

@@ -10,7 +10,6 @@ from functools import partial
 from types import TracebackType
 from typing import Self, Unpack
 
-from .._errors import BadJob
 from ..execution.loading import no_worker_while_importing
 from ..jobs.new_job import misspelt
 from .base import BaseWorker, Program, WorkerOptions, log_end
@@ -35,14 +34,14 @@ class AsyncWorker:
     The store is opened when it begins to work, in a thread. One worker works once.
 
     Raises:
-        BadJob: this is no program. All else is said when it begins.
+        TypeError: this is no program. All else is said when it begins.
     """
 
     def __init__(self, program: Program, **options: Unpack[WorkerOptions]) -> None:
         no_worker_while_importing()
         misspelt(options, WorkerOptions, "an AsyncWorker")
         if isinstance(program, type) or not hasattr(program, "handlers"):  # to ask for its store would open that
-            raise BadJob(f"a worker works for a JobQueue, not {program!r:.40}")
+            raise TypeError(f"a worker works for a JobQueue, not {program!r:.40}")
         self._program = program
         self._options = options
         self._mutex = threading.RLock()  # a signal handler may come in the midst of `stop`
@@ -69,7 +68,7 @@ class AsyncWorker:
                 program's own affair, as a server's.
 
         Raises:
-            BadJob, StoreError: as a `Worker` says when it is made.
+            BadOption, TypeError, StoreError: as a `Worker` says when it is made.
             StoreClosed: the store was closed meanwhile.
             StoreReplaced: its files were deleted or replaced, once the handlers under way have had their grace.
             RuntimeError: it has run before, or the system has no thread left.

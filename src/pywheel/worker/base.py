@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol, TypedDict
 
-from .._errors import BadJob, StoreClosed, StoreError, StoreReplaced
+from .._errors import BadOption, StoreClosed, StoreError, StoreReplaced
 from ..events import Events, WorkerDrains, WorkerStarted, WorkerStopped
 from ..execution.loading import chosen, no_worker_while_importing
 from ..jobs.checks import whole
@@ -82,20 +82,20 @@ class BaseWorker:
     ) -> None:
         no_worker_while_importing()
         if isinstance(program, type) or not all(hasattr(program, name) for name in ("store", "handlers", "events")):
-            raise BadJob(f"a worker works for a JobQueue, not {program!r:.40}")
+            raise TypeError(f"a worker works for a JobQueue, not {program!r:.40}")
         self.program = program
         self._pulse = pulse or (lambda **_: None)
         self.store = program.store
         handlers = with_planner(program, chosen(program.handlers, topics))
         limited = [topic for topic, handler in handlers.items() if handler.limits is not None]
         if limited and not self.store.keeps_limits:
-            raise BadJob(f"limit= and rate= of {limited[0][:80]!r} want one store, and {self.store.url} is several")
+            raise BadOption(f"limit= and rate= of {limited[0][:80]!r} want one store, and {self.store.url} is several")
         for handler in handlers.values():
             if isinstance(handler.function, TaskHandler):
                 handler.function.check()
         if concurrency is not None:
-            whole(concurrency, "concurrency", MOST_AT_ONCE)
-        self.grace = duration(grace, "grace") / 1000
+            whole(concurrency, "concurrency", MOST_AT_ONCE, error=BadOption)
+        self.grace = duration(grace, "grace", error=BadOption) / 1000
         """Seconds that handlers may go on after `stop`."""
         self._events = program.events
         self._middleware: Middleware = getattr(program, "middleware", None) or Middleware()

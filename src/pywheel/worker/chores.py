@@ -9,7 +9,7 @@ import random
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from .._errors import StoreError
+from .._errors import BadOption, StoreError
 from ..clock import Clock
 from ..jobs.commands import Purge
 from ..jobs.durations import KEEP_DEAD, Duration, duration
@@ -90,7 +90,7 @@ def retention(keep: Duration | None) -> dict[State, int]:
     """Return for how many ms jobs are kept that ended: dead ones for KEEP_DEAD, or `keep` if that is longer."""
     if keep is None:  # for ever
         return {}
-    kept = duration(keep, "keep")
+    kept = duration(keep, "keep", error=BadOption)
     return {State.DONE: kept, State.CANCELLED: kept, State.DEAD: max(kept, duration(KEEP_DEAD, "keep"))}
 
 

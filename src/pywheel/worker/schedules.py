@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadBody, BadJob, JobExists, NoKey
+from .._errors import BadBody, BadOption, JobExists, NoKey
 from ..jobs.commands import Cancel, Put
 from ..jobs.cron import CronMissing, ZoneMissing
 from ..jobs.handler import Handler
@@ -148,7 +148,7 @@ class Planner:
                 if first is not None and first <= until:
                     puts += _puts(notes, schedule, after, now, until)
                     first = place.first(until)
-            except (BadJob, BadBody) as error:  # no cronsim, no such zone, or no key for its body
+            except (BadOption, BadBody) as error:  # no cronsim, no such zone, or no key for its body
                 wrong[name] = error
                 continue
             firsts += [] if first is None else [first]

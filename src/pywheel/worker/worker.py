@@ -39,7 +39,7 @@ class Worker(BaseWorker):
         loop_factory: makes the loop of coroutine handlers, such as `uvloop.new_event_loop`; asyncio's unless told.
 
     Raises:
-        BadJob: there is no handler, or none for one of the topics, or another process would not find an isolated one.
+        BadOption: there is no handler, or none for one of the topics, or no other process would find an isolated one.
             Every job of a task would fail: a type cannot be found or read, or nothing provides what it asks for.
         StoreError: the store cannot be used.
     """

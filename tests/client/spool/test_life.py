@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pywheel import BadJob, JobQueue, NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError
+from pywheel import BadJob, BadOption, JobQueue, NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError
 from pywheel.client import program as queue_module
 from pywheel.client.spool import Spool
 from pywheel.events import JobRefused, JobsForwarded, StoreFailed
@@ -89,7 +89,7 @@ def test_what_cannot_be_a_spool_is_an_error(server, wrong):
 
 def test_a_store_is_not_its_own_spool(tmp_path):
     url = f"sqlite:///{tmp_path}/jobs.db"
-    with pytest.raises(BadJob, match="a file of its own"):
+    with pytest.raises(BadOption, match="a file of its own"):
         JobQueue(url, spool=url)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar, cast
 from urllib.parse import quote
 
-from ..._errors import BadJob, StoreBusy, StoreClosed, StoreError
+from ..._errors import BadJob, BadOption, StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.checks import whole
@@ -132,7 +132,7 @@ class SqliteStore(SqliteEngine):
         In one turn to write, some microseconds a page. 0 in a database that another program began (`adopt`): that uses
         the room again, but keeps it until `rewrite`.
         """
-        return self._alone(maintenance.vacuum, whole(pages, "the number of pages", 2**31 - 1))
+        return self._alone(maintenance.vacuum, whole(pages, "the number of pages", 2**31 - 1, error=BadOption))
 
     def rewrite(self) -> None:
         """Write the file anew, without free room. O(jobs): nobody can write meanwhile, and it takes as much disk."""
@@ -144,7 +144,7 @@ class SqliteStore(SqliteEngine):
         StoreError if the file exists already.
         """
         if not isinstance(path, str | os.PathLike):
-            raise BadJob(f"a backup goes to a path, not {path!r:.40}")
+            raise TypeError(f"a backup goes to a path, not {path!r:.40}")
         self._open()
         maintenance.backup(self.path, os.path.realpath(path))
 

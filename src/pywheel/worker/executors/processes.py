@@ -24,7 +24,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Final
 
-from ..._errors import BadJob, PywheelError
+from ..._errors import BadOption, PywheelError
 from ...execution import Execution
 from ...execution.loading import interpreter
 from ...jobs.handler import Handler, RaisedElsewhere, by_name
@@ -101,12 +101,12 @@ class Isolated:
     """Calls a handler's function in a child process: one that is idle, or a new one. From any thread.
 
     Raises:
-        BadJob: another process would not find the function under its name.
+        BadOption: another process would not find the function under its name.
     """
 
     def __init__(self, handler: Handler, program: object = None) -> None:
         if os.name == "nt":
-            raise BadJob("isolate=True needs POSIX")
+            raise BadOption("isolate=True needs POSIX")
         self._ttr = None if handler.keep_lease else handler.ttr
         retry = handler.retry.function if isinstance(handler.retry, RetryFunction) else None
         self._setup: dict[str, Any] = {
@@ -343,7 +343,7 @@ def _name(function: Callable[..., Any], what: str) -> tuple[str, str, int]:
     """Return a function's module and name, and how many decorators stand around it there.
 
     Raises:
-        BadJob: it has none, or its name leads elsewhere.
+        BadOption: it has none, or its name leads elsewhere.
     """
     module, name = by_name(function)
     found: Any = sys.modules.get(module)
@@ -354,7 +354,7 @@ def _name(function: Callable[..., Any], what: str) -> tuple[str, str, int]:
         found = getattr(found, "__wrapped__", None)
         count += 1
     if found is None:
-        raise BadJob(f"isolate=True: {name:.200} of {module:.200} is not {what} itself, but something else")
+        raise BadOption(f"isolate=True: {name:.200} of {module:.200} is not {what} itself, but something else")
     return module, name, count
 
 
