@@ -400,7 +400,7 @@ Worker(queue).run()
 @pytest.mark.parametrize(
     ("source", "error"),
     [
-        (UNGUARDED, "BadJob: this program starts a worker when it is imported"),
+        (UNGUARDED, "BadOption: this program starts a worker when it is imported"),
         ("if __name__ != '__main__': raise KeyError('new')\n" + UNGUARDED, "KeyError: 'new'"),
     ],
 )

@@ -29,17 +29,17 @@ LONGEST_NAME: Final = 16_384  # characters of a topic or a key
 _NEAREST: Final = -FURTHEST
 
 
-def name(value: Any, what: str) -> str:
+def name(value: Any, what: str, *, error: type[PywheelError] = BadJob) -> str:
     """Return a topic or a key. BadJob if it cannot be one."""
     if not isinstance(value, str):
-        raise BadJob(f"a {what} must be a str, not {type(value).__name__}")
+        raise error(f"a {what} must be a str, not {type(value).__name__}")
     if not value or len(value) > LONGEST_NAME:
-        raise BadJob(f"a {what} must have 1 to {LONGEST_NAME} characters, not {len(value)}")
+        raise error(f"a {what} must have 1 to {LONGEST_NAME} characters, not {len(value)}")
     if not value.isascii():
         try:
             value.encode()
-        except UnicodeEncodeError as error:
-            raise BadJob(f"a {what} must be valid Unicode: {error.reason}") from error
+        except UnicodeEncodeError as wrong:
+            raise error(f"a {what} must be valid Unicode: {wrong.reason}") from wrong
     return value
 
 

@@ -17,7 +17,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadJob, BadOption
+from .._errors import BadOption
 from ..jobs.checks import did_you_mean, name
 from ..jobs.retry import DEFAULT, Ladder, RetryPolicy
 from . import KINDS, kind
@@ -98,10 +98,8 @@ def _configured(title: str, settings: Settings) -> Configured:
         outlet = kind(wanted).configured(title, settings)
     settings.done()
     for topic in topics:
-        try:
-            name(topic, "topic")
-        except BadJob as error:
-            raise settings.error("topics", str(error)) from None
+        with settings.about("topics"):
+            name(topic, "topic", error=BadOption)
     if outlet.longest is not None and outlet.longest >= ttr:
         raise settings.error("ttr", f"must be longer than a delivery may take, which is {outlet.longest:g} s")
     return Configured(title, outlet, tuple(topics), concurrency, ttr, retry)

@@ -17,7 +17,7 @@ from hmac import compare_digest
 from secrets import token_hex, token_urlsafe
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadOption
+from .._errors import BadJob, BadOption
 from ..jobs.checks import did_you_mean, name
 from ..jobs.commands import Command, SetNote
 from ..jobs.durations import moment
@@ -108,7 +108,11 @@ class Tokens:
             id = token_hex(6)
             secret = f"pw_{id}_{token_urlsafe(32)}"
             value = json.dumps({**record, "digest": _digest(secret)}).encode()
-            if self._do(SetNote(_PREFIX + id, value, ttl, absent=True)) is None:
+            try:
+                taken = self._do(SetNote(_PREFIX + id, value, ttl, absent=True))
+            except BadJob as error:
+                raise BadOption(f"there are too many topics: {error}") from None
+            if taken is None:
                 return secret
 
     def grant(self, secret: str) -> Grant | None:
@@ -212,7 +216,7 @@ def _scopes(scopes: Iterable[str]) -> list[str]:
 
 
 def _topics(topics: Iterable[str]) -> list[str]:
-    return [name(pattern, "pattern of topics") for pattern in _some(topics, "topics")]
+    return [name(pattern, "pattern of topics", error=BadOption) for pattern in _some(topics, "topics")]
 
 
 def _some(values: Iterable[str], what: str) -> list[str]:
