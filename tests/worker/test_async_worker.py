@@ -13,7 +13,7 @@ import pytest
 from pywheel import (
     AsyncJobQueue,
     AsyncWorker,
-    BadJob,
+    BadOption,
     EventLoop,
     Fixed,
     JobQueue,
@@ -222,14 +222,14 @@ def test_what_is_wrong_is_said_as_it_begins(aqueue):
         async with AsyncWorker(queue, **options):
             pass
 
-    with pytest.raises(BadJob, match="there are no handlers"):
+    with pytest.raises(BadOption, match="there are no handlers"):
         run(enters(aqueue))
     aqueue.handler("t")(print)
-    with pytest.raises(BadJob, match="did you mean"):
+    with pytest.raises(BadOption, match="did you mean"):
         run(enters(aqueue, topics=["tt"]))
     with pytest.raises(TypeError, match="'topic' is no option of an AsyncWorker, did you mean topics"):
         AsyncWorker(aqueue, topic=["t"])
-    with pytest.raises(BadJob, match="a worker works for a JobQueue"):
+    with pytest.raises(TypeError, match="a worker works for a JobQueue"):
         AsyncWorker("memory:")
 
     def away():
