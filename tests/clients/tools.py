@@ -5,10 +5,13 @@ python -m tests.clients.tools prints the Debian packages that are missing.
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.docs.pages import blocks
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -22,14 +25,66 @@ JARS = {
     Path("/usr/share/java/geronimo-annotation-1.3-spec.jar"): "libgeronimo-annotation-1.3-spec-java",
 }
 PROGRAMS = {"go": "golang-go", "javac": "default-jdk-headless", "node": "nodejs", "npm": "npm"}
-GENERATED = {
-    "library": "native",
-    "openApiNullable": "false",
-    "hideGenerationTimestamp": "true",
-    "dateLibrary": "legacy",
-    "invokerPackage": "pywheel.client",
-    "apiPackage": "pywheel.client.api",
-    "modelPackage": "pywheel.client.model",
+PAGE = "docs/clients.md"
+# language: its word on the page, how it asks for the server's address, and what must stand around the page's lines.
+GUIDE = {
+    "python": (
+        "py",
+        'os.environ["PYWHEEL_URL"]',
+        'import os\ntoken = os.environ["PYWHEEL_TOKEN"]\ndeliver = print\n%s',
+    ),
+    "node": (
+        "js",
+        "String(process.env.PYWHEEL_URL)",
+        "const token = String(process.env.PYWHEEL_TOKEN);\nconst deliver = console.log;\n%s",
+    ),
+    "java": (
+        "java",
+        'System.getenv("PYWHEEL_URL")',
+        """
+import java.util.*;
+import pywheel.client.*;
+import pywheel.client.api.*;
+import pywheel.client.model.*;
+
+public class Guide {
+    static void deliver(Object body) { System.out.println(body); }
+
+    public static void main(String[] arguments) throws Exception {
+        String token = System.getenv("PYWHEEL_TOKEN");
+        %s
+    }
+}
+""",
+    ),
+    "go": (
+        "go",
+        'os.Getenv("PYWHEEL_URL")',
+        """
+package main
+
+import ("bytes"; "encoding/json"; "io"; "net/http"; "os")
+
+var token = os.Getenv("PYWHEEL_TOKEN")
+
+%s
+
+func must(status, wanted int, err error) {
+	if status != wanted || err != nil { panic(err) }
+}
+
+func main() {
+	var put struct{ Id string }
+	status, err := call("POST", "/v1/jobs", map[string]any{"topic": "mail", "body": 5}, &put)
+	must(status, 201, err)
+	var claims struct{ Jobs []struct{ Id, Receipt string } }
+	status, err = call("POST", "/v1/reserve", map[string]any{"topics": []string{"mail"}, "wait": 20}, &claims)
+	must(status, 200, err)
+	status, err = call("POST", "/v1/claims/"+claims.Jobs[0].Receipt+"/ack", nil, nil)
+	must(status, 204, err)
+}
+""",
+    ),
 }
 
 
@@ -48,40 +103,58 @@ def run(*command, cwd=None, **env):
     return done.stdout
 
 
+def guide(language, folder, name):
+    """Write the page's lines as a program: its job is due at once, of a topic of the language's own, and it ends."""
+    word, address, around = GUIDE[language]
+    [code] = blocks(PAGE, word)
+    for shown, instead in (
+        ('"http://127.0.0.1:8080"', address),
+        ('"30m"', '"0s"'),
+        ("while True:", "for _ in range(1):"),
+    ):
+        code = code.replace(shown, instead)
+    (folder / name).write_text((around % code).replace('"mail"', f'"{language}"'), encoding="utf-8")
+    return folder / name
+
+
 def built_go(folder):
-    program = folder / "scenarios"
-    run("go", "build", "-o", program, HERE / "go" / "main.go", GO111MODULE="off", GOCACHE=str(folder / "cache"))
-    return [program]
+    quiet = {"GO111MODULE": "off", "GOCACHE": str(folder / "cache")}
+    run("go", "build", "-o", folder / "scenarios", HERE / "go" / "main.go", **quiet)
+    run("go", "build", "-o", folder / "guide", guide("go", folder, "guide.go"), **quiet)
+    return [folder / "scenarios"], [folder / "guide"]
 
 
 def built_java(folder):
-    """Generate the client, and compile it with the scenarios."""
+    """Generate the client as the page tells to, and compile it with the scenarios and the page's lines."""
     (folder / "ignore").write_text("**/RFC3339Java*\n**/RFC3339Instant*\n")  # they need what Debian has not
-    options = ",".join(f"{name}={value}" for name, value in GENERATED.items())
-    generator = Path(sys.executable).with_name("openapi-generator-cli")
-    run(
-        *(generator, "generate", "-g", "java", "-i", DOCUMENT, "-o", folder / "generated"),
-        *("--additional-properties", options, "--ignore-file-override", folder / "ignore"),
+    shutil.copy(DOCUMENT, folder)
+    [generate] = blocks(PAGE, "bash")
+    more = [
+        *("--ignore-file-override", "ignore", "--additional-properties", "dateLibrary=legacy"),
         *("--type-mappings", "OffsetDateTime=String,DateTime=String,Date=String"),
         *("--global-property", "apiDocs=false,modelDocs=false,apiTests=false,modelTests=false"),
-    )
+    ]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    run("sh", "-c", f"{generate.strip()} {shlex.join(more)}", cwd=folder, PATH=path)
     jars = os.pathsep.join(map(str, JARS))
-    sources = [*(folder / "generated" / "src" / "main").rglob("*.java"), *(HERE / "java").rglob("*.java")]
-    run("javac", "-nowarn", "-d", folder / "classes", "-cp", jars, *sources)
-    return ["java", "-cp", os.pathsep.join((str(folder / "classes"), jars)), "Scenarios"]
+    sources = [*(folder / "client" / "src" / "main").rglob("*.java"), *(HERE / "java").rglob("*.java")]
+    run("javac", "-nowarn", "-d", folder / "classes", "-cp", jars, *sources, guide("java", folder, "Guide.java"))
+    java = ["java", "-cp", os.pathsep.join((str(folder / "classes"), jars))]
+    return [*java, "Scenarios"], [*java, "Guide"]
 
 
 def built_node(folder):
-    """Lay out the example with the scenarios beside it, and have the compiler check both against the types."""
+    """Lay out the example with the scenarios and the page's lines; have the compiler check them against the types."""
     shutil.copytree(ROOT / "examples" / "node-client", folder, dirs_exist_ok=True)
     shutil.copytree(HERE / "node", folder / "tests")
     (folder / "node_modules").symlink_to(NODE / "node_modules")
+    lines = guide("node", folder, "guide.mjs")
     run(NODE / "node_modules" / ".bin" / "tsc", "--project", folder)
-    return ["node", folder / "tests" / "scenarios.mjs"]
+    return ["node", folder / "tests" / "scenarios.mjs"], ["node", lines]
 
 
 def built_python(folder):
-    return [sys.executable, HERE / "python_client.py"]
+    return [sys.executable, HERE / "python_client.py"], [sys.executable, guide("python", folder, "guide.py")]
 
 
 BUILT = {"python": built_python, "node": built_node, "java": built_java, "go": built_go}

@@ -1,4 +1,4 @@
-"""Programs of Debian that check and run what is in ``deploy/``."""
+"""Programs of Debian that check and run what is in ``deploy/`` and on pages."""
 
 import http.client
 import json
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tests.stores.server import Missing, Server, find
 
-__all__ = ["DEPLOY", "TOOLS", "Prometheus", "checked"]
+__all__ = ["DEPLOY", "NGINX", "TOOLS", "Prometheus", "checked"]
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
@@ -70,8 +70,9 @@ class Prometheus(Server):
 
 PROMTOOL = Tool("promtool", "prometheus")
 SYSTEMD_ANALYZE = Tool("systemd-analyze", "systemd")
-TOOLS = [Prometheus, SYSTEMD_ANALYZE]
-"""What must be installed for the tests of ``deploy/``: `tests.stores.servers` says which packages are missing."""
+NGINX = Tool("nginx", "nginx-light")
+TOOLS = [Prometheus, SYSTEMD_ANALYZE, NGINX]
+"""What must be installed for these tests: `tests.stores.servers` says which packages are missing."""
 
 
 def checked(tool, *arguments):

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -14,9 +15,37 @@ def text(name):
     return (ROOT / name).read_text(encoding="utf-8")
 
 
+class Snippet(NamedTuple):
+    """A fenced block of a page."""
+
+    page: str
+    line: int  # of the page, where its code begins
+    language: str
+    code: str
+    after: str  # the line of the page that follows it
+
+    def __str__(self):
+        return f"{self.page}:{self.line}"
+
+
+def snippets(name):
+    """Return all fenced blocks of a page."""
+    page = text(name)
+    return [
+        Snippet(
+            name,
+            page.count("\n", 0, found.start(2)) + 1,
+            found[1],
+            found[2],
+            page[found.end() :].strip().partition("\n")[0],
+        )
+        for found in FENCE.finditer(page)
+    ]
+
+
 def blocks(name, language):
     """Return the fenced blocks of a page in a language."""
-    return [code for kind, code in FENCE.findall(text(name)) if kind == language]
+    return [snippet.code for snippet in snippets(name) if snippet.language == language]
 
 
 def prose(name):

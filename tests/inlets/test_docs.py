@@ -1,43 +1,25 @@
 """What the guides of brokers show works as shown."""
 
 import asyncio
-import re
 import textwrap
 import tomllib
-from pathlib import Path
 
 import aiormq
-import pytest
 
 from pywheel import JobQueue
 from pywheel.inlets.rabbitmq import RabbitMQSource
 from pywheel.outlets import RabbitMQ
 from pywheel.outlets.config import load
+from tests.docs.pages import blocks
 from tests.inlets.carrying import carrying, until
 from tests.jobs.waiting import working
 from tests.outlets.amqp import amqp
-
-DOCS = Path(__file__).parents[2] / "docs"
-BLOCK = re.compile(r"^```(python|toml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-
-
-def blocks(name, language):
-    text = (DOCS / name).read_text(encoding="utf-8")
-    return [match[2] for match in BLOCK.finditer(text) if match[1] == language]
-
-
-@pytest.mark.parametrize("code", blocks("outlets-brokers.md", "python"))
-def test_the_example_runs(code, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    names = {"__name__": "example"}
-    exec(compile(code, "outlets-brokers.md", "exec"), names)
-    names["queue"].close()
 
 
 def test_the_config_file_is_understood(monkeypatch, tmp_path):
     monkeypatch.setenv("SHOP_RABBITMQ", "amqp://shop:secret@localhost")
     (tmp_path / "kafka.properties").write_text("security.protocol=PLAINTEXT\n")
-    [text] = blocks("outlets-brokers.md", "toml")
+    [text] = blocks("docs/outlets-brokers.md", "toml")
     (tmp_path / "outlets.toml").write_text(text)
     found = load(tmp_path / "outlets.toml")
     assert [configured.outlet.kind for configured in found] == ["rabbitmq", "kafka", "redis", "nats"]
@@ -45,8 +27,8 @@ def test_the_config_file_is_understood(monkeypatch, tmp_path):
 
 
 def test_who_comes_from_the_plugin_changes_one_name(rabbitmq_server, tmp_path):
-    [code] = blocks("coming-from-x-delayed-message.md", "python")
-    [text] = blocks("coming-from-x-delayed-message.md", "toml")
+    [code] = blocks("docs/coming-from-x-delayed-message.md", "python")
+    [text] = blocks("docs/coming-from-x-delayed-message.md", "toml")
     exchange = tomllib.loads(text)["outlets"]["orders"]["exchange"]
     names = {"Properties": aiormq.spec.Basic.Properties}
     exec("async def publish(channel):\n" + textwrap.indent(code.replace("1_800_000", "100"), "    "), names)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.pages import blocks
 from tests.packaging.tools import run
 
 pytestmark = pytest.mark.packaging
@@ -19,6 +20,8 @@ handles = [wheel.schedule(tick, tick) for tick in range(7)]
 wheel.cancel(handles[3])
 assert client.pending(wheel) == len(wheel) == 6
 assert client.due(0.1) == 100_000_000
+import guide
+assert guide.payloads_in_order(4) == 1 * 3 + 2 * 4 + 3 * 2
 print("driven")
 """
 
@@ -38,5 +41,7 @@ def installed(request, environment):
 
 def test_a_client_drives_the_wheel_without_the_gil_and_without_python_objects(installed, tmp_path):
     client = shutil.copytree(Path(__file__).parent / "client", tmp_path / "client")
+    [guide] = blocks("docs/core.md", "cython")
+    (client / "guide.pyx").write_text(guide)
     run([installed.python, "setup.py"], cwd=client)
     assert run([installed.python, "-c", USE], cwd=client).split() == ["driven"]

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from tests.docs.pages import blocks
 from tests.isolated.child import run, run_well
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -20,6 +21,20 @@ def test_a_tester_goes_by_the_tests_clock(queue_tester, manual_clock):
     tester.advance("1h")
     assert manual_clock.time() == 3600
     assert not tester.raises and queue_tester(tester.queue, raises=True).raises
+"""
+TIME_MACHINE = """
+import contextlib, types
+moves = []
+
+@contextlib.contextmanager
+def travel(destination, tick):
+    assert (destination, tick) == (0, False)
+    yield types.SimpleNamespace(move_to=moves.append)
+"""
+FROZEN = """
+def test_it_moves(jobs):
+    jobs.advance("1h")
+    assert time_machine.moves[-1].timestamp() == jobs.clock.wall() / 1000
 """
 
 
@@ -42,6 +57,14 @@ def test_the_order_service_of_the_page_is_tested_as_it_says(tmp_path):
     for name in ("shop.py", "test_shop.py"):
         (tmp_path / name).write_text(shown(name))
     assert passed(tmp_path) == "4"
+
+
+def test_a_frozen_time_of_the_page_moves_with_the_clock(tmp_path):
+    frozen, _ = blocks("docs/testing.md", "py")
+    (tmp_path / "time_machine.py").write_text(TIME_MACHINE)
+    (tmp_path / "shop.py").write_text(shown("shop.py"))
+    (tmp_path / "test_frozen.py").write_text(f"import pytest, shop, time_machine\n{frozen}{FROZEN}")
+    assert passed(tmp_path) == "1"
 
 
 def test_the_plugin_itself_imports_nothing_that_is_slow_to_load():

@@ -3,4 +3,8 @@
 from Cython.Build import cythonize
 from setuptools import setup
 
-setup(name="client", ext_modules=cythonize(["client.pyx"], language_level=3), script_args=["build_ext", "--inplace"])
+setup(
+    name="client",
+    ext_modules=cythonize(["client.pyx", "guide.pyx"], language_level=3),
+    script_args=["build_ext", "--inplace"],
+)
