@@ -42,21 +42,53 @@ from .timers import (
 )
 
 if TYPE_CHECKING:
-    from .client import AsyncJobQueue, JobQueue
+    from ._seconds import Seconds
+    from .client import (
+        AsyncJobQueue,
+        AsyncJobs,
+        AsyncSchedules,
+        AsyncTopics,
+        BulkWords,
+        FilterWords,
+        JobQueue,
+        Jobs,
+        PageWords,
+        RetryWords,
+        Scheduled,
+        ScheduleOptions,
+        Schedules,
+        TaskOptions,
+        Topics,
+    )
     from .jobs import (
+        AnyRetry,
+        Attempt,
+        CatchUp,
         Change,
+        Counts,
+        Duration,
         Exponential,
         Fixed,
         GiveUp,
+        Handler,
         Job,
+        JobOptions,
         Keyring,
         Ladder,
         Limit,
+        NewJob,
         NotNow,
+        Outcome,
+        Overlap,
+        PutOptions,
         Rate,
+        Ref,
         Result,
         RetryLater,
+        RetryPolicy,
+        Schedule,
         State,
+        Topic,
     )
     from .observe import Tally
     from .processes import Supervisor
@@ -65,44 +97,70 @@ if TYPE_CHECKING:
     from .worker import AsyncWorker, Worker
 
 __all__ = [
+    "AnyRetry",
     "AsyncDelayQueue",
     "AsyncJobQueue",
+    "AsyncJobs",
+    "AsyncSchedules",
     "AsyncTask",
     "AsyncTimers",
+    "AsyncTopics",
     "AsyncWorker",
+    "Attempt",
     "BadAddress",
     "BadArguments",
     "BadBody",
     "BadJob",
     "BadOption",
     "BadResult",
+    "BulkWords",
+    "CatchUp",
     "Change",
     "Clock",
+    "Counts",
     "DelayQueue",
+    "Duration",
     "EventLoop",
     "Exponential",
+    "FilterWords",
     "Fixed",
     "GiveUp",
+    "Handler",
     "Job",
     "JobExists",
+    "JobOptions",
     "JobQueue",
+    "Jobs",
     "KeyWheel",
     "Keyring",
     "Ladder",
     "Limit",
     "ManualClock",
     "MonotonicClock",
+    "NewJob",
     "NoKey",
     "NoSuchJob",
     "NoSuchSchedule",
     "NonceTaken",
     "NotAStore",
     "NotNow",
+    "Outcome",
+    "Overlap",
+    "PageWords",
+    "PutOptions",
     "PywheelError",
     "QueueShutDown",
     "Rate",
+    "Ref",
     "Result",
     "RetryLater",
+    "RetryPolicy",
+    "RetryWords",
+    "Schedule",
+    "ScheduleOptions",
+    "Scheduled",
+    "Schedules",
+    "Seconds",
     "ShutDown",
     "State",
     "StoreAway",
@@ -118,11 +176,14 @@ __all__ = [
     "TTLDict",
     "Tally",
     "Task",
+    "TaskOptions",
     "ThreadTimers",
     "Timer",
     "Timers",
     "TimersStopped",
     "TimingWheel",
+    "Topic",
+    "Topics",
     "WaitTimeout",
     "WheelFull",
     "Worker",
@@ -140,12 +201,19 @@ _LATER: Final = {
     **dict.fromkeys(
         ("AsyncDelayQueue", "AsyncTimers", "EventLoop", "QueueShutDown", "timeout", "timeout_at"), ".timers"
     ),
-    **dict.fromkeys(("AsyncJobQueue", "JobQueue"), ".client"),
+    **dict.fromkeys(
+        "AsyncJobQueue AsyncJobs AsyncSchedules AsyncTopics BulkWords FilterWords JobQueue Jobs PageWords RetryWords "
+        "ScheduleOptions Scheduled Schedules TaskOptions Topics".split(),
+        ".client",
+    ),
     **dict.fromkeys(("AsyncTask", "Task", "provided"), ".tasks"),
     **dict.fromkeys(
-        "Change Exponential Fixed GiveUp Job Keyring Ladder Limit NotNow Rate Result RetryLater State".split(),
+        "AnyRetry Attempt CatchUp Change Counts Duration Exponential Fixed GiveUp Handler Job JobOptions Keyring Ladder "
+        "Limit NewJob NotNow Outcome Overlap PutOptions Rate Ref Result RetryLater RetryPolicy Schedule State "
+        "Topic".split(),
         ".jobs",
     ),
+    "Seconds": "._seconds",
     "Tally": ".observe",
     "Supervisor": ".processes",
     **dict.fromkeys(("AsyncWorker", "Worker"), ".worker"),
@@ -158,3 +226,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_LATER[name], __name__), name)
     return value
+
+
+def __dir__() -> list[str]:
+    """List what can be imported, whether it has been asked for or not."""
+    return sorted({*globals(), *__all__})

@@ -10,12 +10,10 @@ from __future__ import annotations
 from datetime import timedelta
 from math import ceil, floor, isfinite
 from operator import index
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, SupportsFloat, SupportsIndex, TypeAlias
 
-if TYPE_CHECKING:
-    from typing import SupportsFloat, SupportsIndex, TypeAlias
-
-    Seconds: TypeAlias = SupportsFloat | SupportsIndex | timedelta
+Seconds: TypeAlias = SupportsFloat | SupportsIndex | timedelta
+"""A number of seconds, or a timedelta."""
 
 NANO: Final = 1_000_000_000
 LONGEST: Final = 2**62

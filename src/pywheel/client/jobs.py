@@ -30,11 +30,13 @@ Progress: TypeAlias = Callable[[int], object]
 class FilterWords(TypedDict, total=False):
     """What a filter may say, beside topic and state. All words must hold; one that is not given holds for every job.
 
-    key                     exactly this
-    due_from, due_until     due at or after, at or before these aware datetimes
-    error                   the job's last error contains this text
-
     By topic, state and key a call costs by the jobs that it means. Due times and errors are looked at job by job.
+
+    Args:
+        key: exactly this
+        due_from: due at this aware datetime or after it
+        due_until: due at this aware datetime or before it
+        error: the job's last error contains this text
     """
 
     key: str | None

@@ -46,15 +46,18 @@ class Scheduled(NamedTuple):
 class ScheduleOptions(TypedDict, total=False):
     """What may be said of a schedule, and of its jobs.
 
-    every           how often: at the multiples of this since 1970, in UTC; 1 s or more
-    cron            when, instead: a cron expression, of five fields, or of six with seconds first
-    tz              the time zone of that, such as "Europe/Berlin"; UTC unless told
-    catch_up        what becomes of ticks that could not begin within a minute of their time: "none" runs; "one" does,
-                    the last of them; "all" do, 1 000 of the last 31 days at most
-    overlap         what becomes of a tick while the one before still runs: "skip" leaves it out, "queue" has it wait,
-                    "overlap" runs it too. "skip" unless told, with catch_up="all" "queue"
-    jitter          each tick comes up to so much later, by lot: so that many schedules do not come at once
-    ttr, max_attempts, headers      of each job, as for `put`
+    Args:
+        every: how often: at the multiples of this since 1970, in UTC; 1 s or more
+        cron: when, instead: a cron expression, of five fields, or of six with seconds first
+        tz: the time zone of that, such as "Europe/Berlin"; UTC unless told
+        catch_up: what becomes of ticks that could not begin within a minute of their time: "none" runs; "one" does,
+            the last of them; "all" do, 1 000 of the last 31 days at most
+        overlap: what becomes of a tick while the one before still runs: "skip" leaves it out, "queue" has it wait,
+            "overlap" runs it too. "skip" unless told, with catch_up="all" "queue"
+        jitter: each tick comes up to so much later, by lot: so that many schedules do not come at once
+        ttr: of each job, as for `put`
+        max_attempts: of each job
+        headers: of each job
     """
 
     every: Duration | None

@@ -1,19 +1,22 @@
 """What a job is and what may happen to it: records, commands, retries. No I/O and no thread."""
 
-from .commands import Change
+from .commands import Change, Ref
 from .durations import Duration
 from .handler import GiveUp, Handler, NotNow, RetryLater
 from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
 from .keyring import Keyring
 from .limits import Limit, Rate
+from .new_job import JobOptions, PutOptions
 from .results import Result
 from .retry import DEFAULT, AnyRetry, Exponential, Fixed, Ladder, RetryPolicy
+from .schedule import CatchUp, Overlap, Schedule
 
 __all__ = [
     "DEFAULT",
     "SHARDS",
     "AnyRetry",
     "Attempt",
+    "CatchUp",
     "Change",
     "Counts",
     "Due",
@@ -24,16 +27,21 @@ __all__ = [
     "Handler",
     "Imported",
     "Job",
+    "JobOptions",
     "Keyring",
     "Ladder",
     "Limit",
     "NewJob",
     "NotNow",
     "Outcome",
+    "Overlap",
+    "PutOptions",
     "Rate",
+    "Ref",
     "Result",
     "RetryLater",
     "RetryPolicy",
+    "Schedule",
     "State",
     "Topic",
 ]

@@ -39,7 +39,9 @@ __all__ = [
 ]
 
 CatchUp = Literal["none", "one", "all"]
+"""What becomes of ticks that could not begin in time."""
 Overlap = Literal["skip", "queue", "overlap"]
+"""What becomes of a tick while the one before still runs."""
 
 NAME: Final = "pywheel-schedule"
 """Of a tick's job: the header with the name of its schedule."""
