@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from .processes import Supervisor
     from .tasks import AsyncTask, Task, provided
     from .timers import AsyncDelayQueue, AsyncTimers, EventLoop, QueueShutDown, timeout, timeout_at
-    from .worker import AsyncWorker, Worker
+    from .worker import AsyncWorker, Worker, WorkerOptions
 
 __all__ = [
     "AnyRetry",
@@ -187,6 +187,7 @@ __all__ = [
     "WaitTimeout",
     "WheelFull",
     "Worker",
+    "WorkerOptions",
     "__version__",
     "implementation",
     "provided",
@@ -216,7 +217,7 @@ _LATER: Final = {
     "Seconds": "._seconds",
     "Tally": ".observe",
     "Supervisor": ".processes",
-    **dict.fromkeys(("AsyncWorker", "Worker"), ".worker"),
+    **dict.fromkeys(("AsyncWorker", "Worker", "WorkerOptions"), ".worker"),
 }
 
 
