@@ -325,11 +325,11 @@ def in_mariadb(code, server):
         cursor.execute(re.sub(r"\bshop\b", database, code).replace("sleep(30)", "sleep(0)").replace("...", "'w'"))
 
 
-@pytest.mark.parametrize("it", [it for it in here("sql") if "postgres" in it.page], ids=str)
-def test_postgresql_takes_its_statements(it, postgres_server):
-    in_postgres(it.code, postgres_server)
+DATABASES = {"docs/stores-postgres.md": ("postgres", in_postgres), "docs/stores-mysql.md": ("mariadb", in_mariadb)}
 
 
-@pytest.mark.parametrize("it", [it for it in here("sql") if "mysql" in it.page], ids=str)
-def test_mariadb_takes_its_statements(it, mariadb_server):
-    in_mariadb(it.code, mariadb_server)
+@pytest.mark.servers
+@pytest.mark.parametrize("it", here("sql"), ids=str)
+def test_a_database_takes_its_statements(it, request):
+    server, run = DATABASES[it.page]
+    run(it.code, request.getfixturevalue(f"{server}_server"))
