@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tests.stores.server import Missing, Server, find
 
-__all__ = ["DEPLOY", "NGINX", "TOOLS", "Prometheus", "checked"]
+__all__ = ["AMTOOL", "DEPLOY", "NGINX", "PROMTOOL", "TOOLS", "Prometheus", "checked"]
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
@@ -71,7 +71,8 @@ class Prometheus(Server):
 PROMTOOL = Tool("promtool", "prometheus")
 SYSTEMD_ANALYZE = Tool("systemd-analyze", "systemd")
 NGINX = Tool("nginx", "nginx-light")
-TOOLS = [Prometheus, SYSTEMD_ANALYZE, NGINX]
+AMTOOL = Tool("amtool", "prometheus-alertmanager")
+TOOLS = [Prometheus, SYSTEMD_ANALYZE, NGINX, AMTOOL]
 """What must be installed for these tests: `tests.stores.servers` says which packages are missing."""
 
 

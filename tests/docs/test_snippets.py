@@ -16,7 +16,7 @@ from pywheel import JobQueue
 from pywheel.server.tokens import Tokens
 from pywheel.stores import open
 from pywheel.testing import FaultyStore
-from tests.deploy.tools import NGINX, checked
+from tests.deploy.tools import AMTOOL, DEPLOY, NGINX, PROMTOOL, checked
 from tests.docs.pages import PAGES, ROOT, blocks, prose, snippets, text
 from tests.docs.typed import PROGRAMS
 from tests.isolated.child import environment
@@ -53,12 +53,13 @@ ELSEWHERE = {
     ("docs/scaling.md", "bash"): (1, "minutes of measuring; tests/stores/test_scaling_model.py runs the model"),
     ("docs/frameworks.md", "python"): (4, "tests/frameworks/test_docs.py"),
     ("docs/frameworks.md", "py"): (4, "tests/frameworks/test_docs.py"),
+    ("docs/orders.md", "py"): (5, "tests/frameworks/test_docs.py"),
     ("docs/jobs.md", "py"): (1, "tests/frameworks/test_docs.py"),
     ("docs/testing.md", "py"): (2, PLUGIN),
     **{("docs/clients.md", language): (1, CLIENTS) for language in ("py", "js", "bash", "java", "go")},
 }
 PAGE = operator.attrgetter("page")
-RUN_HERE = {"python", "sh", "json", "nginx", "toml", "dockerfile", "console", "sql"}
+RUN_HERE = {"python", "sh", "json", "nginx", "yaml", "dockerfile", "console", "sql"}
 SERVERS = {"postgresql": "postgres", "mysql": "mariadb", "redis": "redis", "amqp": "rabbitmq"}
 ADDRESS = re.compile(rf"({'|'.join(SERVERS)})(?:\+cluster)?://[^\s\"')]*")
 SHOP = """
@@ -179,16 +180,10 @@ def refused_puts(folder, _):
     assert subprocess.run(drain, cwd=folder, check=False).returncode == 1
 
 
-def watched(folder, _):
-    with JobQueue(f"sqlite:///{folder}/jobs.db"):
-        return {"/var/lib/shop": str(folder)}
-
-
 PREPARED = {
     "docs/command-line.md": eleven_jobs,
     "docs/tokens.md": a_token,
     "docs/jobs.md": refused_puts,
-    "docs/telemetry.md": watched,
     "docs/stores.md": two_stores,
 }
 
@@ -286,11 +281,15 @@ def test_nginx_takes_its_settings(it, tmp_path):
     checked(NGINX, "-t", "-q", "-p", str(tmp_path), "-c", str(file))
 
 
-@pytest.mark.parametrize("it", here("toml"), ids=str)
-def test_alarms_take_their_settings(it, shell, tmp_path):
-    (tmp_path / "alarms.toml").write_text(it.code)
-    JobQueue(f"sqlite:///{tmp_path}/jobs.db").close()
-    shell("pywheel alarms --config alarms.toml")
+@pytest.mark.parametrize("it", here("yaml"), ids=str)
+def test_prometheus_and_alertmanager_take_their_settings(it, tmp_path):
+    tool, check = {
+        "# prometheus.yml": (PROMTOOL, ["check", "config"]),
+        "# alertmanager.yml": (AMTOOL, ["check-config"]),
+    }[it.code.partition("\n")[0]]
+    shutil.copy(DEPLOY / "prometheus" / "pywheel.rules.yml", tmp_path)
+    (tmp_path / "settings.yml").write_text(it.code)
+    checked(tool, *check, str(tmp_path / "settings.yml"))
 
 
 @pytest.mark.parametrize("it", here("dockerfile"), ids=str)

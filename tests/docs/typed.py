@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PORTS = {"serve": ["--port", "0"], "demo": ["--jobs", "200", "--seconds", "1"]}  # so that pages beside each other run
-UNTIL_STOPPED = {"serve", "work", "deliver", "bridge", "alarms"}
+UNTIL_STOPPED = {"serve", "work", "deliver", "bridge"}
 
 
 def pywheel(command, *arguments):

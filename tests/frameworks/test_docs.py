@@ -1,11 +1,12 @@
-"""What docs/frameworks.md shows works as shown, and what docs/jobs.md shows of Django."""
+"""What docs/frameworks.md and docs/orders.md show works as shown, and what docs/jobs.md shows of Django."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
-from tests.docs.pages import blocks
+from tests.docs.pages import ROOT, blocks
 from tests.frameworks.programs import DJANGO
 from tests.isolated.child import environment
 
@@ -17,6 +18,61 @@ from shop.models import Order
 AFTER = """
 jobs = [(job.topic, job.state.name) for job in queue.jobs.list()]
 assert jobs == [("order.close", "CANCELLED"), ("order.mail", "DELAYED"), ("close-unpaid", "DELAYED")], jobs
+"""
+OTHER = """
+from pywheel import JobQueue
+queue = JobQueue("memory:")  # the project's own has this handler already
+"""
+PROJECT = """
+from django.db import connection, transaction
+from pywheel.django import queue
+"""
+PAID = """
+assert Order.objects.get(pk=number).state == "paid"
+assert [job.state.name for job in queue.jobs.list()] == ["CANCELLED"]
+"""
+CLOSED = """
+_, job = queue.jobs.list()
+close_order(job)
+assert Order.objects.get(pk=order.pk).state == "closed"
+"""
+SHOP = """
+import os
+import sqlite3
+import time
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, HTTPException
+from fastapi.testclient import TestClient
+from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+
+from fastapi_shop import TABLE, Order
+from pywheel import AsyncJobQueue, AsyncWorker, JobQueue
+
+async def session():
+    async with Session() as session:
+        yield session
+
+Database = Annotated[AsyncSession, Depends(session)]
+app = FastAPI()
+"""
+CUSTOMERS = """
+jobs = JobQueue("sqlite:///shop.db")
+jobs.topics.counts()
+sqlite3.connect("shop.db").execute(TABLE)
+app.router.lifespan_context = lifespan
+with TestClient(app) as client:
+    assert [client.post(f"/orders/{order}").status_code for order in (7, 8)] == [201, 201]
+    assert [client.post("/orders/7/pay").status_code for _ in range(2)] == [200, 409]
+    assert jobs.reschedule(("order.close", "order-8"), delay=0)
+    until = time.monotonic() + 30
+    while [job.state.name for job in jobs.jobs.list()] != ["CANCELLED", "DONE"]:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    orders = sqlite3.connect("shop.db").execute("SELECT * FROM orders").fetchall()
+    assert orders == [(7, "paid"), (8, "closed")], orders
 """
 
 
@@ -34,12 +90,29 @@ def test_the_lines_for_gunicorn_are_those_of_the_example():
 
 def test_the_lines_for_django_run_one_after_the_other(tmp_path):
     first, on_commit, pay = WITH_DJANGO
-    lines = [BEFORE, first, on_commit, "order = order.pk\n", pay, *blocks("docs/jobs.md", "py"), AFTER]
+    run_in_django([BEFORE, first, on_commit, "order = order.pk\n", pay, *blocks("docs/jobs.md", "py"), AFTER], tmp_path)
+
+
+def test_orders_on_django_are_paid_or_closed(tmp_path):
+    place, pay, close = blocks("docs/orders.md", "py")[2:]
+    run_in_django([BEFORE, OTHER, close, PROJECT, place, "number = order.pk\n", pay, PAID, place, CLOSED], tmp_path)
+
+
+def test_orders_on_fastapi_are_paid_or_closed(tmp_path):
+    program, lifespan, *_ = blocks("docs/orders.md", "py")
+    command = [sys.executable, "-c", f"{SHOP}{program}{lifespan}{CUSTOMERS}"]
+    known = environment(PYTHONPATH=f"{DJANGO.parent}{os.pathsep}{ROOT}", PYWHEEL_STORE=None, SHOP_DATABASE=None)
+    result = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+
+
+def run_in_django(lines, folder):
+    """Run lines in the project of the examples, with a database of their own."""
     for command in (["migrate", "-v", "0"], ["shell", "-v", "0", "-c", "".join(lines)]):
         done = subprocess.run(
             [sys.executable, "manage.py", *command],
             cwd=DJANGO,
-            env=environment(SHOP_FOLDER=str(tmp_path), PYWHEEL_STORE=None),
+            env=environment(SHOP_FOLDER=str(folder), PYWHEEL_STORE=None),
             capture_output=True,
             text=True,
             timeout=60,
