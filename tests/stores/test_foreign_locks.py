@@ -7,7 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pywheel import JobExists, JobQueue, StoreBusy, StoreError, Worker
+from pywheel import JobExists, JobQueue, Limit, StoreBusy, StoreError, Worker
+from pywheel.jobs.commands import SetNote
+from pywheel.jobs.limits import note_of
+from tests.jobs.waiting import working
 from tests.stores.on_mysql.emptied import emptied
 
 
@@ -150,6 +153,24 @@ def test_a_running_job_that_an_open_transaction_looked_at_holds_up_at_most_its_o
     everything_else_goes_on(queue, None)
     connection.commit()
     assert ack.ended() is True
+
+
+@pytest.mark.usefixtures("others")
+@pytest.mark.parametrize("limit", [{"limit": 5}, {"limit": Limit(5, per=":")}, {"rate": "1000/s"}], ids=str)
+def test_a_claim_under_a_limit_that_does_not_end_holds_up_only_its_topic(queue, connection, limit):
+    """The claim of a process that was stopped in the middle of it."""
+    handled = threading.Event()
+    queue.handler("limited", **limit)(lambda _: handled.set())
+    queue.store.apply([SetNote(note_of("limited"), b"")])
+    with connection.cursor() as cursor:
+        note = f"{queue.store.dialect.tables}note"
+        cursor.execute(f"SELECT value FROM {note} WHERE label = %s FOR UPDATE", [note_of("limited").encode()])
+    queue.put("limited", key="group:1")
+    everything_else_goes_on(queue, None)
+    assert not handled.is_set()
+    connection.rollback()
+    with working(queue):
+        assert handled.wait(60)
 
 
 def test_who_waits_for_a_key_in_vain_learns_what_to_do(server, url, connection):

@@ -25,6 +25,7 @@ __all__ = [
     "Limit",
     "Limits",
     "Rate",
+    "ShutGate",
     "lane",
     "limits_of",
     "note_of",
@@ -34,6 +35,7 @@ __all__ = [
 LOOKED_PAST: Final = 1_000
 """Due jobs among which a `Reserve` looks for some that a limit by key lets through."""
 _POLL: Final = 80  # ms after which a job that waits for a place is asked for again: another worker may have freed one
+_MOMENT: Final = 10  # ms after which a claim is tried again that another one was before
 _MOST: Final = 1_000_000
 _SMOOTH: Final = 100_000  # us within which a rate makes up for starts that came late, unless a burst is given
 _RATE: Final = re.compile(r"\s*([0-9]{1,9})\s*/\s*(.*\S)\s*", re.DOTALL)
@@ -210,3 +212,15 @@ class Gate:
 
     def _hold(self, until: int) -> None:
         self._again = until if self._again is None else min(self._again, until)
+
+
+class ShutGate(Gate):
+    """A gate that nothing goes through: another claim is deciding what begins."""
+
+    def __init__(self, limits: Limits, now: int) -> None:
+        super().__init__(limits, (), b"", now)
+
+    def admits(self, key: str | None, id: int = 0) -> bool:  # noqa: ARG002
+        """Hold it back for a moment."""
+        self._hold(self._now + _MOMENT * 1000)
+        return False

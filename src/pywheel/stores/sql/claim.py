@@ -16,7 +16,7 @@ from ...jobs import lifecycle
 from ...jobs.commands import Claim, Claimed, Reserve
 from ...jobs.job import Due, Job, State
 from ...jobs.lifecycle import LOST_BEGUN
-from ...jobs.limits import LOOKED_PAST, Gate, note_of
+from ...jobs.limits import LOOKED_PAST, Gate, ShutGate, note_of
 from ..checks import FURTHEST, IDS, clamped
 from .notes import set_note
 from .read import priorities_of
@@ -340,18 +340,26 @@ def _others(tx: Transaction, topic: int, ids: Sequence[int], found: Sequence[Fou
 def _gates(tx: Transaction, topic: _Topic, command: Reserve | Claim) -> Steps[Callable[[], Gate]]:
     """Return what makes a gate of what the limits of a topic let through now.
 
-    Who claims under a limit locks its row until the end.
+    Who claims under a limit locks its row until the end. While another one has it nothing goes through, and nobody
+    waits: it may be a process that was stopped, and the transaction is about other topics as well.
     """
     limits = command.policy.limits
     assert limits is not None
     label = note_of(command.topic).encode()
-    look = Select("SELECT n.value FROM note n WHERE n.label = :label {lock n}", {"label": label})
+    look = Select("SELECT n.value FROM note n WHERE n.label = :label {skip n}", {"label": label})
+    shut = partial(ShutGate, limits, topic.now)
     if tx.dialect.skip:  # others may claim at once: there is a row to lock before anybody has begun
         [rows] = yield (look,)
         if not rows:
+            there = Select("SELECT 1 FROM note n WHERE n.label = :label", {"label": label})
+            [known] = yield (there,)
+            if known:
+                return shut
             yield (Insert("note", ("label", "until", "value"), [(label, None, b"")], unless_taken=True),)
     keys = "SELECT j.key FROM job j WHERE j.state = 1 AND j.topic = :topic AND j.next > {now}"
     [rows, running] = yield (look, Rows("key", keys, {"topic": topic.number}))
+    if tx.dialect.skip and not rows:
+        return shut
     held = [key for [key] in running] if limits.most is not None else []
     return partial(Gate, limits, held, bytes(rows[0][0]) if rows else None, topic.now)
 
