@@ -3,6 +3,8 @@
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -223,6 +225,27 @@ def test_workers_outlive_their_server(server, truth, how):
         assert worker.join(60)
         queue.close()
     assert len(set(runs)) == len(runs)
+
+
+def test_a_claim_that_is_cut_off_before_it_is_whole_keeps_its_job_for_seconds_at_most(server, proxy, truth):
+    """The network keeps each of its messages in turn, and the server hears nothing of that worker any more."""
+    with open(server.again(truth, via=proxy, timeout="50")) as lost, JobQueue(truth) as queue:
+        for sends in range(20):
+            topic = f"t{sends}"
+            id = queue.put(topic)
+            proxy.stall(answers=False, after=sends)
+            with ThreadPoolExecutor(1) as threads:
+                answer = threads.submit(lost.apply, [ops.Claim(topic, (id,), TERMS, "lost", 1)])
+                until(lambda answer=answer: answer.done() or proxy.kept)
+                whole = answer.done()
+                if not whole:  # unless what is kept came after its commit
+                    until(lambda topic=topic, id=id: queue.reserve(topic) or queue.get(id).state == State.RUNNING, 20)
+                proxy.heal()
+                with suppress(StoreAway):
+                    answer.result()
+            if whole:
+                break
+        assert whole
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")

@@ -25,6 +25,7 @@ _OLDEST: Final = {"MariaDB": (10, 6), "MySQL": (8, 0)}
 _CONNECT: Final = 5.0  # seconds that a connection may take to come about
 _ROOM: Final = 1_024  # bytes of a packet that are not its statements
 _SHORT: Final = 1 << 15  # bytes of statements that are quicker as one: of more the server keeps another copy
+_IDLE: Final = 3  # seconds that a transaction may wait for its next statement
 _LOCKS: Final = 2  # seconds that one lock is waited for: then the transaction begins anew
 _NULL: Final = 0xFB
 _WIDTHS: Final = {0xFC: 2, 0xFD: 3, 0xFE: 8}
@@ -245,6 +246,8 @@ def connect(until: float, **options: Any) -> Timed:
         lists = "in_predicate_conversion_threshold" if connection.mariadb else "range_optimizer_max_mem_size"
         # Long lists of ids stay ranges of the primary key, read and locked in its order.
         settings = f"sql_mode = 'STRICT_ALL_TABLES', innodb_lock_wait_timeout = {_LOCKS}, {lists} = 0"
+        if connection.mariadb:  # who is stopped or cut off in a transaction keeps its locks no longer
+            settings += f", idle_transaction_timeout = {_IDLE}"
         *_, [[connection.packet]] = connection.ask(
             [
                 "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",

@@ -57,6 +57,10 @@ class _Together(psycopg.Pipeline):
                 self.command_queue.popleft()()
             yield from super()._communicate_gen()
 
+    def _fetch_gen(self, *, flush: bool) -> PQGen[None]:
+        # A sync has gone out. A flush behind it, which psycopg would send, ends the server's idle_in_transaction timer.
+        yield from super()._fetch_gen(flush=flush and self.pgconn.status != psycopg.pq.ConnStatus.OK)
+
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # psycopg would log what goes wrong now, though the first error says it all.
         with suppress(psycopg.Error, StoreError) if error is not None else nullcontext():
