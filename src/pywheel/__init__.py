@@ -209,9 +209,9 @@ _LATER: Final = {
     ),
     **dict.fromkeys(("AsyncTask", "Task", "provided"), ".tasks"),
     **dict.fromkeys(
-        "AnyRetry Attempt CatchUp Change Counts Duration Exponential Fixed GiveUp Handler Job JobOptions Keyring Ladder "
-        "Limit NewJob NotNow Outcome Overlap PutOptions Rate Ref Result RetryLater RetryPolicy Schedule State "
-        "Topic".split(),
+        "AnyRetry Attempt CatchUp Change Counts Duration Exponential Fixed GiveUp Handler Job JobOptions Keyring "
+        "Ladder Limit NewJob NotNow Outcome Overlap PutOptions Rate Ref Result RetryLater RetryPolicy Schedule "
+        "State Topic".split(),
         ".jobs",
     ),
     "Seconds": "._seconds",

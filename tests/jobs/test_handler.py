@@ -255,9 +255,9 @@ def _generator(job, error):
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (lambda job: 1, "takes a function of the job and the error"),
-        (lambda: 1, "takes a function of the job and the error"),
-        (lambda job, error, more: 1, "takes a function of the job and the error"),
+        (lambda job: 1, "takes a function of job and error"),
+        (lambda: 1, "takes a function of job and error"),
+        (lambda job, error, more: 1, "takes a function of job and error"),
         (_coroutine, "takes a plain function"),
         (_generator, "takes a plain function"),
         (Ladder, "must be a RetryPolicy, such as"),
@@ -267,7 +267,7 @@ def _generator(job, error):
     ids=["one", "none", "three", "coroutine", "generator", "class", "text", "nothing"],
 )
 def test_what_cannot_say_when_to_retry_is_refused(wrong, why):
-    with pytest.raises(BadJob, match=f"retry {why}"):
+    with pytest.raises(TypeError, match=f"retry {why}"):
         policy_of(wrong)
 
 

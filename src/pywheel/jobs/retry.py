@@ -126,7 +126,7 @@ class RetryFunction(RetryPolicy):
         try:
             inspect.signature(function).bind(None, None)
         except TypeError as error:
-            raise TypeError(f"retry takes a function of the job and the error, and {name:.80} is none: {error}") from None
+            raise TypeError(f"retry takes a function of job and error, and {name:.80} is none: {error}") from None
         except ValueError:  # of a built-in one nobody knows
             pass
         self.function = function
