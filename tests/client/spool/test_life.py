@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pywheel import BadJob, BadOption, JobQueue, NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError
+from pywheel import BadOption, JobQueue, NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError
 from pywheel.client import program as queue_module
 from pywheel.client.spool import Spool
 from pywheel.events import JobRefused, JobsForwarded, StoreFailed
@@ -83,7 +83,7 @@ def test_a_server_that_is_none_from_the_beginning_is_an_error(closed_port, spool
 
 @pytest.mark.parametrize("wrong", ["memory:", 5, "spool.db", "sqlite:///no/such/folder/spool.db"])
 def test_what_cannot_be_a_spool_is_an_error(server, wrong):
-    with pytest.raises((BadJob, StoreError)):
+    with pytest.raises((BadOption, TypeError, StoreError)):
         JobQueue(server, spool=wrong)
 
 
