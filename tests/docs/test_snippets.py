@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -171,9 +172,8 @@ def refused_puts(folder, _):
     store, spool = f"sqlite:///{folder}/shop.db", f"sqlite:///{folder}/spool.db"
     with JobQueue(store) as queue:
         queue.put_many(queue.job("t", key=key) for key in "ab")
-    away = FaultyStore(open(store))
-    away.away = True
-    with JobQueue(away, spool=spool) as queue:
+    with FaultyStore(open(store)) as away, JobQueue(away, spool=spool) as queue:
+        away.away = True
         for key in [None] * 4 + ["a", "b"]:
             queue.put("t", key=key)
     drain = [sys.executable, "-m", "pywheel.cli", "spool", "drain", "--store", store]
@@ -263,9 +263,9 @@ def asked(command, server, shell):
 
 @pytest.mark.parametrize("it", here("json"), ids=str)
 def test_a_problem_looks_as_the_page_shows(it):
-    api = Api(JobQueue("memory:"))
     jobs = [{"topic": "mail"}] * 3 + [{"topic": 3}]
-    shown, said = json.loads(it.code), api("POST", "/v1/jobs/batch", json={"jobs": jobs}).json()
+    with JobQueue("memory:") as queue, closing(Api(queue)) as api:
+        shown, said = json.loads(it.code), api("POST", "/v1/jobs/batch", json={"jobs": jobs}).json()
     assert {name: said[name] for name in shown} == shown
 
 
