@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pywheel import AsyncWorker, BadJob, Fixed, JobQueue, Limit, Worker
+from pywheel import AsyncWorker, BadOption, Fixed, JobQueue, Limit, Worker
 from pywheel.jobs import State
 from tests.jobs.waiting import finished, until, working
 
@@ -220,5 +220,5 @@ def test_an_async_worker_has_it_too(live_queue):
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, True, "3", 10_001])
 def test_what_is_no_number_of_jobs_is_refused(live_queue, wrong):
     live_queue.handler("t")(print)
-    with pytest.raises(BadJob, match="concurrency must be a whole number from 1 to 10000"):
+    with pytest.raises(BadOption, match="concurrency must be a whole number from 1 to 10000"):
         Worker(live_queue, concurrency=wrong)
