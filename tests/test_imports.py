@@ -231,4 +231,4 @@ def test_telemetry_is_not_imported_before_somebody_asks_for_it():
 def test_commands_that_do_not_serve_wait_for_no_service():
     code = "import sys, pywheel.cli.app; print(*sorted(sys.modules))"
     loaded = {name.partition(".")[0] for name in run_well("-c", code).split()}
-    assert loaded & {"starlette", "uvicorn", "msgspec", "jinja2", "httptools"} == set()
+    assert loaded & {"starlette", "granian", "msgspec", "jinja2", "uvloop"} == set()

@@ -11,7 +11,7 @@ from typing import Any
 from pywheel import JobQueue
 from pywheel.server import app
 from pywheel.server.access import Mode
-from pywheel.server.process import listening, run
+from pywheel.server.process import address_of, run
 from pywheel.server.tokens import Tokens
 
 
@@ -32,11 +32,12 @@ def main() -> None:
     store = sys.argv[1]
     access: Mode = "tokens" if sys.argv[2] == "tokens" else "open"
     queue = NoStore("memory:") if store == "none" else JobQueue(store)
-    with queue, listening("127.0.0.1", 0) as ear:
-        said = [str(ear.getsockname()[1])]
+    address = address_of("127.0.0.1", 0)
+    with queue:
+        said = [str(address[1])]
         if access == "tokens":
             said.append(Tokens(queue.store).add(["put"]))
-        run(app(queue, access=access), ear, ready=lambda: print(*said, flush=True))
+        run(app(queue, access=access), address, ready=lambda: print(*said, flush=True))
 
 
 if __name__ == "__main__":

@@ -285,8 +285,8 @@ def test_behind_a_proxy_the_address_is_what_the_proxy_says(queue):
 
 def test_a_proxy_is_known_by_its_address_on_a_server_that_listens_on_ipv6():
     access = Access("tokens", None, ["10.0.0.1"])
-    headers = {b"x-forwarded-for": b"192.0.2.7"}
-    assert access._address({"client": ("::ffff:10.0.0.1", 5)}, headers) == "192.0.2.7"
+    headers = [(b"x-forwarded-for", b"192.0.2.7")]
+    assert access._address({"client": ("::ffff:10.0.0.1", 5), "headers": headers}) == "192.0.2.7"
 
 
 # ---- open -----------------------------------------------------------------------------------------------------------

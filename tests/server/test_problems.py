@@ -217,8 +217,19 @@ def test_a_path_that_is_no_utf_8_is_refused(api):
     assert problem(api("GET", "/v1/jobs/%FF")) == "bad-request"
 
 
-def test_a_body_where_none_belongs_is_refused(api):
-    assert problem(send(api, b"{}", "/v1/jobs/1/cancel")) == "bad-request"
+def test_an_empty_object_is_taken_where_no_body_is_needed(api):
+    """Generated clients of some languages always send one."""
+    id = api.put("mail")
+    [job] = api.reserve("mail")
+    assert send(api, b"{}", f"/v1/claims/{job['receipt']}/release").status_code == 204
+    assert send(api, b"{}", f"/v1/jobs/{id}/cancel").status_code == 204
+    assert send(api, b"{}", f"/v1/jobs/{id}/retry").status_code == 204
+    assert api("DELETE", f"/v1/jobs/{id}").status_code == 204
+
+
+@pytest.mark.parametrize("content", [b'{"colour": 1}', b"[]", b"7", b"{"])
+def test_any_other_body_where_none_belongs_is_refused(api, content):
+    assert problem(send(api, content, "/v1/jobs/1/cancel")) in ("bad-body", "bad-json")
 
 
 # ---- what is wrong with the store -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import ExitStack, suppress
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -59,7 +59,7 @@ def serve(
     try:
         from ..server import app as service
         from ..server.access import Mode, is_loopback
-        from ..server.process import listening, run
+        from ..server.process import address_of, run
     except ModuleNotFoundError as error:  # it says what to install
         raise PywheelError(str(error)) from None
     origins = _origins(cors)
@@ -74,12 +74,12 @@ def serve(
         access: Mode = "open" if open_ else "tokens"
         app = service(queue, access=access, read_only=read_only, cors=origins, proxies=_parts(proxies))
         try:
-            ear = stack.enter_context(listening(host, port))
+            address = address_of(host, port)
         except OSError as error:
             raise BadOption(f"{host}:{port} cannot be listened to: {error.strerror or error}") from None
         if work:
             _work(queue, stack)
-        run(app, ear, ready=lambda: _say(queue, ear.getsockname(), open_, read_only, log_format))
+        run(app, address, ready=lambda: _say(queue, address, open_, read_only, log_format))
     if log_format == "text":
         note("pywheel: stopped")
 
@@ -122,9 +122,9 @@ def _work(queue: JobQueue, stack: ExitStack) -> None:
     stack.callback(worker.stop)
 
 
-def _say(queue: JobQueue, address: tuple[Any, ...], open_: bool, read_only: bool, log_format: str) -> None:
+def _say(queue: JobQueue, address: tuple[str, int], open_: bool, read_only: bool, log_format: str) -> None:
     """Say where it listens, and to whom."""
-    host = f"[{address[0]}]" if ":" in str(address[0]) else address[0]
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
     who = "everybody on this host may do everything" if open_ else "with tokens: pywheel token add makes one"
     only = ", read-only" if read_only else ""
     said = f"serving {queue.store.url} on http://{host}:{address[1]} ({who}{only})"

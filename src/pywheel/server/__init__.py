@@ -14,7 +14,7 @@ __all__ = ["Context", "Limits", "app"]
 
 # Every command of the command line knows `server.tokens`, and hardly one wants the service.
 _LATER: Final = {"app": ".service", "Context": ".context", "Limits": ".context"}
-_EXTRA: Final = ("starlette", "msgspec", "uvicorn", "httptools")
+_EXTRA: Final = ("starlette", "msgspec", "granian", "jinja2")
 
 
 def __getattr__(name: str) -> Any:

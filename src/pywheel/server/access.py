@@ -10,57 +10,36 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .problems import Problem
+from .tokens import Grant
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
 __all__ = [
-    "COOKIE",
     "EVERYTHING",
     "Access",
     "Failures",
-    "Granted",
     "Mode",
     "demand",
     "demand_all",
+    "header",
     "is_loopback",
     "refuse_strangers",
 ]
 
 Mode = Literal["tokens", "open"]
 
-COOKIE: Final = "pywheel_token"
-"""Where a browser holds the token of whoever has signed in."""
 _FRESH: Final = 1.0  # seconds that a grant is trusted here; the tokens trust theirs for a few more
 _MOST: Final = 10_000  # tokens, and addresses, that are remembered
 _LONGEST_HOST: Final = 300  # characters; what is longer is no name, and would be kept in a cache
 _REALM: Final = 'Bearer realm="pywheel"'
 
 
-class Granted(Protocol):
-    """What a token allows."""
-
-    @property
-    def id(self) -> str: ...  # noqa: D102
-    @property
-    def topics(self) -> tuple[str, ...]: ...  # noqa: D102
-    def may(self, scope: str, topic: str | None = None) -> bool: ...  # noqa: D102
-
-
-class _Everything:
-    """What everybody may do who reaches an open server."""
-
-    id = ""
-    topics = ("*",)
-
-    def may(self, scope: str, topic: str | None = None) -> bool:  # noqa: ARG002
-        return True
-
-
-EVERYTHING: Final[Granted] = _Everything()
+EVERYTHING: Final = Grant("", frozenset(("read", "put", "work", "admin")), ("*",), None)
+"""What everybody may do who reaches an open server."""
 
 
 class Access:
@@ -75,50 +54,34 @@ class Access:
         self.tokens: Any = None if self.open else tokens
         self.proxies = frozenset(proxies)
         self.failures = Failures()
-        self._fresh: dict[bytes, tuple[Granted, float]] = {}
+        self._fresh: dict[bytes, tuple[Grant, float]] = {}
         self._seen: OrderedDict[bytes, None] = OrderedDict()  # tokens that were good: failures of others hold none up
 
-    def known(self, headers: Mapping[bytes, bytes]) -> Granted | None:
-        """Return what a bearer may do, if that needs no look: so it is for nearly every request."""
-        if self.open:
-            return EVERYTHING
-        value = headers.get(b"authorization")
-        found = None if value is None else self._fresh.get(sha256(value).digest())
-        return found[0] if found is not None and found[1] > time.monotonic() else None
-
-    async def identify(
-        self,
-        scope: Scope,
-        headers: Mapping[bytes, bytes],
-        read: Callable[..., Awaitable[Any]],
-        *,
-        cookie: bool = False,
-    ) -> Granted:
-        """Return what the caller may do. Raises the Problem of a token that is missing or wrong.
+    async def identify(self, scope: Scope, read: Callable[..., Awaitable[Any]], secret: bytes | None = None) -> Grant:
+        """Return what the caller may do, by a secret or else its header. Problem: a token is missing or wrong.
 
         `read` calls a function that reads the store in a thread. Without a query for a token that was seen of late.
         """
         if self.open:
             return EVERYTHING
-        value = headers.get(b"authorization", b"")
-        secret = _bearer(value) or (_cookie(headers) if cookie else None)
+        secret = secret or _bearer(header(scope, b"authorization"))
         if secret is None:
             raise Problem(
                 "token-missing",
                 "send the header `Authorization: Bearer <token>`; `pywheel token add` makes one",
                 headers={"www-authenticate": _REALM},
             )
-        name = sha256(value or secret).digest()
+        name = sha256(secret).digest()
         known = self._fresh.get(name)
         if known is not None and known[1] > time.monotonic():
             return known[0]
-        return await self._look_up(name, secret, self._address(scope, headers), read)
+        return await self._look_up(name, secret, self._address(scope), read)
 
-    async def _look_up(self, name: bytes, secret: bytes, address: str, read: Callable[..., Awaitable[Any]]) -> Granted:
+    async def _look_up(self, name: bytes, secret: bytes, address: str, read: Callable[..., Awaitable[Any]]) -> Grant:
         self._fresh.pop(name, None)
         if name not in self._seen:
             self.failures.refuse(address)
-        grant: Granted | None = await read(self.tokens.grant, secret.decode("latin-1"))
+        grant: Grant | None = await read(self.tokens.grant, secret.decode("latin-1"))
         if grant is None:
             self._seen.pop(name, None)
             self.failures.count(address)
@@ -136,19 +99,19 @@ class Access:
             self._seen.popitem(last=False)
         return grant
 
-    def _address(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
+    def _address(self, scope: Scope) -> str:
         """Return where a request comes from; of one that a known proxy passes on, what the proxy says."""
         client = scope.get("client")
         address: str = client[0].removeprefix("::ffff:") if client else ""  # IPv4, where it listens on IPv6
         if address in self.proxies:
-            for hop in reversed(headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")):
+            for hop in reversed(header(scope, b"x-forwarded-for").decode("latin-1").split(",")):
                 address = hop.strip()[:60] or address
                 if address not in self.proxies:
                     break
         return address
 
 
-def demand(grant: Granted, scope: str, topic: str | None = None) -> None:
+def demand(grant: Grant, scope: str, topic: str | None = None) -> None:
     """Raise the Problem of a grant that does not allow something."""
     if grant.may(scope, topic):
         return
@@ -163,10 +126,10 @@ def demand(grant: Granted, scope: str, topic: str | None = None) -> None:
     )
 
 
-def demand_all(grant: Granted, scope: str, mend: str) -> None:
+def demand_all(grant: Grant, scope: str, mend: str) -> None:
     """Raise the Problem of a grant that does not allow something for all topics; `mend` is what else would do."""
     demand(grant, scope)
-    if "*" not in grant.topics:
+    if not grant.everywhere:
         raise Problem(
             "scope-missing",
             f"this is of all topics, and the token is for some: {mend}, or use a token for all topics",
@@ -212,12 +175,13 @@ def _bearer(value: bytes) -> bytes | None:
     return secret if scheme.lower() == b"bearer" and 0 < len(secret) <= 512 else None
 
 
-def _cookie(headers: Mapping[bytes, bytes]) -> bytes | None:
-    for part in headers.get(b"cookie", b"").split(b";"):
-        name, _, value = part.strip().partition(b"=")
-        if name == COOKIE.encode() and 0 < len(value) <= 512:
-            return value
-    return None
+def header(scope: Scope, name: bytes) -> bytes:
+    """Return a header, empty if there is none. Of several with one name the last."""
+    found: bytes = b""
+    for key, value in scope["headers"]:
+        if key == name:
+            found = value
+    return found
 
 
 # ---- an open server -------------------------------------------------------------------------------------------------

@@ -52,7 +52,17 @@ class Grant(NamedTuple):
         """Whether it has a scope, for a topic; without one, for some topics: then each is to be asked for too."""
         if scope not in self.scopes and "admin" not in self.scopes:
             return False
-        return topic is None or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+        return topic is None or self.everywhere or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it is for every topic."""
+        return "*" in self.topics
+
+    @property
+    def sees(self) -> Callable[[str], bool] | None:
+        """Whether a topic may be seen; None: every topic, so nobody needs to ask."""
+        return None if self.everywhere else lambda topic: self.may("read", topic)
 
 
 class Token(NamedTuple):

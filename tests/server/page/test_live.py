@@ -16,7 +16,7 @@ from pywheel.clock import ManualClock
 from pywheel.jobs.commands import Nack
 from pywheel.jobs.job import Attempt, Job, Outcome, State
 from pywheel.jobs.queries import CountJobs
-from pywheel.server import app
+from pywheel.server import app, sse
 from pywheel.server.coming import HORIZONS, Forecaster, Part
 from pywheel.server.live import Live, Reader
 from pywheel.server.page import feed
@@ -312,7 +312,7 @@ def test_a_stream_ends_when_its_token_does(queue, sites, monkeypatch):
 
 
 def test_a_reader_that_takes_nothing_is_let_go(queue, site, monkeypatch):
-    monkeypatch.setattr(feed, "_SLOW", 0.05)
+    monkeypatch.setattr(sse, "_SLOW", 0.05)
     queue.put("mail", b"", delay=60)
     sent = []
 

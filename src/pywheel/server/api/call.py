@@ -2,50 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
-from ..access import Granted, demand
-from ..edge import ARRIVED, GONE, HEADERS, REQUEST_ID, RESPOND
+from ..access import demand
+from ..middleware import refuse_large
 from ..problems import Problem, of_validation
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from ..context import Context
+    from ..tokens import Grant
 
-__all__ = ["Answer", "Call", "Endpoint", "Gone", "Operation", "Stream", "json_answer"]
+__all__ = ["Call", "Endpoint", "JsonResponse", "Operation"]
 
-_JSON: Final = (b"content-type", b"application/json")
 _ROOM: Final = 256 << 10  # bytes of a body for all but the job's own
-_EMPTY: Final = (204, 304)
 
 
-class Answer(NamedTuple):
-    """What goes back."""
+class JsonResponse(Response):
+    """A value as JSON."""
 
-    status: int = 200
-    content: bytes = b""
-    headers: Sequence[tuple[bytes, bytes]] = ()
+    media_type = "application/json"
 
-
-Stream: TypeAlias = Callable[["Scope", "Receive", "Send"], Awaitable[None]]
-"""An answer that goes on: it sends by itself."""
-
-
-def json_answer(value: Any, status: int = 200, headers: Sequence[tuple[bytes, bytes]] = ()) -> Answer:
-    """Return a value as JSON."""
-    return Answer(status, msgspec.json.encode(value), (_JSON, *headers))
-
-
-class Gone(Exception):
-    """The client went away: there is nobody to answer."""
+    def render(self, content: Any) -> bytes:
+        """Return the bytes."""
+        return msgspec.json.encode(content)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,7 +45,7 @@ class Operation:
     """operationId: the name of a method of generated clients"""
     method: str
     path: str
-    handler: Callable[[Call], Awaitable[Answer | Stream]]
+    handler: Callable[[Call], Awaitable[Response]]
     summary: str
     tag: str
     scope: str | None = None
@@ -82,55 +71,52 @@ class Operation:
     """an example of its body"""
 
 
-class Call:
-    """One request."""
+class Call(Request):
+    """One request, taken in."""
 
-    __slots__ = ("body", "content", "context", "grant", "headers", "operation", "query", "receive", "scope")
+    grant: Grant
+    content: bytes
+    """its body as it came"""
+    wish: Any
+    """its body, of the operation's type; None if it has none"""
+    parameters: Any
+    """its query, of the operation's type"""
 
     def __init__(self, context: Context, operation: Operation, scope: Scope, receive: Receive) -> None:
+        super().__init__(scope, receive)
         self.context = context
         self.operation = operation
-        self.scope = scope
-        self.receive = receive
-        self.headers: Mapping[bytes, bytes] = scope[HEADERS]
-        self.grant: Granted
-        self.content = b""
-        self.body: Any = None
-        self.query: Any = None
+        self.sent: Mapping[bytes, bytes] = dict(scope["headers"])
+        """the headers by name; of several with one name the last"""
 
     def demand(self, topic: str | None = None) -> None:
         """Raise the Problem of a token that does not allow this operation, for a topic."""
         demand(self.grant, self.operation.scope or "", topic)
 
-    async def still_allowed(self, topics: Iterable[str | None]) -> None:
-        """Raise the Problem of a token that has become good for nothing, or not for these, since the request came."""
-        access = self.context.access
-        if access.known(self.headers) is None:
-            self.grant = await access.identify(self.scope, self.headers, self.context.read)
+    async def identify(self, topics: Iterable[str | None] = (None,)) -> None:
+        """Find out who calls. Raise the Problem of a token that is good for nothing by now, or not for these topics."""
+        if self.operation.scope is not None:
+            self.grant = await self.context.access.identify(self.scope, self.context.read)
             for topic in topics:
                 self.demand(topic)
 
-    @property
-    def gone(self) -> bool:
-        """Whether the client is known to have gone away, at once; another server than ours tells by `receive` alone."""
-        gone = self.scope.get(GONE)
-        return gone is not None and gone()
-
-    @property
-    def most(self) -> int:
-        """How many bytes the body may have: what the operation can make use of."""
-        limits = self.context.limits
-        useful = limits.batch if self.operation.many else 2 * self.context.queue.calls.max_body + _ROOM
-        return min(limits.request, useful)
-
-    @property
-    def everywhere(self) -> bool:
-        """Whether the token holds for every topic."""
-        return "*" in self.grant.topics
+    async def take(self, most: int) -> bytes:
+        """Return the body. Raise the Problem of one that is too long, before it is read if its length is known."""
+        length = self.sent.get(b"content-length", b"")
+        if self.operation.body is None and length in (b"", b"0") and b"transfer-encoding" not in self.sent:
+            return b""
+        if length.isdigit():
+            refuse_large(int(length[:20]), most)
+        parts, size = list[bytes](), 0
+        async for part in self.stream():
+            parts.append(part)
+            size += len(part)
+            refuse_large(size, most)
+        return b"".join(parts)
 
 
 class Endpoint:
-    """A path of the API, as an ASGI application."""
+    """A path of the API, as an ASGI application: one operation for each method."""
 
     def __init__(self, context: Context, operations: Sequence[Operation]) -> None:
         self._context = context
@@ -146,30 +132,14 @@ class Endpoint:
             text = f"this path takes {self._allow}"
             raise Problem("method-not-allowed", text, headers={"allow": self._allow})
         call = Call(self._context, plan.operation, scope, receive)
-        try:
-            # In this order: a stranger's body is not even read.
-            await plan.admit(call)
-            if plan.reads(call):
-                content: bytes | None = scope.get(ARRIVED)
-                if content is None or len(content) > call.most:
-                    content = await _content(call)
-                call.content = content
-            plan.decode(call)
-            answer = await plan.operation.handler(call)
-        except Gone:
-            return
-        if not isinstance(answer, Answer):
-            await answer(scope, receive, send)
-            return
-        status, said, headers = answer
-        respond = scope.get(RESPOND)
-        if respond is not None:
-            respond(status, said, (*headers, (b"x-request-id", scope[REQUEST_ID])))
-            return
-        length = () if status in _EMPTY else ((b"content-length", b"%d" % len(said)),)
-        named = [*headers, *length, (b"x-request-id", scope[REQUEST_ID])]
-        await send({"type": "http.response.start", "status": status, "headers": named})
-        await send({"type": "http.response.body", "body": said})
+        # In this order: a stranger's body is not even read.
+        await call.identify()
+        if plan.operation.changes and self._context.read_only:
+            raise Problem("read-only", "this server was started with --read-only: change jobs elsewhere")
+        call.content = await call.take(plan.most(self._context))
+        plan.decode(call)
+        answer = await plan.operation.handler(call)
+        await answer(scope, receive, send)
 
 
 class _Plan:
@@ -177,35 +147,21 @@ class _Plan:
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
-        self.decoder = None if operation.body is None else msgspec.json.Decoder(operation.body)
-        self.names = () if operation.query is None else tuple(operation.query.__struct_fields__)
+        self._decoder = msgspec.json.Decoder(_Nothing if operation.body is None else operation.body)
+        self._names = () if operation.query is None else tuple(operation.query.__struct_fields__)
 
-    async def admit(self, call: Call) -> None:
-        """Find out who calls, and whether the token allows it."""
-        operation, context = self.operation, call.context
-        if operation.scope is not None:
-            grant = context.access.known(call.headers)
-            if grant is None:
-                grant = await context.access.identify(call.scope, call.headers, context.read)
-            call.grant = grant
-            demand(grant, operation.scope)
-        if operation.changes and context.read_only:
-            raise Problem("read-only", "this server was started with --read-only: change jobs elsewhere")
-
-    def reads(self, call: Call) -> bool:
-        """Whether there is a body to read."""
-        return self.decoder is not None or _has_body(call.headers)
+    def most(self, context: Context) -> int:
+        """Return how many bytes a body may have: what the operation can make use of."""
+        useful = context.limits.batch if self.operation.many else 2 * context.queue.calls.max_body + _ROOM
+        return min(context.limits.request, useful)
 
     def decode(self, call: Call) -> None:
         """Make of parameters and body what the operation wants."""
-        call.query = self._parameters(call.scope["query_string"])
-        if self.decoder is None:
-            if call.content:
-                operation = self.operation
-                raise Problem("bad-request", f"{operation.method} {operation.path} takes no body: leave it out")
-        elif call.content or self.operation.body_needed:
-            _refuse_types(call.headers)
-            call.body = _decoded(self.decoder, call.content)
+        call.parameters = self._parameters(call.scope["query_string"])
+        call.wish = None
+        if call.content or (self.operation.body is not None and self.operation.body_needed):
+            _refuse_types(call.sent)
+            call.wish = _decoded(self._decoder, call.content)
 
     def _parameters(self, query: bytes) -> Any:
         if not query:
@@ -218,12 +174,16 @@ class _Plan:
         if len(given) < len(pairs):
             raise Problem("bad-parameter", "a parameter is given twice: give each once")
         for name in given:
-            if name not in self.names:
-                known = f": there are {', '.join(self.names)}" if self.names else ""
+            if name not in self._names:
+                known = f": there are {', '.join(self._names)}" if self._names else ""
                 raise Problem(
                     "bad-parameter", f"there is no parameter {name[:80]!r} here{known}", more={"parameter": name[:80]}
                 )
         return None if self.operation.query is None else _converted(given, self.operation.query)
+
+
+class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of an operation that needs none, from clients that always send one."""
 
 
 def _converted(given: dict[str, str], wanted: Any) -> Any:
@@ -266,50 +226,3 @@ def _refuse_types(headers: Mapping[bytes, bytes]) -> None:
             raise Problem("wrong-type", text, headers={"accept": "application/json"})
     if headers.get(b"content-encoding", b"identity") != b"identity":
         raise Problem("wrong-type", "send the body without a Content-Encoding", headers={"accept-encoding": "identity"})
-
-
-async def _content(call: Call) -> bytes:
-    """Return the body. Raises the Problem of one that is too long or too slow."""
-    limits, receive, most = call.context.limits, call.receive, call.most
-    length = call.headers.get(b"content-length", b"")
-    if length.isdigit() and int(length[:20]) > most:
-        raise _too_large(most)
-    # Our own server has a limit of its own on the time.
-    message = await (receive() if RESPOND in call.scope else _arriving(receive, limits.arrival))
-    if message["type"] == "http.disconnect":
-        raise Gone
-    content: bytes = message.get("body", b"")
-    if message.get("more_body"):
-        parts, size = [content], len(content)
-        until = asyncio.get_running_loop().time() + limits.arrival
-        while message.get("more_body"):
-            message = await _arriving(receive, until - asyncio.get_running_loop().time())
-            if message["type"] == "http.disconnect":
-                raise Gone
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > most:
-                raise _too_large(most)
-        content = b"".join(parts)
-    if len(content) > most:
-        raise _too_large(most)
-    return content
-
-
-async def _arriving(receive: Receive, seconds: float) -> Any:
-    """Return the next part of a body."""
-    try:
-        async with asyncio.timeout(seconds):
-            message = await receive()
-    except TimeoutError:
-        raise Problem("too-slow", "the body took too long to arrive", headers={"connection": "close"}) from None
-    return message
-
-
-def _has_body(headers: Mapping[bytes, bytes]) -> bool:
-    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
-
-
-def _too_large(most: int) -> Problem:
-    text = f"a request may have {most} bytes: put less at once, or store it elsewhere and put its name"
-    return Problem("too-large", text, headers={"connection": "close"})

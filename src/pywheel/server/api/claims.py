@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
 from ..._errors import BadBody, BadJob, PywheelError
 from ...client.claims import reserve_async
 from ...jobs import commands
@@ -18,24 +21,22 @@ from ...jobs.retry import DEFAULT
 from ...stores.contract import Store
 from ..context import Context
 from ..problems import Problem
-from .call import Answer, Call, Gone, json_answer
-from .records import receipt_of, reserved
+from .call import Call, JsonResponse
+from .records import jobs_out, receipt_of, reserved
 from .schema import Claims, NackAnswer, Reserve
-from .turns import jobs_out
 from .waiting import Waiter, Waiting
 
 __all__ = ["ack", "nack", "release", "reserve", "touch"]
 
-_NOTHING: Final = Answer(204)
 _EXPIRED: Final = 200  # lost leases that are ended in one step
 
 
 # ---- reserve --------------------------------------------------------------------------------------------------------
 
 
-async def reserve(call: Call) -> Answer:
+async def reserve(call: Call) -> Response:
     """Claim due jobs, and wait for some if there are none."""
-    wish: Reserve = call.body
+    wish: Reserve = call.wish
     for topic in dict.fromkeys(wish.topics):
         call.demand(topic)
     ttr, wait = _span(wish.ttr, "ttr", 1), min(_span(wish.wait, "wait") / 1000, call.context.limits.wait)
@@ -46,17 +47,17 @@ async def reserve(call: Call) -> Answer:
             jobs = await _long(call, wanted, wait)
     else:
         jobs = await wanted.claim()
-    if call.gone:
+    if jobs and await call.is_disconnected():
         await _give_back(call.context, jobs)
-        raise Gone
+        raise ClientDisconnect
     if jobs:
         try:
-            return json_answer(Claims(await jobs_out(jobs, reserved), await wanted.more(jobs)))
+            return JsonResponse(Claims(await jobs_out(jobs, reserved), await wanted.more(jobs)))
         except asyncio.CancelledError:
             await _give_back(call.context, jobs)
             raise
     wanted.refuse_sealed()
-    return _NOTHING
+    return Response(status_code=204)
 
 
 async def _long(call: Call, wanted: _Wanted, seconds: float) -> list[Job]:
@@ -72,7 +73,7 @@ async def _long(call: Call, wanted: _Wanted, seconds: float) -> list[Job]:
             await asyncio.sleep(0)  # what is known of the client by now
         if gone.done():
             await _give_back(context, jobs)
-            raise Gone
+            raise ClientDisconnect
         return jobs
     finally:
         waiting.leave(waiter)
@@ -95,7 +96,7 @@ async def _first(
         if not woken.done():
             woken.cancel()
             break
-        await call.still_allowed(wanted.topics)
+        await call.identify(wanted.topics)
         jobs = await wanted.claim(waiter.take())
     return jobs
 
@@ -210,32 +211,32 @@ async def _gone(call: Call) -> None:
 # ---- settle ---------------------------------------------------------------------------------------------------------
 
 
-async def ack(call: Call) -> Answer:
+async def ack(call: Call) -> Response:
     """Make a claimed job done."""
     id, claims = await _claim_of(call)
     return _held(await call.context.queue.calls.aapply(commands.Ack(id, claims)))
 
 
-async def nack(call: Call) -> Answer:
+async def nack(call: Call) -> Response:
     """End a claim without success."""
-    wish = call.body
+    wish = call.wish
     delay = 0 if wish is None else None if wish.delay is None else _delay(wish.delay)
     error = None if wish is None or wish.error is None else kept(wish.error)
     id, claims = await _claim_of(call)
     state = await call.context.queue.calls.aapply(commands.Nack(id, claims, delay, error))
     if state is None:
         raise _lost()
-    return json_answer(NackAnswer(state.value))  # type: ignore[arg-type]  # delayed or dead
+    return JsonResponse(NackAnswer(state.value))  # type: ignore[arg-type]  # delayed or dead
 
 
-async def touch(call: Call) -> Answer:
+async def touch(call: Call) -> Response:
     """Let the lease of a claim last longer."""
-    ttr = 60_000 if call.body is None else _span(call.body.ttr, "ttr", 1)
+    ttr = 60_000 if call.wish is None else _span(call.wish.ttr, "ttr", 1)
     id, claims = await _claim_of(call)
     return _held(await call.context.queue.calls.aapply(commands.Touch(id, claims, ttr)))
 
 
-async def release(call: Call) -> Answer:
+async def release(call: Call) -> Response:
     """Give a claim back, unspent."""
     id, claims = await _claim_of(call)
     return _held(await call.context.queue.calls.aapply(commands.Release(id, claims)))
@@ -243,18 +244,18 @@ async def release(call: Call) -> Answer:
 
 async def _claim_of(call: Call) -> tuple[int, int]:
     """Return the claim that the request names, if the token's topics allow it; no query where they are all topics."""
-    id, claims = receipt_of(call.scope["path_params"]["receipt"])
-    if not call.everywhere:
+    id, claims = receipt_of(call.path_params["receipt"])
+    if not call.grant.everywhere:
         job = await call.context.read(call.context.queue.store.ask, GetJob(id))
         if job is None or not call.grant.may("work", job.topic):
             raise _lost()
     return id, claims
 
 
-def _held(held: bool) -> Answer:
+def _held(held: bool) -> Response:
     if not held:
         raise _lost()
-    return _NOTHING
+    return Response(status_code=204)
 
 
 def _lost() -> Problem:

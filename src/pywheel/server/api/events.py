@@ -10,23 +10,22 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
+from starlette.responses import Response
 
 from ..._errors import StoreError
 from ...jobs.queries import CountJobs, ListEnded
-from ..edge import REQUEST_ID
 from ..problems import Problem
-from .call import Answer, Call, Stream
+from ..sse import EventStream
+from .call import Call
 from .records import moment_out
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
     from ...jobs.queries import Ended
     from ..context import Context
 
@@ -36,15 +35,8 @@ _LOGGER: Final = logging.getLogger("pywheel.server")
 _PACE: Final = 1.0  # seconds between two looks
 _BACK: Final = 5_000  # ms that a look goes back
 _MOST: Final = 1_000  # ends in one look, and events that wait for a listener
-_BEAT: Final = 15.0  # seconds without an event after which a comment shows that the stream lives
 _EVENT_ID: Final = re.compile(rb"([0-9]{1,15})-(-?[0-9]{1,19})")
 _MISSED: Final = b"event: missed\ndata: {}\n\n"
-_ALIVE: Final = b": alive\n\n"
-_HEADERS: Final = (
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-)
 
 
 class EndedOut(Struct, omit_defaults=True, kw_only=True):
@@ -173,106 +165,62 @@ def counts_event(topic: str, counts: Any) -> _Event:
 # ---- one stream -----------------------------------------------------------------------------------------------------
 
 
-async def events(call: Call) -> Answer | Stream:
+async def events(call: Call) -> Response:
     """Return the stream of what happens, after the last event that the client has seen."""
-    context, topic = call.context, call.query.topic
+    context, topic, token = call.context, call.parameters.topic, call.grant.id
     if topic is not None:
         call.demand(topic)
-    if call.scope["method"] == "HEAD":
-        return Answer(200, b"", _HEADERS)  # a stream would never end, and the connection be of no use
     if context.feed is None:
         context.feed = Feed(context)
-    context.streams.take(call.grant.id)
-    stream = _Stream(call, context.feed, topic)
+    context.streams.take(token)
+    listener = context.feed.enter()  # before it looks back: between the two nothing is missed
+
+    def left() -> None:
+        assert context.feed is not None
+        context.feed.leave(listener)
+        context.streams.leave(token)
+
     try:
-        await stream.look_back()
+        earlier = await _earlier(call, listener)
     except BaseException:
-        stream.end()
+        left()
         raise
-    return stream
+    return EventStream(_told(call, listener, earlier), context.stopping, left)
 
 
-class _Stream:
-    """The answer to one who listens."""
-
-    def __init__(self, call: Call, feed: Feed, topic: str | None) -> None:
-        self._call = call
-        self._feed = feed
-        self._topic = topic
-        self._token = call.grant.id
-        self._listener = feed.enter()  # before it looks back: between the two nothing is missed
-        self._earlier: list[_Event] = []
-
-    async def look_back(self) -> None:
-        """Read what has ended since the event that the client saw last."""
-        given = self._call.headers.get(b"last-event-id")
-        if given is None:
-            return
-        found = _EVENT_ID.fullmatch(given)
-        if found is None:
-            self._listener.missed = True
-            return
-        at = int(found[1]), int(found[2])
-        context = self._call.context
-        ended = await context.read(context.queue.store.ask, ListEnded(self._topic, at[0], _MOST))
-        self._listener.missed = len(ended) >= _MOST
-        self._earlier = [ended_event(one) for one in reversed(ended) if (one.ended, one.id) > at]
-
-    def end(self) -> None:
-        """Listen no longer."""
-        self._feed.leave(self._listener)
-        self._call.context.streams.leave(self._token)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ends: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(_gone(receive)),
-            asyncio.ensure_future(self._call.context.stopping.wait()),
-        ]
-        try:
-            headers = [*_HEADERS, (b"x-request-id", scope[REQUEST_ID])]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            told = {event.key for event in self._earlier}
-            await _part(send, b"retry: 2000\n\n" + b"".join(e.content for e in self._earlier if self._sees(e)))
-            async for event in _coming(self._listener, ends):
-                if self._listener.missed:
-                    self._listener.missed = False
-                    await _part(send, _MISSED)
-                if event is None:
-                    await _part(send, _ALIVE)
-                elif self._sees(event) and (event.key is None or event.key not in told):
-                    await self._call.still_allowed((self._topic,))
-                    await _part(send, event.content)
-        except Problem:  # the token was removed, or is over its time
-            pass
-        finally:
-            self.end()
-            for end in ends:
-                end.cancel()
-        await send({"type": "http.response.body", "body": b""})
-
-    def _sees(self, event: _Event) -> bool:
-        call = self._call
-        return self._topic in (None, event.topic) and (call.everywhere or call.grant.may("read", event.topic))
+async def _earlier(call: Call, listener: _Listener) -> list[_Event]:
+    """Return what has ended since the event that the client saw last."""
+    given = call.sent.get(b"last-event-id")
+    if given is None:
+        return []
+    found = _EVENT_ID.fullmatch(given)
+    if found is None:
+        listener.missed = True
+        return []
+    at = int(found[1]), int(found[2])
+    ended = await call.context.read(call.context.queue.store.ask, ListEnded(call.parameters.topic, at[0], _MOST))
+    listener.missed = len(ended) >= _MOST
+    return [ended_event(one) for one in reversed(ended) if (one.ended, one.id) > at]
 
 
-async def _coming(listener: _Listener, ends: list[asyncio.Future[Any]]) -> AsyncIterator[_Event | None]:
-    """Yield events as they come, and None at first and after each while without one, until one of the ends has come."""
-    yield None
+async def _told(call: Call, listener: _Listener, earlier: list[_Event]) -> AsyncGenerator[bytes, None]:
+    """Yield what the client may see, until its token is removed or over its time."""
+    topic, grant = call.parameters.topic, call.grant
+
+    def sees(event: _Event) -> bool:
+        return topic in (None, event.topic) and grant.may("read", event.topic)
+
+    yield b"retry: 2000\n\n" + b"".join(event.content for event in earlier if sees(event))
+    told = {event.key for event in earlier}
     while True:
-        coming = asyncio.ensure_future(listener.waiting.get())
+        missed, listener.missed = listener.missed, False
+        if missed:
+            yield _MISSED
+        event = await listener.waiting.get()
+        if not sees(event) or (event.key is not None and event.key in told):
+            continue
         try:
-            await asyncio.wait((coming, *ends), timeout=_BEAT, return_when=asyncio.FIRST_COMPLETED)
-            if any(end.done() for end in ends):
-                return
-            yield coming.result() if coming.done() else None
-        finally:
-            coming.cancel()
-
-
-async def _part(send: Send, content: bytes) -> None:
-    await send({"type": "http.response.body", "body": content, "more_body": True})
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+            await call.identify((topic,))
+        except (Problem, StoreError):
+            return
+        yield event.content

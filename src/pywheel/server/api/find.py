@@ -8,39 +8,36 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from starlette.responses import Response
+
 from ..._errors import BadJob
 from ...jobs.durations import delay_ms, moment
 from ...jobs.job import State
 from ...jobs.queries import Filter
 from ..access import demand_all
 from ..problems import Problem
-from ..visible import Sees, page
+from ..visible import page
 from . import schema
-from .call import Answer, Call, json_answer
-from .records import job_out
-from .turns import jobs_out
+from .call import Call, JsonResponse
+from .records import job_out, jobs_out
 
 __all__ = ["cancel_many", "delete_many", "find", "retry_many"]
 
 
-async def find(call: Call) -> Answer:
+async def find(call: Call) -> Response:
     """Return jobs that a filter means."""
-    wish: schema.Find = call.query
+    wish: schema.Find = call.parameters
     if wish.topic is not None:
         call.demand(wish.topic)
     after = _after(wish.cursor)
     preview = None if wish.body else 0
     try:
-        store, wanted, sees = call.context.queue.store, _filter(wish), _sees(call)
+        store, wanted, sees = call.context.queue.store, _filter(wish), call.grant.sees
         found = await call.context.read(page, store, wanted, after, wish.limit, sees, preview=preview)
     except BadJob:
         raise _no_cursor() from None
     following = None if found.next is None else base64.urlsafe_b64encode(found.next.encode()).decode()
-    return json_answer(schema.Found(await jobs_out(found.jobs, partial(job_out, body=wish.body)), following))
-
-
-def _sees(call: Call) -> Sees:
-    return None if call.everywhere else lambda topic: call.grant.may("read", topic)
+    return JsonResponse(schema.Found(await jobs_out(found.jobs, partial(job_out, body=wish.body)), following))
 
 
 def _after(cursor: str | None) -> str:
@@ -73,27 +70,27 @@ def _filter(wish: schema.Filter) -> Filter:
 # ---- bulk -----------------------------------------------------------------------------------------------------------
 
 
-async def cancel_many(call: Call) -> Answer:
+async def cancel_many(call: Call) -> Response:
     """Cancel the delayed jobs that a filter means."""
     return await _bulk(call, call.context.queue.jobs.cancel_many, State.DELAYED)
 
 
-async def retry_many(call: Call) -> Answer:
+async def retry_many(call: Call) -> Response:
     """Retry the finished jobs that a filter means."""
     try:
-        delay = delay_ms(call.body.delay) / 1000
+        delay = delay_ms(call.wish.delay) / 1000
     except BadJob as error:
         raise Problem("bad-body", f"#/delay: {error}", errors=[("#/delay", str(error))]) from None
     return await _bulk(call, call.context.queue.jobs.retry_many, State.DEAD, delay=delay)
 
 
-async def delete_many(call: Call) -> Answer:
+async def delete_many(call: Call) -> Response:
     """Forget the jobs that a filter means and that are not running."""
     return await _bulk(call, call.context.queue.jobs.delete_many, None)
 
 
-async def _bulk(call: Call, change: Callable[..., int], usual: State | None, **words: Any) -> Answer:
-    wish: schema.Bulk = call.body
+async def _bulk(call: Call, change: Callable[..., int], usual: State | None, **words: Any) -> Response:
+    wish: schema.Bulk = call.wish
     if wish.topic is not None:
         call.demand(wish.topic)
     else:
@@ -101,4 +98,4 @@ async def _bulk(call: Call, change: Callable[..., int], usual: State | None, **w
     meant = {"key": wish.key, "due_from": wish.due_from, "due_until": wish.due_until, "error": wish.error}
     state = usual if wish.state is None else State(wish.state)
     jobs = await call.context.long(change, wish.topic, state, **meant, **words, dry_run=wish.dry_run)
-    return json_answer(schema.BulkAnswer(jobs, wish.dry_run))
+    return JsonResponse(schema.BulkAnswer(jobs, wish.dry_run))

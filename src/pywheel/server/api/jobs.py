@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from starlette.responses import Response
+
 from ..._errors import BadJob
 from ...jobs.commands import Cancel, Change, Delete, Ref, Reschedule, Retry, called
 from ...jobs.durations import delay_ms, moment
 from ...jobs.job import Job, State
 from ...jobs.queries import GetHistories, GetJob
 from ..problems import Problem
-from .call import Answer, Call, json_answer
+from .call import Call, JsonResponse
 from .records import attempt_out, etag, job_out
 from .schema import History
 
@@ -23,36 +25,36 @@ _MOST: Final = 2**63 - 1
 _FINISHED: Final = "done, dead or cancelled"
 
 
-async def get(call: Call) -> Answer:
+async def get(call: Call) -> Response:
     """Return a job."""
     job = await _job(call, reference(call))
     tag = etag(job)
-    if _lists(call.headers.get(b"if-none-match"), tag):
-        return Answer(304, b"", ((b"etag", tag),))
-    return json_answer(job_out(job), 200, ((b"etag", tag), (b"cache-control", b"no-store")))
+    if _lists(call.sent.get(b"if-none-match"), tag.encode()):
+        return Response(status_code=304, headers={"etag": tag})
+    return JsonResponse(job_out(job), headers={"etag": tag, "cache-control": "no-store"})
 
 
-async def history(call: Call) -> Answer:
+async def history(call: Call) -> Response:
     """Return what was tried with a job."""
     job = await _job(call, reference(call))
     [attempts] = await call.context.read(call.context.queue.store.ask, GetHistories([job.id]))
-    return json_answer(History([attempt_out(attempt) for attempt in attempts]))
+    return JsonResponse(History([attempt_out(attempt) for attempt in attempts]))
 
 
-async def cancel(call: Call) -> Answer:
+async def cancel(call: Call) -> Response:
     """Cancel a delayed job."""
     ref = reference(call)
     expect = _expected(call)
     await _allowed(call, ref)
     if not (change := await call.context.queue.calls.aapply(Cancel(ref, expect))):
         raise _refusal(ref, change, State.DELAYED.value)
-    return Answer(204)
+    return Response(status_code=204)
 
 
-async def reschedule(call: Call) -> Answer:
+async def reschedule(call: Call) -> Response:
     """Give a delayed job another due time."""
     ref = reference(call)
-    wish = call.body
+    wish = call.wish
     if (wish.delay is None) == (wish.at is None):
         raise Problem("bad-body", "#: give delay or at, one of them", errors=[("#", "give delay or at, one of them")])
     due, delay = (0, _delay(wish.delay)) if wish.at is None else (_moment(wish.at), None)
@@ -60,26 +62,26 @@ async def reschedule(call: Call) -> Answer:
     await _allowed(call, ref)
     if not (change := await call.context.queue.calls.aapply(Reschedule(ref, due, delay, expect))):
         raise _refusal(ref, change, State.DELAYED.value)
-    return Answer(204)
+    return Response(status_code=204)
 
 
-async def retry(call: Call) -> Answer:
+async def retry(call: Call) -> Response:
     """Make a finished job delayed again."""
     ref = reference(call)
-    delay = 0 if call.body is None else _delay(call.body.delay)
+    delay = 0 if call.wish is None else _delay(call.wish.delay)
     await _allowed(call, ref)
     if not (change := await call.context.queue.calls.aapply(Retry(ref, delay=delay))):
         raise _refusal(ref, change, _FINISHED)
-    return Answer(204)
+    return Response(status_code=204)
 
 
-async def delete(call: Call) -> Answer:
+async def delete(call: Call) -> Response:
     """Forget a job."""
     ref = reference(call)
     await _allowed(call, ref)
     if not (change := await call.context.queue.calls.aapply(Delete(ref))):
         raise _refusal(ref, change, "not running")
-    return Answer(204)
+    return Response(status_code=204)
 
 
 # ---- which job ------------------------------------------------------------------------------------------------------
@@ -87,10 +89,10 @@ async def delete(call: Call) -> Answer:
 
 def reference(call: Call) -> Ref:
     """Return what the request calls the job by: the id in its path, or else a topic and a key."""
-    if call.query is not None:
-        call.demand(call.query.topic)
-        return call.query.topic, call.query.key
-    id = call.scope["path_params"]["id"]
+    if call.parameters is not None:
+        call.demand(call.parameters.topic)
+        return call.parameters.topic, call.parameters.key
+    id = call.path_params["id"]
     if not _ID.fullmatch(id) or abs(int(id)) > _MOST:
         raise Problem("no-such-job", f"there is no job {id[:40]!r}: an id is what the put answered")
     return int(id)
@@ -106,7 +108,7 @@ async def _job(call: Call, ref: Ref) -> Job:
 
 async def _allowed(call: Call, ref: Ref) -> None:
     """Look whether the token's topics allow a change of a job. Without a query where they are all topics."""
-    if not call.everywhere and isinstance(ref, int):
+    if not call.grant.everywhere and isinstance(ref, int):
         await _job(call, ref)
 
 
@@ -149,7 +151,7 @@ def _lists(header: bytes | None, tag: bytes) -> bool:
 
 def _expected(call: Call) -> tuple[int, int] | None:
     """Return what a job must be like by If-Match. Raises the Problem of a tag that no job can have."""
-    given = call.headers.get(b"if-match", b"*").strip()
+    given = call.sent.get(b"if-match", b"*").strip()
     if given == b"*":
         return None
     found = _TAG.fullmatch(given)

@@ -6,10 +6,11 @@ from functools import cache
 from typing import Any, Final
 
 import msgspec
+from starlette.responses import Response
 
 from ..problems import KINDS, MEDIA_TYPE
 from . import schema
-from .call import Answer, Call, Operation
+from .call import Call, JsonResponse, Operation
 
 __all__ = ["document", "encoded", "serve"]
 
@@ -87,14 +88,13 @@ def encoded(operations: tuple[Operation, ...]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document(operations)), indent=1) + b"\n"
 
 
-async def serve(call: Call) -> Answer:
+async def serve(call: Call) -> Response:
     """Return the document, with the path that this service is under."""
     from .operations import OPERATIONS  # which lists this
 
     known = document(OPERATIONS)
     prefix = call.scope.get("root_path", "")
-    content = msgspec.json.encode({**known, "servers": [{"url": prefix or "/"}]})
-    return Answer(200, content, ((b"content-type", b"application/json"), (b"cache-control", b"max-age=300")))
+    return JsonResponse({**known, "servers": [{"url": prefix or "/"}]}, headers={"cache-control": "max-age=300"})
 
 
 def _described(operation: Operation) -> dict[str, Any]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.routing import Route
+
 from . import claims, events, find, jobs, openapi, put, schedules, schema, topics
 from .call import Endpoint, Operation
 
 if TYPE_CHECKING:
     from ..context import Context
 
-__all__ = ["OPERATIONS", "endpoints"]
+__all__ = ["OPERATIONS", "routes"]
 
 
 def _one(name: str, method: str, suffix: str, *, id: str | None = None, **words: Any) -> list[Operation]:
@@ -332,9 +335,24 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 )
 
 
-def endpoints(context: Context) -> dict[str, Endpoint]:
-    """Return who answers each path of the API, whatever the method."""
+class _Any(Convertor[str]):
+    """Takes slashes and line breaks as well: a schedule may be named so."""
+
+    regex = "(?s:.+)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("any", _Any())
+
+
+def routes(context: Context) -> list[Route]:
+    """Return the routes of the API. Those without a variable part come first: no key is taken for an id."""
     paths: dict[str, list[Operation]] = {}
-    for operation in OPERATIONS:
-        paths.setdefault(operation.path, []).append(operation)
-    return {path: Endpoint(context, operations) for path, operations in paths.items()}
+    for operation in sorted(OPERATIONS, key=lambda operation: "{" in operation.path):
+        paths.setdefault(operation.path.replace("{name}", "{name:any}"), []).append(operation)
+    return [Route(path, Endpoint(context, operations)) for path, operations in paths.items()]

@@ -7,54 +7,52 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from starlette.responses import Response
+
 from ..._errors import BadJob, NonceTaken
 from ...jobs import job as records
 from ...jobs.commands import Put
 from ...jobs.new_job import new_job
 from ..problems import Problem
-from .call import Answer, Call
-from .records import body_of
+from .call import Call, JsonResponse
+from .records import Turns, body_of
 from .schema import NewJob
-from .turns import Turns
 
 if TYPE_CHECKING:
     from ..context import Context
 
-__all__ = ["ROOT", "new_record", "put", "put_many"]
+__all__ = ["put", "put_many"]
 
-_CREATED: Final = (b"content-type", b"application/json")
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _LONGEST_STATE: Final = 512
 _LONGEST_KEY: Final = 255
-ROOT: Final = "#"
-"""Where a job is within a request of one."""
 
 
-async def put(call: Call) -> Answer:
+async def put(call: Call) -> Response:
     """Store a job."""
-    wish: NewJob = call.body
+    wish: NewJob = call.wish
     call.demand(wish.topic)
-    trace = _trace(call.headers)
-    jobs = (new_record(call.context, wish, ROOT, trace),)
-    key = call.headers.get(b"idempotency-key")
+    trace = _trace(call.sent)
+    jobs = (_record(call.context, wish, "#", trace),)
+    key = call.sent.get(b"idempotency-key")
     [id] = await (call.context.queue.calls.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
-    location = f"{call.scope.get('root_path', '')}/v1/jobs/{id}".encode("latin-1", "replace")
-    return Answer(201, b'{"id":"%d"}' % id, (_CREATED, (b"location", location), *_traced(trace)))
+    headers = {"location": f"{call.scope.get('root_path', '')}/v1/jobs/{id}", **_traced(trace)}
+    return JsonResponse({"id": str(id)}, 201, headers)
 
 
-async def put_many(call: Call) -> Answer:
+async def put_many(call: Call) -> Response:
     """Store jobs, all or none."""
-    wishes: list[NewJob] = call.body.jobs
-    trace = _trace(call.headers)
-    if call.everywhere:
+    wishes: list[NewJob] = call.wish.jobs
+    trace = _trace(call.sent)
+    if call.grant.everywhere:
         call.demand(wishes[0].topic)
     else:
         for topic in {wish.topic for wish in wishes}:
             call.demand(topic)
     jobs = await _records(call.context, wishes, trace)
-    key = call.headers.get(b"idempotency-key")
+    key = call.sent.get(b"idempotency-key")
     ids = await (call.context.queue.calls.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
-    return Answer(201, b'{"ids":["%s"]}' % '","'.join(map(str, ids)).encode(), (_CREATED, *_traced(trace)))
+    return JsonResponse({"ids": list(map(str, ids))}, 201, _traced(trace))
 
 
 async def _records(context: Context, wishes: list[NewJob], trace: dict[str, str] | None) -> tuple[records.NewJob, ...]:
@@ -62,12 +60,12 @@ async def _records(context: Context, wishes: list[NewJob], trace: dict[str, str]
     turns = Turns()
     made = []
     for place, wish in enumerate(wishes):
-        made.append(new_record(context, wish, place, trace))
+        made.append(_record(context, wish, place, trace))
         await turns.after(made[-1].body)
     return tuple(made)
 
 
-def new_record(context: Context, wish: NewJob, place: str | int, trace: dict[str, str] | None) -> records.NewJob:
+def _record(context: Context, wish: NewJob, place: str | int, trace: dict[str, str] | None) -> records.NewJob:
     """Return the record of a job. Raises the Problem of one that makes no sense, with its place."""
     pointer = place if isinstance(place, str) else f"#/jobs/{place}"
     queue, limits = context.queue, context.limits
@@ -132,5 +130,5 @@ def _trace(headers: Mapping[bytes, bytes]) -> dict[str, str] | None:
     return trace
 
 
-def _traced(trace: dict[str, str] | None) -> tuple[tuple[bytes, bytes], ...]:
-    return () if trace is None else ((b"traceparent", trace["traceparent"].encode("ascii")),)
+def _traced(trace: dict[str, str] | None) -> dict[str, str]:
+    return {} if trace is None else {"traceparent": trace["traceparent"]}

@@ -2,48 +2,50 @@
 
 from __future__ import annotations
 
+from starlette.responses import Response
+
 from ..._errors import NoSuchSchedule
 from ...client.schedules import Scheduled
 from ...jobs.schedule import Schedule
 from ..problems import Problem
 from . import schema
-from .call import Answer, Call, json_answer
+from .call import Call, JsonResponse
 from .records import moment_out
 
 __all__ = ["pause", "resume", "run", "schedules"]
 
 
-async def schedules(call: Call) -> Answer:
+async def schedules(call: Call) -> Response:
     """Return a part of the schedules whose topics the token may see."""
-    query, queue = call.query, call.context.queue
+    query, queue = call.parameters, call.context.queue
 
     def seen(schedule: Schedule) -> bool:
         return bool(call.grant.may("read", schedule.topic))
 
     found = await call.context.read(queue.schedules.page, query.after or "", query.limit, seen)
     following = found[-1].schedule.name if len(found) == query.limit else None
-    return json_answer(schema.Schedules([_out(one) for one in found], following))
+    return JsonResponse(schema.Schedules([_out(one) for one in found], following))
 
 
-async def run(call: Call) -> Answer:
+async def run(call: Call) -> Response:
     """Put a tick now."""
     name = await _named(call)
-    return json_answer(schema.PutAnswer(str(await call.context.queue.aio.schedules.run(name))), 201)
+    return JsonResponse(schema.PutAnswer(str(await call.context.queue.aio.schedules.run(name))), 201)
 
 
-async def pause(call: Call) -> Answer:
+async def pause(call: Call) -> Response:
     """Let a schedule put nothing."""
-    return json_answer(schema.Changed(await call.context.queue.aio.schedules.pause(await _named(call))))
+    return JsonResponse(schema.Changed(await call.context.queue.aio.schedules.pause(await _named(call))))
 
 
-async def resume(call: Call) -> Answer:
+async def resume(call: Call) -> Response:
     """Let a schedule go on."""
-    return json_answer(schema.Changed(await call.context.queue.aio.schedules.resume(await _named(call))))
+    return JsonResponse(schema.Changed(await call.context.queue.aio.schedules.resume(await _named(call))))
 
 
 async def _named(call: Call) -> str:
     """Return the name in the path. Raises the Problem of a schedule that is not there, or that the token leaves out."""
-    name: str = call.scope["path_params"]["name"]
+    name: str = call.path_params["name"]
     try:
         found = await call.context.queue.aio.schedules.get(name)
     except (NoSuchSchedule, ValueError):

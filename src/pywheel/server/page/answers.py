@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ..._errors import BadJob, NoSuchJob, PywheelError, StoreError
+from ..tokens import Grant
 from .templating import render
-from .visitor import Visitor, visitor_of
+from .visitor import role_of, visitor_of
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -54,7 +55,7 @@ class Ask:
 
     __slots__ = ("context", "request", "root", "visitor")
 
-    def __init__(self, request: Request, context: Context, visitor: Visitor) -> None:
+    def __init__(self, request: Request, context: Context, visitor: Grant) -> None:
         self.request = request
         self.context = context
         self.visitor = visitor
@@ -114,7 +115,7 @@ def guarded(handler: Handler, *, context: Context) -> Callable[[Request], Awaita
     """Return an endpoint that lets in who may look, keeps forms of other sites out, and says errors as pages."""
 
     async def endpoint(request: Request) -> Response:
-        visitor: Visitor | None = None
+        visitor: Grant | None = None
         try:
             _refuse_foreign(request)
             visitor = await visitor_of(request, context)
@@ -146,7 +147,7 @@ def allowed(handler: Handler, scope: str) -> Handler:
 
 
 def html(
-    request: Request, context: Context, template: str, status: int = 200, *, visitor: Visitor | None, **values: Any
+    request: Request, context: Context, template: str, status: int = 200, *, visitor: Grant | None, **values: Any
 ) -> Response:
     """Return a page with all headers, compressed."""
     theme = request.cookies.get(_THEME, "auto")
@@ -156,6 +157,7 @@ def html(
         root=root_of(request),
         here=request.scope["path"].removeprefix(root_of(request)),
         visitor=visitor,
+        role=role_of(visitor) if visitor else "",
         store=context.queue.store.url,
         theme=theme if theme in THEMES else "auto",
         said=said,
@@ -196,5 +198,5 @@ def _sign_in_first(request: Request) -> Response:
     return RedirectResponse(f"{root_of(request)}/sign-in?next={quote(here + query, safe='/')}", 303, HEADERS)
 
 
-def _error(request: Request, context: Context, visitor: Visitor | None, status: int, detail: str) -> Response:
+def _error(request: Request, context: Context, visitor: Grant | None, status: int, detail: str) -> Response:
     return html(request, context, "error.html", status, visitor=visitor, code=status, detail=detail)

@@ -12,10 +12,10 @@ from starlette.responses import Response
 from ...jobs.job import Job, State
 from ...jobs.queries import Filter
 from ...stores.contract import Store
+from ..tokens import Grant
 from .answers import Ask, back
 from .bulk import ACTIONS, Bulks, matching
 from .forms import fields
-from .visitor import Visitor
 from .words import error_group, first_line
 
 __all__ = ["Dead", "Group"]
@@ -74,7 +74,7 @@ class Dead:
         return back(ask.request, f"/bulk/{bulk.id}")
 
 
-def _grouped(store: Store, topic: str | None, visitor: Visitor) -> tuple[list[Group], int, bool]:
+def _grouped(store: Store, topic: str | None, visitor: Grant) -> tuple[list[Group], int, bool]:
     """Return the groups, how many jobs were looked at, and whether that is all of them."""
     found: dict[tuple[str, str], Group] = {}
     end, seen, whole = time.monotonic() + _PATIENCE, 0, True

@@ -13,13 +13,13 @@ from ...jobs.commands import Change
 from ...jobs.job import Job
 from ...jobs.queries import GetJob
 from ...stores.contract import intact
+from ..tokens import Grant
 from ..visible import page
 from .answers import Ask, back
 from .bulk import ACTIONS, Action, Bulks, count, states_of
 from .feed import Feed
 from .filters import Asked
 from .forms import Fields, fields
-from .visitor import Visitor
 from .words import number
 
 __all__ = ["Jobs"]
@@ -177,7 +177,7 @@ def _ids(given: Fields) -> list[int]:
     return ids
 
 
-def _to_each(store: Any, action: Action, ids: list[int], visitor: Visitor) -> int:
+def _to_each(store: Any, action: Action, ids: list[int], visitor: Grant) -> int:
     known = [job for id in ids if (job := store.ask(GetJob(id))) is not None and visitor.may("admin", job.topic)]
     found = [job for job in known if job.state in action.states]
     return sum(outcome is Change.MADE for outcome in intact(store.apply([action.command(job.id) for job in found])))

@@ -12,13 +12,13 @@ from ...jobs.durations import delay_ms
 from ...jobs.job import Attempt, Job, State
 from ...jobs.queries import GetHistories, GetJob
 from ...stores.contract import Store
+from ..tokens import Grant
 from .answers import HEADERS, Ask, back
 from .bodies import Body, shown
 from .bulk import ACTIONS
 from .drawings import timeline
 from .filters import utc
 from .forms import Fields, fields
-from .visitor import Visitor
 
 __all__ = ["OneJob"]
 
@@ -100,7 +100,7 @@ def _result(history: list[Attempt]) -> Body | None:
     return None if result is None else shown(result)
 
 
-def _read(store: Store, id: int, visitor: Visitor) -> tuple[Job, list[Attempt]]:
+def _read(store: Store, id: int, visitor: Grant) -> tuple[Job, list[Attempt]]:
     """Return a job and its attempts. NoSuchJob, too, for one whose topic is not for the visitor to know."""
     job = store.ask(GetJob(id))
     if job is None or not visitor.may("read", job.topic):

@@ -11,9 +11,9 @@ from ...stores.notifier import Member
 from ...stores.ownership import owners
 from ...stores.schedule_notes import TOPIC as SCHEDULES
 from ..live import Snapshot, TopicNow
+from ..tokens import Grant
 from .drawings import histogram, trend
 from .templating import fragment
-from .visitor import Visitor
 
 __all__ = ["fragments_of"]
 
@@ -41,7 +41,7 @@ class Worker(NamedTuple):
     room: str
 
 
-def fragments_of(name: str, snapshot: Snapshot, visitor: Visitor, root: str, topic: str | None) -> dict[str, str]:
+def fragments_of(name: str, snapshot: Snapshot, visitor: Grant, root: str, topic: str | None) -> dict[str, str]:
     """Return the fragments of a view by the ids of the elements that they are in."""
     parts = {"as-of": fragment("fragments.html", "as_of", snapshot=snapshot)}
     if name == "overview":
@@ -79,7 +79,7 @@ def fragments_of(name: str, snapshot: Snapshot, visitor: Visitor, root: str, top
     return parts
 
 
-def _rows(snapshot: Snapshot, visitor: Visitor) -> list[Row]:
+def _rows(snapshot: Snapshot, visitor: Grant) -> list[Row]:
     handled: dict[str, int] = {}
     for member in snapshot.members:
         for name in member.topics:
@@ -102,7 +102,7 @@ def _needs(row: Row) -> tuple[Any, ...]:
     return counts.dead > 0, row.overdue > 1_000, row.topic.paused, row.topic.rate or 0, counts.delayed + counts.running
 
 
-def _members(snapshot: Snapshot, visitor: Visitor) -> list[Member]:
+def _members(snapshot: Snapshot, visitor: Grant) -> list[Member]:
     """Return the workers that a visitor may know of: those of a topic that it sees. All have that of schedules."""
     if visitor.everywhere:
         return list(snapshot.members)
@@ -113,7 +113,7 @@ def _members(snapshot: Snapshot, visitor: Visitor) -> list[Member]:
     ]
 
 
-def _workers(snapshot: Snapshot, visitor: Visitor) -> list[Worker]:
+def _workers(snapshot: Snapshot, visitor: Grant) -> list[Worker]:
     handlers: dict[str, list[str]] = {}
     for member in snapshot.members:
         for topic in member.topics:

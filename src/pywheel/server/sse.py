@@ -1,0 +1,79 @@
+"""Server-sent events: one way to send them, to users of the API and of the page alike."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import StreamingResponse
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+__all__ = ["EventStream"]
+
+_LOGGER: Final = logging.getLogger("pywheel.server")
+_SLOW: Final = 10.0  # seconds after which a reader that takes nothing is let go
+_BEAT: Final = 15.0  # seconds without an event after which a comment shows that the stream lives
+_HEADERS: Final = {"content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+class EventStream(StreamingResponse):
+    """Sends events until there are no more, the reader goes away or takes none, or the server stops.
+
+    `stopping` is set when the server stops; `left` is called when the stream has ended; `alive` is what shows that it
+    lives. Who is slow gets the next event when he has taken the one before: nothing waits in line here.
+    """
+
+    def __init__(
+        self,
+        events: AsyncGenerator[bytes, None],
+        stopping: asyncio.Event,
+        left: Callable[[], object],
+        headers: Mapping[str, str] | None = None,
+        alive: bytes = b": alive\n\n",
+    ) -> None:
+        super().__init__(events, headers={**_HEADERS, **(headers or {})})
+        self._events = events
+        self._stopping = stopping
+        self._left = left
+        self._alive = alive
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send, or only the headers if those were asked for alone: no stream would ever end."""
+        try:
+            if scope["method"] == "HEAD":
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": b""})
+            else:
+                await super().__call__(scope, receive, send)
+        finally:
+            await self._events.aclose()
+            self._left()
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the events as they come."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        coming = asyncio.ensure_future(anext(self._events, None))
+        try:
+            while True:
+                await asyncio.wait((coming, stopping), timeout=_BEAT, return_when=asyncio.FIRST_COMPLETED)
+                event = coming.result() if coming.done() else self._alive
+                if stopping.done() or event is None:
+                    break
+                async with asyncio.timeout(_SLOW):
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
+                if coming.done():
+                    coming = asyncio.ensure_future(anext(self._events, None))
+        except TimeoutError:
+            _LOGGER.info("a reader took no events for %g s: its stream is cut", _SLOW)
+            raise ClientDisconnect from None
+        finally:
+            for task in (coming, stopping):
+                task.cancel()
+            await asyncio.gather(coming, stopping, return_exceptions=True)
+        await send({"type": "http.response.body", "body": b""})
