@@ -1,6 +1,7 @@
 """Work by HTTP: reserve, and settle by the receipt."""
 
 import asyncio
+import base64
 from datetime import UTC, datetime
 
 import pytest
@@ -360,3 +361,23 @@ def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(queue):
     [job] = queue.jobs.list("mail")
     assert (job.state, job.attempt) == ("delayed", 0)
     api.close()
+
+
+def test_a_receipt_cannot_be_made_up(api):
+    """Who knows a job's id and how often it was claimed has no claim to it."""
+    id = api.put()
+    [job] = api.reserve()
+    for made_up in (f"{id}.1", f"{id}.1.", f"{id}.1." + "0" * 15):
+        text = base64.urlsafe_b64encode(made_up.encode()).decode().rstrip("=")
+        assert problem(api("POST", f"/v1/claims/{text}/ack")) == "not-found"
+    assert api.job(id)["state"] == "running"
+    assert settle(api, job, "ack").status_code == 204
+
+
+def test_a_receipt_is_good_at_every_server_of_the_store(api):
+    id = api.put()
+    [job] = api.reserve()
+    other = Api(api.queue)
+    assert settle(other, job, "ack").status_code == 204
+    assert api.job(id)["state"] == "done"
+    other.close()

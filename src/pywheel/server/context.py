@@ -8,10 +8,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from .._errors import PywheelError, StoreClosed, StoreError
+from ..jobs.commands import SetNote
 from ..jobs.queries import GetJob
+from ..stores.contract import Store, intact
+from .live import Live
 from .places import Places
 from .problems import Problem, of_error
 
@@ -62,8 +66,8 @@ class Context:
     access: Access
     read_only: bool = False
     limits: Limits = field(default_factory=Limits)
-    live: Any = None
-    """What the page's streams of changes come from."""
+    live: Live = field(init=False)
+    """What is to be seen of the queue: for the page and all streams."""
     waiting: Waiting | None = None
     """Who waits for jobs; made when the first one does."""
     feed: Feed | None = None
@@ -78,11 +82,13 @@ class Context:
     """Set once the server drains: long polls and streams end."""
     _readers: ThreadPoolExecutor | None = None
     _long: ThreadPoolExecutor | None = None
+    _receipt_key: bytes | None = None
     _look: asyncio.Task[Problem | None] | None = None
     _looked: float = float("-inf")
     _logged: float = float("-inf")
 
     def __post_init__(self) -> None:
+        self.live = Live(lambda: self.queue.store)
         self.waits = Places("reserves that wait", self.limits.waiters, 1)
         self.streams = Places("streams", self.limits.streams, 5)
         self.views = Places("live pages", self.limits.streams, 5)
@@ -139,6 +145,12 @@ class Context:
             return self.problem(error)
         return None
 
+    async def receipt_key(self) -> bytes:
+        """Return the key of receipts: it lies in the store, as a job may be settled at another server of that."""
+        if self._receipt_key is None:
+            self._receipt_key = await self.read(_receipt_key, self.queue.store)
+        return self._receipt_key
+
     def close(self) -> None:
         """Let go of what the service itself has begun. The queue is its owner's."""
         if self.waiting is not None:
@@ -147,3 +159,10 @@ class Context:
             if threads is not None:
                 threads.shutdown(wait=False, cancel_futures=True)
         self._readers = self._long = None
+
+
+def _receipt_key(store: Store) -> bytes:
+    """Return the store's key of receipts, made when one is wanted first."""
+    made = token_bytes(32)
+    [there] = intact(store.apply([SetNote("http:receipts", made, absent=True)]))
+    return made if there is None else bytes(there)

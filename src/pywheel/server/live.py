@@ -1,4 +1,4 @@
-"""One reader of the store for all open pages: a snapshot a second while anyone looks, none else."""
+"""One reader of the store for pages and streams of events: a snapshot a second while anyone looks, none else."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -22,7 +21,9 @@ from .coming import Coming, Forecaster
 __all__ = ["Live", "Snapshot", "TopicNow"]
 
 _LOGGER: Final = logging.getLogger("pywheel.server")
-_NEWEST: Final = 500  # ended jobs that are read of a topic at once
+_NEWEST: Final = 1_000  # ended jobs that are read at once
+_BACK: Final = 5_000  # ms that a look goes back
+_WINDOW: Final = 10_000  # ms over which jobs a second are counted
 _SAMPLES: Final = 2_000  # latenesses that are kept of a topic
 _MINUTE: Final = 60_000  # ms: for how long a lateness counts
 _LINGER: Final = 15.0  # seconds that it goes on after the last viewer, who may just have gone to the next page
@@ -51,6 +52,8 @@ class Snapshot(NamedTuple):
     topics: tuple[TopicNow, ...]  # by name
     members: tuple[Member, ...]  # by name
     coming: dict[str | None, Coming]  # by topic, those that somebody looks at; None is all topics
+    ended: tuple[Ended, ...]  # since the snapshot before, oldest first
+    cut: bool  # whether more have ended than could be read
     took: float  # seconds that reading took
     error: str | None = None  # why this is the one before, with its time; the log has more
 
@@ -148,6 +151,7 @@ class Reader:
         self._lock = threading.Lock()
         self._forecaster = Forecaster()
         self._pasts: dict[str, _Past] = {}
+        self._seen: dict[tuple[int, int], None] = {}  # what has ended of late, oldest first
         self._last: Snapshot | None = None
 
     def look(self, wanted: set[str | None]) -> Snapshot:
@@ -158,8 +162,8 @@ class Reader:
                 self._last = self._read(self._store(), number, wanted)
             except StoreError as error:
                 _LOGGER.warning("no snapshot: %s", error)
-                before = self._last or Snapshot(0, int(time.time() * 1000), (), (), {}, 0.0)
-                self._last = before._replace(number=number, error=type(error).__name__)
+                before = self._last or Snapshot(0, int(time.time() * 1000), (), (), {}, (), False, 0.0)
+                self._last = before._replace(number=number, ended=(), cut=False, error=type(error).__name__)
             return self._last
 
     def _read(self, store: Store, number: int, wanted: set[str | None]) -> Snapshot:
@@ -168,70 +172,77 @@ class Reader:
         counts = store.ask(CountJobs())
         topics = store.ask(ListTopics())
         firsts = store.ask(GetNextDues())
+        ended, cut = self._ended(store, at)
+        by_topic: dict[str, list[Ended]] = {}
+        for one in ended:
+            by_topic.setdefault(one.topic, []).append(one)
         shown = []
         for topic in topics:
-            count = counts.get(topic.name, Counts())
-            past = self._pasts.setdefault(topic.name, _Past())
-            past.see(store, topic.name, count, at)
+            count = counts.get(topic.name, _NONE)
+            past = self._pasts.get(topic.name)
+            if past is None:
+                past = self._pasts[topic.name] = _Past(count, at)
+            past.see(count, by_topic.get(topic.name, ()), at, cut)
             shown.append(
-                TopicNow(topic.name, topic.paused, count, *past.figures(at), firsts.get(topic.name), tuple(past.trend))
+                TopicNow(topic.name, topic.paused, count, *past.figures(at), firsts.get(topic.name), past.trend)
             )
         for gone in self._pasts.keys() - {topic.name for topic in topics}:
             del self._pasts[gone]
         coming = {topic: self._forecaster.look(store, topic, at) for topic in wanted}
         members = tuple(store.ask(ListWorkers()))
-        return Snapshot(number, at, tuple(shown), members, coming, time.monotonic() - began)
+        took = time.monotonic() - began
+        return Snapshot(number, at, tuple(shown), members, coming, tuple(ended), cut, took)
+
+    def _ended(self, store: Store, at: int) -> tuple[list[Ended], bool]:
+        """Return what has ended since the snapshot before, oldest first, and whether there was more than that.
+
+        It looks back a little further: a job may be seen to have ended after another one that ended later.
+        """
+        since = at - _MINUTE if self._last is None else max(self._last.at - _BACK, at - _MINUTE)
+        found = store.ask(ListEnded(None, since, _NEWEST))
+        new = [one for one in reversed(found) if (one.ended, one.id) not in self._seen]
+        self._seen |= dict.fromkeys((one.ended, one.id) for one in new)
+        for old in list(islice(self._seen, max(len(self._seen) - 10 * _NEWEST, 0))):
+            del self._seen[old]
+        return new, len(found) >= _NEWEST or (self._last is not None and self._last.at < since)
+
+
+_NONE: Final = Counts()
 
 
 class _Past:
     """What was seen of a topic before."""
 
-    def __init__(self) -> None:
-        self.trend: deque[int] = deque(maxlen=_TREND)
-        self._counts: Counts | None = None
-        self._rates: deque[tuple[int, int]] = deque()  # (until when, how many ended)
-        self._late: deque[tuple[int, int]] = deque(maxlen=_SAMPLES)  # (ended, ms late)
-        self._since = 0  # what ended before was seen, ms
-        self._seen: set[int] = set()  # ids of what ended at that very ms
-        self._began: int | None = None
+    __slots__ = ("_at", "_began", "_counts", "_late", "_rates", "trend")
 
-    def see(self, store: Store, topic: str, counts: Counts, at: int) -> None:
-        """Take in what is counted now, and what has ended since. No query if the counts are those of before."""
-        if counts == self._counts:
-            ended: list[Ended] = []
-        else:
-            ended = self._new(store.ask(ListEnded(topic, self._since or at - _MINUTE, _NEWEST)))
-        if self._counts is None:
-            self._began = at
-        else:
-            # The difference is too small where finished jobs are purged, and what was read where it is cut off.
-            done = counts.done + counts.dead - self._counts.done - self._counts.dead
-            number = max(len(ended), done, 0)
-            self.trend.append(number)
-            self._rates.append((at, number))
-        while self._rates and self._rates[0][0] < at - 10_000:
-            self._rates.popleft()
-        for one in reversed(ended):
-            if one.lateness is not None:
-                self._late.append((one.ended, max(one.lateness, 0)))
+    def __init__(self, counts: Counts, at: int) -> None:
+        self.trend: tuple[int, ...] = ()
         self._counts = counts
+        self._began = self._at = at
+        self._rates: list[tuple[int, int]] = []  # (until when, how many ended)
+        self._late: list[tuple[int, int]] = []  # (ended, ms late)
 
-    def _new(self, ended: list[Ended]) -> list[Ended]:
-        """Return those that were not seen: times are whole ms, and of the latest one there may be more by now."""
-        new = [one for one in ended if one.id not in self._seen]
-        if ended:
-            latest = max(one.ended for one in ended)
-            if latest > self._since:
-                self._seen.clear()
-            self._since = latest
-            self._seen.update(one.id for one in ended if one.ended == latest)
-        return new
+    def see(self, counts: Counts, ended: Sequence[Ended], at: int, cut: bool) -> None:
+        """Take in what is counted now, and what has ended since; `cut`: more has than that."""
+        gap = at - self._at
+        if gap > 0:
+            # The difference is too small where finished jobs are purged, and what was read where it is cut off.
+            number = max(len(ended), counts.done + counts.dead - self._counts.done - self._counts.dead)
+            if gap > _WINDOW:  # nobody has looked for a while: what ended before that is nothing of now
+                number = number * _WINDOW // gap if cut else sum(one.ended >= at - _WINDOW for one in ended)
+            self.trend = (*self.trend[1 - _TREND :], number)
+            if number:
+                self._rates.append((at, number))
+        self._counts, self._at = counts, at
+        self._rates = [rate for rate in self._rates if rate[0] >= at - _WINDOW]
+        late = [(one.ended, max(one.lateness, 0)) for one in ended if one.lateness is not None]
+        self._late = [one for one in self._late + late if one[0] >= at - _MINUTE][-_SAMPLES:]
 
     def figures(self, at: int) -> tuple[float | None, int | None, int | None]:
         """Return jobs a second, and lateness p50 and p99 in ms."""
-        seconds = 0.0 if self._began is None else min(at - self._began, 10_000) / 1000
+        seconds = min(at - self._began, _WINDOW) / 1000
         rate = sum(number for _, number in self._rates) / seconds if seconds > 0 else None
-        late = sorted(late for ended, late in self._late if ended >= at - _MINUTE)
+        late = sorted(late for _, late in self._late)
         if not late:
             return rate, None, None
         return rate, late[len(late) // 2], late[min(len(late) * 99 // 100, len(late) - 1)]

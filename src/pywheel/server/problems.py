@@ -64,7 +64,6 @@ KINDS: Final[Mapping[str, Kind]] = {
     "key-reused": Kind(422, "The idempotency key belongs to another request"),
     "too-many-failures": Kind(429, "Too many wrong tokens"),
     "share-taken": Kind(429, "The token has its share"),
-    "headers-too-large": Kind(431, "The headers are too large"),
     "internal-error": Kind(500, "The server has failed"),
     "store-failed": Kind(500, "The store has failed"),
     "not-implemented": Kind(501, "This cannot be had here"),

@@ -68,6 +68,38 @@ def test_throughput_and_lateness_are_those_of_what_ended(manual, clock):
     assert look(reader).topics[0].late_p50 is None
 
 
+def test_what_ended_while_nobody_looked_is_no_throughput_of_now(manual, clock):
+    reader = Reader(lambda: manual.store)
+    manual.put_many([manual.job("mail", b"") for _ in range(30)])
+    look(reader)
+    work(manual, "mail", 25)
+    clock.advance(25)
+    assert look(reader).topics[0].rate == 0
+    work(manual, "mail", 5)
+    clock.advance(12)
+    assert look(reader).topics[0].rate == 0
+    clock.advance(1)
+    assert look(reader).topics[0].rate == 0
+
+
+def test_a_snapshot_costs_so_many_queries_however_many_topics_there_are(manual, clock, monkeypatch):
+    asked = []
+    real = type(manual.store).ask
+    monkeypatch.setattr(type(manual.store), "ask", lambda store, query: asked.append(query) or real(store, query))
+    reader = Reader(lambda: manual.store)
+    counts = []
+    for turn in range(3):
+        manual.put_many([manual.job(f"{turn}.{topic}", b"") for topic in range(50)])
+        for topic in range(50):
+            work(manual, f"{turn}.{topic}", 1)
+        clock.advance(1)
+        asked.clear()
+        snapshot = look(reader)
+        counts.append(len(asked))
+        assert {one.topic for one in snapshot.ended} == {f"{turn}.{topic}" for topic in range(50)}
+    assert counts == [5, 5, 5]
+
+
 def test_nothing_is_counted_twice_and_purging_is_no_negative_throughput(manual, clock):
     reader = Reader(lambda: manual.store)
     manual.put_many([manual.job("mail", b"") for _ in range(10)])

@@ -358,6 +358,33 @@ def test_a_token_that_came_by_tls_is_kept_for_tls_alone(guarded, scheme):
         assert ("Secure" in cookie) is (scheme == "https")
 
 
+def test_by_tls_the_cookie_is_one_that_no_other_host_can_set(guarded):
+    with guarded.client(origin=f"https://127.0.0.1:{guarded.port}") as client:
+        answer = post(client, "/sign-in", token="viewer", next="/")
+        [cookie] = [line for line in answer.headers.get_list("set-cookie") if "viewer" in line]
+        assert cookie.startswith("__Host-pywheel_token=")
+        assert "Path=/;" in cookie
+        assert client.get("/", headers={"cookie": "__Host-pywheel_token=viewer"}).status_code == 200
+        left = post(client, "/sign-out")
+    assert any(line.startswith('__Host-pywheel_token=""') for line in left.headers.get_list("set-cookie"))
+
+
+@pytest.mark.parametrize(
+    ("cookies", "role"),
+    [
+        ("pywheel_token=viewer; pywheel_token=admin", None),
+        ("pywheel_token=admin; pywheel_token=viewer", None),
+        ("__Host-pywheel_token=viewer; pywheel_token=admin", "viewer"),
+        ("pywheel_token=admin; __Host-pywheel_token=viewer", "viewer"),
+    ],
+)
+def test_of_two_tokens_in_cookies_none_is_taken_unless_only_this_host_can_have_set_it(guarded, cookies, role):
+    with guarded.client() as client:
+        answer = client.get("/", headers={"cookie": cookies})
+    assert answer.status_code == (303 if role is None else 200)
+    assert role is None or f">{role}<" in answer.text
+
+
 def test_the_colours_are_remembered(client):
     answer = post(client, "/theme", theme="dark", next="/jobs")
     assert answer.headers["location"] == "/jobs"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import ClientDisconnect
@@ -52,7 +53,8 @@ async def reserve(call: Call) -> Response:
         raise ClientDisconnect
     if jobs:
         try:
-            return JsonResponse(Claims(await jobs_out(jobs, reserved), await wanted.more(jobs)))
+            shown = partial(reserved, await call.context.receipt_key())
+            return JsonResponse(Claims(await jobs_out(jobs, shown), await wanted.more(jobs)))
         except asyncio.CancelledError:
             await _give_back(call.context, jobs)
             raise
@@ -244,7 +246,7 @@ async def release(call: Call) -> Response:
 
 async def _claim_of(call: Call) -> tuple[int, int]:
     """Return the claim that the request names, if the token's topics allow it; no query where they are all topics."""
-    id, claims = receipt_of(call.path_params["receipt"])
+    id, claims = receipt_of(await call.context.receipt_key(), call.path_params["receipt"])
     if not call.grant.everywhere:
         job = await call.context.read(call.context.queue.store.ask, GetJob(id))
         if job is None or not call.grant.may("work", job.topic):

@@ -1,40 +1,36 @@
 """Live events: jobs that ended, and counts that changed, as server-sent events.
 
-One task reads the store for all who listen, once a second while somebody does. It looks back over the last seconds each
-time, as a job may be seen to have ended a little after another one that ended later.
+They are told from the snapshots that the page shows: once a second while somebody listens.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
-from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
 from ..._errors import StoreError
-from ...jobs.queries import CountJobs, ListEnded
+from ...jobs.queries import ListEnded
 from ..problems import Problem
 from ..sse import EventStream
 from .call import Call
 from .records import moment_out
 
 if TYPE_CHECKING:
+    from ...jobs.job import Counts
     from ...jobs.queries import Ended
     from ..context import Context
 
 __all__ = ["EndedOut", "Feed", "events"]
 
-_LOGGER: Final = logging.getLogger("pywheel.server")
-_PACE: Final = 1.0  # seconds between two looks
-_BACK: Final = 5_000  # ms that a look goes back
-_MOST: Final = 1_000  # ends in one look, and events that wait for a listener
+_MOST: Final = 1_000  # ends that are read at once, and events that wait for a listener
 _EVENT_ID: Final = re.compile(rb"([0-9]{1,15})-(-?[0-9]{1,19})")
 _MISSED: Final = b"event: missed\ndata: {}\n\n"
 
@@ -77,14 +73,12 @@ class _Listener:
 
 
 class Feed:
-    """What all streams of a process are fed from. Used on the loop only."""
+    """What all streams of a process are fed from: the snapshots. Used on the loop only."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._listeners: set[_Listener] = set()
         self._task: asyncio.Task[None] | None = None
-        self._seen: OrderedDict[tuple[int, int], None] = OrderedDict()  # ends, of the last looks
-        self._counts: dict[str, Any] = {}
 
     def enter(self) -> _Listener:
         """Begin to listen."""
@@ -99,44 +93,26 @@ class Feed:
         self._listeners.discard(listener)
 
     async def _run(self) -> None:
-        self._seen.clear()
-        self._counts = {}
-        store = self._context.queue.store
-        first, since = True, store.clock.wall()
-        while self._listeners and not self._context.stopping.is_set():
-            try:
-                counts = await self._context.read(store.ask, CountJobs())
-                ended = await self._context.read(store.ask, ListEnded(None, since, _MOST))
-            except StoreError as error:
-                _LOGGER.warning("streams of events must wait for the store: %s", error)
-            else:
-                self._tell_ended(ended)
-                self._tell_counts(counts, quietly=first)
-                since = max(since, store.clock.wall() - _BACK)
-                first = False
-            await asyncio.sleep(_PACE)
+        began = self._context.queue.store.clock.wall()
+        before: dict[str, Counts] | None = None
+        while self._listeners:  # a reader that has failed begins anew
+            async with aclosing(self._context.live.watch()) as snapshots:
+                async for snapshot in snapshots:
+                    self._tell(ended_event(one) for one in snapshot.ended if one.ended >= began)
+                    counts = {topic.name: topic.counts for topic in snapshot.topics}
+                    if before is not None:
+                        for listener in self._listeners:
+                            listener.missed |= snapshot.cut
+                        changed = [name for name, each in counts.items() if before.get(name) != each]
+                        self._tell(counts_event(name, counts[name]) for name in changed)
+                    before = counts
+                    if not self._listeners:
+                        return
 
-    def _tell_ended(self, ended: list[Ended]) -> None:
-        for one in reversed(ended):
-            if (one.id, one.ended) in self._seen:
-                continue
-            self._seen[one.id, one.ended] = None
-            self._tell(ended_event(one))
-        while len(self._seen) > 20 * _MOST:
-            self._seen.popitem(last=False)
-        if len(ended) >= _MOST:
+    def _tell(self, events: Iterable[_Event]) -> None:
+        for event in events:
             for listener in self._listeners:
-                listener.missed = True
-
-    def _tell_counts(self, counts: dict[str, Any], *, quietly: bool) -> None:
-        for topic, each in counts.items():
-            if self._counts.get(topic) != each and not quietly:
-                self._tell(counts_event(topic, each))
-        self._counts = counts
-
-    def _tell(self, event: _Event) -> None:
-        for listener in self._listeners:
-            listener.tell(event)
+                listener.tell(event)
 
 
 def ended_event(one: Ended) -> _Event:
@@ -156,7 +132,7 @@ def ended_event(one: Ended) -> _Event:
     return _Event(one.topic, content, (one.ended, one.id))
 
 
-def counts_event(topic: str, counts: Any) -> _Event:
+def counts_event(topic: str, counts: Counts) -> _Event:
     """Return the event of counts that have changed."""
     content = msgspec.json.encode({"topic": topic, **counts._asdict()})
     return _Event(topic, b"event: counts\ndata: %s\n\n" % content)

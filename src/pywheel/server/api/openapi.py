@@ -20,7 +20,6 @@ _COMMON: Final = (
     "bad-request",
     "bad-parameter",
     "method-not-allowed",
-    "headers-too-large",
     "internal-error",
     "store-away",
     "store-busy",
@@ -41,7 +40,11 @@ _HEADERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 _PATHS: Final = {
     "id": ("The job's id.", {"type": "string", "pattern": "^-?[0-9]{1,19}$"}, "1234567"),
     "name": ("The schedule's name.", {"type": "string", "minLength": 1, "maxLength": 180}, "nightly"),
-    "receipt": ("What came with the job when it was reserved.", {"type": "string", "minLength": 1}, "MTIzNDU2Ny4x"),
+    "receipt": (
+        "What came with the job when it was reserved.",
+        {"type": "string", "minLength": 1},
+        "MTI0LjEubWFj",
+    ),
 }
 _DESCRIPTION: Final = """\
 Durable delayed jobs: put them, take them when they are due, settle them.

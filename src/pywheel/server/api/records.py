@@ -7,6 +7,7 @@ import base64
 import binascii
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from hmac import compare_digest, digest
 from typing import Any, Final
 
 import msgspec
@@ -51,9 +52,9 @@ def job_out(job: Job, *, body: bool = True) -> JobOut:
     return JobOut(**_fields(job, body=body))
 
 
-def reserved(job: Job) -> ReservedJob:
-    """Return a job that was claimed."""
-    return ReservedJob(receipt=receipt(job), **_fields(job, body=True))
+def reserved(key: bytes, job: Job) -> ReservedJob:
+    """Return a job that was claimed, with its receipt."""
+    return ReservedJob(receipt=receipt(key, job.id, job.claims), **_fields(job, body=True))
 
 
 def _fields(job: Job, *, body: bool) -> dict[str, Any]:
@@ -193,17 +194,22 @@ def etag(job: Job) -> str:
     return f'"{job.state.value}-{job.due:x}-{job.claims:x}"'
 
 
-def receipt(job: Job) -> str:
-    """Return what names a claim, as text."""
-    return base64.urlsafe_b64encode(f"{job.id}.{job.claims}".encode()).decode().rstrip("=")
+def receipt(key: bytes, id: int, claims: int) -> str:
+    """Return what names a claim, as text, and proves that it was given out by who has the key."""
+    claim = b"%d.%d" % (id, claims)
+    return base64.urlsafe_b64encode(b"%s.%s" % (claim, _mac(key, claim))).decode().rstrip("=")
 
 
-def receipt_of(text: str) -> tuple[int, int]:
-    """Return the id and the claim of a receipt. Raises the Problem of a text that is none."""
+def receipt_of(key: bytes, text: str) -> tuple[int, int]:
+    """Return the id and the claim of a receipt. Raises the Problem of a text that is none of ours."""
     try:
-        id, _, claims = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii").partition(".")
-        if len(id) <= 20 and len(claims) <= 20:
+        id, claims, mac = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).split(b".", 2)
+        if len(id) <= 20 and len(claims) <= 20 and compare_digest(mac, _mac(key, b"%s.%s" % (id, claims))):
             return int(id), int(claims)
     except ValueError:
         pass
     raise Problem("not-found", "this is no receipt: use the one that came with the job")
+
+
+def _mac(key: bytes, claim: bytes) -> bytes:
+    return digest(key, claim, "sha256")[:15]

@@ -25,10 +25,14 @@ class Row(NamedTuple):
     """A topic in the table."""
 
     topic: TopicNow
-    line: str  # path
     overdue: int  # ms
     may_pause: bool
     workers: int
+
+    @property
+    def line(self) -> str:
+        """The path of its trend."""
+        return trend(self.topic.trend)
 
 
 class Worker(NamedTuple):
@@ -87,7 +91,6 @@ def _rows(snapshot: Snapshot, visitor: Grant) -> list[Row]:
     return [
         Row(
             topic,
-            trend(topic.trend),
             snapshot.at - topic.first_due if topic.first_due is not None and topic.first_due < snapshot.at else 0,
             visitor.may("admin", topic.name),
             handled.get(topic.name, 0),

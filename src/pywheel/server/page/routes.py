@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import BaseRoute, Route
 
-from ..live import Live
 from . import sign_in
 from .answers import Handler, allowed, guarded
 from .assets import asset
@@ -29,8 +28,6 @@ __all__ = ["routes"]
 def routes(context: Context) -> list[BaseRoute]:
     """Return the routes of the page, for any place in an application. Starts nothing; the first viewer does."""
     prepare()
-    if context.live is None:
-        context.live = Live(lambda: context.queue.store)
     feed, bulks = Feed(context.live), Bulks()
     views, jobs, one, dead = Views(feed), Jobs(feed, bulks), OneJob(), Dead(bulks)
     schedules = Schedules()

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from .answers import THEMES, back, by_tls, cookie_path, html, same_site
 from .forms import fields
-from .visitor import COOKIE, grant_of, visitor_of
+from .visitor import COOKIE, HOST_COOKIE, grant_of, visitor_of
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -41,13 +41,13 @@ async def enter(request: Request, context: Context) -> Response:
         return _form(request, context, target, trouble, 401)
     if not grant.may("read"):
         return _form(request, context, target, "this token lacks the scope read, which the page needs", 403)
-    answer = back(request, _target(target), "signed in")
+    answer, secure = back(request, _target(target), "signed in"), by_tls(request)
     answer.set_cookie(
-        COOKIE,
+        HOST_COOKIE if secure else COOKIE,
         secret,
         max_age=_DAYS * 86_400,
-        path=cookie_path(request),
-        secure=by_tls(request),
+        path="/" if secure else cookie_path(request),
+        secure=secure,
         httponly=True,
         samesite="strict",
     )
@@ -60,6 +60,7 @@ async def leave(request: Request, context: Context) -> Response:
         return _form(request, context, "", "this form was sent from another site", 403)
     answer = back(request, "/sign-in")
     answer.delete_cookie(COOKIE, cookie_path(request), httponly=True, samesite="strict")
+    answer.delete_cookie(HOST_COOKIE, "/", secure=True, httponly=True, samesite="strict")
     return answer
 
 

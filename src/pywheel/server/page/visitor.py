@@ -13,9 +13,11 @@ from ..tokens import Grant
 if TYPE_CHECKING:
     from ..context import Context
 
-__all__ = ["COOKIE", "grant_of", "role_of", "visitor_of"]
+__all__ = ["COOKIE", "HOST_COOKIE", "grant_of", "role_of", "visitor_of"]
 
 COOKIE: Final = "pywheel_token"
+HOST_COOKIE: Final = f"__Host-{COOKIE}"
+"""The same by TLS: no other host, and no other path, can set it."""
 _TOKEN: Final = re.compile(r"[!-+\--:<-~]{1,512}")  # what a cookie can hold
 _ROLES: Final = (("admin", "admin"), ("put", "operator"), ("read", "viewer"))
 
@@ -27,13 +29,23 @@ def role_of(visitor: Grant) -> str:
 
 async def visitor_of(request: Request, context: Context) -> Grant | None:
     """Return what whoever asks may do here, by the token in the cookie. None: they have to sign in."""
-    secret = request.cookies.get(COOKIE, "")
+    secret = _cookie(request)
     if not context.access.open and not secret:
         return None
     grant, _ = await grant_of(request, context, secret)
     if grant is None or not grant.may("read"):
         return None
     return grant._replace(scopes=frozenset({"read"})) if context.read_only else grant
+
+
+def _cookie(request: Request) -> str:
+    """Return the token in the cookie; none if there are two, of which somebody else may have set one."""
+    lines = request.headers.getlist("cookie")
+    given = [part.strip().partition("=") for line in lines for part in line.split(";")]
+    for wanted in (HOST_COOKIE, COOKIE):
+        if found := [value for name, _, value in given if name == wanted]:
+            return found[0] if len(found) == 1 else ""
+    return ""
 
 
 async def grant_of(request: Request, context: Context, secret: str) -> tuple[Grant | None, str]:
