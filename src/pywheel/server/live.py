@@ -28,6 +28,7 @@ _SAMPLES: Final = 2_000  # latenesses that are kept of a topic
 _MINUTE: Final = 60_000  # ms: for how long a lateness counts
 _LINGER: Final = 15.0  # seconds that it goes on after the last viewer, who may just have gone to the next page
 _AHEAD: Final = 50  # topics of which it is seen what is coming, at once
+_WIDE: Final = 2_000  # topics, of all of which it is seen what is coming: it costs as many as there are
 _TREND: Final = 60  # snapshots
 
 
@@ -51,7 +52,9 @@ class Snapshot(NamedTuple):
     at: int  # by the store's clock, ms
     topics: tuple[TopicNow, ...]  # by name
     members: tuple[Member, ...]  # by name
-    coming: dict[str | None, Coming]  # by topic, those that somebody looks at; None is all topics
+    coming: dict[
+        str | None, Coming | None
+    ]  # by topic, those that somebody looks at; None is all topics, unless too many
     ended: tuple[Ended, ...]  # since the snapshot before, oldest first
     cut: bool  # whether more have ended than could be read
     took: float  # seconds that reading took
@@ -93,7 +96,8 @@ class Live:
             self._turn = loop, asyncio.Lock()
         async with self._turn[1]:  # who comes while somebody looks takes what that one has seen
             latest = self._latest
-            if latest is None or time.monotonic() - self._taken >= self.every or not wanted <= latest.coming.keys():
+            age = time.monotonic() - self._taken
+            if latest is None or age >= max(self.every, latest.took) or not wanted <= latest.coming.keys():
                 latest = await self._look(wanted)
             return latest
 
@@ -127,7 +131,8 @@ class Live:
             while self._viewers or time.monotonic() - self._left < _LINGER:
                 began = time.monotonic()
                 self._tell(await self._look(set()))
-                await asyncio.sleep(max(self.every - (time.monotonic() - began), self.every / 4))
+                took = time.monotonic() - began
+                await asyncio.sleep(max(self.every - took, took, self.every / 4))
         finally:
             self._tell(None)  # it failed: whoever looks asks anew
 
@@ -188,7 +193,10 @@ class Reader:
             )
         for gone in self._pasts.keys() - {topic.name for topic in topics}:
             del self._pasts[gone]
-        coming = {topic: self._forecaster.look(store, topic, at) for topic in wanted}
+        coming = {
+            topic: None if topic is None and len(topics) > _WIDE else self._forecaster.look(store, topic, at)
+            for topic in wanted
+        }
         members = tuple(store.ask(ListWorkers()))
         took = time.monotonic() - began
         return Snapshot(number, at, tuple(shown), members, coming, tuple(ended), cut, took)

@@ -82,6 +82,19 @@ def test_what_ended_while_nobody_looked_is_no_throughput_of_now(manual, clock):
     assert look(reader).topics[0].rate == 0
 
 
+def test_of_very_many_topics_it_is_not_seen_what_is_coming_of_all(manual, monkeypatch):
+    """It would cost as many looks as there are topics, for each bar."""
+    monkeypatch.setattr("pywheel.server.live._WIDE", 2)
+    reader = Reader(lambda: manual.store)
+    for topic in ("a", "b"):
+        manual.put(topic, b"", delay=5)
+    assert look(reader, None).coming[None].parts[0].total == 2
+    manual.put("c", b"", delay=5)
+    snapshot = look(reader, None, "c")
+    assert snapshot.coming[None] is None
+    assert snapshot.coming["c"].parts[0].total == 1
+
+
 def test_a_snapshot_costs_so_many_queries_however_many_topics_there_are(manual, clock, monkeypatch):
     asked = []
     real = type(manual.store).ask

@@ -68,8 +68,8 @@ def fragments_of(name: str, snapshot: Snapshot, visitor: Grant, root: str, topic
         parts["topics"] = fragment("fragments.html", "topics", rows=rows, rest=rest, now=snapshot.at, root=root)
     if name in ("overview", "topic"):
         shown = topic if name == "topic" else None
-        if shown in snapshot.coming:
-            coming = snapshot.coming[shown]
+        coming = snapshot.coming.get(shown)
+        if coming is not None:
             totals_so_far = accumulate((part.total for part in coming.parts), max, initial=0)
             charts = [histogram(part, least) for part, least in zip(coming.parts, totals_so_far, strict=False)]
             parts["coming"] = fragment(

@@ -46,7 +46,7 @@ class Views:
         snapshot = await ask.context.live.now([topic])
         coming = snapshot.coming.get(topic)
         if coming is None:
-            raise HTTPException(503, snapshot.error or "the store does not answer")
+            raise HTTPException(503, snapshot.error or "there are too many topics to look ahead at all: choose one")
         tables = [
             (
                 part.horizon.name,
