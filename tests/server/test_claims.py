@@ -211,14 +211,14 @@ def test_more_than_the_server_lets_wait_are_refused(queue):
     api.close()
 
 
-@pytest.mark.parametrize("claimed", [False, True])
-def test_a_client_that_goes_away_holds_nothing(api, claimed, monkeypatch):
-    """It goes away while it waits, or while what it waits for is claimed."""
+@pytest.mark.parametrize(("wait", "claimed"), [(30, False), (30, True), (0, True)])
+def test_a_client_that_goes_away_holds_nothing(api, wait, claimed, monkeypatch):
+    """It goes away while it waits, or while what it waits for is claimed, or what is there."""
     sent = []
 
     async def scene():
         gone = asyncio.Event()
-        content = b'{"topics": ["mail"], "wait": 30}'
+        content = b'{"topics": ["mail"], "wait": %d}' % wait
         messages = [{"type": "http.request", "body": content}]
 
         async def receive():
@@ -239,8 +239,11 @@ def test_a_client_that_goes_away_holds_nothing(api, claimed, monkeypatch):
             "query_string": b"",
             "headers": headers,
         }
+        if not wait:
+            api.queue.put("mail")
         request = asyncio.ensure_future(api.app(scope, receive, send))
-        await asyncio.sleep(0.1)
+        if wait:
+            await asyncio.sleep(0.1)
         if claimed:
             real = claims.reserve_async
 
@@ -254,14 +257,15 @@ def test_a_client_that_goes_away_holds_nothing(api, claimed, monkeypatch):
         else:
             gone.set()
             await asyncio.sleep(0.05)
-        api.queue.put("mail")
+        if wait:
+            api.queue.put("mail")
         await asyncio.wait_for(request, 60)
 
     api.run(scene())
     assert sent == []
     [job] = api.queue.jobs.list()
     assert (job.state, job.attempt) == ("delayed", 0)
-    assert api.context.waiting.count == 0
+    assert not wait or api.context.waiting.count == 0
 
 
 def test_jobs_of_two_topics_go_to_two_who_wait_for_both(api):

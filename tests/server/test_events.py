@@ -90,6 +90,12 @@ def test_more_streams_than_the_server_keeps_are_refused(queue):
     api.close()
 
 
+@pytest.mark.parametrize("path", ["/v1/events", "/live"])
+def test_the_head_of_a_stream_ends(server, path):
+    assert server("HEAD", path).headers["content-type"] == "text/event-stream"
+    assert server("GET", "/healthz").status_code == 200
+
+
 @pytest.mark.parametrize("count", [50])
 def test_streams_that_are_closed_leave_nothing(server, count):
     for _ in range(count):

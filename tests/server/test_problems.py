@@ -1,5 +1,7 @@
 """Whatever is wrong with a request: a problem that says how to mend it, and nothing changed."""
 
+import asyncio
+
 import pytest
 
 from pywheel.client.schedules import AsyncSchedules
@@ -172,6 +174,18 @@ def test_a_request_over_the_limit_is_too_large(queue):
     api = Api(queue, limits=Limits(request=100))
     answer = send(api, b'{"topic": "a", "body": "' + b"x" * 100 + b'"}')
     assert (answer.status_code, problem(answer)) == (413, "too-large")
+    api.close()
+
+
+def test_a_body_that_does_not_arrive_in_time_is_refused(queue):
+    async def beginning():
+        yield b'{"topic": '
+        await asyncio.Event().wait()
+
+    api = Api(queue, limits=Limits(arrival=0.05))
+    for path in ("/v1/jobs", "/sign-in"):
+        answer = send(api, beginning(), path)
+        assert (answer.status_code, problem(answer), answer.headers["connection"]) == (408, "too-slow", "close")
     api.close()
 
 

@@ -258,6 +258,15 @@ def test_what_is_under_way_is_answered_before_the_end(tmp_path):
     assert server.stop() == 0
 
 
+def test_who_never_ends_a_request_does_not_keep_the_server(tmp_path):
+    server = Process(tmp_path, "--open")
+    with server.raw() as connection, server.raw() as silent:
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n{" % len(BODY))
+        silent.sendall(b"GET")
+        assert server("GET", "/healthz").status_code == 200
+        assert server.stop() == 0
+
+
 # ---- how it is started ----------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from ..jobs.queries import Query
 from ..stores.contract import Store, intact
 from ..stores.encrypted import EncryptedStore
 from ..stores.within import in_thread, is_async
-from .async_group_commit import AsyncGroupCommit, Promise
+from .async_group_commit import AsyncGroupCommit
 from .completion_listener import CompletionListener
 
 __all__ = ["Calls", "awaited"]
@@ -140,13 +140,6 @@ class Calls:
         if self.events.listeners:
             self._applied((command,), (outcome,))
         return cast(R, outcome)
-
-    def add_for(self, command: Command[R], promise: Promise) -> None:
-        """Let a promise of the running loop have the outcome of a command, or what would be raised.
-
-        For servers, whose requests are answered without a task of their own. Tracers do not see it.
-        """
-        self.batches.add_for(command, promise)
 
     def aapply(self, command: Command[R]) -> Awaitable[R]:
         """Return what waits for the outcome of a command, which shares a transaction with those of other tasks."""
