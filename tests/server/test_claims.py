@@ -211,61 +211,74 @@ def test_more_than_the_server_lets_wait_are_refused(queue):
     api.close()
 
 
-@pytest.mark.parametrize(("wait", "claimed"), [(30, False), (30, True), (0, True)])
-def test_a_client_that_goes_away_holds_nothing(api, wait, claimed, monkeypatch):
-    """It goes away while it waits, or while what it waits for is claimed, or what is there."""
-    sent = []
+class Leaving:
+    """A reserve of a client that goes away."""
+
+    def __init__(self, api, wait):
+        self.gone = asyncio.Event()
+        self.sent = []
+        content = b'{"topics": ["mail"], "wait": %d}' % wait
+        self._messages = [{"type": "http.request", "body": content}]
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/reserve", "raw_path": b"/v1/reserve"}
+        scope |= {"query_string": b"", "headers": headers}
+        self.request = asyncio.ensure_future(api.app(scope, self._receive, self._send))
+
+    async def _receive(self):
+        if self._messages:
+            return self._messages.pop()
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message):
+        self.sent.append(message)
+
+    def leave_when_claimed(self, monkeypatch):
+        real = claims.reserve_async
+
+        async def claim(calls, command):
+            outcome = await real(calls, command)
+            if outcome:
+                self.gone.set()
+            return outcome
+
+        monkeypatch.setattr(claims, "reserve_async", claim)
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_a_client_that_goes_away_holds_nothing(api, claimed, monkeypatch):
+    """It goes away while it waits, or while what it waits for is claimed."""
 
     async def scene():
-        gone = asyncio.Event()
-        content = b'{"topics": ["mail"], "wait": %d}' % wait
-        messages = [{"type": "http.request", "body": content}]
-
-        async def receive():
-            if messages:
-                return messages.pop()
-            await gone.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message):
-            sent.append(message)
-
-        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/v1/reserve",
-            "raw_path": b"/v1/reserve",
-            "query_string": b"",
-            "headers": headers,
-        }
-        if not wait:
-            api.queue.put("mail")
-        request = asyncio.ensure_future(api.app(scope, receive, send))
-        if wait:
-            await asyncio.sleep(0.1)
+        client = Leaving(api, wait=30)
+        await asyncio.sleep(0.1)
         if claimed:
-            real = claims.reserve_async
-
-            async def claim(calls, command):
-                outcome = await real(calls, command)
-                if outcome:
-                    gone.set()
-                return outcome
-
-            monkeypatch.setattr(claims, "reserve_async", claim)
+            client.leave_when_claimed(monkeypatch)
         else:
-            gone.set()
+            client.gone.set()
             await asyncio.sleep(0.05)
-        if wait:
-            api.queue.put("mail")
-        await asyncio.wait_for(request, 60)
+        api.queue.put("mail")
+        await asyncio.wait_for(client.request, 60)
+        return client.sent
 
-    api.run(scene())
-    assert sent == []
+    assert api.run(scene()) == []
     [job] = api.queue.jobs.list()
     assert (job.state, job.attempt) == ("delayed", 0)
-    assert not wait or api.context.waiting.count == 0
+    assert api.context.waiting.count == 0
+
+
+def test_a_client_that_is_gone_when_a_job_is_claimed_for_it_holds_nothing(api, monkeypatch):
+    api.put()
+
+    async def scene():
+        client = Leaving(api, wait=0)
+        client.leave_when_claimed(monkeypatch)
+        await asyncio.wait_for(client.request, 60)
+        return client.sent
+
+    assert api.run(scene()) == []
+    [job] = api.queue.jobs.list()
+    assert (job.state, job.claims, job.attempt) == ("delayed", 1, 0)
 
 
 def test_jobs_of_two_topics_go_to_two_who_wait_for_both(api):

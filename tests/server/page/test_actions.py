@@ -6,10 +6,11 @@ import time
 import pytest
 
 from pywheel import JobQueue
-from pywheel.jobs.commands import Nack
+from pywheel.jobs.commands import Nack, SetNote
 from pywheel.jobs.job import State
+from pywheel.jobs.queries import ListNotes
 
-from .site import buttons, post, said, tokens
+from .site import Site, buttons, post, said, tokens
 
 
 def dead(queue, topic="shop.notify", error="it failed", **words):
@@ -172,6 +173,34 @@ def test_a_bulk_action_can_be_stopped(queue, client, monkeypatch):
     post(client, answer.headers["location"], action="stop")
     assert "stopped" in wait_until_over(client, answer)
     assert 0 < queue.topics.counts()["mail"].delayed <= 3_000
+
+
+def test_a_bulk_action_is_seen_and_stopped_at_every_server_of_the_store(queue, client, monkeypatch):
+    monkeypatch.setattr("pywheel.server.page.bulk._BATCH", 1)
+    queue.put_many([queue.job("mail", b"", delay=60) for _ in range(3_000)])
+    answer = post(client, "/bulk", action="cancel", topic="mail")
+    path = answer.headers["location"]
+    other = Site(queue)
+    try:
+        with other.client() as elsewhere:
+            assert "cancelled" in elsewhere.get(path).text
+            assert post(elsewhere, path, action="stop").status_code == 303
+            assert "stopped" in wait_until_over(elsewhere, answer)
+    finally:
+        other.stop()
+    assert "stopped" in client.get(path).text
+    assert 0 < queue.topics.counts()["mail"].delayed <= 3_000
+
+
+def test_a_bulk_action_whose_server_has_ended_says_so(queue, client, monkeypatch):
+    queue.put("mail", b"", delay=60)
+    answer = post(client, "/bulk", action="cancel", topic="mail")
+    wait_until_over(client, answer)
+    [(name, value)] = queue.store.ask(ListNotes("bulk:"))
+    queue.store.apply([SetNote(name, value.replace(b'"over":true', b'"over":false'), 60_000)])
+    assert "then it ended" not in client.get(answer.headers["location"]).text
+    monkeypatch.setattr("pywheel.server.page.bulk._SILENT", -1)
+    assert "the server that did it has ended" in client.get(answer.headers["location"]).text
 
 
 @pytest.mark.parametrize("ids", [["x"], [10**30, "1.5"], list(range(1001))])

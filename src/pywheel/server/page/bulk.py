@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import msgspec
+from msgspec import Struct
+
 from ..._errors import BadJob, PywheelError
-from ...jobs.commands import Cancel, Change, Command, Delete, Retry
+from ...jobs.commands import Cancel, Change, Command, Delete, Retry, SetNote
 from ...jobs.job import Job, State
-from ...jobs.queries import CountJobs, Filter
+from ...jobs.queries import CountJobs, Filter, GetNote
 from ...stores.contract import Store, intact
 from ..visible import Sees, page
 
 if TYPE_CHECKING:
     from ..context import Context
 
-__all__ = ["ACTIONS", "Action", "Bulk", "Bulks", "count", "matching", "states_of"]
+__all__ = ["ACTIONS", "Action", "Bulk", "Bulks", "count", "matching", "progress_of", "states_of", "stop"]
 
 Fits: TypeAlias = Callable[[Job], bool] | None
 """Whether a job is meant; None: each is."""
 _BATCH: Final = 250  # jobs in one transaction
 _PATIENCE: Final = 1.5  # seconds that counting may take
-_KEPT: Final = 50  # that are over
+_KEPT: Final = 86_400_000  # ms for which it can be seen what was done
+_SILENT: Final = 30_000  # ms without a batch after which a server has ended
+_LONGEST: Final = 2_000  # characters
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{16}", re.ASCII)
+_NOTE: Final = "bulk:"
+_STOP: Final = "bulk-stop:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +59,14 @@ ACTIONS: Final = {
 }
 
 
-@dataclass(slots=True)
-class Bulk:
-    """One action on many jobs, under way or over."""
+class Bulk(Struct):
+    """One action on many jobs, under way or over, as it is kept in the store: any server of that shows it."""
 
     id: str
-    action: Action
+    name: str
     what: str
     path: str  # where it was asked for
-    began: float = field(default_factory=time.monotonic)
+    at: int  # ms, when it was kept last
     seen: int = 0
     changed: int = 0
     over: bool = False
@@ -65,34 +74,47 @@ class Bulk:
     error: str = ""
 
     @property
-    def seconds(self) -> float:
-        """For how long it goes on."""
-        return time.monotonic() - self.began
+    def action(self) -> Action:
+        """What is done."""
+        return ACTIONS[self.name]
 
 
 class Bulks:
-    """What is under way in this process, and what is over of late."""
+    """Those that are under way in this process."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Bulk] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def get(self, id: str) -> Bulk | None:
-        """Return one by its id."""
-        return self._known.get(id)
-
-    def start(
+    async def start(
         self, context: Context, action: Action, filter: Filter, sees: Sees, fits: Fits, what: str, path: str
     ) -> Bulk:
         """Begin an action on all jobs that a filter means, that are seen and fit; it goes on by itself, in batches."""
-        bulk = Bulk(secrets.token_urlsafe(12), action, what, path)
-        self._known[bulk.id] = bulk
-        for id in [id for id, each in self._known.items() if each.over][:-_KEPT]:
-            del self._known[id]
-        task = asyncio.get_running_loop().create_task(_work(context, bulk, filter, sees, fits))
+        bulk = Bulk(secrets.token_urlsafe(12), action.name, what[:_LONGEST], path[:_LONGEST], 0)
+        await context.read(_keep, context.queue.store, bulk)
+        task = asyncio.create_task(_work(context, bulk, filter, sees, fits))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return bulk
+
+
+def progress_of(store: Store, id: str) -> Bulk | None:
+    """Return one by its id, as it was kept last."""
+    value = store.ask(GetNote(_NOTE + id)) if _ID.fullmatch(id) else None
+    bulk = None if value is None else msgspec.json.decode(value, type=Bulk)
+    if bulk is not None and not bulk.over and store.clock.wall() - bulk.at > _SILENT:
+        bulk.over, bulk.error = True, "the server that did it has ended: begin again for the others"
+    return bulk
+
+
+def stop(store: Store, id: str) -> None:
+    """End one after the batch that it is at."""
+    if _ID.fullmatch(id):
+        store.apply([SetNote(_STOP + id, b"", _KEPT)])
+
+
+def _keep(store: Store, bulk: Bulk) -> None:
+    bulk.at = store.clock.wall()
+    store.apply([SetNote(_NOTE + bulk.id, msgspec.json.encode(bulk), _KEPT)])
 
 
 async def _work(context: Context, bulk: Bulk, filter: Filter, sees: Sees, fits: Fits) -> None:
@@ -104,8 +126,9 @@ async def _work(context: Context, bulk: Bulk, filter: Filter, sees: Sees, fits: 
                 after = await context.read(_batch, store, bulk, filter._replace(state=state), sees, fits, after)
     except PywheelError as error:
         bulk.error = context.problem(error).detail
-    finally:
-        bulk.over = True
+    bulk.over = True
+    with suppress(PywheelError):  # it is told to have ended when nothing is heard of it
+        await context.read(_keep, store, bulk)
 
 
 def _batch(store: Store, bulk: Bulk, filter: Filter, sees: Sees, fits: Fits, after: str) -> str | None:
@@ -115,6 +138,8 @@ def _batch(store: Store, bulk: Bulk, filter: Filter, sees: Sees, fits: Fits, aft
     if commands:
         # A retry whose key is taken by now is JobExists: the others have happened.
         bulk.changed += sum(outcome is Change.MADE for outcome in intact(store.apply(commands)))
+    _keep(store, bulk)
+    bulk.stopped = store.ask(GetNote(_STOP + bulk.id)) is not None
     return found.next
 
 

@@ -70,7 +70,7 @@ class Dead:
             return _group_id(topic, error_group(job.last_error)) == group
 
         what = f"dead jobs of {topic} with errors like “{given.one('error')[:160]}”"
-        bulk = self._bulks.start(ask.context, action, Filter(topic, State.DEAD), None, fits, what, "/dead")
+        bulk = await self._bulks.start(ask.context, action, Filter(topic, State.DEAD), None, fits, what, "/dead")
         return back(ask.request, f"/bulk/{bulk.id}")
 
 

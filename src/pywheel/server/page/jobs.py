@@ -16,7 +16,7 @@ from ...stores.contract import intact
 from ..tokens import Grant
 from ..visible import page
 from .answers import Ask, back
-from .bulk import ACTIONS, Action, Bulks, count, states_of
+from .bulk import ACTIONS, Action, Bulks, count, progress_of, states_of, stop
 from .feed import Feed
 from .filters import Asked
 from .forms import Fields, fields
@@ -124,7 +124,7 @@ class Jobs:
         there = f"/jobs?{asked.query}"
         if not ids:
             sees = ask.visitor.sees
-            bulk = self._bulks.start(ask.context, action, asked.filter, sees, None, asked.text(), there)
+            bulk = await self._bulks.start(ask.context, action, asked.filter, sees, None, asked.text(), there)
             return back(ask.request, f"/bulk/{bulk.id}")
         changed = await ask.context.read(_to_each, ask.context.queue.store, action, ids, ask.visitor)
         said = f"{number(changed)} of {number(len(ids))} jobs {action.done}"
@@ -132,17 +132,15 @@ class Jobs:
 
     async def progress(self, ask: Ask) -> Response:
         """Show how far a bulk action is."""
-        bulk = self._bulks.get(ask.request.path_params["id"])
+        bulk = await ask.context.read(progress_of, ask.context.queue.store, ask.request.path_params["id"])
         if bulk is None:
-            raise HTTPException(404, "no such action is under way in this process; what it did is done")
+            raise HTTPException(404, "no such action was begun of late; what it did is done")
         return ask.page("bulk.html", bulk=bulk)
 
     async def stop(self, ask: Ask) -> Response:
         """End a bulk action after the batch that it is at."""
         ask.allow("admin")
-        bulk = self._bulks.get(ask.request.path_params["id"])
-        if bulk is not None:
-            bulk.stopped = True
+        await ask.context.read(stop, ask.context.queue.store, ask.request.path_params["id"])
         return back(ask.request, f"/bulk/{ask.request.path_params['id']}")
 
 
