@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, unquote
@@ -47,7 +46,6 @@ HEADERS: Final = {
 _SAID: Final = "pywheel_said"  # the cookie with what was done, for the next view
 _THEME: Final = "pywheel_theme"
 THEMES: Final = ("auto", "light", "dark")
-_SMALL: Final = 600  # bytes: compressed they would be no less
 
 
 class Ask:
@@ -149,7 +147,7 @@ def allowed(handler: Handler, scope: str) -> Handler:
 def html(
     request: Request, context: Context, template: str, status: int = 200, *, visitor: Grant | None, **values: Any
 ) -> Response:
-    """Return a page with all headers, compressed."""
+    """Return a page with all headers."""
     theme = request.cookies.get(_THEME, "auto")
     said = unquote(request.cookies.get(_SAID, ""))[:500]
     text = render(
@@ -163,11 +161,7 @@ def html(
         said=said,
         **values,
     )
-    content, headers = text.encode("utf-8", "replace"), dict(HEADERS)
-    headers["Vary"] = "Accept-Encoding, Cookie"
-    if len(content) > _SMALL and "gzip" in request.headers.get("accept-encoding", ""):
-        content, headers["Content-Encoding"] = gzip.compress(content, 5), "gzip"
-    answer = Response(content, status, headers, "text/html")
+    answer = Response(text.encode("utf-8", "replace"), status, HEADERS | {"Vary": "Cookie"}, "text/html")
     if said:
         answer.delete_cookie(_SAID, cookie_path(request))
     return answer

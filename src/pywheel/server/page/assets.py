@@ -1,8 +1,7 @@
-"""The page's own files: read once, compressed once, kept by browsers for as long as their content is the same."""
+"""The page's own files: read once, kept by browsers for as long as their content is the same."""
 
 from __future__ import annotations
 
-import gzip
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,6 @@ _TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; cha
 _FILES: Final = {file.name: file.read_bytes() for file in sorted(_FOLDER.iterdir()) if file.suffix in _TYPES}
 # One script of three: htmx looks for its extensions right after it has run, which may be before another script came.
 _FILES["scripts.js"] = b";\n".join(_FILES.pop(name) for name in ("htmx.min.js", "hx-sse.min.js", "page.js"))
-_PACKED: Final = {name: gzip.compress(content, 9, mtime=0) for name, content in _FILES.items()}
 VERSION: Final = sha256(b"\0".join(name.encode() + content for name, content in _FILES.items())).hexdigest()[:12]
 """Of all of them together: it is a part of their addresses."""
 
@@ -36,10 +34,6 @@ async def asset(request: Request) -> Response:
     current = request.path_params["version"] == VERSION
     headers = {
         "Cache-Control": "public, max-age=31536000, immutable" if current else "no-store",
-        "Vary": "Accept-Encoding",
         "X-Content-Type-Options": "nosniff",
     }
-    content = _FILES[name]
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        content, headers["Content-Encoding"] = _PACKED[name], "gzip"
-    return Response(content, headers=headers, media_type=_TYPES[Path(name).suffix])
+    return Response(_FILES[name], headers=headers, media_type=_TYPES[Path(name).suffix])

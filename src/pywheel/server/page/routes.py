@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import BaseRoute, Route
 
 from . import sign_in
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["routes"]
 
+_PACKED: Final = (Middleware(GZipMiddleware, minimum_size=600, compresslevel=5),)
+
 
 def routes(context: Context) -> list[BaseRoute]:
     """Return the routes of the page, for any place in an application. Starts nothing; the first viewer does."""
@@ -32,11 +36,12 @@ def routes(context: Context) -> list[BaseRoute]:
     views, jobs, one, dead = Views(feed), Jobs(feed, bulks), OneJob(), Dead(bulks)
     schedules = Schedules()
 
-    def look(path: str, handler: Handler) -> Route:
-        return Route(path, guarded(allowed(handler, "read"), context=context), methods=["GET"])
+    def look(path: str, handler: Handler, *, packed: bool = True) -> Route:
+        middleware = _PACKED if packed else ()
+        return Route(path, guarded(allowed(handler, "read"), context=context), methods=["GET"], middleware=middleware)
 
     def act(path: str, handler: Handler) -> Route:
-        return Route(path, guarded(handler, context=context), methods=["POST"])
+        return Route(path, guarded(handler, context=context), methods=["POST"], middleware=_PACKED)
 
     return [
         look("/", views.overview),
@@ -44,7 +49,7 @@ def routes(context: Context) -> list[BaseRoute]:
         look("/workers", views.workers),
         look("/outlets", views.outlets),
         act("/topics", views.pause),
-        look("/live", feed.stream),
+        look("/live", feed.stream, packed=False),  # each frame is packed once for all
         look("/jobs", jobs.search),
         act("/jobs", jobs.ask),
         act("/bulk", jobs.begin),
@@ -61,5 +66,5 @@ def routes(context: Context) -> list[BaseRoute]:
         Route("/sign-in", partial(sign_in.enter, context=context), methods=["POST"]),
         Route("/sign-out", partial(sign_in.leave, context=context), methods=["POST"]),
         Route("/theme", partial(sign_in.theme, context=context), methods=["POST"]),
-        Route("/static/{version}/{name}", asset, methods=["GET"]),
+        Route("/static/{version}/{name}", asset, methods=["GET"], middleware=_PACKED),
     ]
