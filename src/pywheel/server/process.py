@@ -97,7 +97,8 @@ async def _serve(app: Starlette, address: tuple[str, int], ready: Callable[[], o
     serving = asyncio.create_task(server.serve())
     ends = [serving, asyncio.create_task(stop.wait()), asyncio.create_task(_replaced(context.queue.store))]
     await _listens(serving, address)
-    ready()
+    if not serving.done():
+        ready()
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     context.stopping.set()  # long polls and streams end
     server.stop()  # type: ignore[no-untyped-call]

@@ -50,8 +50,6 @@ class Operation:
     tag: str
     scope: str | None = None
     """what a token must allow; None: no token is needed"""
-    changes: bool = False
-    """whether a server that only reads refuses it"""
     body: Any = None
     """the type of its body; None: it has none"""
     body_needed: bool = True
@@ -69,6 +67,11 @@ class Operation:
     """more for whoever reads the document"""
     example: Any = None
     """an example of its body"""
+
+    @property
+    def changes(self) -> bool:
+        """Whether a server that only reads refuses it."""
+        return self.method != "GET"
 
 
 class Call(Request):
