@@ -1148,6 +1148,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -1157,14 +1164,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -1286,6 +1291,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `wrong-type` */
             415: {
                 headers: {
@@ -1313,14 +1325,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -1460,6 +1470,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `wrong-type` */
             415: {
                 headers: {
@@ -1487,14 +1504,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -1606,6 +1621,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -1615,14 +1637,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -1720,6 +1740,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -1729,14 +1756,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -1836,6 +1861,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -1845,14 +1877,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -1947,6 +1977,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -1956,14 +1993,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -2073,6 +2108,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -2082,14 +2124,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -2196,6 +2236,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -2205,14 +2252,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -2349,6 +2394,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `wrong-type` */
             415: {
                 headers: {
@@ -2376,14 +2428,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -2517,6 +2567,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `wrong-type` */
             415: {
                 headers: {
@@ -2544,14 +2601,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -2676,6 +2731,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `wrong-type` */
             415: {
                 headers: {
@@ -2703,14 +2765,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -2832,6 +2892,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `wrong-type` */
             415: {
                 headers: {
@@ -2859,14 +2926,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -2957,6 +3022,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -2966,14 +3038,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -3061,6 +3131,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -3070,14 +3147,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -3182,6 +3257,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `wrong-type` */
             415: {
                 headers: {
@@ -3209,14 +3291,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -3321,6 +3401,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `wrong-type` */
             415: {
                 headers: {
@@ -3348,14 +3435,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -3460,6 +3545,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `wrong-type` */
             415: {
                 headers: {
@@ -3487,14 +3579,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -3575,6 +3665,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `share-taken`, `too-many-failures` */
             429: {
                 headers: {
@@ -3584,14 +3681,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -3649,14 +3744,19 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -3732,6 +3832,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -3741,14 +3848,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -3824,6 +3929,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -3833,14 +3945,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -3918,6 +4028,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -3927,14 +4044,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -4012,6 +4127,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -4021,14 +4143,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -4107,6 +4227,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -4116,14 +4243,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -4223,6 +4348,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -4232,14 +4364,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -4330,6 +4460,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -4339,14 +4476,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -4437,6 +4572,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -4446,14 +4588,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -4569,6 +4709,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `wrong-type` */
             415: {
                 headers: {
@@ -4596,14 +4743,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -4632,7 +4777,7 @@ export interface operations {
             path: {
                 /**
                  * @description What came with the job when it was reserved.
-                 * @example MTIzNDU2Ny4x
+                 * @example MTI0LjEubWFj
                  */
                 receipt: string;
             };
@@ -4701,6 +4846,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -4710,14 +4862,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -4746,7 +4896,7 @@ export interface operations {
             path: {
                 /**
                  * @description What came with the job when it was reserved.
-                 * @example MTIzNDU2Ny4x
+                 * @example MTI0LjEubWFj
                  */
                 receipt: string;
             };
@@ -4845,6 +4995,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `wrong-type` */
             415: {
                 headers: {
@@ -4872,14 +5029,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -4908,7 +5063,7 @@ export interface operations {
             path: {
                 /**
                  * @description What came with the job when it was reserved.
-                 * @example MTIzNDU2Ny4x
+                 * @example MTI0LjEubWFj
                  */
                 receipt: string;
             };
@@ -5004,6 +5159,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `wrong-type` */
             415: {
                 headers: {
@@ -5031,14 +5193,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {
@@ -5067,7 +5227,7 @@ export interface operations {
             path: {
                 /**
                  * @description What came with the job when it was reserved.
-                 * @example MTIzNDU2Ny4x
+                 * @example MTI0LjEubWFj
                  */
                 receipt: string;
             };
@@ -5136,6 +5296,13 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `too-many-failures` */
             429: {
                 headers: {
@@ -5145,14 +5312,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `headers-too-large` */
+            /** @description The headers are longer than 128 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
+                content?: never;
             };
             /** @description `internal-error` */
             500: {

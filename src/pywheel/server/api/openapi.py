@@ -183,9 +183,14 @@ def _responses(operation: Operation) -> dict[str, Any]:
             "description": ", ".join(f"`{name}`" for name in names),
             "content": _content(MEDIA_TYPE, schema.ProblemOut),
         }
-    return found
+    found |= {status: {"description": text} for status, text in _OF_SERVER.items()}
+    return dict(sorted(found.items()))
 
 
+_OF_SERVER: Final = {
+    "414": "The address is longer than 64 KiB. Without content.",
+    "431": "The headers are longer than 128 KiB. Without content.",
+}
 _SAYINGS: Final = {204: "Done; there is nothing to say.", 304: "It has not changed."}
 
 
