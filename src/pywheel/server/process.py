@@ -9,6 +9,7 @@ import asyncio
 import gc
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +34,7 @@ _BACKLOG: Final = 2_048
 _MOST: Final = 100_000  # connections
 _SPARE: Final = 200  # descriptors for everything else
 _YOUNG: Final = 50_000  # objects, before the collector looks: those of a few hundred requests at once
+_TURN: Final = 0.001  # seconds: HTTP, requests and store have a thread each, and each waits for the others' turns
 _LOOK: Final = 1.0  # seconds between looks whether the store's file is still the one that was opened
 
 
@@ -62,6 +64,7 @@ def run(app: Starlette, address: tuple[str, int], *, ready: Callable[[], object]
     gc.collect()
     gc.freeze()  # what was imported stays; and requests leave little that only the collector can free
     gc.set_threshold(_YOUNG, 20, 50)
+    sys.setswitchinterval(_TURN)
     try:
         import uvloop
     except ImportError:  # Windows
