@@ -1,7 +1,9 @@
 """The service within another program, under a path of its own."""
 
+import ast
 import asyncio
 import contextlib
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,6 +13,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
+import pywheel.server
 from pywheel.server import app
 from tests.server.client import problem
 
@@ -53,3 +56,19 @@ def test_problems_of_a_mounted_service_are_its_own_and_those_of_the_program_are_
     prefix, ask = ask
     assert problem(ask("GET", f"{prefix}/v1/nowhere")) == "not-found"
     assert ask("GET", "/hello").text == "hello"
+
+
+def imported(file):
+    """Yield the names that a file imports from elsewhere."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_the_service_uses_what_is_public_of_others():
+    folder = Path(pywheel.server.__file__).parent
+    names = {name for file in folder.rglob("*.py") for name in imported(file)} - {"__future__.annotations"}
+    assert {name for name in names if "._" in name or name.startswith("_")} == set()
+    assert {"starlette.routing.Route", "granian.server.embed.Server"} <= names
