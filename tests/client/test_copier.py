@@ -11,7 +11,7 @@ import pytest
 from pywheel import BadOption, JobQueue, StoreBusy, StoreError
 from pywheel.client import copy_steps
 from pywheel.client.copier import Copier
-from pywheel.client.copy_note import HEADER, TOPIC
+from pywheel.client.copy_steps import HEADER, TOPIC
 from pywheel.jobs import NewJob, Outcome, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetHistories, GetJob, ListJobs, ListNotes, ListTopics

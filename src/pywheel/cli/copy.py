@@ -10,7 +10,7 @@ import typer
 
 from .._errors import BadOption
 from ..client.copier import Copier
-from ..client.copy_note import TOPIC
+from ..client.copy_steps import TOPIC
 from ..client.queue import JobQueue
 from ..jobs.durations import duration
 from .options import NO, AsJson, existing, opened, span

@@ -14,7 +14,6 @@ from .._errors import StoreClosed
 from ..events import Events, JobsPut, Sending, Tracer
 from ..jobs.commands import Command, Put
 from ..jobs.keyring import Keyring
-from ..jobs.queries import Query
 from ..stores.contract import Store, intact
 from ..stores.encrypted import EncryptedStore
 from ..stores.within import in_thread, is_async
@@ -133,8 +132,7 @@ class Calls:
             [outcome] = self.store.apply((command,))
         else:
             with TracedCommands(self.events.tracer, (command,)) as traced:
-                traced.outcomes = self.store.apply(traced.commands)
-            [outcome] = traced.outcomes
+                [outcome] = traced.outcomes = self.store.apply(traced.commands)
         if isinstance(outcome, BaseException):
             raise outcome
         if self.events.listeners:
@@ -173,12 +171,6 @@ class Calls:
         with TracedCommands(self.events.tracer, commands) as traced:
             traced.outcomes = outcomes = intact(await self.batches.together(traced.commands))
         return outcomes
-
-    # ---- else -------------------------------------------------------------------------------------------------------
-
-    def ask(self, query: Query[R]) -> R:
-        """Return the answer to a query."""
-        return self.store.ask(query)
 
     # ---- in the caller's transaction --------------------------------------------------------------------------------
 

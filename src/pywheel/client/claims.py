@@ -18,16 +18,6 @@ from ..jobs.retry import DEFAULT, RetryPolicy, after_losses, asked
 from ..stores.contract import Store
 from .calls import Calls
 
-__all__ = [
-    "burying",
-    "nacking",
-    "receipt",
-    "reserve",
-    "reserve_async",
-    "reserving",
-    "touching",
-]
-
 _RESERVER: Final = "reserve"
 _MOST: Final = 1_000_000  # jobs in one claim
 _MOST_SEALED: Final = 1_000  # jobs that a reserve looks past

@@ -15,8 +15,9 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Final
 
 from .._errors import NoSuchJob, StoreClosed, StoreError, StoreReplaced
@@ -47,14 +48,12 @@ def results(store: Store, jobs: Sequence[tuple[int, State]]) -> list[Result]:
     return found
 
 
+@dataclass(slots=True)
 class _Topic:
     """A topic of whose jobs some are waited for, or were a moment ago."""
 
-    __slots__ = ("jobs", "left_at")
-
-    def __init__(self) -> None:
-        self.jobs = 0
-        self.left_at = 0.0
+    jobs: int = 0
+    left_at: float = 0.0
 
 
 class CompletionListener:
@@ -62,10 +61,11 @@ class CompletionListener:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._begin()
-        _ALL.add(self)
+        self._anew()
+        _all.add(self)
 
-    def _begin(self) -> None:
+    def _anew(self) -> None:
+        """Begin without a thread: at first, and in a forked child. Notifier and who waits are the parent's."""
         self._mutex = threading.Lock()
         self._waiting: dict[int, tuple[str, set[Future[Result]]]] = {}  # topic and who waits, by job
         self._fresh: set[int] = set()  # jobs that were not looked at
@@ -87,11 +87,14 @@ class CompletionListener:
                 self._fresh.add(job.id)
                 self._topics.setdefault(job.topic, _Topic()).jobs += 1
             self._waiting[job.id][1].add(future)
-            try:
-                self._have_thread()
-            except RuntimeError:
-                self._leave(job.id, future)
-                raise
+            if self._thread is None:  # started under the mutex: who closes finds none that is to start
+                thread = threading.Thread(target=self._run, name="pywheel-waits", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    self._leave(job.id, future)
+                    raise
+                self._thread = thread
         self._wake()
         return future
 
@@ -106,13 +109,6 @@ class CompletionListener:
             futures.discard(future)
             if not futures:
                 self._forget(id)
-
-    def _have_thread(self) -> None:
-        """Start the thread, unless there is one. The caller has the mutex: who closes finds none that is to start."""
-        if self._thread is None:
-            thread = threading.Thread(target=self._run, name="pywheel-waits", daemon=True)
-            thread.start()
-            self._thread = thread
 
     def _forget(self, id: int) -> set[Future[Result]]:
         """Wait no longer for a job; return who did. The caller has the mutex."""
@@ -135,10 +131,6 @@ class CompletionListener:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(_BACKOFF[1] + 1)
-
-    def after_fork(self) -> None:
-        """Begin anew in a forked child: thread, notifier and who waits are the parent's."""
-        self._begin()
 
     def _wake(self) -> None:
         notifier = self._notifier
@@ -204,27 +196,20 @@ class CompletionListener:
             ids, self._fresh = list(self._fresh if fresh else self._waiting), set()
             return ids
 
-    def ended(self, result: Result) -> None:
-        """Tell who waits for a job what has become of it."""
-        self._tell(result.id, result, None)
-
-    def gone(self, id: int) -> None:
-        """Tell who waits for a job that there is none any more."""
-        self._tell(id, None, NoSuchJob(f"job {id} was deleted while somebody waited for it"))
-
-    def _tell(self, id: int, result: Result | None, error: BaseException | None) -> None:
+    def ended(self, id: int, outcome: Result | BaseException) -> None:
+        """Give who waits for a job what has become of it, or what is to be raised."""
         with self._mutex:
             futures = self._forget(id) if id in self._waiting else ()
         for future in futures:
             if future.set_running_or_notify_cancel():
-                if result is None:
-                    future.set_exception(error)
+                if isinstance(outcome, BaseException):
+                    future.set_exception(outcome)
                 else:
-                    future.set_result(result)
+                    future.set_result(outcome)
 
     def _fail(self, error: BaseException) -> None:
         for id in self.jobs(fresh=False):
-            self._tell(id, None, type(error)(*error.args))  # one for each: it is raised in several threads
+            self.ended(id, type(error)(*error.args))  # one for each: it is raised in several threads
 
 
 class _Listener:
@@ -274,35 +259,29 @@ class _Listener:
     def _look(self, ids: Sequence[int]) -> None:
         """See which of these jobs have ended. To ask takes a fifth of the time at most, however many they are."""
         asking = 0.0
-        for some in _parts(ids):
+        for some in (ids[first : first + _SOME] for first in range(0, len(ids), _SOME)):
             began = time.monotonic()
             states = self._store.ask(GetStates(some))
             asking += time.monotonic() - began
-            ended = [
-                (id, state) for id, state in zip(some, states, strict=True) if state is not None and not state.live
-            ]
-            for result in results(self._store, ended) if ended else ():
-                self._waits.ended(result)
+            ended: list[tuple[int, State]] = []
             for id, state in zip(some, states, strict=True):
                 if state is None:
-                    self._waits.gone(id)
+                    self._waits.ended(id, NoSuchJob(f"job {id} was deleted while somebody waited for it"))
+                elif not state.live:
+                    ended.append((id, state))
+            for result in results(self._store, ended) if ended else ():
+                self._waits.ended(result.id, result)
         now = time.monotonic()
         least, times = _REST
         self._rest_until = now + max(least, times * asking)
         self._look_at = max(now + self._patience, self._rest_until)
 
 
-def _parts(ids: Sequence[int]) -> Iterable[Sequence[int]]:
-    return (ids[first : first + _SOME] for first in range(0, len(ids), _SOME))
-
-
-_ALL: Final[weakref.WeakSet[CompletionListener]] = weakref.WeakSet()
-
-
 def _after_fork() -> None:
-    for waits in list(_ALL):
-        waits.after_fork()
+    for listener in list(_all):
+        listener._anew()
 
 
+_all: Final[weakref.WeakSet[CompletionListener]] = weakref.WeakSet()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

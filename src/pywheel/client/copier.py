@@ -16,25 +16,59 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict
-from typing import Final
+from dataclasses import asdict, dataclass, field
+from secrets import token_hex
+from typing import Final, NamedTuple
 
 from .._errors import BadOption, JobExists, StoreBusy, StoreError
 from ..jobs.checks import MOST
 from ..jobs.commands import Cancel, Delete, Expire, Pause, Put, SetNote
 from ..jobs.job import Job, NewJob, State
-from ..jobs.queries import CountJobs, GetJob, ListTopics
+from ..jobs.queries import CountJobs, GetJob, ListNotes, ListTopics
 from ..stores.contract import Store
-from .copy_note import NEVER, NOTES, TOPIC, Copied, Copies, CopyProgress, Note, Switched, version
-from .copy_steps import PAGE, Steps, do, identity_of, notes_of, pages
+from .copy_steps import PAGE, TOPIC, Copied, Steps, do, identity_of, pages, version
 
-__all__ = ["Copier"]
+__all__ = ["Copier", "CopyProgress", "Switched"]
 
 _LOOK: Final = 0.2  # seconds between looks whether something still runs
 _EXPIRED: Final = 1_000
+_NEVER: Final = 253_370_764_800_000  # the year 9999
+_NOTES: Final = ("token:", "outlet:", "schedule:", "schedules:")
+"""What the names of notes begin with that are carried. Others end by themselves, with what they are about."""
 
 Shown = Callable[[str, int], object]
 """Is told what is going on, and how many jobs it is done with."""
+
+
+class CopyProgress(NamedTuple):
+    """What a copy came to."""
+
+    new: int  # live jobs
+    changed: int  # that were carried before, and are different now
+    waiting: int  # that cannot be carried yet: they run, or their key is about to change hands
+    total: int  # copies of live jobs there are now
+    finished: int  # finished jobs, with their history
+
+
+class Switched(NamedTuple):
+    """What going over came to."""
+
+    jobs: int  # live ones, that were carried in all
+    seconds: float  # for how long no job could start in either store
+    late: int  # jobs that were put to the source since, and handed over
+    refused: int  # of these, those whose key a live job of the target has: they stay where they are
+    finished: int  # finished jobs that were carried by this call
+
+
+@dataclass(slots=True)
+class Note:
+    """How far a copy has come."""
+
+    source: str
+    state: str = "carrying"
+    token: str = field(default_factory=lambda: token_hex(8))  # of this copy
+    paused: list[str] | None = None  # topics that were paused in the source before it paused them all
+    whole: bool = False  # whether all that had finished when the source stopped was carried too
 
 
 class Copier:
@@ -57,7 +91,7 @@ class Copier:
         return Note(**job.json()) if job is not None and job.state.live else None
 
     def _write(self, note: Note) -> None:
-        job = NewJob(TOPIC, json.dumps(asdict(note)).encode(), NEVER, identity_of(self._source), replace=True)
+        job = NewJob(TOPIC, json.dumps(asdict(note)).encode(), _NEVER, identity_of(self._source), replace=True)
         do(self._target, [Put((job,))])
 
     def _begun(self) -> Note:
@@ -83,17 +117,17 @@ class Copier:
 
     def _steps(self, note: Note, *, with_copies: bool = True) -> Steps:
         """Return the steps of this run, with the copies that are in the target."""
-        [[floor]] = do(self._target, [Put((NewJob(TOPIC, b"", NEVER),))])
+        [[floor]] = do(self._target, [Put((NewJob(TOPIC, b"", _NEVER),))])
         do(self._target, [Delete(floor)])
         if not self._target.ids_grow:
             floor = MOST
-        steps = Steps(self._source, self._target, note.token, floor, Copies())
+        steps = Steps(self._source, self._target, note.token, floor)
         done = 0
         for page in pages(self._target) if with_copies else ():
             for job in page:
                 id = steps.origin(job)
                 if id is not None:
-                    kind = steps.copies.live if job.state.live else steps.copies.finished
+                    kind = steps.live if job.state.live else steps.finished
                     kind[id] = Copied(job.id, job.due, version(job))
             done += len(page)
             self._shown("looking at what is there", done)
@@ -126,29 +160,28 @@ class Copier:
         return self._carry(self._steps(note))
 
     def _carry(self, steps: Steps) -> CopyProgress:
-        copies = steps.copies
-        unseen = set(copies.live)
+        unseen = set(steps.live)
         new = changed = waiting = finished = done = 0
         for page in pages(self._source):
             unseen.difference_update(job.id for job in page)
             finished += steps.keep([job for job in page if not job.state.live])
             delayed = [job for job in page if job.state is State.DELAYED]
             waiting += sum(job.state is State.RUNNING for job in page)
-            before = {job.id: copies.live.get(job.id) for job in delayed}
+            before = {job.id: steps.live.get(job.id) for job in delayed}
             for job, id in zip(delayed, self._bring(steps, delayed), strict=True):
                 waiting += isinstance(id, JobExists)
                 new += type(id) is int and before[job.id] is None
                 changed += type(id) is int and before[job.id] is not None
             done += len(page)
             self._shown("carrying", done)
-        self._delete([copies.live.pop(id).id for id in unseen if id in copies.live])
+        self._delete([steps.live.pop(id).id for id in unseen if id in steps.live])
         self._carry_notes()
-        return CopyProgress(new, changed, waiting, len(copies.live), finished)
+        return CopyProgress(new, changed, waiting, len(steps.live), finished)
 
     def _carry_notes(self) -> None:
         """Make the notes of the target that belong to the service like those of the source: one revoked there goes."""
-        for prefix in NOTES:
-            given, there = dict(notes_of(self._source, prefix)), dict(notes_of(self._target, prefix))
+        for prefix in _NOTES:
+            given, there = dict(_notes_of(self._source, prefix)), dict(_notes_of(self._target, prefix))
             steps = [SetNote(name, value) for name, value in given.items() if there.get(name) != value]
             steps += [SetNote(name, None) for name in there.keys() - given.keys()]
             for first in range(0, len(steps), PAGE):
@@ -166,12 +199,12 @@ class Copier:
         """Delete a copy that has a key, if its job no longer waits; return whether it did."""
         copy = self._target.ask(GetJob(holder))
         id = None if copy is None else steps.origin(copy)
-        if id is None or id <= moved or id not in steps.copies.live:
+        if id is None or id <= moved or id not in steps.live:
             return False
         job = self._source.ask(GetJob(id))
         if job is not None and job.state is State.DELAYED:
             return False
-        self._delete([steps.copies.live.pop(id).id])
+        self._delete([steps.live.pop(id).id])
         return True
 
     def _delete(self, ids: Sequence[int]) -> None:
@@ -277,27 +310,26 @@ class Copier:
         Return how many were handed over, and how many were refused for their key.
         """
         handed = refused = 0
-        copies = steps.copies
         moved = 0 if note is None else self._moved(note)
-        left = deque(sorted(id for id in copies.live if id > moved))
+        left = deque(sorted(id for id in steps.live if id > moved))
         for page in pages(self._source, State.DELAYED):
             there = {job.id for job in page}
             ended = [id for id in _up_to(left, max(there, default=0)) if id not in there]
-            self._delete([copies.live.pop(id).id for id in ended])
+            self._delete([steps.live.pop(id).id for id in ended])
             mine: dict[int, int] = {}  # the copies of jobs
             for job, outcome in zip(page, self._bring(steps, page, moved), strict=True):
                 if isinstance(outcome, JobExists):
                     refused += 1
                 else:
-                    copies.finished[job.id] = copies.live.pop(job.id)
-                    mine[job.id] = copies.finished[job.id].id
+                    steps.finished[job.id] = steps.live.pop(job.id)
+                    mine[job.id] = steps.finished[job.id].id
             self._move(note, mine)
             taken = do(self._source, [Cancel(id) for id in mine])
             ended = [id for id, done in zip(mine, taken, strict=True) if not done]  # a moment ago
-            self._delete([copies.finished.pop(id).id for id in ended])
+            self._delete([steps.finished.pop(id).id for id in ended])
             handed += sum(map(bool, taken))
             self._shown("handing over", handed)
-        self._delete([copies.live.pop(id).id for id in left])
+        self._delete([steps.live.pop(id).id for id in left])
         return handed, refused
 
     def _moved(self, note: Note) -> int:
@@ -308,16 +340,15 @@ class Copier:
     def _move(self, note: Note | None, ids: Collection[int]) -> None:
         """Note that all up to these are handed over: first, as several stores have no transaction in common."""
         if note is not None and ids:
-            do(self._source, [Put((NewJob(TOPIC, b"%d" % max(ids), NEVER, note.token, replace=True),))])
+            do(self._source, [Put((NewJob(TOPIC, b"%d" % max(ids), _NEVER, note.token, replace=True),))])
 
     def _keep_rest(self, note: Note, steps: Steps) -> int:
         """Carry what has finished in the source and has no copy yet: what was handed over has one; return how many."""
         if note.whole:
             return 0
         kept = done = 0
-        there = steps.copies
         for page in pages(self._source):
-            kept += steps.keep([j for j in page if not (j.state.live or j.id in there.finished or j.id in there.live)])
+            kept += steps.keep([j for j in page if not (j.state.live or j.id in steps.finished or j.id in steps.live)])
             done += len(page)
             self._shown("carrying what has finished since", done)
         note.whole = True
@@ -330,3 +361,11 @@ def _up_to(ids: deque[int], last: int) -> Iterator[int]:
     """Take ids from the left of these, as far as they go."""
     while ids and ids[0] <= last:
         yield ids.popleft()
+
+
+def _notes_of(store: Store, prefix: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the notes of a store whose names begin so, by name."""
+    after = ""
+    while page := store.ask(ListNotes(prefix, after)):
+        after = page[-1][0]
+        yield from page

@@ -1,11 +1,13 @@
-"""What makes copies in one store like the jobs of another: of those that wait, and of those that have finished."""
+"""The steps of a copy, which make copies in one store like the jobs of another, and what it notes and comes to."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .._errors import JobExists
 from ..jobs.commands import Command, Delete, Import, Reschedule
@@ -13,11 +15,20 @@ from ..jobs.job import Imported, Job, State
 from ..jobs.lifecycle import ENDINGS
 from ..jobs.queries import Filter, GetHistories, GetJob, ListJobs, ListNotes
 from ..stores.contract import Store
-from .copy_note import HEADER, TOPIC, Copied, Copies, digest, version
 
-__all__ = ["PAGE", "Steps", "do", "identity_of", "notes_of", "pages"]
-
+TOPIC: Final = "pywheel.copy"
+"""Of the jobs that note how far a copy has come. They are never due."""
+HEADER: Final = "pywheel-copied"
+"""Of a copy: which store it is from, and its id there."""
 PAGE: Final = 500  # jobs read, and written, at once
+
+
+class Copied(NamedTuple):
+    """A copy, as far as it is compared with its job."""
+
+    id: int
+    due: int
+    version: int
 
 
 def identity_of(store: Store) -> str:
@@ -42,21 +53,15 @@ def pages(store: Store, state: State | None = None) -> Iterator[list[Job]]:
         yield [job for job in page if job.topic != TOPIC]
 
 
-def notes_of(store: Store, prefix: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the notes of a store whose names begin so, by name."""
-    after = ""
-    while page := store.ask(ListNotes(prefix, after)):
-        after = page[-1][0]
-        yield from page
-
-
 class Steps:
     """The steps of one copy: `token` is its own, and copies with ids up to `floor` were there before this run."""
 
-    def __init__(self, source: Store, target: Store, token: str, floor: int, copies: Copies) -> None:
+    def __init__(self, source: Store, target: Store, token: str, floor: int) -> None:
         self._source, self._target = source, target
         self._token, self._floor = token, floor
-        self.copies = copies
+        self.live: dict[int, Copied] = {}
+        """Copies of those that wait, by the ids of their jobs in the source."""
+        self.finished: dict[int, Copied] = {}
         self._identity, self._theirs = identity_of(source), identity_of(target)
         self._run = token_hex(8)
         self._deleted: set[int] = set()  # copies, in this run
@@ -64,7 +69,7 @@ class Steps:
 
     def over(self) -> None:
         """From now on the copies are the jobs: they end, are forgotten, and are none of this copy's any more."""
-        self.copies, self._over = Copies(), True
+        self.live, self.finished, self._over = {}, {}, True
 
     def origin(self, copy: Job) -> int | None:
         """Return the id in the source of the job that this is a copy of, None if it is none."""
@@ -82,8 +87,8 @@ class Steps:
         for place, (job, commands) in enumerate(zip(jobs, steps, strict=True)):
             id = found[place]
             if isinstance(id, JobExists):  # an older copy of it was deleted all the same
-                self.copies.live.pop(job.id, None)
-                self.copies.finished.pop(job.id, None)
+                self.live.pop(job.id, None)
+                self.finished.pop(job.id, None)
             if id is None or isinstance(id, JobExists):
                 continue
             last = commands[-1]
@@ -93,8 +98,8 @@ class Steps:
                     again = Import(last.jobs, f"{last.nonce}:{self._run}")
                     [[id]] = do(self._target, [again])
                     found[place] = id
-            self.copies.live[job.id] = Copied(id, job.due, version(job))
-            self.copies.finished.pop(job.id, None)
+            self.live[job.id] = Copied(id, job.due, version(job))
+            self.finished.pop(job.id, None)
         return found
 
     def _steps(self, jobs: Sequence[Job]) -> list[list[Command[Any]]]:
@@ -102,7 +107,7 @@ class Steps:
         steps: list[list[Command[Any]]] = []
         changed = []
         for job in jobs:
-            copy = self.copies.live.get(job.id)
+            copy = self.live.get(job.id)
             steps.append([])
             if copy is None or copy.version != version(job):
                 changed.append(len(steps) - 1)
@@ -114,12 +119,12 @@ class Steps:
 
     def _import(self, id: int, one: Imported) -> list[Command[Any]]:
         # A nonce is that of one copy of one version of a job: sent twice it happens once, made anew it happens again.
-        copy = self.copies.live.get(id) or self.copies.finished.get(id)
+        copy = self.live.get(id) or self.finished.get(id)
         before = 0 if copy is None else copy.id
         self._deleted.add(before)
-        nonce = f"copy:{self._token}:{id}:{before}:{digest(one.job)}{':passed' if one.passed else ''}"
-        old = [] if copy is None else [Delete(copy.id)]
-        return [*old, *self._drop_original(one.job), Import((self._marked(id, one),), nonce)]
+        nonce = f"copy:{self._token}:{id}:{before}:{_digest(one.job)}{':passed' if one.passed else ''}"
+        old = [Delete(there.id) for there in (copy, self._original(one.job)) if there is not None]
+        return [*old, Import((self._marked(id, one),), nonce)]
 
     def _apply(self, steps: Sequence[list[Command[Any]]]) -> list[int | JobExists | None]:
         """Apply the steps of some jobs in one transaction."""
@@ -138,7 +143,7 @@ class Steps:
 
     def keep(self, jobs: Sequence[Job]) -> int:
         """Copy finished jobs with their history, those that are not there yet; return how many."""
-        finished, live = self.copies.finished, self.copies.live
+        finished, live = self.finished, self.live
         new = [job for job in jobs if job.id not in finished or finished[job.id].version != version(job)]
         kept: list[tuple[Job, Imported]] = []
         commands: list[Command[Any]] = []
@@ -197,11 +202,27 @@ class Steps:
             return None
         return found
 
-    def _drop_original(self, job: Job) -> list[Command[Any]]:
-        original = self._original(job)
-        return [] if original is None else [Delete(original.id)]
-
 
 def _origin(copy: Job, identity: str) -> int | None:
     store, _, id = copy.headers.get(HEADER, "").partition(" ")
     return int(id) if store == identity and id.isdigit() else None
+
+
+def version(job: Job) -> int:
+    """Return what tells versions of a job apart, but for when it is due. It is another one in each process."""
+    if not job.state.live:  # then nothing else of it changes
+        return hash((job.state, job.claims))
+    return hash((job.topic, repr(_kept(job)), job.claims, job.attempt, job.lost, job.body))
+
+
+def _digest(job: Job) -> str:
+    """Return the same for all processes."""
+    past = (job.state, job.claims, job.attempt, job.lost)
+    parts = json.dumps([job.topic, past, _kept(job)]).encode()
+    return blake2b(parts + b"\0" + job.body, digest_size=12).hexdigest()
+
+
+def _kept(job: Job) -> list[Any]:
+    """Return the fields of a job, but for what a copy says of itself in the headers."""
+    headers = sorted((name, value) for name, value in job.headers.items() if name != HEADER)
+    return [headers if value is job.headers else value for value in job.kept]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final, TypeAlias, TypedDict, Unpack
 
@@ -14,7 +14,7 @@ from ..jobs.durations import Duration, delay_ms, duration, moment
 from ..jobs.job import Attempt, Counts, Job, State, Topic, state_of
 from ..jobs.new_job import misspelt
 from ..jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs, ListTopics
-from ..stores.contract import Store, intact
+from ..stores.contract import intact
 from .calls import Calls, awaited
 
 __all__ = ["AsyncJobs", "AsyncTopics", "FilterWords", "Jobs", "Topics", "found"]
@@ -83,18 +83,18 @@ class Jobs:
         """
         after, limit = words.pop("after", 0), words.pop("limit", 100)
         wanted = _filter(topic, state, words)
-        return self._calls.ask(ListJobs(wanted, whole(after, "after", MOST, 0), whole(limit, "limit", MOST)))
+        return self._calls.store.ask(ListJobs(wanted, whole(after, "after", MOST, 0), whole(limit, "limit", MOST)))
 
     def history(self, ref: Ref | Job) -> Attempts:
         """Return what was tried with a job, oldest first, the present attempt too. NoSuchJob if there is none."""
-        return self._calls.ask(GetHistories([found(self._calls, ref).id]))[0]
+        return self._calls.store.ask(GetHistories([found(self._calls, ref).id]))[0]
 
     def retry(self, ref: Ref | Job, delay: Duration = 0) -> Change:
         """Make a finished job delayed again, with all its attempts; return MADE, or what stood in the way.
 
         JobExists: its key belongs to another live job by now.
         """
-        return self._calls.apply(_retrying(ref, delay))
+        return self._calls.apply(Retry(reference(ref), delay=delay_ms(delay)))
 
     def delete(self, ref: Ref | Job) -> Change:
         """Forget a job that is not running, and its history; return MADE, or what stood in the way."""
@@ -143,8 +143,17 @@ class Jobs:
     def _change(
         self, topic: str | None, state: State | str | None, command: Callable[[Job], Command[Change]], words: BulkWords
     ) -> int:
-        dry_run, progress, changed = words.pop("dry_run", False), words.pop("progress", None), 0
-        for changed in _each(self._calls.store, _filter(topic, state, words), command, dry_run=dry_run):
+        """Apply a command to each job of a filter, batch by batch; return how many it has changed."""
+        dry_run, progress = words.pop("dry_run", False), words.pop("progress", None)
+        store, wanted = self._calls.store, _filter(topic, state, words)
+        after = changed = 0
+        while page := store.ask(ListJobs(wanted, after, _PAGE)):
+            after = page[-1].id
+            if dry_run:
+                changed += sum(job.state is not State.RUNNING for job in page)
+            else:
+                outcomes = intact(store.apply([command(job) for job in page]))
+                changed += sum(outcome is Change.MADE for outcome in outcomes)
             if progress is not None:
                 progress(changed)
         return changed
@@ -158,11 +167,11 @@ class Topics:
 
     def list(self) -> AllTopics:
         """Return the topics, by name, and whether they are paused. O(topics)."""
-        return self._calls.ask(ListTopics())
+        return self._calls.store.ask(ListTopics())
 
     def counts(self) -> dict[str, Counts]:
         """Return how many jobs each topic has in each state. O(topics + running jobs)."""
-        return self._calls.ask(CountJobs())
+        return self._calls.store.ask(CountJobs())
 
     def pause(self, topic: str) -> bool:
         """Let no job of a topic start until `resume`; return whether it was not paused.
@@ -195,7 +204,7 @@ class AsyncJobs:
         return await asyncio.to_thread(self._jobs.history, ref)
 
     async def retry(self, ref: Ref | Job, delay: Duration = 0) -> Change:
-        return await self._calls.aapply(_retrying(ref, delay))
+        return await self._calls.aapply(Retry(reference(ref), delay=delay_ms(delay)))
 
     async def delete(self, ref: Ref | Job) -> Change:
         return await self._calls.aapply(Delete(reference(ref)))
@@ -248,15 +257,10 @@ class AsyncTopics:
 
 def found(calls: Calls, ref: Ref | Job) -> Job:
     """Return a job as it is now. NoSuchJob if there is none, BadJob if this names no job."""
-    job = calls.ask(GetJob(reference(ref)))
+    job = calls.store.ask(GetJob(reference(ref)))
     if job is None:
         raise NoSuchJob(f"there is no job {called(ref)}")
     return job
-
-
-def _retrying(ref: Ref | Job, delay: Duration) -> Retry:
-    """Return the command of `Jobs.retry`."""
-    return Retry(reference(ref), delay=delay_ms(delay))
 
 
 def _purging(state: State | str, older_than: Duration, topic: str | None, limit: int) -> Purge:
@@ -287,15 +291,3 @@ def _one_of(state: State | str, *allowed: State) -> State:
     if wanted not in allowed:
         raise BadJob(f"this is for jobs that are {' or '.join(allowed)}, not {wanted}")
     return wanted
-
-
-def _each(store: Store, wanted: Filter, command: Callable[[Job], Command[Change]], *, dry_run: bool) -> Iterator[int]:
-    """Apply a command to each job of a filter, batch by batch; yield how many it has changed after each."""
-    after = changed = 0
-    while page := store.ask(ListJobs(wanted, after, _PAGE)):
-        after = page[-1].id
-        if dry_run:
-            changed += sum(job.state is not State.RUNNING for job in page)
-        else:
-            changed += sum(outcome is Change.MADE for outcome in intact(store.apply([command(job) for job in page])))
-        yield changed

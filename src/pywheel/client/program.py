@@ -377,14 +377,11 @@ class Program:
 def _placed(url: Place, clock: Clock | None, create: bool, spool: str | None, events: Events) -> Store:
     """Open a store. Not a method: a queue that keeps one of its own would only be freed by the garbage collector."""
     place = url if isinstance(url, str | Store) or not callable(url) else url()
-    opener = partial(_opened, place, clock, create=create)
-    return opener() if spool is None else _spooled(place, opener, spool, clock, events)
-
-
-def _spooled(url: str | Store, opener: Callable[[], Store], spool: str, clock: Clock | None, events: Events) -> Store:
+    if spool is None:
+        return _opened(place, clock, create=create)
     from .spooled_store import SpooledStore  # most queues have none, and do without SQLite
 
-    return SpooledStore(url, opener, spool, clock, events.emit)
+    return SpooledStore(place, partial(_opened, place, clock, create=create), spool, clock, events.emit)
 
 
 def _opened(url: str | Store, clock: Clock | None, *, create: bool) -> Store:

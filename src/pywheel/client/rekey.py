@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from .._errors import BadBody
 from ..jobs.bodies import is_encrypted
@@ -13,7 +13,7 @@ from ..jobs.keyring import Keyring
 from ..jobs.queries import Filter, GetHistories, GetJob, ListJobs
 from ..stores.contract import Store, intact
 from ..stores.encrypted import EncryptedStore, result_name
-from .copy_note import TOPIC as COPIES
+from .copy_steps import TOPIC as COPIES
 from .spool import TOPIC as SPOOLED
 
 __all__ = ["Rekeyed", "rekey"]
@@ -21,6 +21,8 @@ __all__ = ["Rekeyed", "rekey"]
 _PAGE: Final = 100  # jobs in one transaction
 _OURS: Final = frozenset({COPIES, SPOOLED})  # topics of our own notes, which whoever reads them reads plain
 _TRIES: Final = 3
+_Content: TypeAlias = tuple[Job, str, bytes, int | None]
+"""A job, under which name its body or its result is sealed, that, and of a result the claim."""
 
 
 class Rekeyed(NamedTuple):
@@ -58,25 +60,8 @@ def rekey(
 
 def _page(store: Store, keyring: Keyring, found: Rekeyed, jobs: list[Job]) -> Rekeyed:
     for _ in range(_TRIES):
-        rewrites, current, unreadable = [], 0, 0
-        for job in jobs:
-            if job.topic in _OURS:
-                continue
-            if keyring.is_current(job.body):
-                current += 1
-                continue
-            try:
-                rewrites.append(_anew(keyring, job))
-            except BadBody:
-                unreadable += 1
-        done = intact(store.apply(rewrites)) if rewrites else []
-        found = found._replace(
-            rewritten=found.rewritten + sum(done),
-            current=found.current + current,
-            unreadable=found.unreadable + unreadable,
-        )
-        again = [store.ask(GetJob(rewrite.id)) for rewrite, it_was in zip(rewrites, done, strict=True) if not it_was]
-        jobs = [job for job in again if job is not None]
+        found, changed = _encrypt(store, keyring, found, [(job, job.topic, job.body, None) for job in jobs])
+        jobs = [job for job in map(store.ask, map(GetJob, changed)) if job is not None]
         if not jobs:
             return found
     return found._replace(changed=found.changed + len(jobs))
@@ -84,28 +69,31 @@ def _page(store: Store, keyring: Keyring, found: Rekeyed, jobs: list[Job]) -> Re
 
 def _results(store: Store, keyring: Keyring, found: Rekeyed, jobs: list[Job]) -> Rekeyed:
     """Encrypt results anew. One that is another one by now has the key."""
-    rewrites, current, unreadable = [], 0, 0
+    results: list[_Content] = []
     for job, attempts in zip(jobs, store.ask(GetHistories([job.id for job in jobs])), strict=True):
-        result = attempts[-1].result if attempts else None
-        if result is None or job.topic in _OURS:
+        if attempts and attempts[-1].result is not None:
+            results.append((job, result_name(job.topic), attempts[-1].result, attempts[-1].claim))
+    return _encrypt(store, keyring, found, results)[0]
+
+
+def _encrypt(store: Store, keyring: Keyring, found: Rekeyed, contents: Sequence[_Content]) -> tuple[Rekeyed, list[int]]:
+    """Encrypt anew what has another key or none; return the ids of the jobs that were changed meanwhile, too."""
+    rewrites, current, unreadable = [], 0, 0
+    for job, name, content, claim in contents:
+        if job.topic in _OURS:
             continue
-        if keyring.is_current(result):
+        if keyring.is_current(content):
             current += 1
             continue
-        name = result_name(job.topic)
         try:
-            plain = keyring.open(name, job.key, result) if is_encrypted(result) else result
-            rewrites.append(Rewrite(job.id, result, keyring.seal(name, job.key, plain), attempts[-1].claim))
+            plain = keyring.open(name, job.key, content) if is_encrypted(content) else content
+            rewrites.append(Rewrite(job.id, content, keyring.seal(name, job.key, plain), claim))
         except BadBody:
             unreadable += 1
     done = intact(store.apply(rewrites)) if rewrites else []
-    return found._replace(
+    found = found._replace(
         rewritten=found.rewritten + sum(done),
         current=found.current + current,
         unreadable=found.unreadable + unreadable,
     )
-
-
-def _anew(keyring: Keyring, job: Job) -> Rewrite:
-    body = keyring.open(job.topic, job.key, job.body) if is_encrypted(job.body) else job.body
-    return Rewrite(job.id, job.body, keyring.seal(job.topic, job.key, body))
+    return found, [rewrite.id for rewrite, it_was in zip(rewrites, done, strict=True) if not it_was]

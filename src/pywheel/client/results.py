@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from concurrent.futures import Future
 from typing import Final
 
 from .._errors import StoreAway, StoreBusy, WaitTimeout
@@ -32,15 +31,10 @@ def result(calls: Calls, ref: Ref | Job) -> Result:
 def wait(calls: Calls, ref: Ref | Job, timeout: Duration | None) -> Result:
     """Return what has become of a job once it has ended."""
     time_left = TimeLeft(timeout)
-    while True:
-        try:
-            job = found(calls, ref)
-            if not job.state.live:
-                return result(calls, ref)
-            break
-        except (StoreAway, StoreBusy) as error:
-            pause = time_left.pause(error)
-        time.sleep(pause)
+    while isinstance(job := _found(calls, ref, time_left), float):
+        time.sleep(job)
+    if isinstance(job, Result):
+        return job
     future = calls.waits.enter(job)
     try:
         return future.result(time_left())
@@ -53,22 +47,26 @@ def wait(calls: Calls, ref: Ref | Job, timeout: Duration | None) -> Result:
 async def wait_async(calls: Calls, ref: Ref | Job, timeout: Duration | None) -> Result:
     """`wait`, for asyncio."""
     time_left = TimeLeft(timeout)
-    while True:
-        try:
-            job = await asyncio.to_thread(found, calls, ref)
-            if not job.state.live:
-                return await asyncio.to_thread(result, calls, ref)
-            break
-        except (StoreAway, StoreBusy) as error:
-            pause = time_left.pause(error)
-        await asyncio.sleep(pause)
-    future: Future[Result] = calls.waits.enter(job)
+    while isinstance(job := await asyncio.to_thread(_found, calls, ref, time_left), float):
+        await asyncio.sleep(job)
+    if isinstance(job, Result):
+        return job
+    future = calls.waits.enter(job)
     try:
         return await asyncio.wait_for(asyncio.wrap_future(future), time_left())
     except TimeoutError:
         raise _late(job, time_left.seconds) from None
     finally:
         calls.waits.leave(job.id, future)
+
+
+def _found(calls: Calls, ref: Ref | Job, time_left: TimeLeft) -> Job | Result | float:
+    """Return the job to wait for, or what has become of it; for how many seconds to wait if the store is away."""
+    try:
+        job = found(calls, ref)
+        return job if job.state.live else result(calls, ref)
+    except (StoreAway, StoreBusy) as error:
+        return time_left.pause(error)
 
 
 class TimeLeft:

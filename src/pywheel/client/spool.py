@@ -129,8 +129,8 @@ class Spool:
 
     def retry(self, id: int) -> bool:
         """Have a job that was refused or cancelled sent again, with its whole `put_many`; return whether it was one."""
-        row = self.find(id)
-        if row is None or row.state not in (State.DEAD, State.CANCELLED):
+        row = self._ended(id)
+        if row is None:
             return False
         _, place, of = self.place(row)
         first = row.id - place
@@ -138,12 +138,13 @@ class Spool:
 
     def forget(self, id: int) -> bool:
         """Forget a job that was refused or cancelled; return whether it was one."""
+        row = self._ended(id)
+        return row is not None and bool(self.file.apply([c.Delete(row.id)])[0])
+
+    def _ended(self, id: int) -> Job | None:
+        """Return a job that was refused or cancelled; None if it was neither."""
         row = self.find(id)
-        return (
-            row is not None
-            and row.state in (State.DEAD, State.CANCELLED)
-            and bool(self.file.apply([c.Delete(row.id)])[0])
-        )
+        return row if row is not None and row.state in (State.DEAD, State.CANCELLED) else None
 
     # ---- forwarding -------------------------------------------------------------------------------------------------
 

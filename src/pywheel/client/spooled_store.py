@@ -115,7 +115,11 @@ class SpooledStore(Front):
                 put = command if command.nonce is not None else Put(command.jobs, new_nonce())
                 (later if self._goes_behind(put) else direct)[place] = put
             elif isinstance(command, _NAMED) and not (type(command.ref) is int and command.ref >= 0):
-                self._by_reference(place, command, outcomes, direct)
+                try:
+                    meant = self._meant(command)
+                except StoreError as error:
+                    meant = error
+                (direct if isinstance(meant, _NAMED) else outcomes)[place] = meant
             else:
                 direct[place] = command
         if direct:
@@ -185,27 +189,17 @@ class SpooledStore(Front):
 
     # ---- by reference -----------------------------------------------------------------------------------------------
 
-    def _by_reference(
-        self, place: int, command: Any, outcomes: dict[int, Any], direct: dict[int, Command[Any]]
-    ) -> None:
-        """Find out what a command of one job means: an outcome, or a command for the store."""
-        try:
-            if isinstance(command.ref, tuple):
-                if self._spool.waiting():
-                    raise self._unknown("whether one of them has this key", command.ref)
-                direct[place] = command
-                return
-            row = self._spool.find(command.ref)
-            if row is None or row.state is not State.DONE:
-                outcomes[place] = Change.NOT_FOUND if row is None else self._spooled(row, command)
-                return
-            id = self._forwarded(row)
-            if id is None:
-                outcomes[place] = Change.NOT_FOUND
-            else:
-                direct[place] = replace(command, ref=id)
-        except StoreError as error:
-            outcomes[place] = error
+    def _meant(self, command: Any) -> Any:
+        """Return what a command of one job means: an outcome, or a command for the store. StoreAway: not known yet."""
+        if isinstance(command.ref, tuple):
+            if self._spool.waiting():
+                raise self._unknown("whether one of them has this key", command.ref)
+            return command
+        row = self._spool.find(command.ref)
+        if row is not None and row.state is not State.DONE:
+            return self._spooled(row, command)
+        id = None if row is None else self._forwarded(row)
+        return Change.NOT_FOUND if id is None else replace(command, ref=id)
 
     def _spooled(self, row: Job, command: Any) -> Change:
         """Return the outcome of a command of a job that is not in the store. StoreAway if it may be there by now."""
