@@ -63,7 +63,7 @@ help:
 
 demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m demos.timers
-	@$(BIN)/python -m pywheel.cli demo
+	@$(BIN)/python -m demos.jobs
 	@$(BIN)/python -m demos.page
 
 HERE = not packaging and not servers and not clients and not frameworks and not browser and not docs and not coming

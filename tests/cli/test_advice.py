@@ -7,8 +7,7 @@ import pytest
 from typer.main import get_command
 
 from pywheel import BadArguments, JobQueue
-from pywheel.cli.app import app
-from pywheel.cli.commands_help import PARTS
+from pywheel.cli.app import PARTS, app
 from pywheel.observe.extra import TelemetryMissing
 from pywheel.observe.extra import needed as of_telemetry
 from pywheel.outlets.contract import OutletMissing

@@ -54,7 +54,7 @@ def test_names_that_would_move_the_cursor_are_shown_harmless(call, queue, termin
 
 
 def test_every_command_that_prints_has_json():
-    without = {"work", "demo", "serve"}
+    without = {"work", "serve"}
     for command in app.registered_commands:
         name = command.name or command.callback.__name__
         assert ("as_json" in command.callback.__annotations__) is (name not in without), name

@@ -1,4 +1,4 @@
-"""The command in a process of its own: completion, a missing extra, a worker, the demo."""
+"""The command in a process of its own: completion, a missing extra, a worker."""
 
 import contextlib
 import os
@@ -312,53 +312,6 @@ def test_a_closed_output_is_not_the_stores_file(tmp_path):
         assert subprocess.run(["sh", "-c", command], env=environment(), timeout=60, check=False).returncode == 3
     with JobQueue(url) as queue:
         assert [job.json() for job in queue.jobs.list()] == [7, 7]
-
-
-@pytest.mark.stress
-@POSIX
-def test_the_demo_accounts_for_every_job():
-    result = run("-m", "pywheel.cli", "demo", "--jobs", "400", "--seconds", "1")
-    assert result.returncode == 0, result.stdout + result.stderr
-    lines = dict(
-        line.split("  ", 1) for line in result.stdout.splitlines() if "  " in line and not line.startswith(" ")
-    )
-    assert {name: lines[name].split()[0] for name in ("put", "delivered", "lost", "early")} == {
-        "put": "400",
-        "delivered": "400",
-        "lost": "0",
-        "early": "0",
-    }
-    assert "answered" in result.stdout
-
-
-@POSIX
-def test_an_interrupted_demo_leaves_no_process_behind(tmp_path):
-    command = [sys.executable, "-m", "pywheel.cli", "demo", "--jobs", "2000", "--seconds", "60"]
-    process = subprocess.Popen(
-        command, env=environment(TMPDIR=str(tmp_path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    try:
-        until(lambda: any(tmp_path.glob("*/ledger")))
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 130
-    assert workers_in(tmp_path) == []
-
-
-def workers_in(folder):
-    """Return the processes whose command line names the folder."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = entry.read_bytes()
-        except OSError:
-            continue
-        if str(folder).encode() in line:
-            found.append(line)
-    return found
 
 
 # ---- several worker processes ---------------------------------------------------------------------------------------

@@ -253,7 +253,7 @@ EACH_LINE = """
 import atexit, os, signal, sys
 from itertools import count
 from pywheel import JobQueue, Supervisor, Worker
-from pywheel.cli.reload import begin_again
+from pywheel.processes.reload import begin_again
 from tests.worker.test_stop_signals import with_a_call_at_step
 
 AGAIN = 99  # the exit code of the process that begins again

@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 
 from pywheel import BadOption, JobQueue
-from pywheel.cli import live_view, reload
+from pywheel.cli import live_view
 from pywheel.cli.live_view import LiveView
-from pywheel.cli.supervise import _Look
-from pywheel.cli.work import Terms, _Drain, _ready
+from pywheel.cli.work import Terms, _Drain, _Look, _ready, _say_what_is_wrong
 from pywheel.events import JobEnded, JobGivenBack, JobsPut, JobStarted, LeaseLost, WorkerDrains
 from pywheel.jobs import Counts, Job, Outcome, State
+from pywheel.processes import reload
 from pywheel.stores.address import Address
 from tests.jobs.waiting import until
 
@@ -208,17 +208,17 @@ def test_the_sources_of_the_program_are_watched_and_no_others():
     assert Path(reload.__file__).resolve() not in files
 
 
-def test_a_changed_source_is_told_once(monkeypatch, tmp_path, capsys):
+def test_a_changed_source_is_told_once_and_ends_in_beginning_again(monkeypatch, tmp_path):
     source, told = tmp_path / "shop.py", []
     source.write_text("")
     monkeypatch.setattr(reload, "project_files", lambda: {source})
     monkeypatch.setattr(reload, "_EVERY", 0.001)
-    watch = reload.Watch()
-    watch.start(lambda: told.append(watch.changed))
-    os.utime(source, (1, 1))
-    until(lambda: told)
-    assert told == [source]
-    until(lambda: "shop.py has changed" in capsys.readouterr().err)
+    monkeypatch.setattr(reload, "begin_again", lambda stopped: told.append(stopped()))
+    worker = types.SimpleNamespace(told_to_stop=False, retire=lambda: told.append("retire"))
+    with reload.Watch(told.append).over(worker):
+        os.utime(source, (1, 1))
+        until(lambda: "retire" in told)
+    assert told == [f"{source} has changed, beginning again", "retire", False]
 
 
 def test_a_program_that_cannot_be_loaded_is_waited_for(monkeypatch, tmp_path, capsys):
@@ -229,5 +229,5 @@ def test_a_program_that_cannot_be_loaded_is_waited_for(monkeypatch, tmp_path, ca
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(reload, "_EVERY", 0.001)
     threading.Timer(0.05, os.utime, (source, (1, 1))).start()
-    reload.wait_for_mending(SyntaxError("never closed"))
+    reload.wait_for_change(lambda: _say_what_is_wrong(SyntaxError("never closed")))
     assert "SyntaxError: never closed" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PORTS = {"serve": ["--port", "0"], "demo": ["--jobs", "200", "--seconds", "1"]}  # so that pages beside each other run
+PORTS = {"serve": ["--port", "0"]}  # so that pages beside each other run
 UNTIL_STOPPED = {"serve", "work", "deliver", "bridge"}
 
 

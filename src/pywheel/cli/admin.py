@@ -1,4 +1,4 @@
-"""Commands about the store itself: what it is, who works on it, its room, copies of it."""
+"""Commands about the store itself: what it is, who works on it, its room, its soundness, copies of it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from .._errors import BadOption, StoreError
 from ..jobs.queries import ListWorkers
 from ..stores.contract import Store as JobStore
 from ..stores.open import migration
-from .options import DEFAULT_STORE, AsJson, No, Store, absolute, existing, opened
-from .output import emit, emit_pairs, emit_rows, progress
+from ..stores.verify import Finding
+from .options import DEFAULT_STORE, NO, AsJson, No, Store, absolute, existing, opened
+from .output import emit, emit_pairs, emit_rows, note, progress
 
-__all__ = ["backup", "check", "info", "migrate", "vacuum", "version", "version_line", "workers"]
+__all__ = ["backup", "check", "info", "migrate", "vacuum", "verify", "version", "version_line", "workers"]
 
 _INSTEAD: Final = {  # of what only a store in a file has
     "backup": "`pywheel copy` carries its jobs to a store in a file, and a server has tools of its own",
@@ -64,30 +65,16 @@ def workers(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     with existing(store) as queue:
         members, now = queue.store.ask(ListWorkers()), queue.store.clock.wall()
     records: list[dict[str, Any]] = []
+    rows: list[tuple[str, ...]] = []
     for member in members:
         late = max((now - member.behind) / 1000, 0.0) if member.behind > 0 else 0.0
+        topics, room = sorted(member.topics), member.behind == 0
+        who: dict[str, Any] = {"worker": member.worker, "host": member.host, "process": member.process}
         records.append(
-            {
-                "worker": member.worker,
-                "host": member.host,
-                "process": member.process,
-                "topics": sorted(member.topics),
-                "silent": round(member.silent, 3),
-                "room": member.behind == 0,
-                "behind": round(late, 3),
-            }
+            {**who, "topics": topics, "silent": round(member.silent, 3), "room": room, "behind": round(late, 3)}
         )
-    rows = [
-        (
-            r["host"] or r["worker"],
-            r["process"] or "",
-            f"{r['silent']:.1f}",
-            "yes" if r["room"] else "no",
-            f"{r['behind']:.1f}",
-            " ".join(r["topics"]),
-        )
-        for r in records
-    ]
+        host, process = member.host or member.worker, str(member.process or "")
+        rows.append((host, process, f"{member.silent:.1f}", "yes" if room else "no", f"{late:.1f}", " ".join(topics)))
     emit_rows(("host", "process", "last seen", "room", "behind", "topics"), rows, records, as_json=as_json)
 
 
@@ -159,6 +146,39 @@ def check(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     emit({"damage": found}, as_json=as_json, text="no damage found")
     if found:
         raise typer.Exit(1)
+
+
+def verify(
+    store: Store = DEFAULT_STORE,
+    repair: Annotated[bool, typer.Option("--repair", help="Make it right, while nobody else writes.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Look at every job of a store and at all that is kept about it; print what is wrong, a line each."""
+    with existing(store) as queue, progress("repairing" if repair else "looking at every job"):
+        found = queue.store.verify(repair=repair)
+    if not found:
+        emit([], as_json=as_json, text="nothing is wrong")
+        return 0
+    titles = ("how many", "what", "such as", "--repair" if not repair else "repaired")
+    emit_rows(
+        titles, [_finding_row(one, repair=repair) for one in found], [one._asdict() for one in found], as_json=as_json
+    )
+    left = [one for one in found if not one.repaired]
+    if not repair and any(one.remedy for one in found):
+        note("to make it right: pywheel verify --repair")
+    if any(not one.remedy for one in left):
+        note("what cannot be made right: look at these jobs, delete them, or restore a backup")
+    return NO if left else 0
+
+
+def _finding_row(one: Finding, *, repair: bool) -> tuple[str, str, str, str]:
+    if not one.remedy:
+        done = "nothing can be done"
+    elif repair:
+        done = one.remedy if one.repaired else f"left; was to be {one.remedy}"
+    else:
+        done = f"they are {one.remedy}"
+    return f"{one.number:,}", one.what, " ".join(map(str, one.examples)), done
 
 
 def _able(store: JobStore, method: str) -> Any:

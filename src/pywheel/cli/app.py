@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from .._errors import BadAddress, JobExists, NoSuchJob, PywheelError, StoreError
-from . import admin, bulk, job, keys, spool
+from . import admin, bulk, job, keys
 from .bridge import bridge
-from .commands_help import Commands
-from .copy import EXAMPLES as _COPY
 from .copy import copy
-from .deliver import EXAMPLES as _DELIVER
 from .deliver import deliver
 from .examples import examples
 from .options import NO, STORE, USAGE, No
 from .outlets import outlets
 from .output import fail, sound_streams
 from .schedules import schedules
-from .serve import EXAMPLES as _SERVE
 from .serve import serve
+from .spool import spool
 from .token import token
-from .verify import EXAMPLES as _VERIFY
-from .verify import verify
 from .work import work
 
-__all__ = ["app", "run"]
+__all__ = ["PARTS", "app", "run"]
 
 # Typer brings its own click, or uses the one installed: either way this is the base of its usage errors.
 _UsageError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -53,6 +49,44 @@ Exit codes: 0 done; 1 no, such as a job that is not there or not delayed; 2 what
 option, an address or a file; 3 the store is not there or cannot do it, or the output cannot be written;
 130 interrupted.
 """
+
+_COMMANDS: Final[dict[str, tuple[Any, ...]]] = {
+    "One job": (job.put, job.show, job.cancel, job.reschedule, job.retry, job.delete, job.history),
+    "Many jobs": (bulk.list_, bulk.counts, bulk.cancel_many, bulk.retry_many, bulk.delete_many, bulk.purge),
+    "When they run": (bulk.pause, bulk.resume, schedules),
+    "At work": (work, serve, deliver, bridge, admin.workers, outlets, spool, token),
+    "The store": (admin.info, admin.migrate, admin.backup, copy, admin.check, admin.verify, admin.vacuum),
+    "Keys": (keys.new_key, keys.rekey),
+    "This program": (admin.version,),
+}
+
+
+def _name(command: Any) -> str:
+    """Return what a command, or a group of them, is called."""
+    name = command.info.name if isinstance(command, typer.Typer) else command.__name__
+    return str(name).strip("_").replace("_", "-")
+
+
+PARTS: Final = {heading: {_name(one): one for one in commands} for heading, commands in _COMMANDS.items()}
+"""The commands by name, under the headings of the help."""
+
+
+class Commands(TyperGroup):
+    """A group of commands whose help cuts no sentence off."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, each with its whole first sentence; those of `pywheel` itself in parts."""
+        widest = max(map(len, self.commands))
+        for heading, names in PARTS.items() if ctx.parent is None else [("Commands", self.commands)]:
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(widest), _sentence(self.commands[name].help or "")) for name in names])
+
+
+def _sentence(text: str) -> str:
+    """Return the first sentence of a help text."""
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    return paragraph.partition(". ")[0].removesuffix(".") + "."
+
 
 app = typer.Typer(
     name="pywheel",
@@ -80,54 +114,12 @@ def pywheel(
     """Durable delayed jobs: put them, look at them, work on them."""
 
 
-def demo(
-    jobs: Annotated[int, typer.Option(help="How many jobs.", min=100)] = 20_000,
-    seconds: Annotated[float, typer.Option(help="Over how many seconds they are due.", min=1)] = 10.0,
-) -> int:
-    """Kill a worker half-way, and account for every job.
-
-    Put jobs, start a worker, kill it half-way, start another; then let a notification climb its ladder.
-    """
-    from .demo import show
-
-    return show(jobs, seconds)
-
-
-app.command(epilog=examples("put"))(job.put)
-app.command(epilog=examples("show"))(job.show)
-app.command(epilog=examples("cancel"))(job.cancel)
-app.command(epilog=examples("reschedule"))(job.reschedule)
-app.command(epilog=examples("retry"))(job.retry)
-app.command(epilog=examples("delete"))(job.delete)
-app.command(epilog=examples("history"))(job.history)
-app.command("list", epilog=examples("list"))(bulk.list_jobs)
-app.command(epilog=examples("counts"))(bulk.counts)
-app.command("cancel-many", epilog=examples("cancel-many"))(bulk.cancel_many)
-app.command("retry-many", epilog=examples("retry-many"))(bulk.retry_many)
-app.command("delete-many", epilog=examples("delete-many"))(bulk.delete_many)
-app.command(epilog=examples("purge"))(bulk.purge)
-app.command(epilog=examples("pause"))(bulk.pause)
-app.command(epilog=examples("resume"))(bulk.resume)
-app.command(epilog=examples("work"))(work)
-app.command(epilog=_SERVE)(serve)
-app.command(epilog=_DELIVER)(deliver)
-app.command(epilog=examples("workers"))(admin.workers)
-app.add_typer(outlets, name="outlets", cls=Commands)
-app.add_typer(schedules, name="schedules", cls=Commands)
-app.add_typer(bridge, name="bridge", cls=Commands)
-app.add_typer(spool.spool, name="spool", cls=Commands)
-app.add_typer(token, name="token", cls=Commands)
-app.command(epilog=examples("info"))(admin.info)
-app.command(epilog=examples("migrate"))(admin.migrate)
-app.command(epilog=examples("vacuum"))(admin.vacuum)
-app.command(epilog=examples("backup"))(admin.backup)
-app.command(epilog=examples("check"))(admin.check)
-app.command(epilog=_VERIFY)(verify)
-app.command(epilog=_COPY)(copy)
-app.command("new-key", epilog=keys.NEW)(keys.new)
-app.command(epilog=keys.EXAMPLES)(keys.rekey)
-app.command(epilog=examples("demo"))(demo)
-app.command(epilog=examples("version"))(admin.version)
+for _commands in PARTS.values():
+    for _command_name, _command in _commands.items():
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, cls=Commands)
+        else:
+            app.command(_command_name, epilog=examples(_command_name))(_command)
 
 
 def run() -> int:

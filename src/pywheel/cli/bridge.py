@@ -11,7 +11,8 @@ import typer
 
 from ..client.queue import JobQueue
 from ..observe import logs
-from .options import DEFAULT_STORE, Store, keyring, opened
+from .examples import examples
+from .options import DEFAULT_STORE, Store, group, keyring, opened
 from .output import note
 
 if TYPE_CHECKING:
@@ -19,30 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["bridge"]
 
-_RABBITMQ: Final = """\b
-Examples:
-  pywheel bridge rabbitmq pywheel --exchange orders.delayed --topic orders
-  PYWHEEL_BROKER=amqp://shop:secret@mq/shop pywheel bridge rabbitmq pywheel --topic orders
-
-A message says when by a header: x-delay (ms, as for the delayed-message plugin), pywheel-delay (seconds, or 30m), or
-pywheel-at (ISO 8601 with a time zone). It is acknowledged after its job is durable. One that makes no sense is rejected
-without requeueing: the queue's dead-letter exchange gets it, if there is one.
-"""
-_KAFKA: Final = """\b
-Examples:
-  pywheel bridge kafka delayed --servers kafka-1:9092,kafka-2:9092 --topic orders --to orders
-
-A record says when by the same headers, as text; a delay counts from the record's time. Offsets are committed after the
-jobs are durable.
-"""
 _NAME: Final = "The topic of the jobs."
 
-bridge = typer.Typer(
-    help="Take messages with a delay from a broker, and put them as jobs.", no_args_is_help=True, rich_markup_mode=None
-)
+bridge = group("bridge", "Take messages with a delay from a broker, and put them as jobs.")
 
 
-@bridge.command(epilog=_RABBITMQ)
+@bridge.command(epilog=examples("bridge rabbitmq"))
 def rabbitmq(
     queue: Annotated[str, typer.Argument(help="The queue of RabbitMQ.")],
     topic: Annotated[str, typer.Option("--topic", "-t", help=_NAME)],
@@ -62,7 +45,7 @@ def rabbitmq(
         _run(jobs, RabbitMQSource(jobs, topic, broker, queue, exchange=exchange, prefetch=prefetch))
 
 
-@bridge.command(epilog=_KAFKA)
+@bridge.command(epilog=examples("bridge kafka"))
 def kafka(
     source: Annotated[str, typer.Argument(help="The topic of Kafka.")],
     topic: Annotated[str, typer.Option("--topic", "-t", help=_NAME)],

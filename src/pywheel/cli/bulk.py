@@ -35,12 +35,12 @@ from .options import (
 )
 from .output import body_text, counted, due_time, emit, emit_rows, job_record, note, on_terminal, progress
 
-__all__ = ["cancel_many", "counts", "delete_many", "list_jobs", "pause", "purge", "resume", "retry_many"]
+__all__ = ["cancel_many", "counts", "delete_many", "list_", "pause", "purge", "resume", "retry_many"]
 
 _BATCH = 2_000  # jobs in one transaction of a purge
 
 
-def list_jobs(
+def list_(
     store: Store = DEFAULT_STORE,
     topic: InTopic = None,
     state: Annotated[State | None, typer.Option(help="In this state only.")] = None,

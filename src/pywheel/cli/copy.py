@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -16,19 +16,8 @@ from ..jobs.durations import duration
 from .options import NO, AsJson, existing, opened, span
 from .output import emit, note, progress
 
-__all__ = ["EXAMPLES", "copy"]
+__all__ = ["copy"]
 
-EXAMPLES: Final = """\b
-Examples:
-  pywheel copy sqlite:///jobs.db postgresql://shop@db/shop --dry-run
-  pywheel copy sqlite:///jobs.db postgresql://shop@db/shop            # beside producers and workers; again and again
-  pywheel copy sqlite:///jobs.db postgresql://shop@db/shop --switch   # pauses FROM, and goes over to TO
-
-Ended in the middle, by whatever, the same command goes on where it was: nothing is there twice, nothing is missing.
-Passwords come best from a file, ?password_file=..., as arguments can be read by everybody on the host.
-
-Exit codes: 0 done; 1 some jobs stayed in FROM, as their key is taken in TO; 3 a store is away, or busy: try again.
-"""
 
 From = Annotated[str, typer.Argument(help="Address of the store that is there.", metavar="FROM")]
 To = Annotated[str, typer.Argument(help="Address of a store without live jobs; made if it is not there.", metavar="TO")]

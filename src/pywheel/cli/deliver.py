@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from .._errors import BadOption
 from ..jobs.durations import KEEP, duration
 from ..outlets.config import Configured, load
-from .options import DEFAULT_STORE, AsJson, Keep, Store, kept_for, keyring, opened, span
+from .options import DEFAULT_STORE, AsJson, Grace, Keep, Live, Store, kept_for, keyring, opened, span
 from .output import emit_rows, on_terminal
-from .terms import Terms
-from .work import run
+from .work import Terms, run
 
-__all__ = ["EXAMPLES", "deliver"]
-
-EXAMPLES: Final = """\b
-Examples:
-  pywheel deliver --store sqlite:////var/lib/shop/jobs.db --config outlets.toml --check
-  pywheel deliver --store sqlite:////var/lib/shop/jobs.db --config outlets.toml
-
-\b
-outlets.toml:
-  [outlets.shop]
-  kind = "webhook"
-  topics = ["shop.notify"]
-  secret_env = "SHOP_SECRET"           # or secret_file; two of them during a rotation
-  retry = ["5s", "30s", "5m", "1h"]
-"""
+__all__ = ["deliver"]
 
 
 def deliver(
     config: Annotated[Path, typer.Option("--config", "-c", help="The config file.")] = Path("outlets.toml"),
     store: Store = DEFAULT_STORE,
     check: Annotated[bool, typer.Option("--check", help="Say what would run, and run nothing.")] = False,
-    grace: Annotated[str, typer.Option(help="How long deliveries may go on after SIGTERM or Ctrl-C.")] = "30s",
+    grace: Grace = "30s",
     keep: Keep = KEEP,
-    live: Annotated[
-        bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")
-    ] = None,
+    live: Live = None,
     as_json: AsJson = False,
 ) -> None:
     """Deliver the jobs of topics by the outlets of a config file, until SIGTERM, Ctrl-C, or the end of the terminal.
@@ -79,8 +62,5 @@ def _say(outlets: list[Configured], as_json: bool) -> None:
         }
         for configured in outlets
     ]
-    titles = ("outlet", "kind", "topics", "target", "concurrency", "ttr", "attempts")
-    rows = [
-        [*(", ".join(value) if isinstance(value, tuple) else value for value in record.values())] for record in records
-    ]
-    emit_rows(titles, rows, records, as_json=as_json)
+    rows = [[*{**record, "topics": ", ".join(record["topics"])}.values()] for record in records]
+    emit_rows(("outlet", "kind", "topics", "target", "concurrency", "ttr", "attempts"), rows, records, as_json=as_json)

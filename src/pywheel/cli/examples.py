@@ -1,4 +1,4 @@
-"""What ``--help`` of a command shows as examples, for those that say no more than these."""
+"""What ``--help`` of each command shows at its end: examples, and what else is to be known."""
 
 from __future__ import annotations
 
@@ -56,6 +56,36 @@ _OF: Final[dict[str, str]] = {
   pywheel work shop.jobs:queue --reload          # while you write it
   pywheel work shop.jobs:queue --log-format json --metrics-port 9091
   pywheel work shop.jobs:queue --store sqlite:////var/lib/shop/jobs.db --keep 7d""",
+    "serve": """
+  pywheel serve --open                                        # to try it: http://127.0.0.1:8080, for this host only
+  pywheel token add --scope put,work && pywheel serve         # with tokens, still for this host only
+  pywheel serve --store postgresql://shop@db/shop --host 0.0.0.0 --port 80
+  pywheel serve shop.jobs:queue --work                        # with the queue's handlers at work in the same process
+  pywheel serve --read-only                                   # a window for those who only look
+  curl -s localhost:8080/v1/jobs -H 'content-type: application/json' -d '{"topic": "mail", "delay": "30m"}'""",
+    "deliver": """
+  pywheel deliver --store sqlite:////var/lib/shop/jobs.db --config outlets.toml --check
+  pywheel deliver --store sqlite:////var/lib/shop/jobs.db --config outlets.toml
+
+\b
+outlets.toml:
+  [outlets.shop]
+  kind = "webhook"
+  topics = ["shop.notify"]
+  secret_env = "SHOP_SECRET"           # or secret_file; two of them during a rotation
+  retry = ["5s", "30s", "5m", "1h"]""",
+    "bridge rabbitmq": """
+  pywheel bridge rabbitmq pywheel --exchange orders.delayed --topic orders
+  PYWHEEL_BROKER=amqp://shop:secret@mq/shop pywheel bridge rabbitmq pywheel --topic orders
+
+A message says when by a header: x-delay (ms, as for the delayed-message plugin), pywheel-delay (seconds, or 30m), or
+pywheel-at (ISO 8601 with a time zone). It is acknowledged after its job is durable. One that makes no sense is rejected
+without requeueing: the queue's dead-letter exchange gets it, if there is one.""",
+    "bridge kafka": """
+  pywheel bridge kafka delayed --servers kafka-1:9092,kafka-2:9092 --topic orders --to orders
+
+A record says when by the same headers, as text; a delay counts from the record's time. Offsets are committed after the
+jobs are durable.""",
     "workers": """
   pywheel workers                                # who works on this store, on all its hosts
   pywheel workers --json | jq '.[].topics'""",
@@ -72,11 +102,52 @@ _OF: Final[dict[str, str]] = {
   pywheel counts --store sqlite:////backup/jobs.db""",
     "check": """
   pywheel check && echo sound                    # the file; `pywheel verify` looks at what the jobs say""",
-    "demo": """
-  pywheel demo
-  pywheel demo --jobs 1000 --seconds 3""",
+    "verify": """
+  pywheel verify                                 # beside running workers
+  pywheel verify --store redis://cache.internal/0 --json | jq .
+  pywheel verify --repair                        # after reading what it would do
+
+Exit codes: 0 nothing is wrong, or all of it was repaired; 1 something is, or is left; 3 the store cannot
+be looked at.""",
+    "copy": """
+  pywheel copy sqlite:///jobs.db postgresql://shop@db/shop --dry-run
+  pywheel copy sqlite:///jobs.db postgresql://shop@db/shop            # beside producers and workers; again and again
+  pywheel copy sqlite:///jobs.db postgresql://shop@db/shop --switch   # pauses FROM, and goes over to TO
+
+Ended in the middle, by whatever, the same command goes on where it was: nothing is there twice, nothing is missing.
+Passwords come best from a file, ?password_file=..., as arguments can be read by everybody on the host.
+
+Exit codes: 0 done; 1 some jobs stayed in FROM, as their key is taken in TO; 3 a store is away, or busy: try again.""",
+    "new-key": """
+  pywheel new-key > keys                         # id:base64, the id is today
+  pywheel new-key 2026-12 | cat - keys > keys.new && mv keys.new keys    # the first one encrypts, all decrypt
+  PYWHEEL_KEYS="$(cat keys)" pywheel put mail '{"to": 5}'""",
+    "rekey": """
+  pywheel rekey --keys-file keys --store sqlite:///jobs.db
+
+Before it, give the new key to everybody who reads: see docs/encryption.md. Jobs that cannot be read, as their key is
+not in the file, stay as they are, and are counted.
+
+Exit codes: 0 all is encrypted with the first key; 1 some could not be read; 3 the store failed, the rest is
+left to do.""",
     "version": """
   pywheel version""",
+    "outlets enable": """
+  pywheel outlets enable shop
+  pywheel outlets enable shop --target https://shop.example/hook
+  pywheel retry-many --topic shop.notify --error "is disabled"     # what came meanwhile
+
+Workers know it some seconds later.
+
+Exit codes: 0 enabled; 1 nothing was disabled.""",
+    "schedules list": """
+  pywheel schedules list
+  pywheel schedules list --json | jq '.[] | select(.paused) | .name'
+  pywheel schedules run nightly                  # now, beside its others
+  pywheel schedules pause nightly
+  pywheel schedules remove nightly               # code that declares it makes it again
+
+The outcome is that of the last tick: a job's state, or skipped; nothing if its job is forgotten, or never was.""",
     "schedules pause": """
   pywheel schedules pause report
   pywheel schedules resume report""",
@@ -84,13 +155,46 @@ _OF: Final[dict[str, str]] = {
   pywheel schedules run report                   # once more than planned, now""",
     "schedules remove": """
   pywheel schedules remove report""",
+    "spool show": """
+  pywheel spool show --spool sqlite:////var/lib/shop/spool.db
+  pywheel spool show --json | jq .refused
+  pywheel spool retry -5                         # send it again, which was refused
+  pywheel spool delete -5                        # or forget it
+
+A job waits; or it is being sent, also if whoever sent it was killed a moment ago; or the store refused it, as the
+error says, and it stays here until somebody sends it again or deletes it. Ids are those that put returned.""",
+    "spool drain": """
+  pywheel spool drain --store postgresql://shop@db/shop --spool sqlite:////var/lib/shop/spool.db
+
+Programs whose queue has this spool do the same by themselves: this is for what a program left that runs no more. Both
+at once do no harm.
+
+Exit codes: 0 all is in the store; 1 some were refused, see `pywheel spool show`; 3 the store is away, the rest
+waits.""",
     "spool retry": """
   pywheel spool retry -5                         # -5: what put returned""",
     "spool delete": """
   pywheel spool delete -5""",
+    "token add": """
+  pywheel token add --scope put,work --topics 'shop.*' --until 2027-01-01 --note "shop backend"
+  pywheel token add --role operator --until 90d --note "Kim, on call"
+  TOKEN=$(pywheel token add --scope read)
+  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v1/topics
+
+Scopes: read looks; put puts, cancels, reschedules and retries one job; work reserves and settles; admin does all of
+that, deletes, pauses, and changes many. Roles of the page: viewer is read, operator is read and put, admin is admin.
+The token is printed alone, once: the store has no more than its hash.""",
     "token list": """
   pywheel token list
   pywheel token list --json | jq '.[].note'""",
+    "token remove": """
+  pywheel token remove 5f0c3b9a7d21              # its id, as `pywheel token list` has it
+  pywheel token remove pw_5f0c3b9a7d21           # or what a token that was found begins with: the id is part of it
+  pywheel token remove --note "shop backend"     # all with this note
+
+Servers refuse it within 5 seconds. Who has lost a token removes it, and adds another one.
+
+Exit codes: 0 removed; 1 there is none.""",
 }  # fmt: skip
 _OF["resume"], _OF["schedules resume"] = _OF["pause"], _OF["schedules pause"]
 _BULK: Final = """

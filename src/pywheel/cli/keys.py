@@ -5,34 +5,20 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from .._errors import BadOption
 from ..client.rekey import Rekeyed
 from ..client.rekey import rekey as encrypt_anew
-from ..jobs.keyring import Keyring, new_key
+from ..jobs.keyring import Keyring
+from ..jobs.keyring import new_key as random_key
 from .options import DEFAULT_STORE, NO, AsJson, Store, existing
 from .output import emit, note, progress
 
-__all__ = ["EXAMPLES", "NEW", "new", "rekey"]
+__all__ = ["new_key", "rekey"]
 
-NEW: Final = """\b
-Examples:
-  pywheel new-key > keys                         # id:base64, the id is today
-  pywheel new-key 2026-12 | cat - keys > keys.new && mv keys.new keys    # the first one encrypts, all decrypt
-  PYWHEEL_KEYS="$(cat keys)" pywheel put mail '{"to": 5}'
-"""
-EXAMPLES: Final = """\b
-Examples:
-  pywheel rekey --keys-file keys --store sqlite:///jobs.db
-
-Before it, give the new key to everybody who reads: see docs/encryption.md. Jobs that cannot be read, as their key is
-not in the file, stay as they are, and are counted.
-
-Exit codes: 0 all is encrypted with the first key; 1 some could not be read; 3 the store failed, the rest is left to do.
-"""
 
 KeysFile = Annotated[
     Path | None,
@@ -40,12 +26,12 @@ KeysFile = Annotated[
 ]
 
 
-def new(
+def new_key(
     id: Annotated[str | None, typer.Argument(help="What the key is called: no secret. Today unless told.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print a new key for encrypted bodies: 32 random bytes, as id:base64."""
-    key = new_key(id or datetime.now(UTC).strftime("%Y-%m-%d"))
+    key = random_key(id or datetime.now(UTC).strftime("%Y-%m-%d"))
     emit({"key": key}, as_json=as_json, text=key)
 
 

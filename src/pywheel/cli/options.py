@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import re
 import sys
+import traceback
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 import typer
 
 from .._errors import BadJob, BadOption, PywheelError
-from ..client.queue import JobQueue
+from ..client.queue import AsyncJobQueue, JobQueue
+from ..execution.loading import load
 from ..jobs.durations import KEEP_DEAD, Duration, signed_ms
 from ..jobs.keyring import Keyring
 from ..stores.open import working_directory
@@ -20,6 +24,7 @@ from .output import emit, on_terminal
 
 NO, USAGE, STORE = 1, 2, 3
 DEFAULT_STORE: Final = "sqlite:///jobs.db"
+_OURS: Final = str(Path(__file__).parents[1]) + os.sep
 _FOR_EVER: Final = "forever"
 _EXAMPLE: Final = "2030-01-31T12:00:00+01:00"
 _LIKE: Final = f"write it like {_EXAMPLE}"
@@ -43,6 +48,8 @@ Keep = Annotated[
         help=f"How long done and cancelled jobs are kept, or {_FOR_EVER}. Dead ones: {KEEP_DEAD}, if that is longer."
     ),
 ]
+Grace = Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM or Ctrl-C.")]
+Live = Annotated[bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Ref = Annotated[str, typer.Argument(help="The job's id; or, with --topic, its key.", metavar="JOB")]
 OfTopic = Annotated[str | None, typer.Option("--topic", "-t", help="JOB is a key of this topic.")]
@@ -81,8 +88,41 @@ def existing(store: str, *, encryption: Keyring | None = None) -> JobQueue:
     return JobQueue(absolute(store), create=False, encryption=encryption)
 
 
+def program(target: str) -> JobQueue:
+    """Return the queue that ``module:name`` names. BadOption if there is none.
+
+    A module that cannot be imported is shown by a traceback of its own lines, and is a BadOption too.
+    """
+    try:
+        queue = load(target)
+    except PywheelError:
+        raise
+    except Exception as error:
+        traceback.print_exception(error.with_traceback(_theirs(error.__traceback__)))
+        module = target.partition(":")[0]
+        raise BadOption(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
+    if not isinstance(queue, JobQueue | AsyncJobQueue):
+        raise BadOption(f"{target[:80]} is no JobQueue")
+    return queue.sync
+
+
+def _theirs(frames: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from the first frame on that is neither pywheel's nor the import system's."""
+    while frames is not None:
+        file = frames.tb_frame.f_code.co_filename
+        if not file.startswith((_OURS, "<frozen importlib")) and not file.endswith(f"importlib{os.sep}__init__.py"):
+            break
+        frames = frames.tb_next
+    return frames
+
+
 keyring: Final = Keyring.of_environment
 """For commands that put, show or deliver bodies. Those that carry bodies as they lie, such as copy, take no keys."""
+
+
+def group(name: str, about: str) -> typer.Typer:
+    """Return a group of commands."""
+    return typer.Typer(name=name, help=about, no_args_is_help=True, rich_markup_mode=None)
 
 
 # ---- what is meant --------------------------------------------------------------------------------------------------
@@ -100,6 +140,11 @@ def reference(job: str, topic: str | None) -> int | tuple[str, str]:
 def span(text: str) -> Duration:
     """Return a duration: a plain number is seconds."""
     return float(text) if _PLAIN.fullmatch(text) else text
+
+
+def parts(text: str | None) -> list[str]:
+    """Return what stands between commas."""
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 def span_or_none(text: str | None) -> Duration | None:

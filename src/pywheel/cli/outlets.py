@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from ..outlets.answers import enable as enable_again
 from ..outlets.answers import known
+from .examples import examples
 from .options import DEFAULT_STORE, NO, AsJson, Store, existing
 from .output import due_time, emit, emit_rows
 
 __all__ = ["outlets"]
 
-_ENABLE: Final = """\b
-Examples:
-  pywheel outlets enable shop
-  pywheel outlets enable shop --target https://shop.example/hook
-  pywheel retry-many --topic shop.notify --error "is disabled"     # what came meanwhile
-
-Workers know it some seconds later.
-
-Exit codes: 0 enabled; 1 nothing was disabled.
-"""
 
 outlets = typer.Typer(
+    name="outlets",
     help="Outlets: their last answers, and which of their targets are disabled.",
     invoke_without_command=True,
     rich_markup_mode=None,
@@ -54,7 +46,7 @@ def listed(context: typer.Context, store: Store = DEFAULT_STORE, as_json: AsJson
     emit_rows(titles, rows, [answer._asdict() for answer in found], as_json=as_json)
 
 
-@outlets.command(epilog=_ENABLE)
+@outlets.command(epilog=examples("outlets enable"))
 def enable(
     name: Annotated[str, typer.Argument(help="The outlet's name.")],
     target: Annotated[str | None, typer.Option(help="Of its targets only this one.")] = None,

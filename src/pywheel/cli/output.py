@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import json
+import logging
 import os
 import sys
 import threading
@@ -21,25 +22,6 @@ from rich.text import Text
 
 from ..jobs.bodies import is_encrypted, key_of
 from ..jobs.job import Attempt, Job
-
-__all__ = [
-    "attempt_record",
-    "body_text",
-    "counted",
-    "due_time",
-    "emit",
-    "emit_pairs",
-    "emit_rows",
-    "fail",
-    "job_record",
-    "note",
-    "on_terminal",
-    "progress",
-    "sound_streams",
-    "table",
-    "when",
-]
-
 
 _closed = False  # the standard output, by the shell
 
@@ -122,6 +104,14 @@ def note(line: str) -> None:
     """Print what is not the result, where it does not get into a pipe."""
     with suppress(OSError):  # nobody listens
         print(_printable(line), file=sys.stderr, flush=True)
+
+
+def say(text: str, log_format: str) -> None:
+    """Print what is not a result: for a person, or as a line of the log."""
+    if log_format == "json":
+        logging.getLogger("pywheel.cli").info(text)
+    else:
+        note(f"pywheel: {text}")
 
 
 def _with_content(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:

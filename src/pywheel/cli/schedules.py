@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from ..client.schedules import Scheduled
 from .examples import examples
-from .options import DEFAULT_STORE, AsJson, Store, answer, existing, keyring
+from .options import DEFAULT_STORE, AsJson, Store, answer, existing, group, keyring
 from .output import due_time, emit, emit_rows
 
 __all__ = ["schedules"]
 
-_LIST: Final = """\b
-Examples:
-  pywheel schedules list
-  pywheel schedules list --json | jq '.[] | select(.paused) | .name'
-  pywheel schedules run nightly                  # now, beside its others
-  pywheel schedules pause nightly
-  pywheel schedules remove nightly               # code that declares it makes it again
-
-The outcome is that of the last tick: a job's state, or skipped; nothing if its job is forgotten, or never was.
-"""
 Name = Annotated[str, typer.Argument(help="The schedule's name.", metavar="NAME")]
 
-schedules = typer.Typer(
-    help="Periodic jobs: when each comes next, what became of the last; pause, resume, run and remove them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+schedules = group(
+    "schedules", "Periodic jobs: when each comes next, what became of the last; pause, resume, run and remove them."
 )
 
 
-@schedules.command("list", epilog=_LIST)
+@schedules.command("list", epilog=examples("schedules list"))
 def list_schedules(
     store: Store = DEFAULT_STORE,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1)] = 1_000,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from contextlib import ExitStack, suppress
 from typing import Annotated
@@ -14,21 +13,10 @@ from ..client.queue import JobQueue
 from ..observe import logs
 from ..observe.extra import TelemetryMissing
 from ..observe.prometheus import PrometheusMetrics
-from .options import DEFAULT_STORE, absolute, keyring, opened
-from .output import note
-from .program import program
+from .options import DEFAULT_STORE, absolute, keyring, opened, parts, program
+from .output import note, say
 
-__all__ = ["EXAMPLES", "serve"]
-
-EXAMPLES = """\b
-Examples:
-  pywheel serve --open                                        # to try it: http://127.0.0.1:8080, for this host only
-  pywheel token add --scope put,work && pywheel serve         # with tokens, still for this host only
-  pywheel serve --store postgresql://shop@db/shop --host 0.0.0.0 --port 80
-  pywheel serve shop.jobs:queue --work                        # with the queue's handlers at work in the same process
-  pywheel serve --read-only                                   # a window for those who only look
-  curl -s localhost:8080/v1/jobs -H 'content-type: application/json' -d '{"topic": "mail", "delay": "30m"}'
-"""
+__all__ = ["serve"]
 
 
 def serve(
@@ -72,7 +60,7 @@ def serve(
         queue = stack.enter_context(_queue(target, store))
         _count(queue)
         access: Mode = "open" if open_ else "tokens"
-        app = service(queue, access=access, read_only=read_only, cors=origins, proxies=_parts(proxies))
+        app = service(queue, access=access, read_only=read_only, cors=origins, proxies=parts(proxies))
         try:
             address = address_of(host, port)
         except OSError as error:
@@ -91,12 +79,8 @@ def _count(queue: JobQueue) -> None:
             queue.events.listen(PrometheusMetrics())
 
 
-def _parts(text: str | None) -> list[str]:
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
-
-
 def _origins(cors: str | None) -> list[str]:
-    origins = _parts(cors)
+    origins = parts(cors)
     for origin in origins:
         if not origin.startswith(("http://", "https://")) or origin.endswith("/") or origin.count("/") != 2:
             raise BadOption(f"--cors takes origins such as https://shop.example, not {origin[:60]!r}")
@@ -127,8 +111,4 @@ def _say(queue: JobQueue, address: tuple[str, int], open_: bool, read_only: bool
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     who = "everybody on this host may do everything" if open_ else "with tokens: pywheel token add makes one"
     only = ", read-only" if read_only else ""
-    said = f"serving {queue.store.url} on http://{host}:{address[1]} ({who}{only})"
-    if log_format == "json":
-        logging.getLogger("pywheel.cli").info(said)
-    else:
-        note(f"pywheel: {said}")
+    say(f"serving {queue.store.url} on http://{host}:{address[1]} ({who}{only})", log_format)

@@ -19,30 +19,11 @@ from ..events import Event, JobsForwarded
 from ..jobs.job import Job, State
 from ..observe import Tally
 from .examples import examples
-from .options import DEFAULT_STORE, NO, AsJson, Store, absolute, answer, existing
+from .options import DEFAULT_STORE, NO, AsJson, Store, absolute, answer, existing, group
 from .output import body_text, counted, due_time, emit, emit_rows, job_record, note
 
 __all__ = ["spool"]
 
-_SHOW: Final = """\b
-Examples:
-  pywheel spool show --spool sqlite:////var/lib/shop/spool.db
-  pywheel spool show --json | jq .refused
-  pywheel spool retry -5                         # send it again, which was refused
-  pywheel spool delete -5                        # or forget it
-
-A job waits; or it is being sent, also if whoever sent it was killed a moment ago; or the store refused it, as the
-error says, and it stays here until somebody sends it again or deletes it. Ids are those that put returned.
-"""
-_DRAIN: Final = """\b
-Examples:
-  pywheel spool drain --store postgresql://shop@db/shop --spool sqlite:////var/lib/shop/spool.db
-
-Programs whose queue has this spool do the same by themselves: this is for what a program left that runs no more. Both
-at once do no harm.
-
-Exit codes: 0 all is in the store; 1 some were refused, see `pywheel spool show`; 3 the store is away, the rest waits.
-"""
 _NEGATIVE: Final = {"ignore_unknown_options": True}  # an id such as -5 is no option
 _WORDS: Final = {State.DELAYED: "waiting", State.RUNNING: "sending", State.DEAD: "refused"}
 _BUSY: Final = 60.0  # seconds that another process may take
@@ -54,14 +35,10 @@ Limit = Annotated[int, typer.Option("--limit", "-n", help="At most so many jobs 
 Id = Annotated[str, typer.Argument(help="What put returned, such as -5.", metavar="JOB")]
 DEFAULT_SPOOL: Final = "sqlite:///spool.db"
 
-spool = typer.Typer(
-    help="Puts that wait in a local file while their store is away: look at them, have them forwarded.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+spool = group("spool", "Puts that wait in a local file while their store is away: look at them, have them forwarded.")
 
 
-@spool.command(epilog=_SHOW)
+@spool.command(epilog=examples("spool show"))
 def show(spool: SpoolOption = DEFAULT_SPOOL, limit: Limit = 100, as_json: AsJson = False) -> None:
     """List what waits in the spool, and what the store refused, in the order of the puts."""
     with closing(_existing(spool)) as file:
@@ -91,7 +68,7 @@ def _line(word: str, job: Job) -> tuple[Any, ...]:
     return job.id, word, job.topic, job.key or "", put, due, job.last_error or "", body_text(job.body)
 
 
-@spool.command(epilog=_DRAIN)
+@spool.command(epilog=examples("spool drain"))
 def drain(spool: SpoolOption = DEFAULT_SPOOL, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> int:
     """Forward all that waits to the store, in order, each put once."""
     tally = Tally()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -13,39 +13,16 @@ from .._errors import BadOption
 from ..jobs.checks import did_you_mean
 from ..server.tokens import ROLES, SCOPES, Token, Tokens, id_of
 from .examples import examples
-from .options import DEFAULT_STORE, NO, AsJson, Store, bound, existing, opened
+from .options import DEFAULT_STORE, NO, AsJson, Store, bound, existing, group, opened, parts
 from .output import emit, emit_rows, note
 
 __all__ = ["token"]
 
-_ADD: Final = """\b
-Examples:
-  pywheel token add --scope put,work --topics 'shop.*' --until 2027-01-01 --note "shop backend"
-  pywheel token add --role operator --until 90d --note "Kim, on call"
-  TOKEN=$(pywheel token add --scope read)
-  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v1/topics
 
-Scopes: read looks; put puts, cancels, reschedules and retries one job; work reserves and settles; admin does all of
-that, deletes, pauses, and changes many. Roles of the page: viewer is read, operator is read and put, admin is admin.
-The token is printed alone, once: the store has no more than its hash.
-"""
-_REMOVE: Final = """\b
-Examples:
-  pywheel token remove 5f0c3b9a7d21              # its id, as `pywheel token list` has it
-  pywheel token remove pw_5f0c3b9a7d21           # or what a token that was found begins with: the id is part of it
-  pywheel token remove --note "shop backend"     # all with this note
-
-Servers refuse it within 5 seconds. Who has lost a token removes it, and adds another one.
-
-Exit codes: 0 removed; 1 there is none.
-"""
-
-token = typer.Typer(
-    help="Tokens for the HTTP API and the page: add, list, remove.", no_args_is_help=True, rich_markup_mode=None
-)
+token = group("token", "Tokens for the HTTP API and the page: add, list, remove.")
 
 
-@token.command(epilog=_ADD)
+@token.command(epilog=examples("token add"))
 def add(
     scope: Annotated[
         list[str] | None, typer.Option("--scope", help="What it allows: read, put, work, admin; several with commas.")
@@ -64,17 +41,13 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Make a token, and print it: nobody can see it again."""
-    scopes, patterns, end = _scopes(scope, role), _parts(topics) or ["*"], _end(until)
+    scopes, patterns, end = _scopes(scope, role), parts(",".join(topics or ())) or ["*"], _end(until)
     with opened(store) as queue:
         tokens = Tokens(queue.store)
         secret = tokens.add(scopes, patterns, end, note_)
         address = queue.store.url
     id = id_of(secret)
-    emit(
-        {"id": id, "token": secret, **_about(scopes, patterns, end, note_)},
-        as_json=as_json,
-        text=secret,
-    )
+    emit({"id": id, "token": secret, **_about(scopes, patterns, end, note_)}, as_json=as_json, text=secret)
     what = f"{', '.join(scopes)} for {', '.join(patterns)}"
     note(f"pywheel: token {id}, {what}, is in {address}; keep it now, it is not shown again")
 
@@ -93,7 +66,7 @@ def list_tokens(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     )
 
 
-@token.command(epilog=_REMOVE)
+@token.command(epilog=examples("token remove"))
 def remove(
     ids: Annotated[list[str] | None, typer.Argument(help="Ids of tokens.", metavar="[ID]...")] = None,
     note_: Annotated[str | None, typer.Option("--note", help="All tokens with exactly this note.")] = None,
@@ -116,7 +89,7 @@ def remove(
 
 
 def _scopes(scope: list[str] | None, role: str | None) -> list[str]:
-    given = _parts(scope)
+    given = parts(",".join(scope or ()))
     if bool(given) == (role is not None):
         raise BadOption(f"give --scope, some of {', '.join(SCOPES)}, or --role, one of {', '.join(ROLES)}")
     if role is None:
@@ -125,10 +98,6 @@ def _scopes(scope: list[str] | None, role: str | None) -> list[str]:
         hint = did_you_mean(role, ROLES)
         raise BadOption(f"{role[:80]!r} is no role{hint}: {', '.join(ROLES)}")
     return list(ROLES[role])
-
-
-def _parts(options: Iterable[str] | None) -> list[str]:
-    return [part.strip() for option in options or () for part in option.split(",") if part.strip()]
 
 
 def _end(until: str | None) -> datetime | None:

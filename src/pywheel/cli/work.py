@@ -1,27 +1,68 @@
-"""``pywheel work``: a worker from a module."""
+"""``pywheel work``: a worker from a module, or several worker processes, kept alive, and one view of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from typing import Annotated
+import os
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from .._errors import BadOption
+from .._errors import BadOption, NotAStore, PywheelError
 from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobSkipped, JobStarted, LeaseLost, WorkerDrains
 from ..execution.loading import chosen
-from ..jobs.durations import KEEP, duration
+from ..jobs.durations import KEEP, Duration, duration
 from ..jobs.handler import MOST_AT_ONCE
 from ..observe import logs
-from .options import Keep, absolute, kept_for, span
-from .output import on_terminal
-from .program import program
-from .reload import Watch, begin_again, interruptible, wait_for_mending
-from .terms import Terms, how_to_end
+from ..stores.address import Address
+from .options import Grace, Keep, Live, absolute, kept_for, parts, program, span
+from .output import fail, note, on_terminal, say
 
-__all__ = ["run", "work"]
+if TYPE_CHECKING:  # the other commands need not wait for these
+    from ..processes import Supervisor
+    from ..processes.reload import Watch
+    from ..worker.base import BaseWorker, WorkerOptions
+
+__all__ = ["Terms", "run", "work"]
+
+
+class Terms(NamedTuple):
+    """How to work."""
+
+    store: str | None
+    topics: tuple[str, ...]  # none: all
+    grace: Duration
+    keep: Duration | None
+    live: bool
+    processes: int = 1
+    log: str = "text"
+    metrics: tuple[str, int] | None = None  # host and first port
+    concurrency: int | None = None
+
+    @property
+    def options(self) -> WorkerOptions:
+        """What each worker is told."""
+        return {
+            "topics": self.topics or None,
+            "concurrency": self.concurrency,
+            "grace": self.grace,
+            "keep": self.keep,
+        }
+
+    def say_where(self, who: str, url: str, topics: Iterable[str]) -> None:
+        """Say which store is worked on, and that PYWHEEL_STORE names another one, if it does."""
+        self.say(f"{who} on {url}, topics {', '.join(sorted(topics))}")
+        elsewhere = os.environ.get("PYWHEEL_STORE")
+        if self.store is None and elsewhere and _shown(elsewhere) != url:
+            self.say("PYWHEEL_STORE names another store; it counts here with --store only")
+
+    def say(self, text: str) -> None:
+        """Say what is not a result: to a person, or as a line of the log."""
+        say(text, self.log)
 
 
 def work(
@@ -36,15 +77,13 @@ def work(
             min=1, max=MOST_AT_ONCE, help="Jobs at once in each process; as many as handlers say unless told."
         ),
     ] = None,
-    grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM or Ctrl-C.")] = "30s",
+    grace: Grace = "30s",
     keep: Keep = KEEP,
     processes: Annotated[
         int, typer.Option(min=1, help="So many workers, kept alive; SIGHUP replaces them one by one.")
     ] = 1,
     reload: Annotated[bool, typer.Option("--reload", help="Begin again when the program's sources change.")] = False,
-    live: Annotated[
-        bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")
-    ] = None,
+    live: Live = None,
     log_format: Annotated[str, typer.Option(help="text, or json: an object a line, also on a terminal.")] = "text",
     metrics_port: Annotated[
         int | None,
@@ -59,7 +98,7 @@ def work(
     It then starts nothing more, waits for the handlers that run, and gives back what they have not finished by the
     end of the grace. A second signal ends the grace.
     """
-    named = tuple(part.strip() for part in topics.split(",") if part.strip()) if topics is not None else ()
+    named = tuple(parts(topics))
     shown = on_terminal() and log_format == "text" if live is None else live
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
     terms = Terms(store, named, span(grace), kept_for(keep), shown, processes, log_format, metrics, concurrency)
@@ -74,28 +113,32 @@ def work(
         run(_ready(target, terms), terms)
 
 
-def _supervise(target: str, terms: Terms, watch: Watch | None = None) -> None:
-    from .supervise import supervise  # the other commands need not wait for this
-
-    supervise(target, terms, watch)
-
-
 def _reloading(target: str, terms: Terms) -> None:
     """Work; when a source changes, drain and begin again. A program that cannot be loaded is waited for."""
+    from ..processes.reload import Watch, begin_again, interruptible, wait_for_change
+
     with interruptible() as interrupted:
         try:
             queue = _ready(target, terms)
         except Exception as error:  # noqa: BLE001  (whatever is wrong with it: somebody is mending it)
             if not interrupted():
-                wait_for_mending(error)
+                wait_for_change(partial(_say_what_is_wrong, error))
             begin_again(interrupted)
             return
-    watch = Watch()
+    watch = Watch(lambda text: note(f"pywheel: {text}"))
     if terms.processes > 1:
         queue.close()  # it is loaded here for the sake of its sources
         _supervise(target, terms, watch)
     else:
         run(queue, terms, watch)
+
+
+def _say_what_is_wrong(error: Exception) -> None:
+    if isinstance(error, PywheelError):
+        fail(str(error))
+    else:
+        traceback.print_exception(error)
+    note("pywheel: waiting for a change of the sources; Ctrl-C ends it")
 
 
 def _ready(target: str, terms: Terms) -> JobQueue:
@@ -118,13 +161,24 @@ def run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
     worker = Worker(queue, **terms.options | {"pulse": pulse})
     terms.say_where("working", queue.store.url, terms.topics or queue.handlers)
     queue.events.listen(_Drain(terms, lambda: worker.told_to_stop))
-    with worker.signals():
-        if watch is not None:
-            watch.start(worker.retire, lambda: worker.told_to_stop)
-        with LiveView(queue) if terms.live else nullcontext():
-            worker.run()
-        if watch is not None and watch.changed is not None:
-            begin_again(lambda: worker.told_to_stop)
+    with worker.signals(), _watching(watch, worker), LiveView(queue) if terms.live else nullcontext():
+        worker.run()
+
+
+def _supervise(target: str, terms: Terms, watch: Watch | None = None) -> None:
+    """Run worker processes until told to stop. The program is imported by them, not here. With a watch: as `run`."""
+    from ..processes import Supervisor
+
+    if not terms.live:
+        logs.begin(terms.log)
+    store = None if terms.store is None else absolute(terms.store)
+    supervisor = Supervisor(target, terms.processes, store=store, metrics=terms.metrics, **terms.options)
+    with supervisor.signals(), _watching(watch, supervisor), ExitStack() as shown:
+        supervisor.run(_Look(supervisor, terms, shown))
+
+
+def _watching(watch: Watch | None, runner: BaseWorker | Supervisor) -> AbstractContextManager[None]:
+    return nullcontext() if watch is None else watch.over(runner)
 
 
 def _exposed(queue: JobQueue, terms: Terms, host: str, port: int) -> Callable[..., None]:
@@ -154,7 +208,62 @@ class _Drain:
                 count = len(self._under_way)
                 handlers = f"{count} handler{'s' if count != 1 else ''} under way, {grace:g} s for them"
                 self._terms.say(
-                    f"draining, {handlers if count else 'no handler is under way'}; {how_to_end(self._told_to_stop())}"
+                    f"draining, {handlers if count else 'no handler is under way'}; {_how_to_end(self._told_to_stop())}"
                 )
             case _:
                 pass
+
+
+class _Look:
+    """Says what happens, and shows it, once it is known which store they work on."""
+
+    def __init__(self, supervisor: Supervisor, terms: Terms, shown: ExitStack) -> None:
+        self._supervisor = supervisor
+        self._terms = terms
+        self._shown = shown
+        self._began = self._drains = False
+
+    def __call__(self) -> None:
+        supervisor, about = self._supervisor, self._supervisor.about
+        if about and not self._began:
+            self._began = True
+            self._terms.say_where(f"{self._terms.processes} processes working", about["store"], about["topics"])
+            if self._terms.live:
+                from .live_view import LiveView
+
+                queue = self._shown.enter_context(JobQueue(about["store"], create=False))
+                self._shown.enter_context(LiveView(queue, _Numbers(supervisor)))
+        if self._began and supervisor.stopping and not self._drains:
+            self._drains = True
+            count = len(supervisor.workers)
+            grace = duration(self._terms.grace, "--grace", error=BadOption) / 1000
+            self._terms.say(f"draining {count} processes, {grace:g} s for them; {_how_to_end(supervisor.told_to_stop)}")
+
+
+class _Numbers:
+    """What all workers did, for the view."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    def total(self, name: str) -> int:
+        """Return a count."""
+        return self._supervisor.counts[name]
+
+    def percentile(self, name: str, part: float) -> float | None:  # noqa: ARG002  (lateness is all there is)
+        """Return a lateness that `part` of the latest do not exceed; None without any."""
+        late = self._supervisor.late
+        return late[min(int(part * len(late)), len(late) - 1)] if late else None
+
+
+def _how_to_end(told_to_stop: bool) -> str:
+    """Return what Ctrl-C does to a drain: one for a reload is not yet a stop."""
+    return "Ctrl-C once more ends it" if told_to_stop else "Ctrl-C stops it, twice at once"
+
+
+def _shown(url: str) -> str:
+    """Return an address as a store shows its own."""
+    try:
+        return Address(url).shown if "://" in url and not url.startswith("sqlite:") else absolute(url)
+    except NotAStore:
+        return url

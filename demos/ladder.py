@@ -12,13 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from rich.console import Console
 
-from ..client.queue import JobQueue
-from ..jobs.job import Job, State
-from ..jobs.retry import Ladder
-from ..worker.worker import Worker
-from .output import table
-
-__all__ = ["climb"]
+from pywheel import Job, JobQueue, Ladder, Worker
+from pywheel.cli.output import table
+from pywheel.jobs import State
 
 _LADDER = ("250ms", "500ms", "1s", "2s")
 _TIMEOUT = 0.3

@@ -1,4 +1,4 @@
-"""``--reload``: begin again when the sources of a program change."""
+"""Reload: begin again when the sources of a program change."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import sys
 import sysconfig
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from .._errors import PywheelError
-from .output import fail, note
+from ..worker.base import BaseWorker
+from .supervisor import Supervisor
 
-__all__ = ["Watch", "begin_again", "interruptible", "project_files", "wait_for_mending"]
+__all__ = ["Watch", "begin_again", "interruptible", "project_files", "wait_for_change"]
 
 _EVERY: Final = 0.5  # seconds
 _NOT_OURS: Final = ("node_modules", "__pycache__", "site-packages")
@@ -29,35 +28,42 @@ _IGNORED: Final = [number for number in _STOPS[2:] if signal.getsignal(number) i
 
 
 class Watch:
-    """Looks at the modules that a program has imported, every half second, in a daemon thread."""
+    """Looks at the modules that a program has imported, every half second, in a daemon thread.
 
-    def __init__(self) -> None:
-        self.changed: Path | None = None
-        """The file that changed first."""
+    `say` is called with what there is to be said.
+    """
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self._say = say
+        self._changed: Path | None = None  # the file that changed first
         self._seen = _times(project_files())
 
-    def start(self, tell: Callable[[], object], stopped: Callable[[], bool] = lambda: False) -> None:
-        """Call `tell` once when a file changes. Modules that are imported later are watched from then on."""
-        threading.Thread(target=self._look, args=(tell, stopped), name="pywheel-reload", daemon=True).start()
+    @contextmanager
+    def over(self, runner: BaseWorker | Supervisor) -> Iterator[None]:
+        """Have what runs within retire once a source changes; begin again then, unless it was told to stop.
 
-    def _look(self, tell: Callable[[], object], stopped: Callable[[], bool]) -> None:
-        while self.changed is None:
+        Modules that are imported later are watched from then on.
+        """
+        threading.Thread(target=self._look, args=(runner,), name="pywheel-reload", daemon=True).start()
+        yield
+        if self._changed is not None:
+            begin_again(lambda: runner.told_to_stop)
+
+    def _look(self, runner: BaseWorker | Supervisor) -> None:
+        while self._changed is None:
             time.sleep(_EVERY)
             now = _times(project_files())
-            self.changed = next((file for file, at in self._seen.items() if now.get(file) != at), None)
+            self._changed = next((file for file, at in self._seen.items() if now.get(file) != at), None)
             self._seen = {**now, **self._seen}
-        note(f"pywheel: {self.changed} has changed, {'and it stops all the same' if stopped() else 'beginning again'}")
-        tell()
+        so = "and it stops all the same" if runner.told_to_stop else "beginning again"
+        self._say(f"{self._changed} has changed, {so}")
+        runner.retire()
 
 
-def wait_for_mending(error: Exception) -> None:
-    """Show what is wrong with a program, and return when a source below the working directory changes."""
-    before = _times(_sources_below(Path.cwd()))  # whoever reads what is wrong may mend it at once
-    if isinstance(error, PywheelError):
-        fail(str(error))
-    else:
-        traceback.print_exception(error)
-    note("pywheel: waiting for a change of the sources; Ctrl-C ends it")
+def wait_for_change(show: Callable[[], object]) -> None:
+    """Call `show`, and return when a source below the working directory has changed since."""
+    before = _times(_sources_below(Path.cwd()))  # whoever reads what is shown may mend it at once
+    show()
     while _times(_sources_below(Path.cwd())) == before:
         time.sleep(_EVERY)
 

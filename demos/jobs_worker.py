@@ -1,6 +1,6 @@
 """The worker process of the demo: notes each delivery, in one write, in a file that survives it.
 
-usage: python -m pywheel.cli.demo_worker URL LEDGER
+usage: python -m demos.jobs_worker URL LEDGER
 """
 
 from __future__ import annotations
@@ -10,12 +10,7 @@ import struct
 import sys
 import time
 
-from ..client.queue import JobQueue
-from ..jobs.job import Job
-from ..jobs.retry import Fixed
-from ..worker import Worker
-
-__all__ = ["RECORD", "TOPIC", "main"]
+from pywheel import Fixed, Job, JobQueue, Worker
 
 RECORD = struct.Struct("<qqq")  # id, attempt, microseconds after the due time
 TOPIC = "order.close"

@@ -1,7 +1,8 @@
-"""``pywheel demo``: 20 000 jobs, a worker killed half-way, the accounting; then a notification that climbs a ladder."""
+"""What `make demo` shows of jobs: a worker killed half-way, and the accounting; then a notification on its ladder."""
 
 from __future__ import annotations
 
+import argparse
 import random
 import signal
 import subprocess
@@ -16,24 +17,26 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from ..client.queue import JobQueue
-from ..jobs.job import State
-from .demo_ladder import climb
-from .demo_worker import RECORD, TOPIC
-from .output import table
-
-__all__ = ["show"]
+from demos.jobs_worker import RECORD, TOPIC
+from demos.ladder import climb
+from pywheel import JobQueue
+from pywheel.cli.output import table
+from pywheel.jobs import State
 
 _CHUNK = 500
 _HEAD_START = 2.0  # seconds before the first job is due
 _PATIENCE = 60.0  # seconds to wait for the last job after it was due
 
 
-def show(jobs: int, seconds: float) -> int:
-    """Run the demo; return the exit code: 1 if a job was lost or early."""
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo; return the exit status: 1 if a job was lost or early."""
+    parser = argparse.ArgumentParser(prog="python -m demos.jobs", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=20_000, help="how many jobs (default: 20 000)")
+    parser.add_argument("--seconds", type=float, default=10, help="over how many seconds they are due (default: 10)")
+    options = parser.parse_args(arguments)
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory(prefix="pywheel-demo-") as folder:
-        fine = _accounting(console, Path(folder), jobs, seconds)
+        fine = _accounting(console, Path(folder), options.jobs, options.seconds)
         fine &= climb(console, f"sqlite:///{folder}/ladder.db")
     return 0 if fine else 1
 
@@ -123,7 +126,7 @@ def _account(console: Console, ids: set[int], records: list[tuple[int, int, int]
 @contextmanager
 def _worker(url: str, ledger: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run a worker process; whatever happens, none is left."""
-    process = subprocess.Popen([sys.executable, "-m", "pywheel.cli.demo_worker", url, str(ledger)])
+    process = subprocess.Popen([sys.executable, "-m", "demos.jobs_worker", url, str(ledger)])
     try:
         yield process
         if process.poll() is None:
@@ -133,3 +136,10 @@ def _worker(url: str, ledger: Path) -> Iterator[subprocess.Popen[bytes]]:
         if process.poll() is None:
             process.kill()
         process.wait()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
