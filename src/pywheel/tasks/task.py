@@ -201,20 +201,12 @@ class Task(AnyTask[P, C, R]):
 
         Raises:
             BadArguments: the function does not take them; it names the argument and the type wanted.
-            BadJob: an option makes no sense.
-            JobExists: a live job has the key, and is not to be replaced, or is running.
-            StoreError: the store cannot do it. In each case nothing was stored.
+            BadJob, JobExists, StoreError: as of `JobQueue.put`. In each case nothing was stored.
         """
         return self._calls.apply_within(self._connection, Put((self._new(args, kwargs),)))[0]
 
     def put_many(self, jobs: Iterable[NewJob]) -> list[int]:
-        """Store many jobs, all or none, in one transaction; return their ids, in order. Make them with `job`.
-
-        Raises:
-            BadJob: one of them was not made with `job`, of this task or another.
-            JobExists: a key is taken.
-            StoreError: the store cannot do it. In each case nothing was stored.
-        """
+        """Store many jobs, all or none; return their ids, in order. Make them with `job`. Else as `JobQueue.put_many`."""
         return self._calls.apply_within(self._connection, Put(batch(jobs)))
 
     def cancel(self, *args: P.args, **kwargs: P.kwargs) -> Change:
