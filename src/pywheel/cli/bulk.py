@@ -14,25 +14,7 @@ from ..jobs.checks import did_you_mean
 from ..jobs.durations import duration
 from ..jobs.job import Job, State
 from ..jobs.queries import GetHistories
-from .options import (
-    DEFAULT_STORE,
-    AsJson,
-    DryRun,
-    DueFrom,
-    DueUntil,
-    Error,
-    InTopic,
-    Key,
-    No,
-    Store,
-    Yes,
-    ask_first,
-    between,
-    existing,
-    keyring,
-    opened,
-    span,
-)
+from . import options as o
 from .output import body_text, counted, due_time, emit, emit_rows, job_record, note, on_terminal, progress
 
 __all__ = ["cancel_many", "counts", "delete_many", "list_", "pause", "purge", "resume", "retry_many"]
@@ -41,20 +23,20 @@ _BATCH = 2_000  # jobs in one transaction of a purge
 
 
 def list_(
-    store: Store = DEFAULT_STORE,
-    topic: InTopic = None,
+    store: o.Store = o.DEFAULT_STORE,
+    topic: o.InTopic = None,
     state: Annotated[State | None, typer.Option(help="In this state only.")] = None,
-    key: Key = None,
-    due_from: DueFrom = None,
-    due_until: DueUntil = None,
-    error: Error = None,
+    key: o.Key = None,
+    due_from: o.DueFrom = None,
+    due_until: o.DueUntil = None,
+    error: o.Error = None,
     after: Annotated[int, typer.Option(help="With an id above this one.")] = 0,
     limit: Annotated[int, typer.Option("--limit", "-n", help="So many at most.")] = 50,
-    as_json: AsJson = False,
+    as_json: o.AsJson = False,
 ) -> None:
     """List jobs by id."""
-    words: dict[str, Any] = {"key": key, "error": error, **between(due_from, due_until)}
-    with existing(store, encryption=keyring()) as queue:
+    words: dict[str, Any] = {"key": key, "error": error, **o.between(due_from, due_until)}
+    with o.existing(store, encryption=o.keyring()) as queue:
         jobs = queue.jobs.list(topic, state, **words, after=after, limit=limit)
     titles = ("id", "topic", "key", "state", "due", "attempt", "body", "error")
     emit_rows(titles, map(_row, jobs), [job_record(job) for job in jobs], as_json=as_json)
@@ -71,54 +53,54 @@ def _row(job: Job) -> tuple[Any, ...]:
 
 
 def cancel_many(
-    store: Store = DEFAULT_STORE,
-    topic: InTopic = None,
-    key: Key = None,
-    due_from: DueFrom = None,
-    due_until: DueUntil = None,
-    error: Error = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
+    store: o.Store = o.DEFAULT_STORE,
+    topic: o.InTopic = None,
+    key: o.Key = None,
+    due_from: o.DueFrom = None,
+    due_until: o.DueUntil = None,
+    error: o.Error = None,
+    dry_run: o.DryRun = False,
+    yes: o.Yes = False,
+    as_json: o.AsJson = False,
 ) -> None:
     """Cancel all delayed jobs that the options mean; print how many."""
-    words = {"topic": topic, "key": key, "error": error, **between(due_from, due_until)}
+    words = {"topic": topic, "key": key, "error": error, **o.between(due_from, due_until)}
     _bulk(store, "cancel", "cancelled", Jobs.cancel_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def retry_many(
-    store: Store = DEFAULT_STORE,
-    topic: InTopic = None,
+    store: o.Store = o.DEFAULT_STORE,
+    topic: o.InTopic = None,
     state: Annotated[State, typer.Option(help="dead, cancelled or done.")] = State.DEAD,
-    key: Key = None,
-    due_from: DueFrom = None,
-    due_until: DueUntil = None,
-    error: Error = None,
+    key: o.Key = None,
+    due_from: o.DueFrom = None,
+    due_until: o.DueUntil = None,
+    error: o.Error = None,
     delay: Annotated[str, typer.Option("--delay", "-d", help="From now.")] = "0s",
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
+    dry_run: o.DryRun = False,
+    yes: o.Yes = False,
+    as_json: o.AsJson = False,
 ) -> None:
     """Make all finished jobs that the options mean delayed again, the dead ones unless told; print how many."""
-    words = {"topic": topic, "state": state, "key": key, "error": error, "delay": span(delay)}
-    words |= between(due_from, due_until)
+    words = {"topic": topic, "state": state, "key": key, "error": error, "delay": o.span(delay)}
+    words |= o.between(due_from, due_until)
     _bulk(store, "retry", "retried", Jobs.retry_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def delete_many(
-    store: Store = DEFAULT_STORE,
-    topic: InTopic = None,
+    store: o.Store = o.DEFAULT_STORE,
+    topic: o.InTopic = None,
     state: Annotated[State | None, typer.Option(help="In this state only; any but running.")] = None,
-    key: Key = None,
-    due_from: DueFrom = None,
-    due_until: DueUntil = None,
-    error: Error = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
+    key: o.Key = None,
+    due_from: o.DueFrom = None,
+    due_until: o.DueUntil = None,
+    error: o.Error = None,
+    dry_run: o.DryRun = False,
+    yes: o.Yes = False,
+    as_json: o.AsJson = False,
 ) -> None:
     """Forget all jobs that the options mean and that are not running, and their history; print how many."""
-    words = {"topic": topic, "state": state, "key": key, "error": error, **between(due_from, due_until)}
+    words = {"topic": topic, "state": state, "key": key, "error": error, **o.between(due_from, due_until)}
     _bulk(store, "delete", "deleted", Jobs.delete_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
@@ -133,7 +115,7 @@ def _bulk(
     yes: bool,
     as_json: bool,
 ) -> None:
-    with existing(store) as queue:
+    with o.existing(store) as queue:
         if words["topic"] is not None:
             _known(queue, words["topic"], ": pywheel counts lists them")
         count = None
@@ -141,7 +123,7 @@ def _bulk(
             with progress("counting") as shown:
                 count = method(queue.jobs, **words, dry_run=True, progress=shown)
         if not dry_run:
-            ask_first(what, count or 0, yes=yes)
+            o.ask_first(what, count or 0, yes=yes)
             with counted(what, done, count) as shown:
                 count = method(queue.jobs, **words, progress=shown)
     _emit_count(done, count or 0, dry_run=dry_run, as_json=as_json)
@@ -153,23 +135,23 @@ def _emit_count(done: str, count: int, *, dry_run: bool, as_json: bool) -> None:
 
 
 def purge(
-    store: Store = DEFAULT_STORE,
+    store: o.Store = o.DEFAULT_STORE,
     state: Annotated[State, typer.Option(help="done, dead or cancelled.")] = State.DONE,
     older_than: Annotated[str, typer.Option(help="That ended so long ago: 7d, 12h; a number is seconds.")] = "0s",
-    topic: InTopic = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
+    topic: o.InTopic = None,
+    dry_run: o.DryRun = False,
+    yes: o.Yes = False,
+    as_json: o.AsJson = False,
 ) -> None:
     """Forget finished jobs and their history; print how many."""
     if state.live:
         raise BadJob(f"only finished jobs are purged, those that are done, dead or cancelled, not {state}")
-    age, total = duration(span(older_than), "--older-than"), 0
-    with existing(store) as queue:
+    age, total = duration(o.span(older_than), "--older-than"), 0
+    with o.existing(store) as queue:
         if dry_run or not yes:
             total = _ended(queue, state, age, topic)
         if not dry_run:
-            ask_first("forget", total, yes=yes)
+            o.ask_first("forget", total, yes=yes)
             with counted("forget", "purged", total or None) as shown:
                 total = 0
                 while gone := queue.jobs.purge(state, older_than=age / 1000, topic=topic, limit=_BATCH):
@@ -196,9 +178,9 @@ def _ended(queue: JobQueue, state: State, age: int, topic: str | None) -> int:
 # ---- topics ---------------------------------------------------------------------------------------------------------
 
 
-def counts(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+def counts(store: o.Store = o.DEFAULT_STORE, as_json: o.AsJson = False) -> None:
     """Count the jobs of each topic by state."""
-    with existing(store) as queue:
+    with o.existing(store) as queue:
         found = queue.topics.counts()
         paused = {topic.name for topic in queue.topics.list() if topic.paused}
     records = {topic: {**states._asdict(), "paused": topic in paused} for topic, states in found.items()}
@@ -208,21 +190,21 @@ def counts(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
 
 def pause(
     topic: str,
-    store: Store = DEFAULT_STORE,
+    store: o.Store = o.DEFAULT_STORE,
     create: Annotated[bool, typer.Option("--create", help="Also a topic that nothing was put to yet.")] = False,
-    as_json: AsJson = False,
+    as_json: o.AsJson = False,
 ) -> None:
     """Let no job of a topic start until it is resumed. When this returns, nothing of it starts any more."""
-    with opened(store) if create else existing(store) as queue:
+    with o.opened(store) if create else o.existing(store) as queue:
         if not create:
             _known(queue, topic, "; --create pauses it all the same")
         changed = queue.topics.pause(topic)
     emit({"changed": changed}, as_json=as_json, text="paused" if changed else "paused already")
 
 
-def resume(topic: str, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+def resume(topic: str, store: o.Store = o.DEFAULT_STORE, as_json: o.AsJson = False) -> None:
     """Let the jobs of a paused topic start again."""
-    with existing(store) as queue:
+    with o.existing(store) as queue:
         _known(queue, topic, "")
         changed = queue.topics.resume(topic)
     emit({"changed": changed}, as_json=as_json, text="resumed" if changed else "not paused")
@@ -231,4 +213,4 @@ def resume(topic: str, store: Store = DEFAULT_STORE, as_json: AsJson = False) ->
 def _known(queue: JobQueue, topic: str, otherwise: str) -> None:
     known = [known.name for known in queue.topics.list()]
     if topic not in known:
-        raise No(f"there is no topic {topic[:80]!r}{did_you_mean(topic, known) or otherwise}")
+        raise o.No(f"there is no topic {topic[:80]!r}{did_you_mean(topic, known) or otherwise}")

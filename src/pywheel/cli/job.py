@@ -22,23 +22,7 @@ from ..jobs.commands import Ref as AnyRef
 from ..jobs.job import Attempt
 from ..jobs.keyring import Keyring
 from ..jobs.new_job import JobOptions
-from .options import (
-    DEFAULT_STORE,
-    NO,
-    AsJson,
-    At,
-    Delay,
-    OfTopic,
-    Ref,
-    Store,
-    existing,
-    keyring,
-    moment,
-    opened,
-    reference,
-    span,
-    span_or_none,
-)
+from . import options as o
 from .output import attempt_record, body_text, counted, emit, emit_pairs, emit_rows, job_record, when
 
 __all__ = ["cancel", "delete", "history", "put", "reschedule", "retry", "show"]
@@ -52,11 +36,11 @@ def put(
     body: Annotated[
         str | None, typer.Argument(help="The body, as JSON; or - for what comes on standard input, as it is.")
     ] = None,
-    store: Store = DEFAULT_STORE,
+    store: o.Store = o.DEFAULT_STORE,
     text: Annotated[bool, typer.Option("--text", help="The body is text as it is, no JSON.")] = False,
     file: Annotated[Path | None, typer.Option(help="The body is what this file holds, as it is.")] = None,
-    delay: Delay = None,
-    at: At = None,
+    delay: o.Delay = None,
+    at: o.At = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Unique among the live jobs of the topic.")] = None,
     replace: Annotated[bool, typer.Option(help="Let a delayed job with this key take these values.")] = False,
     ttr: Annotated[str | None, typer.Option(help="How long a handler may run.")] = None,
@@ -72,23 +56,23 @@ def put(
     lines: Annotated[
         bool, typer.Option("--lines", help="A job a line, of --file or standard input; a thousand a transaction.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: o.AsJson = False,
     dedupe_for: Annotated[
         str | None, typer.Option(help="Refuse it also if a job with its key ended less than so long ago.")
     ] = None,
 ) -> None:
     """Put a job; print its id. It is durable then. With --lines, put a job a line; print how many."""
     options: JobOptions = {
-        "delay": span_or_none(delay),
-        "at": moment(at),
+        "delay": o.span_or_none(delay),
+        "at": o.moment(at),
         "key": key,
         "replace": replace,
-        "ttr": span_or_none(ttr),
+        "ttr": o.span_or_none(ttr),
         "max_attempts": max_attempts,
         "headers": dict(map(_header, header)) if header else None,
         "to": to,
         "traceparent": traceparent,
-        "dedupe_for": span_or_none(dedupe_for),
+        "dedupe_for": o.span_or_none(dedupe_for),
         "priority": priority,
     }
     if lines:
@@ -96,12 +80,12 @@ def put(
             raise BadJob(
                 "--lines puts many jobs: their bodies come from --file or standard input, and they have no key"
             )
-        with opened(store, encryption=keyring()) as queue, _stream(file) as stream:
+        with o.opened(store, encryption=o.keyring()) as queue, _stream(file) as stream:
             count = _put_lines(queue, stream, topic, options, text=text)
         emit({"put": count}, as_json=as_json, text=str(count))
         return
     content = _content(body, file, text=text)
-    with opened(store, encryption=keyring()) as queue:
+    with o.opened(store, encryption=o.keyring()) as queue:
         id = queue.put(topic, content, **options)
     emit({"id": id}, as_json=as_json, text=str(id))
 
@@ -190,9 +174,9 @@ def _not_in_json(word: str) -> None:
     raise ValueError(word)
 
 
-def show(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> None:
+def show(job: o.Ref, store: o.Store = o.DEFAULT_STORE, topic: o.OfTopic = None, as_json: o.AsJson = False) -> None:
     """Show a job."""
-    with _named(job, topic, store, keyring()) as (queue, ref):
+    with _named(job, topic, store, o.keyring()) as (queue, ref):
         found = queue.get(ref)
     record = job_record(found)
     times = {name: when(record[name]) for name in ("due", "created", "lease_until")}
@@ -200,48 +184,48 @@ def show(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json:
     emit_pairs(shown, record, as_json=as_json)
 
 
-def cancel(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> int:
+def cancel(job: o.Ref, store: o.Store = o.DEFAULT_STORE, topic: o.OfTopic = None, as_json: o.AsJson = False) -> int:
     """Cancel a delayed job. Exit code 1: it is not delayed."""
     with _named(job, topic, store) as (queue, ref):
         return _answer(queue, ref, queue.cancel(ref), "cancelled", as_json=as_json)
 
 
 def reschedule(
-    job: Ref,
-    store: Store = DEFAULT_STORE,
-    topic: OfTopic = None,
-    delay: Delay = None,
-    at: At = None,
-    as_json: AsJson = False,
+    job: o.Ref,
+    store: o.Store = o.DEFAULT_STORE,
+    topic: o.OfTopic = None,
+    delay: o.Delay = None,
+    at: o.At = None,
+    as_json: o.AsJson = False,
 ) -> int:
     """Give a delayed job another due time. Exit code 1: it is not delayed."""
-    due = moment(at)
+    due = o.moment(at)
     with _named(job, topic, store) as (queue, ref):
-        change = queue.reschedule(ref, span_or_none(delay), at=due)
+        change = queue.reschedule(ref, o.span_or_none(delay), at=due)
         return _answer(queue, ref, change, "rescheduled", as_json=as_json)
 
 
 def retry(
-    job: Ref,
-    store: Store = DEFAULT_STORE,
-    topic: OfTopic = None,
+    job: o.Ref,
+    store: o.Store = o.DEFAULT_STORE,
+    topic: o.OfTopic = None,
     delay: Annotated[str, typer.Option("--delay", "-d", help="From now.")] = "0s",
-    as_json: AsJson = False,
+    as_json: o.AsJson = False,
 ) -> int:
     """Make a finished job delayed again, with all its attempts. Exit code 1: it is not finished."""
     with _named(job, topic, store) as (queue, ref):
-        return _answer(queue, ref, queue.jobs.retry(ref, span(delay)), "delayed again", as_json=as_json)
+        return _answer(queue, ref, queue.jobs.retry(ref, o.span(delay)), "delayed again", as_json=as_json)
 
 
-def delete(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> int:
+def delete(job: o.Ref, store: o.Store = o.DEFAULT_STORE, topic: o.OfTopic = None, as_json: o.AsJson = False) -> int:
     """Forget a job and its history. Exit code 1: there is none, or it is running."""
     with _named(job, topic, store) as (queue, ref):
         return _answer(queue, ref, queue.jobs.delete(ref), "deleted", as_json=as_json)
 
 
-def history(job: Ref, store: Store = DEFAULT_STORE, topic: OfTopic = None, as_json: AsJson = False) -> None:
+def history(job: o.Ref, store: o.Store = o.DEFAULT_STORE, topic: o.OfTopic = None, as_json: o.AsJson = False) -> None:
     """Show what was tried with a job."""
-    with _named(job, topic, store, keyring()) as (queue, ref):
+    with _named(job, topic, store, o.keyring()) as (queue, ref):
         attempts = queue.jobs.history(ref)
     rows = [
         (a.attempt, when(a.started), when(a.ended), a.outcome or "running", a.worker or "", a.error or "", _result(a))
@@ -256,8 +240,8 @@ def _named(
     job: str, topic: str | None, store: str, encryption: Keyring | None = None
 ) -> Iterator[tuple[JobQueue, AnyRef]]:
     """Give the queue of a store that is there, and what it calls a job by."""
-    ref = reference(job, topic)
-    with existing(store, encryption=encryption) as queue:
+    ref = o.reference(job, topic)
+    with o.existing(store, encryption=encryption) as queue:
         try:
             yield queue, ref
         except NoSuchJob as error:
@@ -272,7 +256,7 @@ def _answer(queue: JobQueue, ref: AnyRef, change: Change, done: str, *, as_json:
     missing = change is Change.NOT_FOUND
     why = f"there is no job {called(ref)}{_other_topic(queue, ref)}" if missing else f"job {called(ref)} is {change}"
     emit({"changed": False, "reason": str(change)}, as_json=as_json, text=why)
-    return NO
+    return o.NO
 
 
 def _other_topic(queue: JobQueue, ref: AnyRef) -> str:

@@ -28,6 +28,7 @@ __all__ = ["AsyncGroupCommit", "Promise"]
 R = TypeVar("R")
 _LoopRef: TypeAlias = Callable[[], asyncio.AbstractEventLoop | None]
 _Wish: TypeAlias = "tuple[Command[Any] | Together, Promise]"
+_Apply: TypeAlias = Callable[[Sequence[Command[Any]]], list[Any]]
 _Applied: TypeAlias = Callable[[Sequence[Command[Any]], Sequence[Any]], None]
 
 
@@ -191,20 +192,18 @@ def _outcomes(store: Store, commands: Sequence[Command[Any] | Together]) -> list
     """Return what became of each: where a transaction fails, what others have stored is not told to have failed."""
     each = [command for command in commands if not isinstance(command, Together)]
     alone = iter(_outcomes_of(store.apply_each, each) if each else ())
-    return [_together(store, one) if isinstance(one, Together) else next(alone) for one in commands]
+    return [_result_of(store.apply, one.commands) if isinstance(one, Together) else next(alone) for one in commands]
 
 
-def _outcomes_of(apply: Callable[[Sequence[Command[Any]]], list[Any]], commands: Sequence[Command[Any]]) -> list[Any]:
+def _outcomes_of(apply: _Apply, commands: Sequence[Command[Any]]) -> list[Any]:
+    outcomes = _result_of(apply, commands)
+    return [outcomes] * len(commands) if isinstance(outcomes, BaseException) else outcomes
+
+
+def _result_of(apply: _Apply, commands: Sequence[Command[Any]]) -> list[Any] | BaseException:
     try:
         return apply(commands)
     except BaseException as error:  # noqa: BLE001  (it goes to those who asked)
-        return [error] * len(commands)
-
-
-def _together(store: Store, together: Together) -> Any:
-    try:
-        return store.apply(together.commands)
-    except BaseException as error:  # noqa: BLE001  (as above)
         return error
 
 

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from .._errors import BadOption, JobExists, StoreBusy, StoreError
 from ..jobs.checks import MOST
 from ..jobs.commands import Cancel, Delete, Expire, Pause, Put, SetNote
-from ..jobs.job import Job, NewJob, State
+from ..jobs.job import Job, NewJob, State, Topic
 from ..jobs.queries import CountJobs, GetJob, ListNotes, ListTopics
 from ..stores.contract import Store
 from .copy_steps import PAGE, TOPIC, Copied, Steps, do, identity_of, pages, version
@@ -133,17 +133,17 @@ class Copier:
             self._shown("looking at what is there", done)
         return steps
 
+    def _topics(self) -> list[Topic]:
+        """Return the topics of the source."""
+        return [topic for topic in self._source.ask(ListTopics()) if topic.name != TOPIC]
+
     def _running_topics(self) -> list[str]:
         """Return the topics of the source that are not paused."""
-        return [topic.name for topic in self._source.ask(ListTopics()) if not topic.paused and topic.name != TOPIC]
+        return [topic.name for topic in self._topics() if not topic.paused]
 
     def _paused_topics(self, note: Note) -> list[str]:
         """Return the topics of the source that a copy has paused."""
-        return [
-            topic.name
-            for topic in self._source.ask(ListTopics())
-            if topic.paused and topic.name not in (note.paused or ())
-        ]
+        return [topic.name for topic in self._topics() if topic.paused and topic.name not in (note.paused or ())]
 
     # ---- carrying ---------------------------------------------------------------------------------------------------
 
@@ -212,10 +212,7 @@ class Copier:
             do(self._target, [Delete(id) for id in ids[first : first + PAGE]])
 
     def _pause_target(self) -> None:
-        do(
-            self._target,
-            [Pause(topic.name, paused=True) for topic in self._source.ask(ListTopics()) if topic.name != TOPIC],
-        )
+        do(self._target, [Pause(topic.name, paused=True) for topic in self._topics()])
 
     # ---- going over -------------------------------------------------------------------------------------------------
 
@@ -257,7 +254,7 @@ class Copier:
         """Pause all topics, and wait until nothing runs. StoreBusy if something still does after so long."""
         until = time.monotonic() + seconds
         if note.paused is None:  # else it was paused by a copy that was killed
-            note.paused = [topic.name for topic in self._source.ask(ListTopics()) if topic.paused]
+            note.paused = [topic.name for topic in self._topics() if topic.paused]
             self._write(note)
         while True:
             for name in self._pause_source():
@@ -295,9 +292,7 @@ class Copier:
             ) from error
 
     def _resume_target(self, note: Note) -> None:
-        names = [
-            topic.name for topic in self._source.ask(ListTopics()) if topic.name not in (*(note.paused or ()), TOPIC)
-        ]
+        names = [topic.name for topic in self._topics() if topic.name not in (note.paused or ())]
         do(self._target, [Pause(name, paused=False) for name in names])
         note.state = "done"
         self._write(note)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from secrets import token_hex
 from typing import Any, Final, NamedTuple
@@ -13,7 +12,7 @@ from .._errors import JobExists
 from ..jobs.commands import Command, Delete, Import, Reschedule
 from ..jobs.job import Imported, Job, State
 from ..jobs.lifecycle import ENDINGS
-from ..jobs.queries import Filter, GetHistories, GetJob, ListJobs, ListNotes
+from ..jobs.queries import Filter, GetHistories, GetJob, ListJobs
 from ..stores.contract import Store
 
 TOPIC: Final = "pywheel.copy"

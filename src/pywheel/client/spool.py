@@ -151,12 +151,13 @@ class Spool:
     def take(self) -> list[Waiting] | None:
         """Claim the oldest puts that wait, some hundred jobs; [] if none waits, None if another process forwards.
 
-        One forwards at a time, and nothing else may be on its way: so no put overtakes another.
+        One forwards at a time, and nothing else may be on its way, also if whoever sent it was killed: so no put
+        overtakes another.
         """
         if not self.waiting():
             self._stop_forwarding()
             return []
-        if not self._may_forward() or self._first_running():
+        if not self._may_forward() or self.file.ask(ListJobs(Filter(TOPIC, State.RUNNING), 0, 1)):
             return None
         puts = list(self._oldest())
         rows = [row for put in puts for row in put]
@@ -243,10 +244,6 @@ class Spool:
         if time.monotonic() < self._forwards_until:
             self._forwards_until = 0.0
             self.file.apply([c.SetNote(_FORWARDER, None)])
-
-    def _first_running(self) -> list[Job]:
-        """Return a job that is on its way, if one is: whoever sent it may have been killed."""
-        return self.file.ask(ListJobs(Filter(TOPIC, State.RUNNING), 0, 1))
 
     def _give_back(self, rows: Sequence[Job]) -> None:
         self.file.apply([c.Release(row.id, row.claims) for row in rows])

@@ -206,7 +206,7 @@ class Task(AnyTask[P, C, R]):
         return self._calls.apply_within(self._connection, Put((self._new(args, kwargs),)))[0]
 
     def put_many(self, jobs: Iterable[NewJob]) -> list[int]:
-        """Store many jobs, all or none; return their ids, in order. Make them with `job`. Else as `JobQueue.put_many`."""
+        """Store jobs that `job` made, all or none; return their ids, in order. Errors as of `JobQueue.put_many`."""
         return self._calls.apply_within(self._connection, Put(batch(jobs)))
 
     def cancel(self, *args: P.args, **kwargs: P.kwargs) -> Change:
