@@ -93,10 +93,7 @@ class AsyncGroupCommit:
         return future
 
     def add_for(self, command: Command[Any] | Together, promise: Promise) -> None:
-        """Let a promise of the running loop have the command's outcome, or what would be raised.
-
-        By itself it is for servers, whose requests are answered without a task of their own. Tracers do not see it.
-        """
+        """Let a promise of the running loop have the command's outcome, or what would be raised."""
         loop = asyncio.get_running_loop()
         latest, turn = self._latest
         if latest() is not loop:
