@@ -95,6 +95,19 @@ def test_a_program_that_cannot_be_imported_shows_its_own_lines_and_none_of_ours(
     assert err.splitlines()[-1].startswith("pywheel: broken_shop cannot be imported: ")
 
 
+@pytest.mark.parametrize("command", ["work", "serve"])
+def test_a_program_that_cannot_say_where_its_store_is_shows_its_own_lines(call, tmp_path, monkeypatch, command):
+    program = "def place():\n    raise KeyError('SHOP')\n\nqueue = JobQueue(place)\nqueue.handler('t')(print)\n"
+    (tmp_path / f"lost_{command}.py").write_text(f"from pywheel import JobQueue\n{program}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    code, out, err = call(command, f"lost_{command}:queue")
+    assert (code, out) == (2, "")
+    assert f'lost_{command}.py", line 3' in err
+    assert "src/pywheel" not in err
+    assert err.splitlines()[-1] == "pywheel: the program does not say where its store is: KeyError: 'SHOP'"
+
+
 def test_a_package_that_is_missing_has_its_own_name_and_that_of_its_extra():
     with pytest.raises(OutletMissing, match=r"^nothing_like_it is not installed: pip install 'pywheel-timer\[x\]'$"):
         of_an_outlet("nothing_like_it.inside", "x")

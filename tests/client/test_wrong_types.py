@@ -1,5 +1,7 @@
 """What is of a wrong type is refused in our words, before anything is done."""
 
+import functools
+
 import pytest
 
 from pywheel import BadJob, BadOption, JobQueue, Worker
@@ -86,3 +88,91 @@ def test_a_history_of_an_id_that_cannot_be_is_empty(queue):
 def test_a_backup_goes_to_a_path(tmp_path, path):
     with JobQueue(f"sqlite:///{tmp_path}/jobs.db") as queue, pytest.raises(TypeError, match="a backup goes to a path"):
         queue.store.backup(path)
+
+
+class Callable:
+    def __call__(self): ...
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda: None, lambda job, order: None, lambda job, *, order: None, Callable()],
+    ids=["nothing", "two", "more by name", "an object"],
+)
+def test_a_handler_that_cannot_be_called_with_the_job_is_refused_as_it_is_registered(queue, function):
+    with pytest.raises(TypeError, match=r"a handler is a function of the job .* is none: "):
+        queue.handler("t")(function)
+    assert queue.handlers == {}
+
+
+def test_a_wrapper_is_judged_by_what_itself_takes(queue):
+    """Not by what it wraps: it may give that more than it is given."""
+
+    @functools.wraps(lambda job, order: None)
+    def handle(job):
+        seen.append(job.json())
+
+    @functools.wraps(lambda job: None)
+    def retry(job, error): ...
+
+    seen = []
+    queue.handler("t", retry=retry)(handle)
+    queue.put("t", 7)
+    assert run_due(queue) == 1
+    assert seen == [7]
+
+
+@pytest.mark.parametrize("around", ["before", "after", "on_dead"])
+def test_what_stands_around_handlers_is_refused_if_it_cannot_be_called_so(queue, around):
+    with pytest.raises(TypeError, match=f"{around} takes a function of the job.*, and .* is none: "):
+        getattr(queue, around)(lambda: None)
+
+
+@pytest.mark.parametrize("option", ["keep_lease", "isolate", "results"])
+def test_what_is_said_of_a_handler_by_true_or_false_is_said_so(queue, option):
+    """The text "no" would be a yes."""
+    with pytest.raises(TypeError, match=f"{option} is True or False, not 'no'"):
+        queue.handler("t", **{option: "no"})(print)
+
+
+def test_a_handler_without_parentheses_is_told_of_them(queue):
+    with pytest.raises(TypeError, match=r"write @queue\.handler\(topic\)"):
+        queue.handler(print)
+
+
+def test_a_task_of_what_has_no_signature_is_refused(queue):
+    with pytest.raises(BadOption, match="t cannot be a task, as nobody knows its arguments"):
+        queue.task("t")(dict)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda queue: queue.jobs.list(topics="t"), "'topics' is no option of a filter, did you mean topic"),
+        (lambda queue: queue.put("t", conection=1), "'conection' is no option of a put, did you mean connection"),
+        (lambda queue: queue.cron("* * * * *", time_zone="UTC"), "'time_zone' is no option of every or cron"),
+        (lambda queue: queue.every("1m", overlp="skip"), "'overlp' is no option of every or cron, did you mean over"),
+        (lambda queue: Worker(queue, concurency=1), "'concurency' is no option of a Worker, did you mean concurrency"),
+    ],
+    ids=["filter", "put", "cron", "every", "worker"],
+)
+def test_an_option_that_is_misspelt_is_told_what_may_have_been_meant(queue, call, said):
+    with pytest.raises(TypeError, match=said):
+        call(queue)
+
+
+def test_a_job_for_later_takes_no_connection(queue):
+    with pytest.raises(BadJob, match="connection= is for what stores jobs: give it to put or put_many"):
+        queue.job("t", connection=object())
+
+
+def test_what_names_no_job_is_shown(queue):
+    with pytest.raises(BadJob, match=r"by a pair \(topic, key\), not by 'order-7'"):
+        queue.cancel("order-7")
+
+
+def test_a_call_that_was_not_awaited_names_no_job(queue):
+    put = queue.aio.put("t")
+    with pytest.raises(BadJob, match=r"not by <coroutine .*: await the call that returns it"):
+        queue.cancel(put)
+    put.close()

@@ -297,6 +297,23 @@ def test_a_connection_without_a_transaction_is_refused(run, driver):
     run(test)
 
 
+def test_a_connection_that_is_closed_is_refused(run, driver):
+    async def test(queue, mine):
+        await mine.begin()
+        await mine.rollback()
+        if "pool" in driver:
+            await mine.given._con.close()
+        elif "asyncmy" in driver and "+" not in driver:
+            await mine.given.ensure_closed()
+        else:
+            await (mine.given.ensure_closed() if driver == "aiomysql" else mine.given.close())
+        with pytest.raises(BadJob, match=r"connection= (is closed|cannot be used)"):
+            await queue.put("order", connection=mine.given)
+        assert await queue.jobs.list("order") == []
+
+    run(test)
+
+
 def test_a_queue_that_blocks_refuses_it_and_says_what_to_use(run):
     async def test(queue, mine):
         await mine.begin()

@@ -27,6 +27,7 @@ from tests.stores.processes import process
         "sqlite:///",
         "sqlite://[x",
         "sqlite:///a%00b",
+        "sqlite:///:memory:",
         "sqlite:///\ud800.db",
         "ftp://localhost",
         None,

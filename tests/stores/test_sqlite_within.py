@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from pywheel import BadJob, JobExists, JobQueue, State, StoreBusy, Worker
+from pywheel import BadJob, JobExists, JobQueue, State, StoreBusy, StoreError, Worker
 from pywheel.jobs.queries import CountJobs, GetJob
 
 
@@ -105,6 +105,38 @@ def test_a_connection_without_a_transaction_or_to_another_file_is_refused(queue,
     with closing(sqlite3.connect(":memory:")) as memory, pytest.raises(BadJob, match="one to no file"):
         queue.put("order", connection=memory)
     assert queue.store.ask(CountJobs()) == {}
+
+
+def test_a_connection_that_is_closed_is_refused(queue, path):
+    connection = sqlite3.connect(path)
+    connection.close()
+    with pytest.raises(BadJob, match=r"connection= cannot be used: Cannot operate on a closed database\."):
+        queue.put("order", connection=connection)
+
+
+def test_a_connection_of_another_thread_is_an_error_of_ours(queue, path):
+    connections = []
+    thread = threading.Thread(target=lambda: connections.append(sqlite3.connect(path)))
+    thread.start()
+    thread.join()
+    with pytest.raises(StoreError, match="can only be used in that same thread"):
+        queue.put("order", connection=connections[0])
+    assert queue.store.ask(CountJobs()) == {}
+
+
+def test_a_cursor_stands_for_its_connection(queue, connection):
+    cursor = connection.execute("BEGIN IMMEDIATE")
+    id = queue.put("order", connection=cursor)
+    assert queue.store.ask(GetJob(id)) is None
+    connection.commit()
+    assert queue.store.ask(GetJob(id)).topic == "order"
+
+
+def test_a_session_without_a_database_is_refused(queue):
+    from sqlalchemy.orm import Session
+
+    with Session() as session, pytest.raises(BadJob, match="connection= cannot be used: This session is not bound"):
+        queue.put("order", connection=session)
 
 
 def test_a_file_that_another_writes_to_is_busy(queue, connection, path):

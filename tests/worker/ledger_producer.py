@@ -97,13 +97,13 @@ def put_with_key():
 def cancel():
     if own:
         id = draw.choice(own)
-        asked("cancel", lambda: queue.cancel(id), id=id)
+        asked("cancel", lambda: bool(queue.cancel(id)), id=id)
 
 
 def reschedule():
     if own:
         id, delay = draw.choice(own), draw.uniform(0, 2)
-        asked("reschedule", lambda: queue.reschedule(id, delay), id=id, delay=delay)
+        asked("reschedule", lambda: bool(queue.reschedule(id, delay)), id=id, delay=delay)
 
 
 def linger():

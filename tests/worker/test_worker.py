@@ -439,3 +439,19 @@ def test_log_lines_have_fields(live_queue, caplog):
     assert record.fields["job"] == id
     assert record.fields["trace_id"] == TRACE[3:35]
     assert f'job={id} topic=t key="a b" attempt=1 trace_id={TRACE[3:35]}' in record.getMessage()
+
+
+def test_a_worker_works_once(live_queue):
+    """A second thread of one worker would claim and settle beside the first, and `join` wait for the last."""
+    live_queue.handler("t")(print)
+    worker = Worker(live_queue)
+    worker.start()
+    try:
+        for begin in (worker.start, worker.run):
+            with pytest.raises(RuntimeError, match="a Worker works once: make another one"):
+                begin()
+    finally:
+        worker.stop()
+        assert worker.join(20)
+    with pytest.raises(RuntimeError, match="a Worker works once"):
+        worker.start()

@@ -98,12 +98,34 @@ def program(target: str) -> JobQueue:
     except PywheelError:
         raise
     except Exception as error:
-        traceback.print_exception(error.with_traceback(_theirs(error.__traceback__)))
+        _show(error)
         module = target.partition(":")[0]
         raise BadOption(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
     if not isinstance(queue, JobQueue | AsyncJobQueue):
         raise BadOption(f"{target[:80]} is no JobQueue")
     return queue.sync
+
+
+def placed(queue: JobQueue, store: str | None) -> JobQueue:
+    """Return a program's queue with its store open, or the one that is named instead.
+
+    BadOption if a function of the program's was to say where the store is, and raised; it is shown as above.
+    """
+    if store is not None:
+        queue.use(absolute(store))
+        return queue
+    try:
+        queue.calls.open()
+    except PywheelError:
+        raise
+    except Exception as error:
+        _show(error)
+        raise BadOption(f"the program does not say where its store is: {type(error).__name__}: {error}") from error
+    return queue
+
+
+def _show(error: Exception) -> None:
+    traceback.print_exception(error.with_traceback(_theirs(error.__traceback__)))
 
 
 def _theirs(frames: TracebackType | None) -> TracebackType | None:

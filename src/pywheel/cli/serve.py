@@ -13,7 +13,7 @@ from ..client.queue import JobQueue
 from ..observe import logs
 from ..observe.extra import TelemetryMissing
 from ..observe.prometheus import PrometheusMetrics
-from .options import DEFAULT_STORE, absolute, keyring, opened, parts, program
+from .options import DEFAULT_STORE, keyring, opened, parts, placed, program
 from .output import note, say
 
 __all__ = ["serve"]
@@ -91,10 +91,7 @@ def _queue(target: str | None, store: str | None) -> JobQueue:
     """Return the queue to serve, on its own store unless one is named."""
     if target is None:
         return opened(store or os.environ.get("PYWHEEL_STORE") or DEFAULT_STORE, encryption=keyring())
-    queue = program(target)
-    if store is not None:
-        queue.use(absolute(store))
-    return queue
+    return placed(program(target), store)
 
 
 def _work(queue: JobQueue, stack: ExitStack) -> None:

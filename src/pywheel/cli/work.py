@@ -19,7 +19,7 @@ from ..jobs.durations import KEEP, Duration, duration
 from ..jobs.handler import MOST_AT_ONCE
 from ..observe import logs
 from ..stores.address import Address
-from .options import Grace, Keep, Live, absolute, kept_for, parts, program, span
+from .options import Grace, Keep, Live, absolute, kept_for, parts, placed, program, span
 from .output import fail, note, on_terminal, say
 
 if TYPE_CHECKING:  # the other commands need not wait for these
@@ -145,9 +145,7 @@ def _ready(target: str, terms: Terms) -> JobQueue:
     """Return the queue, on the store that is wanted. BadOption if it cannot do what is wanted."""
     queue = program(target)
     chosen(queue.handlers, terms.topics or None)
-    if terms.store is not None:
-        queue.use(absolute(terms.store))
-    return queue
+    return placed(queue, terms.store)
 
 
 def run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:

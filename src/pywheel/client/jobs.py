@@ -271,7 +271,7 @@ def _purging(state: State | str, older_than: Duration, topic: str | None, limit:
 
 
 def _filter(topic: str | None, state: State | str | None, words: FilterWords) -> Filter:
-    misspelt(words, FilterWords, "a filter")
+    misspelt(words, {*FilterWords.__annotations__, "topic", "state"}, "a filter")
     key, error = words.get("key"), words.get("error")
     due_from, due_until = words.get("due_from"), words.get("due_until")
     if error is not None and not isinstance(error, str):

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
-from .._errors import BadOption
+from .._errors import BadJob, BadOption
 from ..clock import Clock
 from ..events import Events, Listener
-from ..jobs.checks import MOST, did_you_mean, name, whole
+from ..jobs.checks import MOST, name, whole
 from ..jobs.commands import Reserve
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler
@@ -17,7 +17,7 @@ from ..jobs.job import Job, NewJob
 from ..jobs.keyring import Keyring
 from ..jobs.limits import Limit, Rate, limits_of
 from ..jobs.middleware import After, Before, Dead, Middleware
-from ..jobs.new_job import JobOptions, misspelt, new_job
+from ..jobs.new_job import JobOptions, PutOptions, misspelt, new_job
 from ..jobs.redefined import redefined
 from ..jobs.retry import DEFAULT, AnyRetry, RetryPolicy, policy_of
 from ..jobs.schedule import CatchUp, Overlap, Schedule, schedule_name, timing
@@ -126,7 +126,9 @@ class Program:
         try:
             return new_job(self.calls.max_body, topic, body, **options)
         except TypeError:
-            misspelt(options, JobOptions, "a put")
+            misspelt(options, PutOptions, "a put")
+            if "connection" in options:
+                raise BadJob("connection= is for what stores jobs: give it to put or put_many") from None
             raise
 
     # ---- handlers ---------------------------------------------------------------------------------------------------
@@ -174,6 +176,8 @@ class Program:
                 another process cannot find by name. In a notebook, or at a prompt, a function takes the
                 place of the one of its name that was there.
         """
+        if callable(topic):
+            raise TypeError("write @queue.handler(topic): which jobs it handles stands in the parentheses")
         named = name(topic, "topic")
         lease, limits, policy = duration(ttr, "ttr", 1, error=BadOption), limits_of(limit, rate), policy_of(retry)
 
@@ -197,8 +201,7 @@ class Program:
             raise TypeError("write @queue.task(), with parentheses, or a topic in them")
         of_handler = frozenset(self.handler.__kwdefaults__ or ())
         known = of_handler | JobOptions.__annotations__.keys() - _OF_ONE_PUT
-        for option in options.keys() - known:
-            raise TypeError(f"{option[:80]!r} is no option of a task{did_you_mean(option, known)}")
+        misspelt(options, known, "a task")
         handled = {option: options.pop(option) for option in of_handler & options.keys()}
         if isinstance(key, str):
             options["key"], key = name(key, "key"), None
@@ -277,6 +280,8 @@ class Program:
     def _declaring(
         self, given: str | None, when: dict[str, Any], options: dict[str, Any], handler: dict[str, Any]
     ) -> Callable[[F], F]:
+        misspelt(handler, {*(self.handler.__kwdefaults__ or ()), *when, *options, "name"} - {"cron"}, "every or cron")
+
         def declare(function: F) -> F:
             called = schedule_name(getattr(function, "__name__", None) if given is None else given)
             if isinstance(function, AnyTask):

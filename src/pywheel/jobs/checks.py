@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from .._errors import BadJob, PywheelError
@@ -11,11 +13,13 @@ __all__ = [
     "FURTHEST",
     "MOST",
     "an_id",
+    "callable_with",
     "did_you_mean",
     "integer",
     "name",
     "number",
     "shown",
+    "signature",
     "text",
     "text_by_name",
     "whole",
@@ -88,6 +92,28 @@ def text_by_name(values: Mapping[Any, Any], name: str) -> None:
     for one, value in values.items():
         text(one, f"the name of a {name}")
         text(value, f"a {name}")
+
+
+def signature(function: Callable[..., Any], *, wrapped: bool = True) -> inspect.Signature:
+    """Return the signature of a function, whether or not its types can be found; without `wrapped` a wrapper's own."""
+    if sys.version_info >= (3, 14):  # where annotations are evaluated as they are asked for
+        from annotationlib import Format
+
+        return inspect.signature(function, follow_wrapped=wrapped, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function, follow_wrapped=wrapped)
+
+
+def callable_with(function: Callable[..., Any], count: int, wanted: str) -> None:
+    """Check that a function can be called with so many arguments. TypeError. Of some built-in ones nobody knows."""
+    try:
+        its = signature(function, wrapped=False)
+    except (TypeError, ValueError):
+        return
+    try:
+        its.bind(*[None] * count)
+    except TypeError as error:
+        name = getattr(function, "__qualname__", type(function).__name__)
+        raise TypeError(f"{wanted}, and {name:.80} is none: {error}") from None
 
 
 def shown(value: Any) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from inspect import isawaitable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .._errors import BadJob
@@ -91,7 +92,8 @@ def reference(ref: Any) -> Ref:
         return whole(ref, "an id", MOST, -MOST)
     if isinstance(ref, tuple) and len(ref) == 2:
         return name(ref[0], "topic"), name(ref[1], "key")
-    raise BadJob("a job is named by its id, by the Job, or by a pair (topic, key)")
+    hint = ": await the call that returns it" if isawaitable(ref) else ""
+    raise BadJob(f"a job is named by its id, by the Job, or by a pair (topic, key), not by {ref!r:.40}{hint}")
 
 
 def called(ref: Ref | Job) -> str:

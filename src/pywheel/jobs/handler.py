@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from .._errors import BadBody, BadJob, BadOption, BadResult, PywheelError
-from .checks import whole
+from .checks import callable_with, whole
 from .commands import Ack, Cancel, ClaimPolicy, Nack, Release, Reschedule
 from .durations import delay_ms
 from .job import Job
@@ -47,6 +47,7 @@ current_job: Final[ContextVar[Job | None]] = ContextVar("current_job", default=N
 MOST_AT_ONCE: Final = 10_000
 """The largest concurrency, of a handler and of a worker."""
 _ERROR_LENGTH: Final = 4_000  # characters of an error that are kept, the last ones
+_OF_THE_JOB: Final = "a handler is a function of the job (one of other arguments is made by @queue.task())"
 _SOONEST: Final = 10  # ms for which a job that was not for now waits: one that is due at once would go round and round
 
 
@@ -140,12 +141,16 @@ class Handler:
         if self.ttr < 1:
             raise BadOption("ttr must be 1 ms or more")
         checked(self.retry)
+        for name in ("keep_lease", "isolate", "results"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} is True or False, not {getattr(self, name)!r:.40}")
         if not callable(self.function):
             raise TypeError(f"a handler must be callable, not {type(self.function).__name__}")
         if _is(self.function, inspect.isgeneratorfunction) or _is(self.function, inspect.isasyncgenfunction):
             raise TypeError(
                 f"a handler must not be a generator, which nobody runs: take yield out of {self.function!r:.80}"
             )
+        callable_with(self.function, 1, _OF_THE_JOB)
         if self.isolate:
             by_name(self.function)
             if isinstance(self.retry, RetryFunction):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
+from .checks import callable_with
 from .handler import Handler, is_async, rest_of, to_the_end
 from .job import Job, State
 
@@ -38,6 +39,10 @@ class Middleware:
         awaited = is_async(function) and functions is not self.dead
         if awaited or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{what} takes a plain function, as it is called around handlers in threads too")
+        if functions is self.after:
+            callable_with(function, 2, "after takes a function of the job and the error")
+        else:
+            callable_with(function, 1, f"{what} takes a function of the job")
         functions.append(function)
 
     def around(self, handler: Handler) -> Handler:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
@@ -118,9 +119,9 @@ def too_long(body: bytes, max_body: int) -> BadJob:
     return BadJob(f"the body has {len(body)} bytes, the limit is {max_body}: store it elsewhere, put its name")
 
 
-def misspelt(options: Mapping[str, Any], known: type, what: str) -> None:
-    """Raise TypeError if there is an option that a TypedDict does not know."""
-    names = known.__annotations__.keys()
+def misspelt(options: Mapping[str, Any], known: type | AbstractSet[str], what: str) -> None:
+    """Raise TypeError if there is an option that is not among these, or that a TypedDict does not know."""
+    names = known.__annotations__.keys() if isinstance(known, type) else known
     for option in options.keys() - names:
         raise TypeError(f"{option[:80]!r} is no option of {what}{did_you_mean(option, names)}")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from .._errors import BadOption
-from .checks import number, whole
+from .checks import callable_with, number, whole
 from .durations import LONGEST, Duration, duration
 from .job import Job
 
@@ -123,12 +123,7 @@ class RetryFunction(RetryPolicy):
         name = getattr(function, "__qualname__", type(function).__name__)
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"retry takes a plain function, and {name:.80} would have to be awaited, or run")
-        try:
-            inspect.signature(function).bind(None, None)
-        except TypeError as error:
-            raise TypeError(f"retry takes a function of job and error, and {name:.80} is none: {error}") from None
-        except ValueError:  # of a built-in one nobody knows
-            pass
+        callable_with(function, 2, "retry takes a function of job and error")
         self.function = function
         self.name = name
 

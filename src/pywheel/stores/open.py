@@ -151,6 +151,8 @@ def _path(url: str, rest: str) -> str:
     if slashes < 3 and rest.strip("/"):
         right = quote(rest.lstrip("/"), safe="/%") if slashes != 1 else quote(rest, safe="/%")
         raise BadAddress(f"{url!r} is no address of a store: did you mean 'sqlite:///{right}'?")
+    if path == ":memory:":
+        raise BadAddress(f"{url!r} is no address of a store: did you mean memory:?")
     if not path or "\0" in path:
         raise BadAddress(f"{url!r} is no address of a store: {_RIGHT}")
     return path

@@ -20,7 +20,7 @@ from functools import partial
 from inspect import iscoroutine, iscoroutinefunction, ismethod
 from typing import Any, Final, TypeVar
 
-from .._errors import BadJob, JobExists, StoreError
+from .._errors import BadJob, JobExists, PywheelError, StoreError
 from ..jobs.commands import Put
 from ..jobs.job import Job, State
 
@@ -44,11 +44,36 @@ _AWAITED: Final = (
 def driver_connection(connection: Any, modules: tuple[str, ...]) -> Any:
     """Return the driver's connection behind a connection: SQLAlchemy's, its session, Django's, or the driver's own.
 
-    BadJob if it is of none of these modules, or if it is to be awaited and the caller waits for nothing.
+    BadJob if it is of none of these modules, or is closed, or cannot be used, or if it is to be awaited and the caller
+    waits for nothing. StoreError if the database says no to what lies between.
     """
+    try:
+        found = _unwrapped(connection, modules)
+        closed = _is_closed(found)
+    except PywheelError:
+        raise
+    except Exception as error:
+        kind = StoreError if hasattr(error, "orig") or type(error).__name__ == "OperationalError" else BadJob
+        raise kind(f"connection= cannot be used: {str(error).partition(chr(10))[0]}") from error
+    if closed:
+        raise BadJob("connection= is closed: give one that is open, with the transaction")
+    return found
+
+
+def _is_closed(driver: Any) -> bool:
+    """Whether a driver's connection was closed by the program; those of sqlite3 and aiosqlite raise then."""
+    getattr(driver, "in_transaction", None)
+    if hasattr(driver, "is_closed"):  # asyncpg's
+        return bool(driver.is_closed())
+    if hasattr(driver, "closed"):  # psycopg's, and aiomysql's
+        return bool(driver.closed) and not getattr(driver, "broken", False)
+    return not getattr(driver, "connected", getattr(driver, "open", True))  # asyncmy's, PyMySQL's
+
+
+def _unwrapped(connection: Any, modules: tuple[str, ...]) -> Any:
     found = connection
     for _ in range(_DEPTH):
-        if module_of(found) in modules:
+        if module_of(found) in modules and hasattr(found, "cursor"):  # pools have none, nor cursors: these lead to one
             if is_async(found):
                 _bridge(connection)
             return found

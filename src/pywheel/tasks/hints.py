@@ -9,16 +9,14 @@ from collections.abc import Callable, Mapping
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+from ..jobs.checks import signature
+
 __all__ = ["bare", "hints", "parameters"]
 
 
 def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """Return the parameters of a function, whether or not their types can be found."""
-    if sys.version_info >= (3, 14):  # where annotations are evaluated as they are asked for
-        from annotationlib import Format
-
-        return inspect.signature(function, annotation_format=Format.FORWARDREF).parameters
-    return inspect.signature(function).parameters
+    return signature(function).parameters
 
 
 def hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -34,7 +34,10 @@ class Signature:
 
     def __init__(self, function: Callable[..., Any], task: str, providers: Providers) -> None:
         self.task = task
-        self.parameters = parameters(function)
+        try:
+            self.parameters = parameters(function)
+        except ValueError as error:
+            raise BadOption(f"{task} cannot be a task, as nobody knows its arguments: {error}") from error
         self.providers = providers
         self._function = function
         self._asked: Asked

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Unpack
 
 from .._errors import StoreClosed, StoreReplaced
+from ..jobs.new_job import misspelt
 from .base import BaseWorker, Program, WorkerOptions, log_end
 from .executors import OwnLoop
 
@@ -51,8 +52,10 @@ class Worker(BaseWorker):
         loop_factory: Callable[[], AbstractEventLoop] | None = None,
         **options: Unpack[WorkerOptions],
     ) -> None:
+        misspelt(options, WorkerOptions, "a Worker")
         super().__init__(program, OwnLoop(loop_factory), **options)
         self._thread: threading.Thread | None = None
+        self._began = False
 
     def run(self) -> None:
         """Work until `stop`, or, in the main thread, until SIGTERM, SIGINT or SIGHUP.
@@ -62,12 +65,18 @@ class Worker(BaseWorker):
         Raises:
             StoreClosed: the store was closed meanwhile.
             StoreReplaced: its files were deleted or replaced, once the handlers under way have had their grace.
+            RuntimeError: it has worked before, or does.
         """
+        self._begin()
         with self.signals():
             self.work()
 
     def start(self) -> None:
-        """Work in a daemon thread of its own; `stop` and `join` end it. RuntimeError: the system has no thread left."""
+        """Work in a daemon thread of its own; `stop` and `join` end it.
+
+        RuntimeError: it has worked before, or does; or the system has no thread left.
+        """
+        self._begin()
         self._thread = threading.Thread(target=self._run_quietly, name="pywheel-worker", daemon=True)
         self._thread.start()
 
@@ -77,6 +86,11 @@ class Worker(BaseWorker):
             return True
         self._thread.join(timeout)
         return not self._thread.is_alive()
+
+    def _begin(self) -> None:
+        if self._began:
+            raise RuntimeError("a Worker works once: make another one")
+        self._began = True
 
     def _run_quietly(self) -> None:
         try:

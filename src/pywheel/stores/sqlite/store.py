@@ -260,10 +260,10 @@ def _borrowed(connection: object, path: str) -> sqlite3.Connection:
     commits each statement by itself.
     """
     theirs = driver_connection(connection, ("sqlite3", "aiosqlite"))
-    cursor: Any = wait(theirs.cursor()) if is_async(theirs) else theirs.cursor()
-    cursor.row_factory = None
-    cursor = _Awaited(cursor) if is_async(theirs) else cursor
     with translated(path):
+        cursor: Any = wait(theirs.cursor()) if is_async(theirs) else theirs.cursor()
+        cursor.row_factory = None
+        cursor = _Awaited(cursor) if is_async(theirs) else cursor
         files = [file for _, name, file in cursor.execute("PRAGMA database_list").fetchall() if name == "main"]
         if not files[0] or os.path.realpath(files[0]) != path:
             raise BadJob(f"connection=: it is one to {files[0] or 'no file'}, and the jobs are in {path}")
