@@ -84,7 +84,7 @@ stress: $(VENV)/test.group $(VENV)/native
 
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "servers and not clients and not frameworks" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "servers and not clients and not frameworks and not packaging" $(ARGS)
 
 .PHONY: page screenshots
 page: export PYWHEEL_AXE = $(abspath $(VENV))/axe
