@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import json
 import os
 import pickle
 import signal
@@ -143,7 +144,7 @@ def test_a_retry_function_is_asked_in_the_worker_of_what_has_become_of_a_child(q
 def test_a_retry_function_that_a_child_cannot_find_is_refused():
     queue = JobQueue("memory:")
     with pytest.raises(BadOption, match="isolate=True wants a retry function of a module"):
-        queue.handler("t", isolate=True, retry=lambda job, error: "1s")(put)
+        queue.handler("t", isolate=True, retry=lambda job, error: "1s")(json.dumps)
 
 
 @pytest.mark.parametrize("deed", ["sleep", "stopped", "shell", "greedy"])
