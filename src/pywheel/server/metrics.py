@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 from .._errors import StoreError
-from ..client.gauges import read
 from ..client.queue import JobQueue
+from ..jobs.job import Counts
+from ..jobs.queries import CountJobs, GetNextDues, ListTopics, ListWorkers
 from ..observe.extra import needed
-from ..observe.gauges import StoreGauges
 from ..observe.labels import Labels
 from ..observe.prometheus import PrometheusMetrics, exposed
+from ..stores.contract import Store
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 __all__ = ["GAUGES", "StoreCollector", "exposition"]
 
+_SILENT: Final = 5.0
+"""Seconds without a beat after which a worker is not counted: more than any store lets pass between two."""
+_NONE: Final = Counts()
 _FRESH: Final = 1.0  # seconds for which what was read is told again
 GAUGES: Final = {
     "jobs": ("pywheel_jobs", "Jobs in each state.", ("topic", "state")),
@@ -34,6 +39,51 @@ GAUGES: Final = {
     "info": ("pywheel_store_info", "Which store it is, and what a put promises.", ("store", "durability")),
     "seconds": ("pywheel_store_read_seconds", "How long it took to read this.", ()),
 }
+
+
+class TopicGauges(NamedTuple):
+    """A topic."""
+
+    counts: Counts
+    paused: bool
+    late: float  # seconds since the oldest job was due that is not claimed; 0 if none is due
+    workers: int  # that handle it
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether a job is due, nobody has paused its topic, and no worker handles it."""
+        return self.late > 0 and not self.paused and self.workers == 0
+
+
+class StoreGauges(NamedTuple):
+    """A store."""
+
+    topics: Mapping[str, TopicGauges]
+    workers: int  # that are there
+    about: Mapping[str, Any]  # what the store says of its place; names of sizes end in ``bytes``
+
+
+def gauges(store: Store) -> StoreGauges:
+    """Return what a store holds now. O(topics x log jobs + running jobs + workers), in five queries.
+
+    Raises:
+        StoreError: the store cannot do it.
+    """
+    counts, now = store.ask(CountJobs()), store.clock.wall()
+    paused = {topic.name: topic.paused for topic in store.ask(ListTopics())}
+    dues = store.ask(GetNextDues())
+    there = [member for member in store.ask(ListWorkers()) if member.silent <= _SILENT]
+    handled = Counter(topic for member in there for topic in member.topics)
+    topics = {
+        name: TopicGauges(
+            counts.get(name, _NONE),
+            paused.get(name, False),
+            max(now - dues.get(name, now), 0) / 1000,
+            handled[name],
+        )
+        for name in sorted(counts.keys() | paused.keys())
+    }
+    return StoreGauges(topics, len(there), store.about())
 
 
 def exposition(queue: JobQueue, accept: str = "") -> tuple[str, bytes]:
@@ -84,7 +134,7 @@ class StoreCollector:
         families = {word: gauge(name, text, labels=labels) for word, (name, text, labels) in GAUGES.items()}
         began = time.monotonic()
         try:
-            store = read(queue.store)
+            store = gauges(queue.store)
         except StoreError:
             families["up"].add_metric([], 0)
             return families
