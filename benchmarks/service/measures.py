@@ -115,7 +115,7 @@ def among(kind: str, rate: int = 500) -> dict[str, float]:
 
 MEASURES = {
     "one": ("one connection", "ratio ≥ 0.35", lambda: beside(1)),
-    "many": ("64 connections", "≥ 12,000 puts/s", lambda: beside(64)),
+    "many": ("64 connections", "http ≥ 12,000", lambda: beside(64)),
     "half": ("64 connections at half of what they reach", "p99 ≤ 15 ms", at_half_load),
     "batch": ("batches of 1,000, one connection", "≥ 40,000 jobs/s", batches),
     **{
