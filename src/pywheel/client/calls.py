@@ -184,10 +184,11 @@ class Calls:
             traced.outcomes = [self.store.apply_within(connection, command) for command in traced.commands]
         return cast(R, traced.outcomes[0])
 
-    async def aapply_within(self, connection: object, command: Command[R]) -> R:
+    def aapply_within(self, connection: object, command: Command[R]) -> Awaitable[R]:
         """`apply_within`, for asyncio. A connection of a driver that blocks blocks the loop."""
-        if connection is None:
-            return await self.aapply(command)
+        return self.aapply(command) if connection is None else self._awaited_within(connection, command)
+
+    async def _awaited_within(self, connection: object, command: Command[R]) -> R:
         if is_async(connection):
             return await in_thread(partial(self.apply_within, connection, command))
         return self.apply_within(connection, command)
