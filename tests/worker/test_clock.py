@@ -1,13 +1,17 @@
 """The wall clock jumps: due times follow it, nothing is early or lost, and waits go on."""
 
 import contextlib
+import threading
 from datetime import timedelta
 
 import pytest
 
-from pywheel import JobQueue, ManualClock, Worker
+from pywheel import JobQueue, ManualClock, StoreError, Worker
 from pywheel.events import ClockStepped, StoreFailed
 from pywheel.jobs import State
+from pywheel.jobs.commands import Reschedule
+from pywheel.stores import open
+from pywheel.testing import FaultyStore
 from tests.jobs.fixtures import NOW
 from tests.jobs.waiting import until
 
@@ -15,9 +19,9 @@ HOUR = 3_600_000
 
 
 @contextlib.contextmanager
-def working(queue):
+def working(queue, handle=None, **options):
     seen = []
-    queue.handler("t", ttr="1d")(lambda job: seen.append(job.id))
+    queue.handler("t", ttr="1d", **options)(handle or (lambda job: seen.append(job.id)))
     worker = Worker(queue, grace=60)
     worker.start()
     try:
@@ -90,6 +94,47 @@ def test_small_steps_back_are_no_trouble(queue, clock):
                 handled(queue, id)
     assert failed == []
     assert len(seen) == 100
+
+
+def test_what_was_held_before_a_step_is_not_begun_after_it(queue, clock):
+    """The lease may be over by then: somebody cancelled the job, or has it."""
+    begun, go_on, seen = threading.Event(), threading.Event(), []
+
+    def handle(job):
+        if job.body == b'"hold"':
+            begun.set()
+            go_on.wait(60)
+        seen.append(job.id)
+
+    with working(queue, handle, concurrency=1):
+        for _ in range(3):  # quick ones: so some may wait in the worker
+            handled(queue, queue.put_many(queue.job("t") for _ in range(20))[-1])
+        first, second = queue.put_many([queue.job("t", "hold"), queue.job("t")])
+        assert begun.wait(60)
+        until(lambda: queue.get(second).state is State.RUNNING)
+        clock.step(timedelta(milliseconds=HOUR))
+        until(lambda: queue.cancel(second))
+        go_on.set()
+        handled(queue, queue.put("t"))
+    assert first in seen
+    assert second not in seen
+
+
+def test_the_planner_of_schedules_hears_of_a_step_beside_which_the_store_failed(clock):
+    told = []
+
+    def fault(when, commands):
+        if when == "before" and any(isinstance(command, Reschedule) for command in commands):
+            told.append(commands)
+            if len(told) == 1:
+                raise StoreError("away")
+
+    with JobQueue(FaultyStore(open("memory:", clock=clock), fault)) as queue, working(queue):
+        handled(queue, queue.put("t"))
+        clock.step(timedelta(milliseconds=HOUR))
+        clock.advance(10)
+        until(lambda: len(told) == 2)
+        handled(queue, queue.put("t"))
 
 
 class SlowClock(ManualClock):

@@ -88,6 +88,7 @@ class Dispatcher:
         self._next_lease: int | None = None  # when the next lease may be over, whosesoever
         self._pruning = Pruning(store, kept or {})
         self._clock_steps = ClockSteps(self._clock)
+        self._plans = False  # whether the planner of schedules is to be told that the clock was stepped
         self._dead = dead
         self._rung = True
         self._heard_at = 0.0
@@ -249,10 +250,13 @@ class Dispatcher:
             self._events.emit(ClockStepped(round(step, 3)))
             for topic in self.topics.values():
                 topic.restart()
+                self._completer.give_back(topic.stuck())  # its lease may be over by now, and the job another's
             self._due_times.reset()
             self._pruning.again()
-            self._rung = True
-            self._store.apply([Reschedule(PLAN, delay=0)])  # the planner of schedules reckoned by the old clock, too
+            self._rung = self._plans = True
+        if self._plans:  # the planner of schedules reckoned by the old clock, too
+            self._store.apply([Reschedule(PLAN, delay=0)])
+            self._plans = False
 
     def timeout(self) -> float:
         """Return for how many seconds there is nothing to do, unless somebody wakes it."""
