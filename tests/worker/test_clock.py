@@ -106,13 +106,16 @@ def test_what_was_held_before_a_step_is_not_begun_after_it(queue, clock):
             go_on.wait(60)
         seen.append(job.id)
 
+    queue.handler("u")(lambda job: None)
     with working(queue, handle, concurrency=1):
+        clock.advance(1)
         for _ in range(3):  # quick ones: so some may wait in the worker
             handled(queue, queue.put_many(queue.job("t") for _ in range(20))[-1])
         first, second = queue.put_many([queue.job("t", "hold"), queue.job("t")])
         assert begun.wait(60)
         until(lambda: queue.get(second).state is State.RUNNING)
         clock.step(timedelta(milliseconds=HOUR))
+        handled(queue, queue.put("u"))  # so the worker has seen it
         until(lambda: queue.cancel(second))
         go_on.set()
         handled(queue, queue.put("t"))
