@@ -31,6 +31,17 @@ def test_a_queue_is_not_opened_with_what_it_cannot_use(tmp_path, name, wrong):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_replaces_needs_the_key_of_what_it_replaces(queue):
+    """It would be one more job, and nobody would know."""
+    remind = queue.task("remind")(lambda: None)
+    for put in (queue.put, queue.job):
+        with pytest.raises(BadJob, match="replace is about the job that has the key: give the key too"):
+            put("t", replace=True)
+    with pytest.raises(BadJob, match="give the key too"):
+        remind.options(replace=True).put()
+    assert queue.topics.counts() == {}
+
+
 def test_a_queue_does_not_go_over_to_a_clock_that_is_none(queue):
     store = queue.store
     with pytest.raises(TypeError, match="a clock is a"):

@@ -78,6 +78,8 @@ def new_job(
         headers = _headers(headers, to, traceparent)
     if key is not None:
         parent = parent_of(topic, key)
+    elif replace:
+        raise BadJob("replace is about the job that has the key: give the key too")
     fields = (
         name(topic, "topic"),
         body,
