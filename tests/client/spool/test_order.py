@@ -178,7 +178,7 @@ def test_threads_of_two_queues_beside_a_store_that_comes_and_goes(queue, server,
     def produce(topic, key, mine):
         number = 0
         while not over.is_set():
-            mine.put(topic, number, key=key, replace=True)
+            mine.put(topic, number, key=key, replace=key is not None)
             told[int(topic)].append(number)
             number += 1
 
