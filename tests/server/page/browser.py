@@ -10,7 +10,7 @@ FLAGS = (
     "--disable-component-update --disable-sync --disable-dev-shm-usage"
 ).split()
 WIDE = {"width": 1280, "height": 860}
-PHONE = {"width": 390, "height": 844}
+PHONE = {"width": 375, "height": 812}
 # Said by Chromium itself while a server is away, or when a page is refused as it should be.
 EXPECTED = ("Failed to load resource", "net::ERR_", "htmx:sse:error", "htmx: htmx:error")
 _REFUSED = """addEventListener("securitypolicyviolation", (event) =>

@@ -452,3 +452,19 @@ def test_what_is_live_does_not_disturb_who_types_or_has_the_focus(queue, person,
     person.wait_for_function("before => document.querySelector('[data-clock]').textContent !== before", arg=before)
     row(person, "mail").get_by_text("2", exact=True).wait_for()
     assert person.evaluate("document.activeElement.getAttribute('aria-label')") == "Pause mail"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [chromium.PHONE, chromium.WIDE])
+def test_what_a_worker_begins_and_ends_is_seen_without_doing_anything(queue, browser, site, axe, scheme, viewport):
+    person = browser.person(site, scheme=scheme, viewport=viewport)
+    person.goto(f"{site.url}/workers")
+    person.get_by_text("Nothing runs.").wait_for()
+    id = queue.put("mail", b"")
+    [job] = queue.reserve("mail")
+    link = person.locator("#running").get_by_role("link", name=str(id))
+    link.wait_for()
+    assert chromium.findings(person, axe) == []
+    assert person.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    queue.ack(job)
+    person.get_by_text("Nothing runs.").wait_for()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from ..._errors import StoreError
 from ...jobs.checks import name
-from ...jobs.queries import ListNotes
+from ...jobs.job import Attempt, Job, State
+from ...jobs.queries import Filter, GetHistories, ListNotes
+from ...stores.contract import Store
+from ..visible import Sees, page
 from .answers import Ask, back
 from .feed import Feed
 from .forms import fields
@@ -18,6 +23,18 @@ from .words import iso
 __all__ = ["Views"]
 
 _OUTLETS: Final = "outlet:"
+_RUNNING: Final = 200  # running jobs that are shown
+
+
+class Running(NamedTuple):
+    """A job that runs, and since when."""
+
+    job: Job
+    claim: Attempt
+
+
+Runs: TypeAlias = list[tuple[str, list[Running]]]
+"""By worker."""
 
 
 class Views:
@@ -32,9 +49,16 @@ class Views:
         return ask.page("overview.html", parts=parts, live="view=overview")
 
     async def workers(self, ask: Ask) -> Response:
-        """Who is there, for which topics."""
+        """Who is there, for which topics, and what each of them runs."""
         _, parts = await self._feed.parts(ask, "workers")
-        return ask.page("workers.html", parts=parts, live="view=workers")
+        store = ask.context.queue.store
+        running: Runs | None = None  # the page is asked for again and again: it says that the store is away, and stays
+        more = False
+        with suppress(StoreError):
+            running, more = await ask.context.read(_running, store, ask.visitor.sees)
+        return ask.page(
+            "workers.html", parts=parts, live="view=workers", running=running, more=more, now=store.clock.wall()
+        )
 
     async def coming(self, ask: Ask) -> Response:
         """What is coming, in numbers: for those who do not see the picture, or want to copy."""
@@ -86,6 +110,19 @@ class Views:
         there = "/jobs" if given.one("from") == "jobs" else "/"
         path = f"/jobs?{given.one('query')}" if there == "/jobs" else "/"
         return back(ask.request, path, said if changed else f"{topic} was {action}d already")
+
+
+def _running(store: Store, sees: Sees) -> tuple[Runs, bool]:
+    """Return the first running jobs that are seen, by worker, the oldest claim first; and whether there are more."""
+    found = page(store, Filter(state=State.RUNNING), "", _RUNNING, sees, preview=0)
+    histories = store.ask(GetHistories([job.id for job in found.jobs]))
+    by_worker: dict[str, list[Running]] = {}
+    for job, history in zip(found.jobs, histories, strict=True):
+        if history and history[-1].outcome is None:  # else it has ended since
+            by_worker.setdefault(history[-1].worker or "", []).append(Running(job, history[-1]))
+    for jobs in by_worker.values():
+        jobs.sort(key=lambda one: (one.claim.started or 0, one.job.id))
+    return sorted(by_worker.items()), found.next is not None
 
 
 def _outlet(key: str, value: bytes) -> dict[str, Any]:
