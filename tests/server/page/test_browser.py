@@ -97,7 +97,7 @@ def test_axe_finds_nothing_on_any_page(shop, browser, site, axe, scheme):
     ids = {job.state: job.id for job in shop.jobs.list()}
     paths = [
         "/", "/jobs", "/jobs?topic=shop.notify", "/jobs?topic=search.index", "/jobs?state=dead&error=Timeout",
-        "/jobs?due_from=x", "/jobs?topic=none", "/dead", "/schedules", "/workers", "/outlets", "/coming",
+        "/jobs?due_from=x", "/jobs?topic=none", "/dead", "/schedules", "/workers", "/outlets", "/coming", "/put",
         *(f"/jobs/{id}" for id in ids.values()), "/jobs/99999",
     ]  # fmt: skip
     found = {}
@@ -454,8 +454,18 @@ def test_what_is_live_does_not_disturb_who_types_or_has_the_focus(queue, person,
     assert person.evaluate("document.activeElement.getAttribute('aria-label')") == "Pause mail"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [chromium.PHONE, chromium.WIDE])
+LOOKS = pytest.mark.parametrize(
+    ("scheme", "viewport"),
+    [("light", chromium.PHONE), ("dark", chromium.PHONE), ("light", chromium.WIDE), ("dark", chromium.WIDE)],
+)
+
+
+def looks_well(page, axe):
+    assert chromium.findings(page, axe) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+@LOOKS
 def test_what_a_worker_begins_and_ends_is_seen_without_doing_anything(queue, browser, site, axe, scheme, viewport):
     person = browser.person(site, scheme=scheme, viewport=viewport)
     person.goto(f"{site.url}/workers")
@@ -464,7 +474,33 @@ def test_what_a_worker_begins_and_ends_is_seen_without_doing_anything(queue, bro
     [job] = queue.reserve("mail")
     link = person.locator("#running").get_by_role("link", name=str(id))
     link.wait_for()
-    assert chromium.findings(person, axe) == []
-    assert person.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    looks_well(person, axe)
     queue.ack(job)
     person.get_by_text("Nothing runs.").wait_for()
+
+
+@LOOKS
+def test_a_job_is_put_and_cloned_by_a_form_that_keeps_what_was_typed(queue, browser, site, axe, scheme, viewport):
+    person = browser.person(site, scheme=scheme, viewport=viewport)
+    person.goto(f"{site.url}/jobs")
+    person.get_by_role("link", name="Put a job").click()
+    person.get_by_label("Topic").fill("shop.mail")
+    person.get_by_label("Body").fill('{\n"order": 7}')
+    person.get_by_label("Due in").fill("soon")
+    looks_well(person, axe)
+    person.get_by_role("button", name="Put").click()
+    person.get_by_role("alert").get_by_text("soon").wait_for()
+    looks_well(person, axe)
+    assert person.get_by_label("Body").input_value() == '{\n"order": 7}'
+    person.get_by_label("Due in").fill("2h")
+    person.get_by_role("button", name="Put").click()
+    [job] = queue.jobs.list()
+    person.get_by_text(f"job {job.id} was put").wait_for()
+    assert job.json() == {"order": 7}
+    looks_well(person, axe)
+    person.get_by_role("link", name="Clone").click()
+    person.get_by_role("textbox", name="Key").fill("other")
+    person.get_by_role("button", name="Put").click()
+    person.get_by_role("status").get_by_text("was put").wait_for()
+    job, clone = queue.jobs.list()
+    assert (clone.topic, clone.body, clone.due, clone.key) == (job.topic, job.body, job.due, "other")

@@ -28,13 +28,13 @@ class Fields(dict[str, list[str]]):
         return {name: values[-1] for name, values in self.items()}
 
 
-async def fields(request: Request) -> Fields:
-    """Return what a form says. HTTPException: it is too long, or no form."""
+async def fields(request: Request, most: int = _MOST) -> Fields:
+    """Return what a form of up to so many bytes says. HTTPException: it is too long, or no form."""
     content = bytearray()
     async for chunk in request.stream():
         content += chunk
-        if len(content) > _MOST:
-            raise HTTPException(413, f"a form may have {_MOST} bytes")
+        if len(content) > most:
+            raise HTTPException(413, f"this form may have {most} bytes")
     found = Fields()
     try:
         pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=_NUMBER)

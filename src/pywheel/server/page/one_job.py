@@ -20,7 +20,7 @@ from .drawings import timeline
 from .filters import utc
 from .forms import Fields, fields
 
-__all__ = ["OneJob"]
+__all__ = ["OneJob", "id_of", "visible"]
 
 
 class OneJob:
@@ -28,7 +28,9 @@ class OneJob:
 
     async def show(self, ask: Ask) -> Response:
         """Body, headers, timeline of attempts, errors."""
-        job, history = await ask.context.read(_read, ask.context.queue.store, _id(ask), ask.visitor)
+        job, history = await ask.context.read(
+            _read, ask.context.queue.store, id_of(ask.request.path_params["id"]), ask.visitor
+        )
         now = ask.context.queue.store.clock.wall()
         return ask.page(
             "job.html",
@@ -47,7 +49,9 @@ class OneJob:
 
     async def body(self, ask: Ask) -> Response:
         """All of the body, as a file to be kept: a browser shows nothing of it."""
-        job, _ = await ask.context.read(_read, ask.context.queue.store, _id(ask), ask.visitor)
+        job, _ = await ask.context.read(
+            _read, ask.context.queue.store, id_of(ask.request.path_params["id"]), ask.visitor
+        )
         if is_encrypted(job.body):
             raise HTTPException(403, "the body is encrypted, and this server has no key")
         headers = HEADERS | {"Content-Disposition": f'attachment; filename="job-{job.id}.body"'}
@@ -55,7 +59,7 @@ class OneJob:
 
     async def act(self, ask: Ask) -> Response:
         """Cancel, reschedule, retry or delete it, unless it has changed from what the form was about."""
-        given, id, store = await fields(ask.request), _id(ask), ask.context.queue.store
+        given, id, store = await fields(ask.request), id_of(ask.request.path_params["id"]), ask.context.queue.store
         wanted = given.one("action")
         job, _ = await ask.context.read(_read, store, id, ask.visitor)
         command: Command[Change]
@@ -87,9 +91,10 @@ def _reschedule(job: Job, given: Fields, now: int) -> Reschedule:
     return Reschedule(job.id, due)
 
 
-def _id(ask: Ask) -> int:
+def id_of(text: str) -> int:
+    """Return an id that stands in an address. HTTPException: it is none."""
     try:
-        return int(ask.request.path_params["id"])
+        return int(text)
     except ValueError:
         raise HTTPException(404, "the id of a job is a number") from None
 
@@ -100,9 +105,14 @@ def _result(history: list[Attempt]) -> Body | None:
     return None if result is None else shown(result)
 
 
-def _read(store: Store, id: int, visitor: Grant) -> tuple[Job, list[Attempt]]:
-    """Return a job and its attempts. NoSuchJob, too, for one whose topic is not for the visitor to know."""
+def visible(store: Store, id: int, visitor: Grant) -> Job:
+    """Return a job. NoSuchJob, too, for one whose topic is not for the visitor to know."""
     job = store.ask(GetJob(id))
     if job is None or not visitor.may("read", job.topic):
         raise NoSuchJob(f"there is no job {id} that you may see")
-    return job, store.ask(GetHistories([id]))[0]
+    return job
+
+
+def _read(store: Store, id: int, visitor: Grant) -> tuple[Job, list[Attempt]]:
+    """Return a job that is visible, and its attempts."""
+    return visible(store, id, visitor), store.ask(GetHistories([id]))[0]

@@ -17,6 +17,7 @@ from .dead import Dead
 from .feed import Feed
 from .jobs import Jobs
 from .one_job import OneJob
+from .put import PutForm
 from .schedules import Schedules
 from .templating import prepare
 from .views import Views
@@ -34,7 +35,7 @@ def routes(context: Context) -> list[BaseRoute]:
     prepare()
     feed, bulks = Feed(context.live), Bulks()
     views, jobs, one, dead = Views(feed), Jobs(feed, bulks), OneJob(), Dead(bulks)
-    schedules = Schedules()
+    schedules, put = Schedules(), PutForm()
 
     def look(path: str, handler: Handler, *, packed: bool = True) -> Route:
         middleware = _PACKED if packed else ()
@@ -58,6 +59,8 @@ def routes(context: Context) -> list[BaseRoute]:
         look("/jobs/{id}", one.show),
         act("/jobs/{id}", one.act),
         look("/jobs/{id}/body", one.body),
+        look("/put", put.show),
+        act("/put", put.put),
         look("/dead", dead.groups),
         act("/dead", dead.act),
         look("/schedules", schedules.show),

@@ -1,0 +1,145 @@
+"""A form that puts a job, empty or with the values of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from starlette.responses import Response
+
+from ..._errors import BadJob, JobExists
+from ...jobs.bodies import is_encrypted
+from ...jobs.checks import name, whole
+from ...jobs.commands import Put
+from ...jobs.durations import delay_ms
+from ...jobs.job import PRIORITIES, Job, NewJob
+from ...jobs.new_job import new_job
+from .answers import Ask, back
+from .filters import utc
+from .forms import fields
+from .one_job import id_of, visible
+from .words import iso
+
+__all__ = ["PutForm"]
+
+_T = TypeVar("_T")
+_ROOM: Final = 64 << 10  # bytes for the other fields
+_TRACE: Final = ("traceparent", "tracestate")  # of the job that was cloned alone
+
+
+class Wish(NamedTuple):
+    """The fields of the form, as text."""
+
+    topic: str = ""
+    body: str = ""
+    delay: str = ""
+    at: str = ""
+    priority: str = ""
+    key: str = ""
+    clone: str = ""  # the id of the job that gives whatever has no field here
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Wish:
+        """Return what an address or a form says."""
+        texts = {field: given.get(field, "") for field in cls._fields}
+        return cls(**{field: text if field == "body" else text.strip() for field, text in texts.items()})
+
+    @classmethod
+    def like(cls, job: Job, now: int) -> Wish:
+        """Return the values of a job; it is due as that one, if that is to come."""
+        at = iso(job.due) if job.due > now else ""
+        priority = str(job.priority) if job.priority else ""
+        return cls(job.topic, _text(job) or "", "", at, priority, job.key or "", str(job.id))
+
+    def record(self, source: Job | None, max_body: int) -> tuple[NewJob | None, dict[str, str]]:
+        """Return the job, or None and what is wrong by field."""
+        wrong: dict[str, str] = {}
+
+        def checked(field: str, read: Callable[[], _T]) -> _T | None:
+            try:
+                return read()
+            except BadJob as error:
+                wrong[field] = str(error)
+                return None
+
+        topic = checked("topic", lambda: name(self.topic, "topic"))
+        key = checked("key", lambda: name(self.key, "key") if self.key else None)
+        delay = checked("delay", lambda: delay_ms(self.delay) if self.delay else None)
+        at = checked("at", lambda: utc(self.at, "the due time") if self.at else None)
+        priority = checked("priority", lambda: _priority(self.priority)) or 0
+        if self.delay and self.at:
+            wrong["at"] = "say in how long or at what time, not both"
+        body = self.body.encode()
+        if source is not None and _text(source) is None:
+            body = source.body
+            if is_encrypted(body):
+                wrong["body"] = "it is encrypted, and this server has no key to it"
+        kept = {name: value for name, value in source.headers.items() if name not in _TRACE} if source else {}
+        made = checked(
+            "body",
+            lambda: new_job(max_body, topic or "none", body, key=key, headers=kept or None, priority=priority),
+        )
+        if wrong or made is None:
+            return None, wrong
+        if source is not None:
+            made = made._replace(ttr=source.ttr, max_attempts=source.max_attempts)
+        return made._replace(due=at or 0, delay=None if at is not None else delay or 0), wrong
+
+
+class PutForm:
+    """Shows the form, and puts what it says."""
+
+    async def show(self, ask: Ask) -> Response:
+        """Show it, with the values of the address, or those of a job that is to be cloned."""
+        ask.allow("put")
+        wish = Wish.of(ask.request.query_params)
+        source = await _source(ask, wish)
+        if source is not None:
+            wish = Wish.like(source, ask.context.queue.store.clock.wall())
+        return _page(ask, wish, source, {})
+
+    async def put(self, ask: Ask) -> Response:
+        """Put the job, or show the form again with what was typed and what is wrong."""
+        ask.allow("put")
+        calls = ask.context.queue.calls
+        wish = Wish.of((await fields(ask.request, 3 * calls.max_body + _ROOM)).singles)  # a byte may be %XX
+        source = await _source(ask, wish)
+        record, wrong = wish.record(source, calls.max_body)
+        if record is None:
+            return _page(ask, wish, source, wrong, 400)
+        if not ask.visitor.may("put", record.topic):
+            return _page(ask, wish, source, {"topic": "you may put no jobs of this topic"}, 403)
+        try:
+            [id] = await calls.aapply(Put((record,)))
+        except JobExists as error:
+            return _page(ask, wish, source, {"key": str(error)}, 409)
+        return back(ask.request, f"/jobs/{id}", f"job {id} was put")
+
+
+async def _source(ask: Ask, wish: Wish) -> Job | None:
+    """Return the job that is cloned. HTTPException, NoSuchJob: there is none."""
+    return (
+        await ask.context.read(visible, ask.context.queue.store, id_of(wish.clone), ask.visitor) if wish.clone else None
+    )
+
+
+def _page(ask: Ask, wish: Wish, source: Job | None, wrong: Mapping[str, str], status: int = 200) -> Response:
+    typed = source is None or _text(source) is not None
+    return ask.page("put.html", status, wish=wish, source=source, wrong=wrong, typed=typed)
+
+
+def _text(job: Job) -> str | None:
+    """Return a body as it can be typed, None for one that a form would change."""
+    try:
+        text = job.body.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\r" in text or "\0" in text or is_encrypted(job.body) else text
+
+
+def _priority(text: str) -> int:
+    try:
+        value: object = int(text or "0")
+    except ValueError:
+        value = text
+    return whole(value, "priority", PRIORITIES, -PRIORITIES)

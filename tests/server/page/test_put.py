@@ -1,0 +1,135 @@
+"""The form that puts a job, and clones one."""
+
+import html
+import re
+
+import pytest
+
+from pywheel.jobs.bodies import MAGIC
+from pywheel.jobs.job import State
+
+from .site import post, said
+
+
+def typed(text):
+    """Return what the fields of the form say, by name."""
+    values = dict(re.findall(r'<input (?:id="\w+"|type="hidden") name="(\w+)" value="([^"]*)"', text))
+    values.pop("next", None)
+    if found := re.search(r"<textarea[^>]*>\n(.*?)</textarea>", text, re.DOTALL):
+        values["body"] = found[1]
+    return {name: html.unescape(value) for name, value in values.items()}
+
+
+def wrong(text):
+    """Return what is said to be wrong, by field."""
+    return dict(re.findall(r'<span class="error" id="(\w+)-wrong" role="alert">(.*?)</span>', text))
+
+
+def test_a_job_is_put_as_the_form_says(queue, client):
+    body = '\n{"order": 7,\n "näme": "<b>"}'
+    before = queue.store.clock.wall()
+    answer = post(
+        client, "/put", topic=" shop.mail ", body=body.replace("\n", "\r\n"), delay="2h", priority="-3", key="k"
+    )
+    [job] = queue.jobs.list()
+    assert said(client, answer) == f"job {job.id} was put"
+    assert (job.topic, job.body, job.priority, job.key) == ("shop.mail", body.encode(), -3, "k")
+    assert 0 <= job.due - before - 7_200_000 < 60_000
+    said(client, post(client, "/put", topic="shop.mail", at="2031-02-03T04:05:06"))
+    assert queue.jobs.list()[1].due == 1_927_857_906_000
+    said(client, post(client, "/put", topic="shop.mail"))
+    assert queue.jobs.list()[2].due <= queue.store.clock.wall()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "status"),
+    [
+        ("topic", "", 400),
+        ("delay", "soon", 400),
+        ("at", "tomorrow", 400),
+        ("at", "1969-01-01T00:00", 400),
+        ("priority", "high", 400),
+        ("priority", "10", 400),
+        ("priority", "9" * 5000, 400),
+        ("key", "taken", 409),
+        ("body", "x" * (1 << 20) + "y", 400),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_is_kept(queue, client, field, value, status):
+    queue.put("shop.mail", b"", key="taken", delay=60)
+    given = {"topic": "shop.mail", "body": '"<x>"\n', "delay": "", "at": "", "priority": "1", "key": "other"}
+    given[field] = value
+    answer = post(client, "/put", **given)
+    assert answer.status_code == status
+    assert wrong(answer.text).keys() == {field}
+    assert typed(answer.text) == given
+    assert f'aria-describedby="{field}-wrong"' in answer.text
+    assert len(queue.jobs.list()) == 1
+
+
+def test_all_that_is_wrong_is_said_at_once(queue, client):
+    answer = post(client, "/put", topic="", delay="1m", at="2031-01-01T00:00", priority="x")
+    assert wrong(answer.text).keys() == {"topic", "at", "priority"}
+    assert queue.jobs.list() == []
+
+
+def test_a_clone_has_what_the_job_has(queue, client):
+    headers = {"tenant": "7", "traceparent": f"00-{'1' * 32}-{'2' * 16}-01"}
+    words = {"delay": 600, "key": "k", "priority": 4, "ttr": 90, "max_attempts": 3, "headers": headers}
+    id = queue.put("shop.mail", b"\nfirst\n", **words)
+    assert f'href="/put?clone={id}"' in client.get(f"/jobs/{id}").text
+    form = typed(client.get(f"/put?clone={id}").text)
+    assert (form["topic"], form["body"]) == ("shop.mail", "\nfirst\n")
+    assert wrong(post(client, "/put", **form).text).keys() == {"key"}
+    said(client, post(client, "/put", **{**form, "key": ""}))
+    job, clone = queue.jobs.list()
+    assert (clone.topic, clone.body, clone.due, clone.priority) == (job.topic, job.body, job.due, job.priority)
+    assert (clone.ttr, clone.max_attempts) == (job.ttr, job.max_attempts)
+    assert clone.headers == {"tenant": "7"}
+    assert clone.state is State.DELAYED
+
+
+@pytest.mark.parametrize("body", [b"\x00\xff\x01", b"a\r\nb", b"nul\0"])
+def test_a_body_that_a_form_would_change_is_cloned_as_it_is(queue, client, body):
+    id = queue.put("shop.mail", body)
+    queue.ack(queue.reserve("shop.mail")[0])
+    form = typed(client.get(f"/put?clone={id}").text)
+    assert form == {"clone": str(id), "topic": "shop.mail", "delay": "", "at": "", "priority": "", "key": ""}
+    said(client, post(client, "/put", **form, body="anything"))
+    assert [job.body for job in queue.jobs.list()] == [body, body]
+
+
+def test_an_encrypted_body_is_not_cloned_without_its_key(queue, client):
+    id = queue.put("shop.mail", MAGIC + b"\x01k" + bytes(40), delay=60)
+    answer = post(client, "/put", clone=id, topic="shop.mail")
+    assert wrong(answer.text).keys() == {"body"}
+    assert len(queue.jobs.list()) == 1
+
+
+@pytest.mark.parametrize(("role", "status"), [("viewer", 403), ("operator", 303), ("admin", 303), ("shop_admin", 303)])
+def test_who_may_not_put_has_no_button_and_is_refused(queue, guarded, role, status):
+    id = queue.put("shop.mail", b"", delay=60)
+    with guarded.client(role) as client:
+        for path in ("/jobs", "/jobs?topic=shop.mail", f"/jobs/{id}"):
+            assert ("/put?" in client.get(path).text or 'href="/put"' in client.get(path).text) is (status == 303)
+        assert client.get("/put").status_code == (200 if status == 303 else 403)
+        assert post(client, "/put", topic="shop.mail").status_code == status
+    assert len(queue.jobs.list()) == 1 + (status == 303)
+
+
+def test_a_token_for_some_topics_puts_and_clones_no_others(queue, guarded):
+    foreign = queue.put("bank.pay", b"secret", delay=60)
+    with guarded.client("shop_admin") as client:
+        assert client.get(f"/put?clone={foreign}").status_code == 404
+        assert post(client, "/put", topic="shop.mail", clone=foreign).status_code == 404
+        answer = post(client, "/put", topic="bank.pay", body="typed")
+        assert (answer.status_code, wrong(answer.text).keys()) == (403, {"topic"})
+        assert typed(answer.text)["body"] == "typed"
+    assert len(queue.jobs.list()) == 1
+
+
+def test_a_site_that_only_reads_has_no_form(queue, sites):
+    with sites(queue, read_only=True).client() as client:
+        assert client.get("/put").status_code == 403
+        assert post(client, "/put", topic="mail").status_code == 403
+    assert queue.jobs.list() == []
