@@ -1,5 +1,6 @@
 """What can be done on the page, by forms alone, and by whom."""
 
+import html
 import re
 import time
 
@@ -203,6 +204,71 @@ def test_a_bulk_action_whose_server_has_ended_says_so(queue, client, monkeypatch
     assert "the server that did it has ended" in client.get(answer.headers["location"]).text
 
 
+@pytest.fixture
+def small(monkeypatch):
+    """Bulk actions in many batches."""
+    monkeypatch.setattr("pywheel.server.page.bulk._BATCH", 7)
+
+
+DUE = 1_927_857_906_000  # 2031-02-03T04:05:06 in UTC
+
+
+@pytest.mark.parametrize("query", [{"topic": "mail"}, {"due_from": "2026-01-01T00:00"}, {"topic": "mail", "key": "k3"}])
+def test_a_whole_search_is_rescheduled_once_each(queue, client, small, query):
+    queue.put_many([queue.job("mail", b"", delay=60 + n, key=f"k{n}") for n in range(40)])
+    running = queue.put("mail", b"")
+    queue.reserve("mail")
+    number = 1 if "key" in query else 40
+    asked = post(client, "/jobs", action="reschedule", scope="all", **query)
+    assert f"Reschedule {number} job" in asked.text
+    begun = post(client, "/bulk", action="reschedule", delay="", at="2031-02-03T04:05:06", **query)
+    page = wait_until_over(client, begun)
+    assert f">{number} rescheduled. Done.<" in page
+    assert "due at 2031-02-03 04:05:06.000 UTC" in page
+    assert sum(job.due == DUE for job in queue.jobs.list()) == number
+    assert queue.get(running).state is State.RUNNING
+
+
+def test_a_selection_is_rescheduled(queue, client):
+    ids = [queue.put("mail", b"", delay=60) for _ in range(3)]
+    other = queue.get(ids[2]).due
+    assert "Due in" in post(client, "/jobs", action="reschedule", scope="selected", id=ids[:2]).text
+    answer = post(client, "/bulk", action="reschedule", id=ids[:2], at="2031-02-03T04:05:06")
+    assert said(client, answer) == "2 of 2 jobs rescheduled"
+    assert [queue.get(id).due for id in ids] == [DUE, DUE, other]
+
+
+@pytest.mark.parametrize(
+    ("typed", "field"),
+    [
+        ({"delay": "soon"}, "delay"),
+        ({"at": "tomorrow"}, "at"),
+        ({}, "delay"),
+        ({"delay": "1m", "at": "2031-01-01T00:00"}, "delay"),
+    ],
+)
+def test_a_new_due_time_of_many_that_makes_no_sense_is_said_at_its_field(queue, client, typed, field):
+    ids = [queue.put("mail", b"", delay=60) for _ in range(2)]
+    before = queue.jobs.list()
+    for given in ({"id": ids}, {"topic": "mail"}):
+        answer = post(client, "/bulk", action="reschedule", **given, **typed)
+        assert answer.status_code == 400
+        assert f'id="{field}-wrong" role="alert"' in answer.text
+        for name, value in typed.items():
+            assert f'name="{name}" value="{value}"' in answer.text
+        assert "Reschedule 2 jobs?" in answer.text
+    assert queue.jobs.list() == before
+
+
+def test_rescheduling_many_can_be_stopped(queue, client, monkeypatch):
+    monkeypatch.setattr("pywheel.server.page.bulk._BATCH", 1)
+    queue.put_many([queue.job("mail", b"", delay=60) for _ in range(3_000)])
+    answer = post(client, "/bulk", action="reschedule", topic="mail", at="2031-02-03T04:05:06")
+    post(client, answer.headers["location"], action="stop")
+    assert "stopped" in wait_until_over(client, answer)
+    assert 0 < sum(job.due != DUE for job in queue.jobs.list()) <= 3_000
+
+
 @pytest.mark.parametrize("ids", [["x"], [10**30, "1.5"], list(range(1001))])
 def test_ids_that_are_none_are_refused(client, ids):
     assert post(client, "/bulk", action="cancel", id=ids).status_code == 400
@@ -217,8 +283,8 @@ def test_the_dead_are_grouped_by_error_with_digits_and_ids_left_out(queue, clien
     dead(queue, error="refused")
     dead(queue, topic="mail", error="refused")
     text = client.get("/dead").text
-    assert re.findall(r'class="many"><strong>(\d+)', text) == ["3", "1", "1"]
-    assert re.findall(r'class="many"><strong>(\d+)', client.get("/dead?topic=mail").text) == ["1"]
+    assert re.findall(r'class="many"><a [^>]*><strong>(\d+)', text) == ["3", "1", "1"]
+    assert re.findall(r'class="many"><a [^>]*><strong>(\d+)', client.get("/dead?topic=mail").text) == ["1"]
 
 
 def test_a_group_of_dead_jobs_is_retried_and_no_other(queue, client):
@@ -226,10 +292,54 @@ def test_a_group_of_dead_jobs_is_retried_and_no_other(queue, client):
         dead(queue, error=f"timeout after {n} s")
     other = dead(queue, error="refused")
     text = client.get("/dead").text
-    group = re.search(r'name="group" value="(\w+)"', text)[1]
-    wait_until_over(client, post(client, "/dead", topic="shop.notify", group=group, action="retry", error="x"))
+    like = re.search(r'name="like" value="([^"]+)"', text)[1]
+    wait_until_over(client, post(client, "/dead", topic="shop.notify", like=like, action="retry"))
     assert queue.topics.counts()["shop.notify"][:4] == (3, 0, 0, 1)
     assert queue.get(other).state is State.DEAD
+
+
+ERRORS = {
+    "digits": [f"timeout after {n} s" for n in range(30)],
+    "text": ["timeout after a while", "timeout after a while"],
+    "odd": [' \t<b> & "x" + 100%\u00e4\u2028more', ' \t<b> & "x" + 7%\u00e4'],
+    "long": [f"{n} {'x y ' * 2_000}" for n in range(2)],
+    "none": [None, "", " \n "],
+}
+
+
+def test_a_group_of_dead_jobs_leads_to_exactly_its_jobs(queue, client, monkeypatch):
+    monkeypatch.setattr("pywheel.server.page.jobs._LIMIT", 7)
+    ids = {kind: [] for kind in ERRORS}
+    for n in range(30):
+        for kind, errors in ERRORS.items():
+            ids[kind] += [dead(queue, error=errors[n])] if n < len(errors) else []
+            dead(queue, topic="other", error=errors[n % len(errors)])
+    text = client.get("/dead?topic=shop.notify").text
+    groups = re.findall(r'class="many"><a href="([^"]+)"[^>]*><strong>(\d+)', text)
+    assert sorted(int(number) for _, number in groups) == sorted(map(len, ids.values()))
+    led = []
+    for link, number in groups:
+        found, path = [], html.unescape(link)
+        while path:
+            page = client.get(path).text
+            found += map(int, re.findall(r'<th scope="row"><a href="/jobs/(\d+)"', page))
+            following = re.search(r'href="([^"]+)" rel="next"', page)
+            path = following and html.unescape(following[1])
+        assert len(found) == int(number)
+        led.append(found)
+    assert sorted(led) == sorted(ids.values())
+
+
+def test_what_is_done_to_all_of_a_group_that_was_searched_is_done_to_no_other(queue, client):
+    for n in range(3):
+        dead(queue, error=f"timeout after {n} s")
+    other = dead(queue, error="refused")
+    query = {"topic": "shop.notify", "state": "dead", "like": "timeout after # s"}
+    asked = post(client, "/jobs", action="delete", scope="all", **query).text
+    assert "Delete 3 jobs?" in asked
+    assert 'name="like" value="timeout after # s"' in asked
+    wait_until_over(client, post(client, "/bulk", action="delete", **query))
+    assert [job.id for job in queue.jobs.list()] == [other]
 
 
 # ---- who may ---------------------------------------------------------------------------------------------------------
@@ -248,7 +358,7 @@ def test_each_role_sees_the_buttons_of_what_it_may_do(queue, guarded, role):
         offered = {*buttons(client.get(f"/jobs/{delayed}").text), *buttons(client.get(f"/jobs/{finished}").text)}
         assert sorted(offered) == MAY[role]
         many = [*buttons(client.get("/").text), *buttons(client.get("/jobs").text), *buttons(client.get("/dead").text)]
-        assert sorted(set(many)) == (["cancel", "delete", "pause", "retry"] if role == "admin" else [])
+        assert sorted(set(many)) == (["cancel", "delete", "pause", "reschedule", "retry"] if role == "admin" else [])
 
 
 @pytest.mark.parametrize("role", MAY)
@@ -271,7 +381,7 @@ MANY = [
     ("/jobs", {"action": "cancel", "scope": "all"}),
     ("/bulk", {"action": "cancel"}),
     ("/bulk", {"action": "cancel", "id": "1"}),
-    ("/dead", {"topic": "mail", "group": "x", "action": "retry"}),
+    ("/dead", {"topic": "mail", "like": "x", "action": "retry"}),
 ]
 
 
@@ -313,7 +423,7 @@ def test_a_token_for_some_topics_sees_and_changes_no_others(queue, guarded):
         for path, fields in (
             ("/topics", {"topic": "bank.pay", "action": "pause"}),
             ("/bulk", {"action": "cancel", "topic": "bank.pay"}),
-            ("/dead", {"topic": "bank.pay", "group": "x", "action": "retry"}),
+            ("/dead", {"topic": "bank.pay", "like": "x", "action": "retry"}),
         ):
             assert post(client, path, **fields).status_code == 403
         said(client, post(client, "/bulk", action="cancel", id=[mine, foreign]))

@@ -504,3 +504,34 @@ def test_a_job_is_put_and_cloned_by_a_form_that_keeps_what_was_typed(queue, brow
     person.get_by_role("status").get_by_text("was put").wait_for()
     job, clone = queue.jobs.list()
     assert (clone.topic, clone.body, clone.due, clone.key) == (job.topic, job.body, job.due, "other")
+
+
+@LOOKS
+def test_all_that_a_search_finds_is_rescheduled(shop, browser, site, axe, scheme, viewport):
+    person = browser.person(site, scheme=scheme, viewport=viewport)
+    person.goto(f"{site.url}/jobs?topic=order.expire")
+    person.select_option("#scope", "all")
+    person.get_by_role("button", name="Reschedule…").click()
+    person.get_by_label("Due in").fill("later")
+    person.get_by_role("button", name="Reschedule 80").click()
+    person.get_by_role("alert").get_by_text("later").wait_for()
+    looks_well(person, axe)
+    assert person.get_by_label("Due in").input_value() == "later"
+    person.get_by_label("Due in").fill("3d")
+    person.get_by_role("button", name="Reschedule 80").click()
+    person.get_by_text("80 rescheduled. Done.").wait_for()
+    [due] = {job.due for job in shop.jobs.list(topic="order.expire")}
+    assert 0 <= shop.store.clock.wall() + 3 * 86_400_000 - due < 60_000
+
+
+@LOOKS
+def test_a_group_of_the_dead_leads_to_its_jobs(shop, browser, site, axe, scheme, viewport):
+    person = browser.person(site, scheme=scheme, viewport=viewport)
+    person.goto(f"{site.url}/dead")
+    looks_well(person, axe)
+    person.get_by_role("link", name="The 3 jobs of shop.notify").click()
+    person.get_by_label("Errors like").wait_for()
+    assert person.locator("#found tbody tr").count() == 3
+    looks_well(person, axe)
+    person.get_by_label("Errors like").fill("ConnectionError: refused")
+    person.wait_for_function("document.querySelectorAll('#found tbody tr').length === 1")

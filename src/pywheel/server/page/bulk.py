@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from ..._errors import BadJob, PywheelError
-from ...jobs.commands import Cancel, Change, Command, Delete, Retry, SetNote
+from ...jobs.commands import Cancel, Change, Command, Delete, Reschedule, Retry, SetNote
 from ...jobs.job import Job, State
 from ...jobs.queries import CountJobs, Filter, GetNote
 from ...stores.contract import Store, intact
@@ -45,16 +45,24 @@ class Action:
     name: str
     done: str  # as a participle
     states: tuple[State, ...]  # that it is for
-    command: Callable[[int], Command[Change]]
+    command: Callable[[int, int], Command[Change]]  # by id, and by due time if it is timed
     scope: str = "put"  # for one job; for many it is admin
+    timed: bool = False  # whether it wants to know when the job is due then
 
 
 ACTIONS: Final = {
     action.name: action
     for action in (
-        Action("cancel", "cancelled", (State.DELAYED,), Cancel),
-        Action("retry", "retried", (State.DEAD, State.CANCELLED, State.DONE), lambda id: Retry(id, delay=0)),
-        Action("delete", "deleted", (State.DELAYED, State.DONE, State.DEAD, State.CANCELLED), Delete, "admin"),
+        Action("cancel", "cancelled", (State.DELAYED,), lambda id, _: Cancel(id)),
+        Action("reschedule", "rescheduled", (State.DELAYED,), Reschedule, timed=True),
+        Action("retry", "retried", (State.DEAD, State.CANCELLED, State.DONE), lambda id, _: Retry(id, delay=0)),
+        Action(
+            "delete",
+            "deleted",
+            (State.DELAYED, State.DONE, State.DEAD, State.CANCELLED),
+            lambda id, _: Delete(id),
+            "admin",
+        ),
     )
 }
 
@@ -67,6 +75,7 @@ class Bulk(Struct):
     what: str
     path: str  # where it was asked for
     at: int  # ms, when it was kept last
+    due: int = 0  # when the jobs are due then, ms, if that is what is done
     seen: int = 0
     changed: int = 0
     over: bool = False
@@ -86,10 +95,18 @@ class Bulks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(
-        self, context: Context, action: Action, filter: Filter, sees: Sees, fits: Fits, what: str, path: str
+        self,
+        context: Context,
+        action: Action,
+        filter: Filter,
+        sees: Sees,
+        fits: Fits,
+        what: str,
+        path: str,
+        due: int = 0,
     ) -> Bulk:
         """Begin an action on all jobs that a filter means, that are seen and fit; it goes on by itself, in batches."""
-        bulk = Bulk(secrets.token_urlsafe(12), action.name, what[:_LONGEST], path[:_LONGEST], 0)
+        bulk = Bulk(secrets.token_urlsafe(12), action.name, what[:_LONGEST], path[:_LONGEST], 0, due)
         await context.read(_keep, context.queue.store, bulk)
         task = asyncio.create_task(_work(context, bulk, filter, sees, fits))
         self._tasks.add(task)
@@ -133,8 +150,10 @@ async def _work(context: Context, bulk: Bulk, filter: Filter, sees: Sees, fits: 
 
 def _batch(store: Store, bulk: Bulk, filter: Filter, sees: Sees, fits: Fits, after: str) -> str | None:
     found = page(store, filter, after, _BATCH, sees, preview=0)
-    commands = [bulk.action.command(job.id) for job in found.jobs if fits is None or fits(job)]
-    bulk.seen += len(found.jobs)
+    # A job that was rescheduled may come again, as the list goes on by due time.
+    jobs = [job for job in found.jobs if not bulk.action.timed or job.due != bulk.due]
+    commands = [bulk.action.command(job.id, bulk.due) for job in jobs if fits is None or fits(job)]
+    bulk.seen += len(jobs)
     if commands:
         # A retry whose key is taken by now is JobExists: the others have happened.
         bulk.changed += sum(outcome is Change.MADE for outcome in intact(store.apply(commands)))
@@ -153,7 +172,7 @@ def states_of(action: Action, filter: Filter) -> tuple[State, ...]:
 
 
 def matching(store: Store, filter: Filter, states: tuple[State, ...], sees: Sees) -> Iterator[list[Job]]:
-    """Yield the jobs that a filter means and that are seen, in these states, without their bodies."""
+    """Yield the jobs that a filter finds and that are seen, in these states, without their bodies."""
     for state in states:
         after: str | None = ""
         while after is not None:
@@ -162,16 +181,16 @@ def matching(store: Store, filter: Filter, states: tuple[State, ...], sees: Sees
             after = found.next
 
 
-def count(store: Store, action: Action, filter: Filter, sees: Sees) -> tuple[int, bool]:
+def count(store: Store, action: Action, filter: Filter, sees: Sees, fits: Fits) -> tuple[int, bool]:
     """Return how many jobs an action is for, and whether that is all of them: counting ends after a while."""
     states = states_of(action, filter)
-    if filter == Filter(filter.topic, filter.state):
+    if fits is None and filter == Filter(filter.topic, filter.state):
         counts = store.ask(CountJobs())
         names = [filter.topic] if filter.topic is not None else [name for name in counts if sees is None or sees(name)]
         return sum(getattr(counts[name], state) for name in names if name in counts for state in states), True
     end, number = time.monotonic() + _PATIENCE, 0
     for jobs in matching(store, filter, states, sees):
-        number += len(jobs)
+        number += len(jobs) if fits is None else sum(map(fits, jobs))
         if time.monotonic() > end:
             return number, False
     return number, True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from hashlib import sha256
 from typing import Final, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -15,6 +14,7 @@ from ...stores.contract import Store
 from ..tokens import Grant
 from .answers import Ask, back
 from .bulk import ACTIONS, Bulks, matching
+from .filters import Asked
 from .forms import fields
 from .words import error_group, first_line
 
@@ -28,8 +28,7 @@ _GROUPS: Final = 200
 class Group(NamedTuple):
     """Dead jobs of a topic whose errors differ in digits and ids alone."""
 
-    id: str
-    topic: str
+    asked: Asked  # the search that finds them
     error: str  # of one of them
     number: int
     first: Job
@@ -61,16 +60,12 @@ class Dead:
     async def act(self, ask: Ask) -> Response:
         """Retry or delete a group."""
         given = await fields(ask.request)
-        topic, group, action = given.one("topic"), given.one("group"), ACTIONS.get(given.one("action"))
-        if action is None or State.DEAD not in action.states or not topic:
-            raise HTTPException(400, "dead jobs can be retried and deleted, by topic")
-        ask.allow("admin", topic)
-
-        def fits(job: Job) -> bool:
-            return _group_id(topic, error_group(job.last_error)) == group
-
-        what = f"dead jobs of {topic} with errors like “{given.one('error')[:160]}”"
-        bulk = await self._bulks.start(ask.context, action, Filter(topic, State.DEAD), None, fits, what, "/dead")
+        action = ACTIONS.get(given.one("action"))
+        asked = Asked(given.one("topic"), State.DEAD, like=given.one("like"))
+        if action is None or State.DEAD not in action.states or not asked.topic or not asked.like:
+            raise HTTPException(400, "dead jobs can be retried and deleted, by topic and error")
+        ask.allow("admin", asked.topic)
+        bulk = await self._bulks.start(ask.context, action, asked.filter, None, asked.fits, asked.text(), "/dead")
         return back(ask.request, f"/bulk/{bulk.id}")
 
 
@@ -84,15 +79,11 @@ def _grouped(store: Store, topic: str | None, visitor: Grant) -> tuple[list[Grou
             kind = error_group(job.last_error)
             group = found.get((job.topic, kind))
             if group is None:
-                id = _group_id(job.topic, kind)
-                found[job.topic, kind] = Group(id, job.topic, first_line(job.last_error, 300), 1, job, job)
+                asked = Asked(job.topic, State.DEAD, like=kind)
+                found[job.topic, kind] = Group(asked, first_line(job.last_error, 300), 1, job, job)
             else:
                 found[job.topic, kind] = group._replace(number=group.number + 1, last=job)
         if seen >= _MOST or time.monotonic() > end:
             whole = False
             break
-    return sorted(found.values(), key=lambda group: (-group.number, group.topic)), seen, whole
-
-
-def _group_id(topic: str, kind: str) -> str:
-    return sha256(f"{topic}\0{kind}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return sorted(found.values(), key=lambda group: (-group.number, group.asked.topic)), seen, whole

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import urlencode
 
 from ..._errors import BadJob
 from ...jobs.checks import name
-from ...jobs.durations import moment, refuse_long
-from ...jobs.job import state_of
+from ...jobs.durations import delay_ms, moment, refuse_long
+from ...jobs.job import Job, state_of
 from ...jobs.queries import Filter
+from .words import error_group
 
-__all__ = ["Asked", "utc"]
+__all__ = ["Asked", "new_due", "utc"]
 
 
 class Asked(NamedTuple):
@@ -26,12 +27,13 @@ class Asked(NamedTuple):
     due_from: str = ""
     due_until: str = ""
     newest: str = ""
+    like: str = ""  # what the last errors have in common, as `error_group` says it
 
     @classmethod
     def of(cls, fields: Mapping[str, object]) -> Asked:
         """Return what a query or a form says."""
-        given = {field: str(fields.get(field, "")).strip() for field in cls._fields if field != "error"}
-        return cls(**given, error=str(fields.get("error", "")))
+        given = {field: str(fields.get(field, "")) for field in cls._fields}
+        return cls(**{field: text if field in ("error", "like") else text.strip() for field, text in given.items()})
 
     @property
     def filter(self) -> Filter:
@@ -46,6 +48,11 @@ class Asked(NamedTuple):
         )
 
     @property
+    def fits(self) -> Callable[[Job], bool] | None:
+        """Whether a job that the store found is meant; None: each is."""
+        return (lambda job: error_group(job.last_error) == self.like) if self.like else None
+
+    @property
     def query(self) -> str:
         """The same for an address, with what is not empty alone."""
         return urlencode({field: value for field, value in self._asdict().items() if value})
@@ -58,6 +65,7 @@ class Asked(NamedTuple):
         """Return it as people say it."""
         words = [f"topic {self.topic}" if self.topic else "any topic", f"state {self.state}" if self.state else ""]
         words += [f"key {self.key}" if self.key else "", f"error contains “{self.error}”" if self.error else ""]
+        words += [f"errors like “{self.like}”" if self.like else ""]
         words += [f"due from {self.due_from} UTC" if self.due_from else ""]
         words += [f"due until {self.due_until} UTC" if self.due_until else ""]
         return ", ".join(word for word in words if word)
@@ -71,3 +79,10 @@ def utc(text: str, what: str) -> int:
     except ValueError:
         raise BadJob(f"{what} {text[:40]!r} is not understood: write it like 2026-11-22T15:21:00, in UTC") from None
     return moment(at if at.utcoffset() is not None else at.replace(tzinfo=UTC), what)
+
+
+def new_due(delay: str, at: str, now: int) -> int:
+    """Return when a job is due, in ms, by one of the two fields that say it. BadJob: neither does, or both."""
+    if bool(delay) == bool(at):
+        raise BadJob("say when it is due: either so long from now, such as 30m, or at a time in UTC")
+    return now + delay_ms(delay) if delay else utc(at, "the new due time")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 from starlette.exceptions import HTTPException
@@ -18,15 +19,25 @@ from ..visible import page
 from .answers import Ask, back
 from .bulk import ACTIONS, Action, Bulks, count, progress_of, states_of, stop
 from .feed import Feed
-from .filters import Asked
+from .filters import Asked, new_due
 from .forms import Fields, fields
-from .words import number
+from .words import number, stamp
 
 __all__ = ["Jobs"]
 
 _LIMIT: Final = 50
 _PREVIEW: Final = 96  # bytes of a body
 _SELECTED: Final = 1_000
+
+
+class Times(NamedTuple):
+    """When many jobs are to be due, as text: one of the two."""
+
+    delay: str = ""
+    at: str = ""
+
+
+_UNSAID: Final = Times()
 
 
 class Jobs:
@@ -74,7 +85,8 @@ class Jobs:
         store = ask.context.queue.store
         jobs: list[Job] = []
         following: str | None = after
-        for _ in range(5):  # looks at a bounded number of rows each time, and may have found none of them
+        fits = asked.fits
+        for _ in range(5 if fits is None else 20):  # each looks at a bounded number of rows, and may find none of them
             found = await ask.context.read(
                 page,
                 store,
@@ -85,7 +97,7 @@ class Jobs:
                 preview=_PREVIEW,
                 newest=bool(asked.newest),
             )
-            jobs += found.jobs
+            jobs += filter(fits, found.jobs) if fits is not None else found.jobs
             following = found.next
             if following is None or len(jobs) >= _LIMIT:
                 break
@@ -99,34 +111,27 @@ class Jobs:
         if given.one("scope") == "selected" and not ids:
             return back(ask.request, f"/jobs?{asked.query}", "no job was selected")
         _demand(ask, asked)
-        if ids:
-            number_of, exact = len(ids), True
-        else:
-            store, sees = ask.context.queue.store, ask.visitor.sees
-            number_of, exact = await ask.context.long(count, store, action, asked.filter, sees)
-        what = f"{len(ids)} selected jobs" if ids else f"all jobs with {asked.text()}"
-        return ask.page(
-            "confirm.html",
-            action=action,
-            asked=asked,
-            ids=ids,
-            number=number_of,
-            exact=exact,
-            what=what,
-            states=action.states if ids else states_of(action, asked.filter),
-        )
+        return await _confirm(ask, action, asked, ids)
 
     async def begin(self, ask: Ask) -> Response:
         """Do it: to a selection at once, to all of a search in the background."""
         given = await fields(ask.request)
         action, asked, ids = _action(given), Asked.of(given.singles), _ids(given)
         _demand(ask, asked)
-        there = f"/jobs?{asked.query}"
+        there, due, what = f"/jobs?{asked.query}", 0, asked.text()
+        if action.timed:
+            times = Times(given.one("delay").strip(), given.one("at").strip())
+            try:
+                due = new_due(*times, ask.context.queue.store.clock.wall())
+            except BadJob as error:
+                wrong = {"at" if times.at and not times.delay else "delay": str(error)}
+                return await _confirm(ask, action, asked, ids, times, wrong)
+            what += f", due at {stamp(due)}"
         if not ids:
             sees = ask.visitor.sees
-            bulk = await self._bulks.start(ask.context, action, asked.filter, sees, None, asked.text(), there)
+            bulk = await self._bulks.start(ask.context, action, asked.filter, sees, asked.fits, what, there, due)
             return back(ask.request, f"/bulk/{bulk.id}")
-        changed = await ask.context.read(_to_each, ask.context.queue.store, action, ids, ask.visitor)
+        changed = await ask.context.read(_to_each, ask.context.queue.store, action, ids, ask.visitor, due)
         said = f"{number(changed)} of {number(len(ids))} jobs {action.done}"
         return back(ask.request, there, said if changed == len(ids) else f"{said}; the others had changed by then")
 
@@ -142,6 +147,31 @@ class Jobs:
         ask.allow("admin")
         await ask.context.read(stop, ask.context.queue.store, ask.request.path_params["id"])
         return back(ask.request, f"/bulk/{ask.request.path_params['id']}")
+
+
+async def _confirm(
+    ask: Ask, action: Action, asked: Asked, ids: list[int], times: Times = _UNSAID, wrong: Mapping[str, str] = {}
+) -> Response:
+    """Say how many jobs it is for, and ask when they are due if it is timed; `wrong` says what was by field."""
+    if ids:
+        number_of, exact = len(ids), True
+    else:
+        number_of, exact = await ask.context.long(
+            count, ask.context.queue.store, action, asked.filter, ask.visitor.sees, asked.fits
+        )
+    return ask.page(
+        "confirm.html",
+        400 if wrong else 200,
+        action=action,
+        asked=asked,
+        ids=ids,
+        number=number_of,
+        exact=exact,
+        what=f"{len(ids)} selected jobs" if ids else f"all jobs with {asked.text()}",
+        states=action.states if ids else states_of(action, asked.filter),
+        times=times,
+        wrong=wrong,
+    )
 
 
 def _sensible(ask: Ask, asked: Asked) -> list[Action]:
@@ -175,7 +205,9 @@ def _ids(given: Fields) -> list[int]:
     return ids
 
 
-def _to_each(store: Any, action: Action, ids: list[int], visitor: Grant) -> int:
+def _to_each(store: Any, action: Action, ids: list[int], visitor: Grant, due: int) -> int:
     known = [job for id in ids if (job := store.ask(GetJob(id))) is not None and visitor.may("admin", job.topic)]
     found = [job for job in known if job.state in action.states]
-    return sum(outcome is Change.MADE for outcome in intact(store.apply([action.command(job.id) for job in found])))
+    return sum(
+        outcome is Change.MADE for outcome in intact(store.apply([action.command(job.id, due) for job in found]))
+    )

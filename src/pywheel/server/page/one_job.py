@@ -5,11 +5,10 @@ from __future__ import annotations
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from ..._errors import BadJob, NoSuchJob
+from ..._errors import NoSuchJob
 from ...jobs.bodies import is_encrypted
-from ...jobs.commands import Change, Command, Reschedule
-from ...jobs.durations import delay_ms
-from ...jobs.job import Attempt, Job, State
+from ...jobs.commands import Change
+from ...jobs.job import Attempt, Job
 from ...jobs.queries import GetHistories, GetJob
 from ...stores.contract import Store
 from ..tokens import Grant
@@ -17,8 +16,8 @@ from .answers import HEADERS, Ask, back
 from .bodies import Body, shown
 from .bulk import ACTIONS
 from .drawings import timeline
-from .filters import utc
-from .forms import Fields, fields
+from .filters import new_due
+from .forms import fields
 
 __all__ = ["OneJob", "id_of", "visible"]
 
@@ -42,7 +41,7 @@ class OneJob:
             actions=[
                 action.name
                 for action in ACTIONS.values()
-                if job.state in action.states and ask.visitor.may(action.scope, job.topic)
+                if job.state in action.states and not action.timed and ask.visitor.may(action.scope, job.topic)
             ],
             now=now,
         )
@@ -60,35 +59,21 @@ class OneJob:
     async def act(self, ask: Ask) -> Response:
         """Cancel, reschedule, retry or delete it, unless it has changed from what the form was about."""
         given, id, store = await fields(ask.request), id_of(ask.request.path_params["id"]), ask.context.queue.store
-        wanted = given.one("action")
         job, _ = await ask.context.read(_read, store, id, ask.visitor)
-        command: Command[Change]
-        states: tuple[State, ...]
-        if wanted == "reschedule":
-            ask.allow("put", job.topic)
-            command, done, states = _reschedule(job, given, store.clock.wall()), "rescheduled", (State.DELAYED,)
-        elif wanted in ACTIONS:
-            action = ACTIONS[wanted]
-            ask.allow(action.scope, job.topic)
-            command, done, states = action.command(id), action.done, action.states
-        else:
+        action = ACTIONS.get(given.one("action"))
+        if action is None:
             raise HTTPException(400, "a job can be cancelled, rescheduled, retried and deleted")
-        [outcome] = await ask.context.read(store.apply, [command])
+        ask.allow(action.scope, job.topic)
+        due = new_due(given.one("delay").strip(), given.one("at").strip(), store.clock.wall()) if action.timed else 0
+        [outcome] = await ask.context.read(store.apply, [action.command(id, due)])
         if isinstance(outcome, Exception):
             raise outcome
         if not outcome:
             what = "gone" if outcome is Change.NOT_FOUND else outcome
-            said = f"job {id} is {what} and was not {done}: that is for jobs that are {' or '.join(states)}"
+            for_these = f"that is for jobs that are {' or '.join(action.states)}"
+            said = f"job {id} is {what} and was not {action.done}: {for_these}"
             return back(ask.request, f"/jobs/{id}", said)
-        return back(ask.request, "/jobs" if wanted == "delete" else f"/jobs/{id}", f"job {id} {done}")
-
-
-def _reschedule(job: Job, given: Fields, now: int) -> Reschedule:
-    delay, at = given.one("delay").strip(), given.one("at").strip()
-    if bool(delay) == bool(at):
-        raise BadJob("say when it is due: either so long from now, such as 30m, or at a time in UTC")
-    due = now + delay_ms(delay) if delay else utc(at, "the new due time")
-    return Reschedule(job.id, due)
+        return back(ask.request, "/jobs" if action.name == "delete" else f"/jobs/{id}", f"job {id} {action.done}")
 
 
 def id_of(text: str) -> int:

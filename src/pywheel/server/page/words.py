@@ -34,6 +34,7 @@ _SHAPES: Final = (
     (re.compile(r"[0-9]+(?:[.,:][0-9]+)*"), "#"),
 )
 _GROUP: Final = 200  # characters by which errors are told apart
+_NO_ERROR: Final = "no error was given"
 
 
 def number(value: int) -> str:
@@ -119,11 +120,11 @@ def first_line(text: str | None, most: int = 160) -> str:
 
 
 def error_group(error: str | None) -> str:
-    """Return what errors of one kind have in common: digits and ids stand for any."""
+    """Return what errors of one kind have in common, as text that is not empty: digits and ids stand for any."""
     text = first_line(error, 2_000)
     for shape, instead in _SHAPES:
         text = shape.sub(instead, text)
-    return text[:_GROUP]
+    return text[:_GROUP] or _NO_ERROR
 
 
 def _datetime(moment: int) -> datetime:
