@@ -32,6 +32,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _READERS: Final = 4  # threads that read the store: more of them would only take the processor from the commits
 _LONG: Final = 4  # threads for what goes on for seconds, or minutes
+_EXPORTS: Final = 16  # at once
 _READY: Final = 1.0  # seconds for which what the store was last asked says whether it answers
 _QUIET: Final = 1.0  # seconds between two lines of the log about the store
 
@@ -78,6 +79,8 @@ class Context:
     """Of streams of events."""
     views: Places = field(init=False)
     """Of the page's streams of changes."""
+    exports: Places = field(init=False)
+    """Of exports of jobs, each of which has some MB in memory."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the server drains: long polls and streams end."""
     _readers: ThreadPoolExecutor | None = None
@@ -92,6 +95,7 @@ class Context:
         self.waits = Places("reserves that wait", self.limits.waiters, 1)
         self.streams = Places("streams", self.limits.streams, 5)
         self.views = Places("live pages", self.limits.streams, 5)
+        self.exports = Places("exports", _EXPORTS, 5)
 
     @property
     def tokens(self) -> Any:

@@ -534,4 +534,13 @@ def test_a_group_of_the_dead_leads_to_its_jobs(shop, browser, site, axe, scheme,
     assert person.locator("#found tbody tr").count() == 3
     looks_well(person, axe)
     person.get_by_label("Errors like").fill("ConnectionError: refused")
-    person.wait_for_function("document.querySelectorAll('#found tbody tr').length === 1")
+    person.locator("#found tbody tr").nth(1).wait_for(state="detached")
+    assert person.locator("#found tbody tr").count() == 1
+
+
+def test_what_a_search_finds_is_kept_as_a_file(shop, person, site):
+    person.goto(f"{site.url}/jobs?topic=order.expire")
+    with person.expect_download() as download:
+        person.get_by_role("link", name="JSON Lines").click()
+    assert download.value.suggested_filename == "jobs.jsonl"
+    assert len(download.value.path().read_text().splitlines()) == 80

@@ -14,6 +14,7 @@ from .answers import Handler, allowed, guarded
 from .assets import asset
 from .bulk import Bulks
 from .dead import Dead
+from .export import export
 from .feed import Feed
 from .jobs import Jobs
 from .one_job import OneJob
@@ -56,6 +57,7 @@ def routes(context: Context) -> list[BaseRoute]:
         act("/bulk", jobs.begin),
         look("/bulk/{id}", jobs.progress),
         act("/bulk/{id}", jobs.stop),
+        look("/jobs/export", export, packed=False),
         look("/jobs/{id}", one.show),
         act("/jobs/{id}", one.act),
         look("/jobs/{id}/body", one.body),

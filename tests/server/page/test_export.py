@@ -1,0 +1,145 @@
+"""The jobs that a search finds, as JSON Lines."""
+
+import asyncio
+import json
+
+import pytest
+
+from pywheel import JobQueue
+from pywheel.jobs.commands import Nack
+from pywheel.jobs.queries import GetPage
+from pywheel.server import app
+from pywheel.server.page import export
+
+
+def lines(client, **query):
+    """Return the records of an export."""
+    answer = client.get("/jobs/export", params=query)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert answer.headers["content-disposition"] == 'attachment; filename="jobs.jsonl"'
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def test_a_line_is_what_the_api_says_of_the_job(queue, client):
+    bodies = [b'{\r\n  "a": "\\n",\n  "b": [1.0, 10000000000000000000000]\n}', b"\x00\xff", b"no JSON", b""]
+    ids = queue.put_many([queue.job("mail", body, key=f"k{n}", delay=60) for n, body in enumerate(bodies)])
+    answer = client.get("/jobs/export")
+    assert answer.content.count(b"\n") == len(ids)
+    assert lines(client) == [client.get(f"/v1/jobs/{id}").json() for id in ids] != []
+
+
+def test_an_export_has_all_that_the_search_finds_and_nothing_else(queue, client):
+    ids = queue.put_many([queue.job("mail", b"", delay=60) for _ in range(2_345)])
+    queue.put("shop", b"", delay=60)
+    for error in ("timeout after 1 s", "timeout after 2 s", "refused"):
+        queue.put("shop", b"")
+        [job] = queue.reserve("shop")
+        queue.store.apply([Nack(job.id, job.claims, None, error)])
+    assert [int(job["id"]) for job in lines(client, topic="mail")] == ids
+    assert [int(job["id"]) for job in lines(client, topic="mail", newest="1")] == ids[::-1]
+    assert [job["last_error"] for job in lines(client, error="refused")] == ["refused"]
+    assert len(lines(client, like="timeout after # s")) == 2
+    assert len(lines(client)) == 2_349
+    assert lines(client, topic="none") == []
+    assert client.get("/jobs/export?state=odd").status_code == 400
+    assert "/jobs/export?topic=mail&amp;state=delayed" in client.get("/jobs?topic=mail&state=delayed").text
+
+
+def test_a_token_for_some_topics_exports_them_alone(queue, guarded):
+    for topic in ("shop.a", "bank.pay", "shop.b"):
+        queue.put_many([queue.job(topic, b"", delay=60) for _ in range(1_100)])
+    with guarded.client("shop_admin") as client:
+        assert [job["topic"] for job in lines(client)] == ["shop.a"] * 1_100 + ["shop.b"] * 1_100
+        assert client.get("/jobs/export?topic=bank.pay").status_code == 403
+    with guarded.client("viewer") as client:
+        assert len(lines(client)) == 3_300
+    with guarded.client("worker") as client:
+        assert client.get("/jobs/export").status_code == 303
+
+
+def test_an_export_whose_token_ends_says_so_at_its_end(queue, guarded, monkeypatch):
+    queue.put_many([queue.job("mail", b"", delay=60) for _ in range(1_500)])
+    real = export._page
+
+    def over(*arguments):
+        guarded.context.access._fresh.clear()
+        guarded.tokens.pop("viewer", None)
+        return real(*arguments)
+
+    monkeypatch.setattr(export, "_page", over)
+    with guarded.client("viewer") as client:
+        found = lines(client)
+    assert len(found) == 1_001
+    assert found[-1].keys() == {"error"}
+
+
+def test_an_export_that_the_store_fails_says_so_at_its_end(sites, monkeypatch):
+    queue = JobQueue("memory:")
+    queue.put_many([queue.job("mail", b"", delay=60) for _ in range(1_500)])
+    real = export._page
+
+    def closing(*arguments):
+        found = real(*arguments)
+        queue.close()
+        return found
+
+    monkeypatch.setattr(export, "_page", closing)
+    with sites(queue).client() as client:
+        found = lines(client)
+    assert len(found) == 1_001
+    assert found[-1].keys() == {"error"}
+
+
+def test_an_export_reads_no_further_than_it_has_sent(queue, monkeypatch):
+    queue.put_many([queue.job("mail", b"x" * 500_000, delay=60) for _ in range(40)])
+    asked, sent, ask = [], [], queue.store.ask
+    monkeypatch.setattr(
+        type(queue.store), "ask", lambda self, query: asked.append(type(query) is GetPage) or ask(query), raising=False
+    )
+    service = app(queue, access="open")
+    scope = {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1", "method": "GET",
+        "scheme": "http", "path": "/jobs/export", "raw_path": b"/jobs/export", "root_path": "", "query_string": b"",
+        "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "server": ("localhost", 80),
+    }  # fmt: skip
+
+    async def exported():
+        takes, stuck = asyncio.Event(), asyncio.Event()
+
+        async def receive():
+            await asyncio.Event().wait()
+
+        async def send(message):
+            sent.append(len(message.get("body", b"")))
+            if len(sent) == 3:
+                stuck.set()
+                await takes.wait()
+
+        going = asyncio.create_task(service(scope, receive, send))
+        await stuck.wait()
+        for _ in range(20):  # what should not be read would be by now
+            await service.state.context.long(int)
+        pages = sum(asked)
+        takes.set()
+        await going
+        return pages
+
+    assert asyncio.run(exported()) == 1
+    assert sum(asked) > 3
+    assert max(sent) <= 64 << 10
+    assert sum(sent) > 40 * 500_000
+    assert service.state.context.exports._all == 0
+    service.state.context.close()
+
+
+@pytest.mark.parametrize("role", ["viewer", "admin"])
+def test_more_exports_than_the_limit_are_refused(queue, guarded, role):
+    queue.put("mail", b"", delay=60)
+    for _ in range(16):
+        guarded.context.exports.take("")
+    with guarded.client(role) as client:
+        assert client.get("/jobs/export").status_code == 503
+        guarded.context.exports.leave("")
+        assert len(lines(client)) == 1
+        assert len(lines(client)) == 1
