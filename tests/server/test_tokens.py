@@ -40,7 +40,7 @@ def tokens(store, clock):
 def test_a_secret_grants_what_its_token_says(tokens):
     secret = tokens.add(["put", "work"], ["shop.*"], START + HOUR, "shop backend")
     grant = tokens.grant(secret)
-    assert grant == Grant(id_of(secret), frozenset({"put", "work"}), ("shop.*",), START + HOUR)
+    assert grant == Grant(id_of(secret), frozenset({"put", "work"}), ("shop.*",), START + HOUR, "shop backend")
     assert grant.may("put", "shop.mail")
     assert grant.may("work", "shop.")
     assert not grant.may("put", "shop")

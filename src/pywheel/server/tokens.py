@@ -47,6 +47,7 @@ class Grant(NamedTuple):
     scopes: frozenset[str]
     topics: tuple[str, ...]  # patterns, such as shop.*
     until: datetime | None
+    name: str = ""  # who has it, for people
 
     def may(self, scope: str, topic: str | None = None) -> bool:
         """Whether it has a scope, for a topic; without one, for some topics: then each is to be asked for too."""
@@ -82,7 +83,6 @@ class _Kept(NamedTuple):
     grant: Grant
     digest: str
     until: int | None  # ms
-    note: str
     made: int
 
 
@@ -195,8 +195,8 @@ def _read(id: str, value: bytes) -> _Kept | None:
         record = json.loads(value)
         until = record["until"]
         scopes, topics = frozenset(record["scopes"]), tuple(map(str, record["topics"]))
-        grant = Grant(id, scopes, topics, None if until is None else _time(until))
-        return _Kept(grant, str(record["digest"]), until, str(record["note"]), int(record["made"]))
+        grant = Grant(id, scopes, topics, None if until is None else _time(until), str(record["note"]))
+        return _Kept(grant, str(record["digest"]), until, int(record["made"]))
     except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
         return None
 
@@ -206,7 +206,7 @@ def _listed(id: str, value: bytes) -> Token:
     if kept is None:
         return Token(id, (), (), None, "(this cannot be read: remove it)", None)
     scopes = tuple(scope for scope in SCOPES if scope in kept.grant.scopes)
-    return Token(id, scopes, kept.grant.topics, kept.grant.until, kept.note, _time(kept.made))
+    return Token(id, scopes, kept.grant.topics, kept.grant.until, kept.grant.name, _time(kept.made))
 
 
 def _time(milliseconds: int) -> datetime:

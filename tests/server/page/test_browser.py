@@ -97,7 +97,8 @@ def test_axe_finds_nothing_on_any_page(shop, browser, site, axe, scheme):
     ids = {job.state: job.id for job in shop.jobs.list()}
     paths = [
         "/", "/jobs", "/jobs?topic=shop.notify", "/jobs?topic=search.index", "/jobs?state=dead&error=Timeout",
-        "/jobs?due_from=x", "/jobs?topic=none", "/dead", "/schedules", "/workers", "/outlets", "/coming", "/put",
+        "/jobs?due_from=x", "/jobs?topic=none", "/dead", "/schedules", "/workers", "/outlets", "/coming",
+        "/put", "/log",
         *(f"/jobs/{id}" for id in ids.values()), "/jobs/99999",
     ]  # fmt: skip
     found = {}
@@ -544,3 +545,15 @@ def test_what_a_search_finds_is_kept_as_a_file(shop, person, site):
         person.get_by_role("link", name="JSON Lines").click()
     assert download.value.suggested_filename == "jobs.jsonl"
     assert len(download.value.path().read_text().splitlines()) == 80
+
+
+@LOOKS
+def test_what_somebody_did_stands_in_the_log(shop, browser, site, axe, scheme, viewport):
+    person = browser.person(site, scheme=scheme, viewport=viewport)
+    person.goto(site.url)
+    row(person, "mail.send").get_by_role("button", name="Pause").click()
+    person.get_by_text("mail.send is paused").wait_for()
+    person.get_by_role("link", name="Log", exact=True).click()
+    line = person.get_by_role("row").nth(1)
+    assert re.search(r"everybody\s+pause\s+topic mail.send\s+mail.send\s+done", line.inner_text())
+    looks_well(person, axe)

@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, unquote
 
+from msgspec import structs
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ..._errors import BadJob, NoSuchJob, PywheelError, StoreError
 from ..tokens import Grant
+from .audit import Deed, keep
 from .templating import render
 from .visitor import role_of, visitor_of
 
@@ -51,13 +53,18 @@ THEMES: Final = ("auto", "light", "dark")
 class Ask:
     """A request to the page, by somebody who may look at it."""
 
-    __slots__ = ("context", "request", "root", "visitor")
+    __slots__ = ("context", "deed", "request", "root", "visitor")
 
     def __init__(self, request: Request, context: Context, visitor: Grant) -> None:
         self.request = request
         self.context = context
         self.visitor = visitor
         self.root = root_of(request)
+        self.deed: Deed | None = None
+
+    def does(self, action: str, what: str, topic: str | None = None, outcome: str = "done") -> None:
+        """Say what this request changes, for the audit log; the last word counts."""
+        self.deed = Deed(action, what, topic, outcome)
 
     def page(self, template: str, /, status: int = 200, **values: Any) -> Response:
         """Return a whole page."""
@@ -114,22 +121,28 @@ def guarded(handler: Handler, *, context: Context) -> Callable[[Request], Awaita
 
     async def endpoint(request: Request) -> Response:
         visitor: Grant | None = None
+        ask: Ask | None = None
         try:
             _refuse_foreign(request)
             visitor = await visitor_of(request, context)
             if visitor is None:
                 return _sign_in_first(request)
-            return await handler(Ask(request, context, visitor))
+            ask = Ask(request, context, visitor)
+            answer = await handler(ask)
         except HTTPException as error:
-            return _error(request, context, visitor, error.status_code, str(error.detail))
+            answer = _error(request, context, visitor, error.status_code, str(error.detail))
         except NoSuchJob as error:
-            return _error(request, context, visitor, 404, str(error))
+            answer = _error(request, context, visitor, 404, str(error))
         except BadJob as error:
-            return _error(request, context, visitor, 400, str(error))
+            answer = _error(request, context, visitor, 400, str(error))
         except StoreError as error:
-            return _error(request, context, visitor, 503, context.problem(error).detail)
+            answer = _error(request, context, visitor, 503, context.problem(error).detail)
         except PywheelError as error:
-            return _error(request, context, visitor, 409, str(error))
+            answer = _error(request, context, visitor, 409, str(error))
+        if ask is not None and ask.deed is not None:
+            failed = {"outcome": f"failed ({answer.status_code})"} if answer.status_code >= 400 else {}
+            await keep(context, ask.visitor, structs.replace(ask.deed, **failed))
+        return answer
 
     return endpoint
 

@@ -19,7 +19,9 @@ from ...jobs.commands import Cancel, Change, Command, Delete, Reschedule, Retry,
 from ...jobs.job import Job, State
 from ...jobs.queries import CountJobs, Filter, GetNote
 from ...stores.contract import Store, intact
+from ..tokens import Grant
 from ..visible import Sees, page
+from .audit import Deed, keep
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -99,16 +101,17 @@ class Bulks:
         context: Context,
         action: Action,
         filter: Filter,
-        sees: Sees,
+        visitor: Grant,
         fits: Fits,
         what: str,
         path: str,
         due: int = 0,
     ) -> Bulk:
-        """Begin an action on all jobs that a filter means, that are seen and fit; it goes on by itself, in batches."""
+        """Begin an action on all jobs of a filter that a visitor sees and that fit; it goes on alone, in batches."""
         bulk = Bulk(secrets.token_urlsafe(12), action.name, what[:_LONGEST], path[:_LONGEST], 0, due)
         await context.read(_keep, context.queue.store, bulk)
-        task = asyncio.create_task(_work(context, bulk, filter, sees, fits))
+        await keep(context, visitor, Deed(action.name, what, filter.topic, "begun"))
+        task = asyncio.create_task(_work(context, bulk, filter, visitor, fits))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return bulk
@@ -134,18 +137,21 @@ def _keep(store: Store, bulk: Bulk) -> None:
     store.apply([SetNote(_NOTE + bulk.id, msgspec.json.encode(bulk), _KEPT)])
 
 
-async def _work(context: Context, bulk: Bulk, filter: Filter, sees: Sees, fits: Fits) -> None:
+async def _work(context: Context, bulk: Bulk, filter: Filter, visitor: Grant, fits: Fits) -> None:
     store = context.queue.store
     try:
         for state in states_of(bulk.action, filter):
             after: str | None = ""
             while after is not None and not bulk.stopped:
-                after = await context.read(_batch, store, bulk, filter._replace(state=state), sees, fits, after)
+                after = await context.read(_batch, store, bulk, filter._replace(state=state), visitor.sees, fits, after)
     except PywheelError as error:
         bulk.error = context.problem(error).detail
     bulk.over = True
     with suppress(PywheelError):  # it is told to have ended when nothing is heard of it
         await context.read(_keep, store, bulk)
+    end = "then it failed" if bulk.error else "then it was stopped" if bulk.stopped else "the end"
+    outcome = f"{bulk.changed} {bulk.action.done}, {end}"
+    await keep(context, visitor, Deed(bulk.name, bulk.what, filter.topic, outcome))
 
 
 def _batch(store: Store, bulk: Bulk, filter: Filter, sees: Sees, fits: Fits, after: str) -> str | None:

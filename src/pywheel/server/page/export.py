@@ -63,7 +63,7 @@ def _topics(store: Store, filter: Filter, sees: Sees) -> list[str | None]:
     """Return the topics to ask for one by one; None is all of them at once."""
     if filter.topic is not None or sees is None:
         return [filter.topic]
-    return sorted(topic.name for topic in store.ask(ListTopics()) if sees(topic.name))
+    return [*sorted(topic.name for topic in store.ask(ListTopics()) if sees(topic.name))]
 
 
 def _page(store: Store, asked: Asked, topic: str | None, after: str) -> tuple[bytes, str | None]:

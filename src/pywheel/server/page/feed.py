@@ -56,7 +56,7 @@ class View(NamedTuple):
 
 
 def _rights(visitor: Grant) -> Grant:
-    return visitor._replace(id="", until=None)
+    return visitor._replace(id="", until=None, name="")
 
 
 class Feed:

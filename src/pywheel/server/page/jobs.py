@@ -128,10 +128,12 @@ class Jobs:
                 return await _confirm(ask, action, asked, ids, times, wrong)
             what += f", due at {stamp(due)}"
         if not ids:
-            sees = ask.visitor.sees
-            bulk = await self._bulks.start(ask.context, action, asked.filter, sees, asked.fits, what, there, due)
+            bulk = await self._bulks.start(ask.context, action, asked.filter, ask.visitor, asked.fits, what, there, due)
             return back(ask.request, f"/bulk/{bulk.id}")
+        what = f"{len(ids)} jobs: {', '.join(map(str, ids))}"
+        ask.does(action.name, what, asked.topic or None)
         changed = await ask.context.read(_to_each, ask.context.queue.store, action, ids, ask.visitor, due)
+        ask.does(action.name, what, asked.topic or None, f"{changed} {action.done}")
         said = f"{number(changed)} of {number(len(ids))} jobs {action.done}"
         return back(ask.request, there, said if changed == len(ids) else f"{said}; the others had changed by then")
 
@@ -145,6 +147,7 @@ class Jobs:
     async def stop(self, ask: Ask) -> Response:
         """End a bulk action after the batch that it is at."""
         ask.allow("admin")
+        ask.does("stop", f"what was begun: {ask.request.path_params['id']}")
         await ask.context.read(stop, ask.context.queue.store, ask.request.path_params["id"])
         return back(ask.request, f"/bulk/{ask.request.path_params['id']}")
 

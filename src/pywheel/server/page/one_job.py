@@ -65,11 +65,13 @@ class OneJob:
             raise HTTPException(400, "a job can be cancelled, rescheduled, retried and deleted")
         ask.allow(action.scope, job.topic)
         due = new_due(given.one("delay").strip(), given.one("at").strip(), store.clock.wall()) if action.timed else 0
+        ask.does(action.name, f"job {id}", job.topic)
         [outcome] = await ask.context.read(store.apply, [action.command(id, due)])
         if isinstance(outcome, Exception):
             raise outcome
         if not outcome:
             what = "gone" if outcome is Change.NOT_FOUND else outcome
+            ask.does(action.name, f"job {id}", job.topic, f"none: it is {what}")
             for_these = f"that is for jobs that are {' or '.join(action.states)}"
             said = f"job {id} is {what} and was not {action.done}: {for_these}"
             return back(ask.request, f"/jobs/{id}", said)

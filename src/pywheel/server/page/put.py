@@ -109,10 +109,12 @@ class PutForm:
             return _page(ask, wish, source, wrong, 400)
         if not ask.visitor.may("put", record.topic):
             return _page(ask, wish, source, {"topic": "you may put no jobs of this topic"}, 403)
+        ask.does("put", "a job", record.topic)
         try:
             [id] = await calls.aapply(Put((record,)))
         except JobExists as error:
             return _page(ask, wish, source, {"key": str(error)}, 409)
+        ask.does("put", f"job {id}" + (f", like job {source.id}" if source else ""), record.topic)
         return back(ask.request, f"/jobs/{id}", f"job {id} was put")
 
 

@@ -50,6 +50,7 @@ def routes(context: Context) -> list[BaseRoute]:
         look("/coming", views.coming),
         look("/workers", views.workers),
         look("/outlets", views.outlets),
+        look("/log", views.log),
         act("/topics", views.pause),
         look("/live", feed.stream, packed=False),  # each frame is packed once for all
         look("/jobs", jobs.search),

@@ -38,6 +38,7 @@ class Schedules:
         name, action = given.one("name"), given.one("action")
         found = await ask.context.read(queue.schedules.get, name)
         ask.allow("put", found.schedule.topic)
+        ask.does(action, f"schedule {name}", found.schedule.topic)
         if action == "run":
             id = await ask.context.read(queue.schedules.run, name)
             said = f"{name} runs now: job {id}"

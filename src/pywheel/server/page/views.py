@@ -16,6 +16,7 @@ from ...jobs.queries import Filter, GetHistories, ListNotes
 from ...stores.contract import Store
 from ..visible import Sees, page
 from .answers import Ask, back
+from .audit import listed
 from .feed import Feed
 from .forms import fields
 from .words import iso
@@ -23,6 +24,7 @@ from .words import iso
 __all__ = ["Views"]
 
 _OUTLETS: Final = "outlet:"
+_DEEDS: Final = 100  # of a page of the audit log
 _RUNNING: Final = 200  # running jobs that are shown
 
 
@@ -93,11 +95,19 @@ class Views:
         notes = await ask.context.read(store.ask, ListNotes(_OUTLETS))
         return ask.page("outlets.html", outlets=[_outlet(key, value) for key, value in notes], now=store.clock.wall())
 
+    async def log(self, ask: Ask) -> Response:
+        """Who changed what by the page."""
+        ask.allow("admin")
+        store, after = ask.context.queue.store, ask.request.query_params.get("after", "")
+        deeds, following = await ask.context.read(listed, store, after, _DEEDS, ask.visitor)
+        return ask.page("log.html", deeds=deeds, after=after, following=following, now=store.clock.wall())
+
     async def pause(self, ask: Ask) -> Response:
         """Pause or resume a topic."""
         given = await fields(ask.request)
         topic, action = name(given.one("topic"), "topic"), given.one("action")
         ask.allow("admin", topic)
+        ask.does(action, f"topic {topic}", topic)
         queue = ask.context.queue
         if action == "pause":
             changed = await queue.aio.topics.pause(topic)

@@ -1,0 +1,129 @@
+"""The audit log: every change that was made by the page, by whom, and nothing that is secret."""
+
+import re
+
+import pytest
+
+from pywheel import JobQueue
+from pywheel.clock import ManualClock
+from pywheel.jobs.queries import ListNotes
+from pywheel.server.page import audit
+from pywheel.server.tokens import Tokens, id_of
+from tests.jobs.waiting import until
+
+from .site import post
+from .test_actions import dead, wait_until_over
+
+
+def log(client, path="/log"):
+    """Return the entries of the log: who, action, of what with its topic, outcome."""
+    rows = re.findall(r"<tr><td><time .*?</time></td>(.*?)</tr>", client.get(path).text)
+    cells = [[re.sub(r"<.*?>", "", cell).strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)] for row in rows]
+    return [(who, action, f"{what} {topic}".strip(), outcome) for who, action, what, topic, outcome in cells]
+
+
+def test_each_change_is_in_the_log_the_newest_first(queue, client):
+    assert "Nothing." in client.get("/log").text
+    delayed, gone = queue.put("mail", b"", key="k", delay=60), dead(queue, "mail")
+    queue.schedules.set("night", "mail", every="1h")
+    steps = [
+        (f"/jobs/{delayed}", {"action": "reschedule", "delay": "2h"}, f"job {delayed} mail", "done"),
+        (f"/jobs/{delayed}", {"action": "cancel"}, f"job {delayed} mail", "done"),
+        (f"/jobs/{delayed}", {"action": "cancel"}, f"job {delayed} mail", "none: it is cancelled"),
+        (f"/jobs/{gone}", {"action": "retry"}, f"job {gone} mail", "done"),
+        (f"/jobs/{gone}", {"action": "delete"}, f"job {gone} mail", "done"),
+        ("/topics", {"action": "pause", "topic": "mail"}, "topic mail mail", "done"),
+        ("/schedules", {"action": "run", "name": "night"}, "schedule night mail", "done"),
+        ("/bulk", {"action": "retry", "id": [delayed, gone]}, f"2 jobs: {delayed}, {gone}", "1 retried"),
+    ]
+    for path, fields, _, _ in steps:
+        assert post(client, path, **fields).status_code == 303
+    wanted = [("everybody", fields["action"], what, outcome) for _, fields, what, outcome in steps]
+    assert log(client) == wanted[::-1]
+
+
+def test_what_is_put_is_in_the_log_without_its_body(queue, client):
+    post(client, "/put", topic="mail", body="the secret", key="k")
+    [job] = queue.jobs.list()
+    post(client, "/put", topic="mail", clone=job.id)
+    post(client, "/put", topic="mail", body="the secret", key="k")
+    post(client, "/put", topic="mail", body="the secret", delay="soon")  # nothing came of it
+    assert log(client) == [
+        ("everybody", "put", "a job mail", "failed (409)"),
+        ("everybody", "put", f"job {job.id + 1}, like job {job.id} mail", "done"),
+        ("everybody", "put", f"job {job.id} mail", "done"),
+    ]
+    assert "secret" not in str(queue.store.ask(ListNotes("audit:")))
+
+
+def test_what_is_done_to_many_is_in_the_log_when_it_begins_and_when_it_ends(queue, client):
+    queue.put_many([queue.job("mail", b"", delay=60) for _ in range(30)])
+    wait_until_over(client, post(client, "/bulk", action="cancel", topic="mail"))
+    until(lambda: len(log(client)) == 2)
+    dead(queue, "shop", "timeout")
+    wait_until_over(client, post(client, "/dead", action="retry", topic="shop", like="timeout"))
+    cancel, retry = "topic mail", "topic shop, state dead, errors like “timeout”"
+    until(lambda: len(log(client)) == 4)  # the end is noted right after it is shown
+    assert log(client) == [
+        ("everybody", "retry", f"{retry} shop", "1 retried, the end"),
+        ("everybody", "retry", f"{retry} shop", "begun"),
+        ("everybody", "cancel", f"{cancel} mail", "30 cancelled, the end"),
+        ("everybody", "cancel", f"{cancel} mail", "begun"),
+    ]
+
+
+def test_the_log_says_whose_token_it_was_and_never_the_token(queue, guarded):
+    tokens = guarded.context.access.tokens = Tokens(queue.store)
+    secret = tokens.add(["admin"], note="Ada <on call>")
+    id = queue.put("mail", b"", delay=60)
+    with guarded.client(secret) as client:
+        post(client, f"/jobs/{id}", action="cancel")
+        assert log(client) == [(f"Ada &lt;on call&gt; {id_of(secret)}", "cancel", f"job {id} mail", "done")]
+    assert secret not in str(queue.store.ask(ListNotes("audit:")))
+
+
+def test_what_was_refused_is_no_change(queue, guarded):
+    id = queue.put("mail", b"", delay=60)
+    with guarded.client("viewer") as client:
+        assert post(client, f"/jobs/{id}", action="cancel").status_code == 403
+        assert post(client, "/put", topic="mail").status_code == 403
+        assert post(client, "/bulk", action="cancel").status_code == 403
+    assert queue.store.ask(ListNotes("audit:")) == []
+
+
+@pytest.mark.parametrize(("role", "status"), [("viewer", 403), ("operator", 403), ("admin", 200), ("shop_admin", 200)])
+def test_the_log_is_for_admins_of_the_topics(queue, guarded, role, status):
+    with guarded.client("admin") as client:
+        for topic in ("shop.mail", "bank.pay"):
+            queue.put(topic, b"", delay=60)
+            post(client, "/topics", topic=topic, action="pause")
+        wait_until_over(client, post(client, "/bulk", action="cancel"))
+    with guarded.client(role) as client:
+        assert client.get("/log").status_code == status
+        assert ('href="/log"' in client.get("/").text) is (status == 200)
+        if role == "shop_admin":
+            assert log(client) == [("3", "pause", "topic shop.mail shop.mail", "done")]
+            assert "bank" not in client.get("/log").text
+
+
+def test_a_long_log_comes_in_parts_and_is_bounded(queue, client, monkeypatch):
+    monkeypatch.setattr(audit, "_NUMBER", 250)
+    for _ in range(200):
+        post(client, "/topics", topic="mail", action="pause")
+        post(client, "/topics", topic="mail", action="resume")
+    assert 250 <= len(queue.store.ask(ListNotes("audit:"))) < 350
+    first = log(client)
+    assert len(first) == 100
+    earlier = re.search(r'href="(/log\?after=[^"]+)"', client.get("/log").text)[1]
+    assert len(log(client, earlier)) == 100
+    assert first[0][1] == "resume"
+
+
+def test_an_entry_is_kept_for_90_days(sites):
+    clock = ManualClock()
+    with JobQueue("memory:", clock=clock) as queue, sites(queue).client() as client:
+        post(client, "/topics", topic="mail", action="pause")
+        clock.advance(89 * 86_400)
+        assert len(log(client)) == 1
+        clock.advance(86_400)
+        assert log(client) == []
