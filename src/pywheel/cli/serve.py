@@ -37,6 +37,15 @@ def serve(
     proxies: Annotated[
         str | None, typer.Option(help="Addresses of proxies whose X-Forwarded-For is believed, with commas.")
     ] = None,
+    sign_in_header: Annotated[
+        str | None, typer.Option(help="Header by which proxies say who looks at the page, as X-Forwarded-User.")
+    ] = None,
+    sign_in_from: Annotated[
+        str | None, typer.Option(help="Addresses and networks of the proxies whose header counts, with commas.")
+    ] = None,
+    sign_in_role: Annotated[
+        str, typer.Option(help="What they may do who come so: viewer, operator, admin.")
+    ] = "viewer",
     work: Annotated[bool, typer.Option("--work", help="Run the queue's handlers too, in this process.")] = False,
     log_format: Annotated[str, typer.Option(help="text, or json: an object a line.")] = "text",
 ) -> None:
@@ -46,7 +55,7 @@ def serve(
     """
     try:
         from ..server import app as service
-        from ..server.access import Mode, is_loopback
+        from ..server.access import Mode, ProxySignIn, is_loopback
         from ..server.process import address_of, run
     except ModuleNotFoundError as error:  # it says what to install
         raise PywheelError(str(error)) from None
@@ -55,12 +64,15 @@ def serve(
         raise BadOption(f"--open is for this host only, and --host {host[:60]} is not: use tokens, or --host 127.0.0.1")
     if work and target is None:
         raise BadOption("--work runs the handlers of a queue: name it, like shop.jobs:queue")
+    if (sign_in_header is None) != (sign_in_from is None) or (open_ and sign_in_header is not None):
+        raise BadOption("--sign-in-header and --sign-in-from go together, and not with --open")
+    sign_in = None if sign_in_header is None else ProxySignIn(sign_in_header, parts(sign_in_from), sign_in_role)
     logs.begin(log_format)
     with ExitStack() as stack:
         queue = stack.enter_context(_queue(target, store))
         _count(queue)
         access: Mode = "open" if open_ else "tokens"
-        app = service(queue, access=access, read_only=read_only, cors=origins, proxies=parts(proxies))
+        app = service(queue, access=access, read_only=read_only, cors=origins, proxies=parts(proxies), sign_in=sign_in)
         try:
             address = address_of(host, port)
         except OSError as error:

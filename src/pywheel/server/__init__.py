@@ -7,13 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from .access import ProxySignIn
     from .context import Context, Limits
     from .service import app
 
-__all__ = ["Context", "Limits", "app"]
+__all__ = ["Context", "Limits", "ProxySignIn", "app"]
 
 # Every command of the command line knows `server.tokens`, and hardly one wants the service.
-_LATER: Final = {"app": ".service", "Context": ".context", "Limits": ".context"}
+_LATER: Final = {"app": ".service", "Context": ".context", "Limits": ".context", "ProxySignIn": ".access"}
 _EXTRA: Final = ("starlette", "msgspec", "granian", "jinja2")
 
 

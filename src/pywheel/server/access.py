@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import re
 import shlex
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from .._errors import BadOption
 from .problems import Problem
-from .tokens import Grant
+from .tokens import ROLES, Grant
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
 __all__ = [
     "EVERYTHING",
+    "PROXY",
     "Access",
     "Failures",
     "Mode",
+    "ProxySignIn",
     "demand",
     "demand_all",
     "header",
@@ -35,11 +40,71 @@ Mode = Literal["tokens", "open"]
 _FRESH: Final = 1.0  # seconds that a grant is trusted here; the tokens trust theirs for a few more
 _MOST: Final = 10_000  # tokens, and addresses, that are remembered
 _LONGEST_HOST: Final = 300  # characters; what is longer is no name, and would be kept in a cache
+_FIELD_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
+_TAKEN: Final = frozenset(("authorization", "cookie", "forwarded", "host", "origin", "x-forwarded-for"))
+_LONGEST_NAME: Final = 200  # characters of a person's name
+PROXY: Final = "proxy:"
+"""The id of a grant that came from a proxy begins with it."""
 _REALM: Final = 'Bearer realm="pywheel"'
 
 
 EVERYTHING: Final = Grant("", frozenset(("read", "put", "work", "admin")), ("*",), None)
 """What everybody may do who reaches an open server."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySignIn:
+    """Lets a proxy that has signed people in say by a header who looks at the page.
+
+    Args:
+        header: its name, such as ``X-Forwarded-User``. The proxy sets it on every request, or takes it away.
+        trusted: the addresses of proxies, and networks of them. From any other peer the header means nothing.
+        role: what those may do who come with it: one of `tokens.ROLES`, for all topics.
+
+    Raises:
+        BadOption: an argument makes no sense.
+    """
+
+    header: str
+    trusted: Collection[str]
+    role: str = "viewer"
+    _networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not _FIELD_NAME.fullmatch(self.header) or self.header.lower() in _TAKEN:
+            raise BadOption(f"{self.header[:80]!r} is no header for a name: use one such as X-Forwarded-User")
+        if self.role not in ROLES:
+            raise BadOption(f"{self.role[:80]!r} is no role: {', '.join(ROLES)}")
+        try:
+            networks = tuple(map(ipaddress.ip_network, self.trusted))
+        except ValueError as error:
+            raise BadOption(f"a proxy is trusted by its address or its network: {error}") from None
+        if not networks or any(network.prefixlen == 0 for network in networks):
+            raise BadOption("say which proxies are trusted: with none, or with all, anybody could be anyone")
+        object.__setattr__(self, "_networks", networks)
+
+    def grant(self, scope: Scope) -> Grant | None:
+        """Return what whoever asks may do, None unless a trusted proxy says who that is.
+
+        The peer is the other end of the connection, whatever X-Forwarded-For says. Two such headers are none: one of
+        them may be the client's own.
+        """
+        name = self.header.lower().encode()
+        given = [value for key, value in scope["headers"] if key.lower() == name]
+        if len(given) != 1 or not self._trusts(scope.get("client")):
+            return None
+        who = given[0].decode("utf-8", "replace").strip()
+        if not 1 <= len(who) <= _LONGEST_NAME or not who.isprintable():
+            return None
+        return Grant(f"{PROXY}{who}", frozenset(ROLES[self.role]), ("*",), None, who)
+
+    def _trusts(self, client: Any) -> bool:
+        try:
+            address = ipaddress.ip_address(client[0])
+        except (TypeError, IndexError, ValueError):  # a socket of Unix, or a server that does not say
+            return False
+        peer = getattr(address, "ipv4_mapped", None) or address  # IPv4, where it listens on IPv6
+        return any(peer in network for network in self._networks)
 
 
 class Access:
@@ -49,10 +114,13 @@ class Access:
     page, so that no web page that somebody visits reaches the jobs. `tokens`: a bearer token, or for the page a cookie.
     """
 
-    def __init__(self, mode: Mode, tokens: Any = None, proxies: Collection[str] = ()) -> None:
+    def __init__(
+        self, mode: Mode, tokens: Any = None, proxies: Collection[str] = (), sign_in: ProxySignIn | None = None
+    ) -> None:
         self.open = mode == "open"
         self.tokens: Any = None if self.open else tokens
         self.proxies = frozenset(proxies)
+        self.sign_in = sign_in
         self.failures = Failures()
         self._fresh: dict[bytes, tuple[Grant, float]] = {}
         self._seen: OrderedDict[bytes, None] = OrderedDict()  # tokens that were good: failures of others hold none up

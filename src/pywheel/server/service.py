@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from .access import Access, Mode, demand_all
+from .access import Access, Mode, ProxySignIn, demand_all
 from .api.operations import routes
 from .context import Context, Limits
 from .middleware import Bodies, Errors, Guard, RequestIds, answer_of, refused
@@ -35,6 +35,7 @@ def app(
     read_only: bool = False,
     cors: Sequence[str] = (),
     proxies: Collection[str] = (),
+    sign_in: ProxySignIn | None = None,
     limits: Limits | None = None,
 ) -> Starlette:
     """Return the service of a queue, to be served or mounted into another program, under any path.
@@ -46,15 +47,18 @@ def app(
         read_only: refuse whatever changes something.
         cors: the origins whose pages may use the API with a token, such as ``https://shop.example``.
         proxies: the addresses of proxies before it, whose ``X-Forwarded-For`` is believed.
+        sign_in: which header of which proxies says who looks at the page; others sign in with a token.
         limits: what a client may ask for.
 
     Raises:
-        ValueError: there is no such access.
+        ValueError: there is no such access, or nobody has to sign in for it.
     """
     if access not in ("tokens", "open"):
         raise ValueError(f"access is 'tokens' or 'open', not {access!r:.40}")
+    if access == "open" and sign_in is not None:
+        raise ValueError("sign_in is for access='tokens': at an open server nobody has to sign in")
     tokens = None if access == "open" else Tokens(queue.sync.store)
-    context = Context(queue.sync, Access(access, tokens, proxies), read_only, limits or Limits())
+    context = Context(queue.sync, Access(access, tokens, proxies, sign_in), read_only, limits or Limits())
     middleware = [
         Middleware(RequestIds),
         Middleware(Errors, context),

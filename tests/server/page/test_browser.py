@@ -8,6 +8,7 @@ import pytest
 from pywheel import JobQueue
 from pywheel.jobs.commands import Nack
 from pywheel.jobs.job import State
+from pywheel.server import ProxySignIn
 
 from . import browser as chromium
 from .test_looks import NASTY
@@ -557,3 +558,15 @@ def test_what_somebody_did_stands_in_the_log(shop, browser, site, axe, scheme, v
     line = person.get_by_role("row").nth(1)
     assert re.search(r"everybody\s+pause\s+topic mail.send\s+mail.send\s+done", line.inner_text())
     looks_well(person, axe)
+
+
+@LOOKS
+def test_who_is_signed_in_by_a_proxy_sees_under_which_name(shop, browser, guarded, axe, scheme, viewport):
+    guarded.context.access.sign_in = ProxySignIn("X-Forwarded-User", ["127.0.0.1"], "operator")
+    person = browser.person(guarded, scheme=scheme, viewport=viewport)
+    person.set_extra_http_headers({"X-Forwarded-User": "ada@example.net"})
+    person.goto(guarded.url)
+    person.get_by_text("ada@example.net, operator").wait_for()
+    is_live(person)
+    looks_well(person, axe)
+    assert person.get_by_role("button", name="Sign out").count() == 0

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ..._errors import BadJob, NoSuchJob, PywheelError, StoreError
+from ..access import PROXY
 from ..tokens import Grant
 from .audit import Deed, keep
 from .templating import render
@@ -169,6 +170,7 @@ def html(
         here=request.scope["path"].removeprefix(root_of(request)),
         visitor=visitor,
         role=role_of(visitor) if visitor else "",
+        by_proxy=visitor is not None and visitor.id.startswith(PROXY),
         store=context.queue.store.url,
         theme=theme if theme in THEMES else "auto",
         said=said,

@@ -28,11 +28,13 @@ def role_of(visitor: Grant) -> str:
 
 
 async def visitor_of(request: Request, context: Context) -> Grant | None:
-    """Return what whoever asks may do here, by the token in the cookie. None: they have to sign in."""
-    secret = _cookie(request)
-    if not context.access.open and not secret:
-        return None
-    grant, _ = await grant_of(request, context, secret)
+    """Return what whoever asks may do here, by the token in the cookie, or as a proxy says. None: sign in first."""
+    secret, sign_in = _cookie(request), context.access.sign_in
+    grant: Grant | None = None
+    if context.access.open or secret:
+        grant, _ = await grant_of(request, context, secret)
+    if grant is None and sign_in is not None:
+        grant = sign_in.grant(request.scope)
     if grant is None or not grant.may("read"):
         return None
     return grant._replace(scopes=frozenset({"read"})) if context.read_only else grant

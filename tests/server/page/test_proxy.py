@@ -1,0 +1,148 @@
+"""Sign-in by a header of a proxy that is trusted, and of nobody else."""
+
+import httpx
+import pytest
+
+from pywheel import BadOption, JobQueue
+from pywheel.server import ProxySignIn, app
+from pywheel.server.access import EVERYTHING, Access
+from tests.server.client import Process
+
+from .site import post
+
+HEADER = "X-Forwarded-User"
+ADA = {HEADER: "ada@example.net"}
+
+
+def signed_in(client, header=((b"x-forwarded-user", b"ada"),), trusted=("10.0.0.0/8", "fd00::/8", "192.0.2.7")):
+    return ProxySignIn(HEADER, trusted).grant({"client": client, "headers": list(header)})
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3", "fd00::1", "192.0.2.7", "::ffff:192.0.2.7"])
+def test_a_trusted_proxy_says_who_it_is(address):
+    grant = signed_in((address, 1))
+    assert (grant.name, grant.scopes, grant.everywhere) == ("ada", {"read"}, True)
+
+
+@pytest.mark.parametrize(
+    "client",
+    [("192.0.2.8", 1), ("11.0.0.1", 1), ("127.0.0.1", 1), ("::1", 1), ("::10.1.2.3", 1), ("fe80::1", 1),
+     ("10.1.2.3.4", 1), ("", 0), ("/run/proxy.sock", 0), None, (), ("10.1.2.3, 192.0.2.8", 1)],
+)  # fmt: skip
+def test_the_header_of_any_other_peer_means_nothing(client):
+    assert signed_in(client) is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [(b"x-forwarded-user", b"")],
+        [(b"x-forwarded-user", b" ")],
+        [(b"x-forwarded-user", b"ada"), (b"x-forwarded-user", b"ada")],
+        [(b"X-Forwarded-User", b"admin"), (b"x-forwarded-user", b"ada")],
+        [(b"x_forwarded_user", b"ada")],
+        [(b"x-forwarded-user", b"a\x1b[2Jda")],
+        [(b"x-forwarded-user", b"a" * 201)],
+    ],
+)
+def test_a_header_that_is_missing_twice_there_or_no_name_means_nothing(headers):
+    assert signed_in(("10.1.2.3", 1), headers) is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"header": ""},
+        {"header": "X User"},
+        {"header": "Cookie"},
+        {"header": "authorization"},
+        {"trusted": []},
+        {"trusted": ["proxy.example"]},
+        {"trusted": ["10.0.0.1/8"]},
+        {"trusted": ["0.0.0.0/0"]},
+        {"trusted": ["::/0"]},
+        {"role": "king"},
+    ],
+)
+def test_what_makes_no_sense_is_refused(words):
+    with pytest.raises(BadOption):
+        ProxySignIn(**{"header": HEADER, "trusted": ["10.0.0.1"], **words})
+
+
+def test_an_open_server_has_nobody_to_sign_in(queue):
+    with pytest.raises(ValueError, match="sign_in"):
+        app(queue, access="open", sign_in=ProxySignIn(HEADER, ["10.0.0.1"]))
+
+
+@pytest.fixture
+def behind(guarded):
+    """A site with tokens that trusts the proxy at 127.0.0.1."""
+    guarded.context.access.sign_in = ProxySignIn(HEADER, ["127.0.0.1"])
+    return guarded
+
+
+def test_who_comes_by_the_proxy_is_in_with_its_role_and_no_more(queue, behind):
+    id = queue.put("mail", b"", delay=60)
+    with behind.client(**ADA) as client:
+        text = client.get("/").text
+        assert "ada@example.net, viewer" in text
+        assert "Sign out" not in text
+        assert post(client, f"/jobs/{id}", action="cancel").status_code == 403
+        behind.context.access.sign_in = ProxySignIn(HEADER, ["127.0.0.1"], "operator")
+        assert post(client, f"/jobs/{id}", action="cancel").status_code == 303
+    with behind.client("admin") as client:
+        assert "ada@example.net" in client.get("/log").text
+        client.headers.update(ADA)
+        assert ", viewer" not in client.get("/").text  # the token was a choice
+
+
+def test_without_the_header_a_token_is_needed_as_before(behind):
+    for token, headers in ((None, {}), ("wrong", {}), (None, {"X-Forwarded-For": "127.0.0.1"}), (None, {HEADER: ""})):
+        with behind.client(token, **headers) as client:
+            assert client.get("/").headers["location"].startswith("/sign-in")
+    with behind.client("viewer") as client:
+        assert client.get("/").status_code == 200
+
+
+def test_a_form_of_another_site_changes_nothing_by_a_proxy_too(queue, behind):
+    behind.context.access.sign_in = ProxySignIn(HEADER, ["127.0.0.1"], "admin")
+    id = queue.put("mail", b"", delay=60)
+    with behind.client(**ADA) as client:
+        client.headers["sec-fetch-site"] = "cross-site"
+        assert post(client, f"/jobs/{id}", action="cancel").status_code == 403
+
+
+def test_the_header_is_for_the_page_and_no_token_of_the_api(behind):
+    with behind.client(**ADA) as client:
+        assert client.get("/v1/topics").status_code == 401
+
+
+def test_the_server_knows_the_proxy_by_its_connection_and_by_nothing_that_is_sent(tmp_path):
+    server = Process(tmp_path, "--sign-in-header", HEADER, "--sign-in-from", "127.0.0.7", "--proxies", "127.0.0.8")
+    forged = {**ADA, "X-Forwarded-For": "127.0.0.7", "Forwarded": "for=127.0.0.7", "X-Real-IP": "127.0.0.7"}
+    try:
+        for address, status in (("127.0.0.7", 200), ("127.0.0.8", 303), ("127.0.0.1", 303)):
+            transport = httpx.HTTPTransport(local_address=address)
+            with httpx.Client(base_url=server.url, transport=transport, headers=forged) as client:
+                assert (address, client.get("/").status_code) == (address, status)
+    finally:
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--sign-in-header", HEADER], ["--sign-in-from", "10.0.0.1"],
+     ["--open", "--sign-in-header", HEADER, "--sign-in-from", "10.0.0.1"],
+     ["--sign-in-header", HEADER, "--sign-in-from", "everywhere"]],
+)  # fmt: skip
+def test_half_of_a_sign_in_is_refused(tmp_path, options):
+    with pytest.raises(AssertionError, match=r"sign-in|trusted"):
+        Process(tmp_path, *options)
+
+
+def test_nobody_is_signed_in_by_a_header_unless_told(tmp_path):
+    with JobQueue("memory:") as queue:
+        assert app(queue).state.context.access.sign_in is None
+    assert Access("open").sign_in is None
+    assert EVERYTHING.name == ""
