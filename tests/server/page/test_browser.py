@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from pywheel import JobQueue
+from pywheel import JobQueue, StoreAway
 from pywheel.jobs.commands import Nack
 from pywheel.jobs.job import State
 from pywheel.server import ProxySignIn
@@ -570,3 +570,37 @@ def test_who_is_signed_in_by_a_proxy_sees_under_which_name(shop, browser, guarde
     is_live(person)
     looks_well(person, axe)
     assert person.get_by_role("button", name="Sign out").count() == 0
+
+
+def away_for_once(page, site, monkeypatch):
+    """Let the store be away when the page asks next."""
+
+    def away(secret):
+        raise StoreAway("the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(site.tokens, "grant", away)
+        with page.expect_response(lambda answer: answer.status == 503):
+            pass
+
+
+def test_what_runs_comes_back_after_the_store_was_away(queue, browser, guarded, monkeypatch):
+    id = queue.put("mail", b"")
+    queue.reserve("mail")
+    person = browser.person(guarded, token="viewer")
+    person.goto(f"{guarded.url}/workers")
+    link = person.locator("#running").get_by_role("link", name=str(id))
+    link.wait_for()
+    away_for_once(person, guarded, monkeypatch)
+    queue.put("mail", b"")
+    [other] = queue.reserve("mail")
+    person.locator("#running").get_by_role("link", name=str(other.id)).wait_for()
+
+
+def test_an_open_job_goes_on_after_the_store_was_away(queue, browser, guarded, monkeypatch):
+    id = queue.put("mail", b"", delay=600)
+    person = browser.person(guarded, token="viewer")
+    person.goto(f"{guarded.url}/jobs/{id}")
+    away_for_once(person, guarded, monkeypatch)
+    queue.cancel(id)
+    person.locator("#job-state", has_text="cancelled").wait_for()

@@ -208,4 +208,6 @@ def _sign_in_first(request: Request) -> Response:
 
 
 def _error(request: Request, context: Context, visitor: Grant | None, status: int, detail: str) -> Response:
-    return html(request, context, "error.html", status, visitor=visitor, code=status, detail=detail)
+    answer = html(request, context, "error.html", status, visitor=visitor, code=status, detail=detail)
+    answer.headers["HX-Reswap"] = "none"  # a part that asks again and again would be gone, and never ask again
+    return answer
