@@ -47,6 +47,12 @@ def test_signing_in_takes_what_is_no_path_for_none(serving, target):
     assert ask(serving, "POST", "/theme", body, sec_fetch_site="same-origin") == 303
 
 
+@pytest.mark.parametrize("path", ["/sign-in", "/theme"])
+def test_a_form_that_anybody_may_send_is_short(serving, path):
+    assert ask(serving, "POST", path, b"token=" + b"x" * 8_192, sec_fetch_site="same-origin") == 413
+    assert ask(serving, "POST", path, b"token=\xff", sec_fetch_site="same-origin") == 400
+
+
 @pytest.mark.parametrize("host", ["[", "a[", "a b", "http://[", "a\x7f", "\N{LATIN SMALL LETTER E WITH ACUTE}"])
 @pytest.mark.parametrize("path", ["/", "/sign-in", "/nothing", f"/jobs/{FORGED}"])
 def test_a_host_that_is_no_name_breaks_nothing(serving, host, path):

@@ -19,6 +19,7 @@ __all__ = ["enter", "form", "leave", "theme"]
 
 _DAYS = 7
 _YEAR = 365 * 86_400
+_MOST: Final = 8 << 10  # bytes of a form, which may come slowly from anybody
 _PATH: Final = re.compile(r"/(?![/\\])[^\\\x00-\x1f]*")
 """A path that no browser takes for another host: browsers leave out control characters, and read \\ as /."""
 
@@ -32,7 +33,7 @@ async def form(request: Request, context: Context) -> Response:
 
 async def enter(request: Request, context: Context) -> Response:
     """Take a token, and keep it in a cookie that no script can read and no other site makes the browser send."""
-    given = await fields(request)
+    given = await fields(request, _MOST)
     target, secret = given.one("next"), given.one("token").strip()
     if not same_site(request):
         return _form(request, context, target, "this form was sent from another site", 403)
@@ -66,7 +67,7 @@ async def leave(request: Request, context: Context) -> Response:
 
 async def theme(request: Request, context: Context) -> Response:
     """Remember light, dark, or what the system says."""
-    given = await fields(request)
+    given = await fields(request, _MOST)
     chosen = given.one("theme")
     if not same_site(request) or chosen not in THEMES:
         return _form(request, context, "", "there is no such theme", 400)
