@@ -29,7 +29,7 @@ __all__ = ["address_of", "run"]
 
 _GRACE: Final = 10.0  # seconds for requests that are under way
 _IDLE: Final = 65_000  # ms for a head to arrive, from the answer before: longer than proxies keep their connections
-_BUFFER: Final = 128 << 10  # bytes of a connection, and so of a head
+_BUFFER: Final = 64 << 10  # bytes of a connection, and so of a head: strangers may hold many that never end
 _BACKLOG: Final = 2_048
 _MOST: Final = 100_000  # connections
 _SPARE: Final = 200  # descriptors for everything else
@@ -106,11 +106,18 @@ async def _serve(app: Starlette, address: tuple[str, int], ready: Callable[[], o
     context.stopping.set()  # long polls and streams end
     server.stop()  # type: ignore[no-untyped-call]
     await asyncio.wait([serving], timeout=_GRACE)
+    loop.set_exception_handler(_log_unless_ended)
     for end in ends:
         end.cancel()
     for outcome in await asyncio.gather(*ends, return_exceptions=True):
         if isinstance(outcome, Exception):
             raise outcome
+
+
+def _log_unless_ended(loop: asyncio.AbstractEventLoop, about: dict[str, Any]) -> None:
+    """Log an error, but for that of granian, which ends its future when requests that were given up have ended."""
+    if not isinstance(about.get("exception"), asyncio.InvalidStateError):
+        loop.default_exception_handler(about)
 
 
 async def _listens(serving: asyncio.Task[None], address: tuple[str, int]) -> None:

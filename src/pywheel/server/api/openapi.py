@@ -189,7 +189,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
 
 _OF_SERVER: Final = {
     "414": "The address is longer than 64 KiB. Without content.",
-    "431": "The headers are longer than 128 KiB. Without content.",
+    "431": "The headers are longer than 64 KiB. Without content.",
 }
 _SAYINGS: Final = {204: "Done; there is nothing to say.", 304: "It has not changed."}
 
