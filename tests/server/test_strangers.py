@@ -47,6 +47,11 @@ def test_signing_in_takes_what_is_no_path_for_none(serving, target):
     assert ask(serving, "POST", "/theme", body, sec_fetch_site="same-origin") == 303
 
 
+def test_a_body_that_is_for_nothing_is_short(serving):
+    assert ask(serving, "GET", "/v1/openapi.json", b"{}", content_type="application/json") == 200
+    assert ask(serving, "GET", "/v1/openapi.json", b"{%s}" % (b" " * 4_096), content_type="application/json") == 413
+
+
 @pytest.mark.parametrize("path", ["/sign-in", "/theme"])
 def test_a_form_that_anybody_may_send_is_short(serving, path):
     assert ask(serving, "POST", path, b"token=" + b"x" * 8_192, sec_fetch_site="same-origin") == 413

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Call", "Endpoint", "JsonResponse", "Operation"]
 
 _ROOM: Final = 256 << 10  # bytes of a body for all but the job's own
+_NOTHING: Final = 4 << 10  # bytes of one that is for nothing: strangers may send it slowly
 
 
 class JsonResponse(Response):
@@ -155,6 +156,8 @@ class _Plan:
 
     def most(self, context: Context) -> int:
         """Return how many bytes a body may have: what the operation can make use of."""
+        if self.operation.body is None:
+            return _NOTHING
         useful = context.limits.batch if self.operation.many else 2 * context.queue.calls.max_body + _ROOM
         return min(context.limits.request, useful)
 
