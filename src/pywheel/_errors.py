@@ -7,6 +7,7 @@ __all__ = [
     "BadJob",
     "BadOption",
     "BadResult",
+    "ExtraMissing",
     "JobExists",
     "NoKey",
     "NoSuchJob",
@@ -30,6 +31,10 @@ __all__ = [
 
 class PywheelError(Exception):
     """Base of every error that is pywheel's own."""
+
+
+class ExtraMissing(PywheelError, ImportError):
+    """A package of an extra is not installed. The message says how to install it."""
 
 
 class WheelFull(PywheelError):

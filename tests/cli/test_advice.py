@@ -6,12 +6,9 @@ import sys
 import pytest
 from typer.main import get_command
 
-from pywheel import BadArguments, JobQueue
+from pywheel import BadArguments, ExtraMissing, JobQueue
 from pywheel.cli.app import PARTS, app
-from pywheel.observe.extra import TelemetryMissing
-from pywheel.observe.extra import needed as of_telemetry
-from pywheel.outlets.contract import OutletMissing
-from pywheel.outlets.contract import needed as of_an_outlet
+from pywheel.jobs.checks import needed
 
 NO_ZONE = "'2030-01-31T06:00:00' has no time zone: write it like 2030-01-31T12:00:00+01:00"
 
@@ -109,10 +106,8 @@ def test_a_program_that_cannot_say_where_its_store_is_shows_its_own_lines(call, 
 
 
 def test_a_package_that_is_missing_has_its_own_name_and_that_of_its_extra():
-    with pytest.raises(OutletMissing, match=r"^nothing_like_it is not installed: pip install 'pywheel-timer\[x\]'$"):
-        of_an_outlet("nothing_like_it.inside", "x")
-    with pytest.raises(TelemetryMissing, match=r"^nothing_like_it is not installed: pip install 'pywheel-timer\["):
-        of_telemetry("nothing_like_it.inside")
+    with pytest.raises(ExtraMissing, match=r"^nothing_like_it is not installed: pip install 'pywheel-timer\[x\]'$"):
+        needed("nothing_like_it.inside", "x")
 
 
 def test_the_extra_of_tasks_is_quoted_for_the_shell(monkeypatch):

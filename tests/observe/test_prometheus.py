@@ -1,13 +1,14 @@
 """What happens in a process, as Prometheus reads it."""
 
 import re
+import sys
 
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
-from pywheel import Fixed, JobQueue
+from pywheel import ExtraMissing, Fixed, JobQueue
 from pywheel.events import (
     BacklogSeen,
     ClockStepped,
@@ -29,7 +30,6 @@ from pywheel.events import (
 )
 from pywheel.jobs import Job, Outcome, State
 from pywheel.observe import prometheus
-from pywheel.observe.extra import TelemetryMissing, needed
 from pywheel.observe.prometheus import BUCKETS, PrometheusMetrics
 from tests.jobs.waiting import finished, until, working
 
@@ -196,9 +196,10 @@ def test_a_registry_of_the_callers_own_has_them_and_takes_no_second():
 
 
 def test_what_is_missing_says_how_to_get_it(monkeypatch):
-    with pytest.raises(TelemetryMissing, match=r"pip install 'pywheel-timer\[telemetry\]'"):
-        needed("prometheus_client_that_is_not_there")
-    assert issubclass(TelemetryMissing, ImportError)
+    monkeypatch.setitem(sys.modules, "prometheus_client.core", None)
+    with pytest.raises(ExtraMissing, match=r"pip install 'pywheel-timer\[telemetry\]'"):
+        PrometheusMetrics()
+    assert issubclass(ExtraMissing, ImportError)
 
 
 def test_a_name_is_of_one_metric_alone():

@@ -4,9 +4,8 @@ import sys
 
 import pytest
 
-from pywheel import BadOption
+from pywheel import BadOption, ExtraMissing
 from pywheel.outlets import KINDS, kind
-from pywheel.outlets.contract import OutletMissing
 from pywheel.outlets.settings import ConfigError, Place, Settings
 
 BROKERS = {
@@ -67,7 +66,7 @@ def test_an_address_that_is_none_is_refused_without_being_shown(name, url):
 def test_a_package_that_is_missing_is_said_when_the_outlet_is_made(name, tmp_path, monkeypatch):
     words, module = BROKERS[name]
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(OutletMissing, match=rf"pip install 'pywheel-timer\[{name}\]'"):
+    with pytest.raises(ExtraMissing, match=rf"pip install 'pywheel-timer\[{name}\]'"):
         made(name, tmp_path, **words)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pywheel import GiveUp, JobQueue
 from pywheel.jobs import Job, State
-from pywheel.outlets.contract import Outlet, OutletMissing, delivery_id, needed
+from pywheel.outlets.contract import Outlet, delivery_id
 from pywheel.testing import run_due
 from tests.jobs.waiting import finished, working
 
@@ -186,8 +186,3 @@ def test_a_deliverys_id_is_that_of_its_job_at_every_attempt():
     assert len(ids) == 1
     assert re.fullmatch(r"job_7_[0-9a-z]+", ids.pop())
     assert delivery_id(JOB._replace(id=8)) != delivery_id(JOB) != delivery_id(JOB._replace(created=JOB.created + 1))
-
-
-def test_a_package_that_is_missing_is_a_named_error_that_says_what_to_install():
-    with pytest.raises(OutletMissing, match=r"pip install 'pywheel-timer\[webhook\]'"):
-        needed("no_such_module_of_ours", "webhook")

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from .._errors import BadOption, PywheelError
+from .._errors import BadOption, ExtraMissing, PywheelError
 from ..client.queue import JobQueue
 from ..observe import logs
-from ..observe.extra import TelemetryMissing
 from ..observe.prometheus import PrometheusMetrics
 from .options import DEFAULT_STORE, keyring, opened, parts, placed, program
 from .output import note, say
@@ -87,7 +86,7 @@ def serve(
 def _count(queue: JobQueue) -> None:
     """Count what clients do, for /metrics, unless the program does or nobody could tell it."""
     if not any(isinstance(listener, PrometheusMetrics) for listener in queue.events.listeners):
-        with suppress(TelemetryMissing):
+        with suppress(ExtraMissing):
             queue.events.listen(PrometheusMetrics())
 
 

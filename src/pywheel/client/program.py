@@ -21,7 +21,7 @@ from ..jobs.new_job import JobOptions, PutOptions, misspelt, new_job
 from ..jobs.redefined import redefined
 from ..jobs.retry import DEFAULT, AnyRetry, RetryPolicy, policy_of
 from ..jobs.schedule import CatchUp, Overlap, Schedule, schedule_name, timing
-from ..observe.log import log
+from ..observe.logs import log
 from ..stores.contract import Store
 from ..stores.open import open as open_store
 from ..stores.schedule_notes import Declared

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from .._errors import BadJob, BadOption
 from ..client.queue import JobQueue
 from ..jobs.address import TO
+from ..jobs.checks import needed
 from ..outlets.broker import CONTENT_TYPE, MESSAGE_ID, is_own
-from ..outlets.contract import needed
 from ..outlets.kafka import HEADERS, KEY, KEY_BASE64
 from .bridge import Source, SourceAway
 from .received import OWN_PREFIX, X_DELAY, Received, nonce_of, when
@@ -50,7 +50,7 @@ class KafkaSource(Source):
 
     Raises:
         BadJob, BadOption: an argument makes no sense.
-        OutletMissing: confluent-kafka is not installed.
+        ExtraMissing: confluent-kafka is not installed.
     """
 
     def __init__(

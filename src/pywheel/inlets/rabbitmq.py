@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 from .._errors import BadJob, BadOption
 from ..client.queue import JobQueue
 from ..jobs.address import TO
-from ..jobs.checks import whole
+from ..jobs.checks import needed, whole
 from ..outlets.broker import MESSAGE_ID, is_own
-from ..outlets.contract import needed
 from ..outlets.rabbitmq import HEADERS, PRIORITY, TEXTS, TIMESTAMP, checked_url
 from .bridge import Source, SourceAway
 from .received import OWN_PREFIX, Received, nonce_of, when
@@ -47,7 +46,7 @@ class RabbitMQSource(Source):
 
     Raises:
         BadJob, BadOption: an argument makes no sense.
-        OutletMissing: aiormq is not installed.
+        ExtraMissing: aiormq is not installed.
     """
 
     def __init__(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from .._errors import BadJob, PywheelError
+from .._errors import BadJob, ExtraMissing, PywheelError
 
 __all__ = [
     "FURTHEST",
@@ -17,6 +18,7 @@ __all__ = [
     "did_you_mean",
     "integer",
     "name",
+    "needed",
     "number",
     "shown",
     "signature",
@@ -121,6 +123,15 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 128:
         return f"a number of {value.bit_length()} bits"
     return f"{value!r:.40}"
+
+
+def needed(module: str, extra: str) -> Any:
+    """Return a module that an extra brings. ExtraMissing if it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        raise ExtraMissing(f"{package} is not installed: pip install 'pywheel-timer[{extra}]'") from error
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

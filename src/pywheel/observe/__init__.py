@@ -1,6 +1,6 @@
 """Who looks on: listeners to events."""
 
-from .log import log
+from .logs import log
 from .tally import Histogram, Tally
 
 __all__ = ["Histogram", "Tally", "log"]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import math
 import socket
-import sys
 import threading
 import time
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import BaseServer, TCPServer
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Final
 
 from .._errors import BadOption
 from ..events import Events
@@ -23,14 +20,13 @@ _LOGGER: Final = logging.getLogger("pywheel.endpoint")
 _STALL: Final = 30.0  # seconds without a turn of the dispatcher after which a worker is not alive
 _SLOW: Final = 5.0  # seconds that a client may take for its request, and again for the answer
 _CLIENTS: Final = 16  # at once; for one more the oldest is sent away
-_THREADS: Final = 64  # of clients that were sent away, too, and whose threads have not ended
 
 
 class Endpoint:
     """``/metrics`` for Prometheus, ``/healthz`` (the dispatcher turns) and ``/readyz`` (the worker takes jobs).
 
     A process has one port of its own: what two workers have counted cannot be told on one. Of `ports` ports from `port`
-    on it takes the first that is free. It answers in daemon threads.
+    on it takes the first that is free. One daemon thread answers all clients.
 
     Args:
         events: those of the worker's queue; they are counted from now on.
@@ -39,7 +35,7 @@ class Endpoint:
         ports: how many ports are tried.
 
     Raises:
-        TelemetryMissing: prometheus-client is not installed.
+        ExtraMissing: prometheus-client is not installed.
         BadOption: none of the ports is free, or the host is not here.
     """
 
@@ -47,11 +43,14 @@ class Endpoint:
         self.metrics = PrometheusMetrics()
         self._heard: float | None = None  # when the dispatcher last turned
         self._ready = False
-        self._server = _bound(host, port, ports, self)
-        self.address: tuple[str, int] = self._server.server_address[:2]  # type: ignore[assignment]  # of IPv4 and IPv6
+        self._clients: dict[asyncio.StreamWriter, None] = {}  # oldest first
+        listening = _bound(host, port, ports)
+        self._loop = asyncio.new_event_loop()
+        self.address: tuple[str, int] = listening.getsockname()[:2]  # of IPv4 and IPv6
         """Where it listens."""
         events.listen(self.metrics)
-        threading.Thread(target=self._server.serve_forever, name="pywheel-endpoint", daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, args=(listening,), name="pywheel-endpoint", daemon=True)
+        self._thread.start()
 
     @property
     def url(self) -> str:
@@ -65,131 +64,67 @@ class Endpoint:
 
     def close(self) -> None:
         """Listen no more."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
 
-    def answer(self, path: str, accept: str) -> tuple[int, str, bytes]:
-        """Return status, content type and body."""
-        match path.partition("?")[0]:
-            case "/metrics":
-                return (200, *self.metrics.exposition(accept))
-            case "/healthz":
-                return _said(self._alive, "alive", "the dispatcher stands still")
-            case "/readyz":
-                return _said(self._alive and self._ready and not self.metrics.draining, "ready", "takes no jobs")
-            case _:
-                return 404, "text/plain", b"there are /metrics, /healthz and /readyz\n"
+    def _serve(self, listening: socket.socket) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # its end cancels what is under way
+            server = runner.run(asyncio.start_server(self._client, sock=listening, backlog=128))
+            self._loop.run_forever()
+            server.close()
 
-    @property
-    def _alive(self) -> bool:
-        """Whether it works; also before its first turn, which may wait for its store."""
-        return self._heard is None or time.monotonic() - self._heard < _STALL
-
-
-def _said(good: bool, yes: str, no: str) -> tuple[int, str, bytes]:
-    return (200, "text/plain", f"{yes}\n".encode()) if good else (503, "text/plain", f"{no}\n".encode())
-
-
-def _bound(host: str, port: int, ports: int, endpoint: Endpoint) -> _Server:
-    """Return a server on the first free port. BadOption if there is none."""
-    last: OSError | OverflowError | None = None
-    for tried in range(port, port + (ports if port else 1)):
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request. A probe is answered at once, whoever else is there."""
+        if len(self._clients) >= _CLIENTS:
+            next(iter(self._clients)).transport.abort()
+        self._clients[writer] = None
+        writer.transport.set_write_buffer_limits(0)
         try:
-            return _Server((host, tried), endpoint)
-        except (OSError, OverflowError) as error:
+            async with asyncio.timeout(_SLOW):
+                head = await reader.readuntil(b"\r\n\r\n")
+            async with asyncio.timeout(_SLOW):
+                writer.write(self._response(*head.decode("latin-1").splitlines()))
+                await writer.drain()  # all of it: what is left then is the system's
+        except Exception as error:  # noqa: BLE001  (a client's head, or its connection)
+            _LOGGER.debug("a request failed: %r", error)
+        finally:
+            del self._clients[writer]
+            writer.transport.abort()
+
+    def _response(self, request: str, *lines: str) -> bytes:
+        method, _, path = request.partition(" ")
+        fields = dict(line.lower().partition(":")[::2] for line in lines)
+        status, kind, body = HTTPStatus.NOT_IMPLEMENTED, "text/plain", b"ask with GET\n"
+        if method in ("GET", "HEAD"):
+            status, kind, body = self._answer(path.partition(" ")[0].partition("?")[0], fields.get("accept", ""))
+        head = f"HTTP/1.0 {status} {status.phrase}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        return head.encode() + (b"" if method == "HEAD" else body)
+
+    def _answer(self, path: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
+        alive = self._heard is None or time.monotonic() - self._heard < _STALL  # before its first turn it may wait
+        match path:
+            case "/metrics":
+                return (HTTPStatus.OK, *self.metrics.exposition(accept))
+            case "/healthz":
+                return _said(alive, "alive", "the dispatcher stands still")
+            case "/readyz":
+                return _said(alive and self._ready and not self.metrics.draining, "ready", "takes no jobs")
+            case _:
+                return HTTPStatus.NOT_FOUND, "text/plain", b"there are /metrics, /healthz and /readyz\n"
+
+
+def _said(good: bool, yes: str, no: str) -> tuple[HTTPStatus, str, bytes]:
+    status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
+    return status, "text/plain", f"{yes if good else no}\n".encode()
+
+
+def _bound(host: str, port: int, ports: int) -> socket.socket:
+    """Return a socket that listens on the first free port. BadOption if there is none."""
+    last: OSError | str = "there is no such port"
+    for tried in range(port, min(port + (ports if port else 1), 1 << 16)):
+        try:
+            return socket.create_server((host, tried), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        except OSError as error:
             last = error
     span = str(port) if ports == 1 else f"{port} to {port + ports - 1}"
-    raise BadOption(f"no metrics on {host} port {span}: {last}") from last
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    allow_reuse_address = True
-    request_queue_size = 128
-
-    def __init__(self, address: tuple[str, int], endpoint: Endpoint) -> None:
-        self.endpoint = endpoint
-        self._room = threading.BoundedSemaphore(_THREADS)
-        self._clients: dict[socket.socket, float] = {}  # since when each is there, oldest first
-        self._mutex = threading.Lock()
-        if ":" in address[0]:
-            self.address_family = socket.AF_INET6
-        super().__init__(address, _Request)
-
-    def server_bind(self) -> None:
-        """Bind, without asking the name service what this host is called."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = "", self.server_address[1]
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread; a probe is answered at once, whoever else is there."""
-        if not self._room.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        with self._mutex:
-            if len(self._clients) >= _CLIENTS:
-                self._cut(next(iter(self._clients)))
-            self._clients[request] = time.monotonic()
-        super().process_request(request, client_address)
-
-    def service_actions(self) -> None:
-        """Cut clients whose request takes too long, twice a second."""
-        late = time.monotonic() - _SLOW
-        with self._mutex:
-            for client in [client for client, since in self._clients.items() if since < late]:
-                self._cut(client)
-
-    def _cut(self, client: socket.socket) -> None:
-        """Let a client's thread end."""
-        del self._clients[client]
-        with suppress(OSError):
-            client.shutdown(socket.SHUT_RDWR)
-
-    def heard(self, client: socket.socket) -> None:
-        """Note that a request has come: its answer has a time limit of its own."""
-        with self._mutex:
-            if client in self._clients:
-                self._clients[client] = math.inf
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer one client."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._room.release()
-
-    def shutdown_request(self, request: Any) -> None:
-        """Forget a client before its socket is closed."""
-        with self._mutex:
-            self._clients.pop(request, None)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """Say in the log that a client went away, or what went wrong."""
-        _LOGGER.debug("a request failed: %r", sys.exception())
-
-
-class _Request(BaseHTTPRequestHandler):
-    timeout = _SLOW
-    server_version = "pywheel"
-    sys_version = ""
-
-    def __init__(self, request: Any, client_address: Any, server: BaseServer) -> None:
-        assert isinstance(server, _Server)
-        self._endpoint, self._heard = server.endpoint, server.heard
-        super().__init__(request, client_address, server)
-
-    def do_GET(self) -> None:
-        self._heard(self.connection)
-        status, content_type, body = self._endpoint.answer(self.path, self.headers.get("Accept", ""))
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    do_HEAD = do_GET  # noqa: N815
-
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
-        """Say nothing: scrapers come every few seconds."""
+    raise BadOption(f"no metrics on {host} port {span}: {last}")

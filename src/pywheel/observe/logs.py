@@ -1,18 +1,23 @@
-"""How log lines look: text for people, or a JSON object a line for what collects them."""
+"""Log lines: what a listener writes of events, and how lines look, as text for people or as JSON for collectors."""
 
 from __future__ import annotations
 
 import json
 import logging
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from .._errors import BadOption
+from .. import events
+from .._errors import BadOption, StoreError
 from ..jobs.handler import current_job
+from ..jobs.job import Job, Outcome, State
 
-__all__ = ["FORMS", "Form", "JsonLines", "begin", "present"]
+__all__ = ["FORMS", "Form", "JsonLines", "begin", "log", "present"]
 
+_LOGGER: Final = logging.getLogger("pywheel.jobs")
+_ERROR_LENGTH: Final = 200  # characters
 Form: TypeAlias = Literal["text", "json"]
 FORMS: Final = ("text", "json")
 _TEXT: Final = "%(asctime)s %(levelname)s %(message)s"
@@ -85,3 +90,76 @@ def present() -> tuple[Form, int] | None:
     if not root.handlers:
         return None
     return "json" if any(isinstance(handler.formatter, JsonLines) for handler in root.handlers) else "text", root.level
+
+
+# ---- events ---------------------------------------------------------------------------------------------------------
+
+
+def log(event: events.Event) -> None:
+    """Log to ``pywheel.jobs`` what a person would want to know: ``JobQueue(url, listeners=[log])``.
+
+    A line is the event, then ``name=value`` pairs: ``record.event`` and ``record.fields`` too. Puts, claims and good
+    ends are not logged: they are what a queue is for.
+    """
+    logged = _LOGGED.get(type(event))
+    if logged is not None:
+        logged(event)
+
+
+def _ended(event: events.JobEnded) -> None:
+    if event.outcome is Outcome.DONE or event.error is None:
+        return
+    _line(logging.WARNING, "attempt_failed", **_about(event.job), error_text=event.error[:_ERROR_LENGTH])
+    if event.state is State.DEAD:
+        _line(logging.ERROR, "job_dead", **_about(event.job))
+
+
+def _failed(event: events.StoreFailed) -> None:
+    fields: dict[str, Any] = {"failures": event.failures, "unsettled": event.unsettled}
+    if isinstance(event.error, StoreError):  # its text says what and how to mend it
+        _line(logging.ERROR, "store_error", **fields, error_text=str(event.error))
+    else:
+        _line(logging.ERROR, "store_error", event.error, **fields)
+
+
+_LOGGED: Final[dict[type, Callable[[Any], None]]] = {
+    events.JobEnded: _ended,
+    events.JobDied: lambda event: _line(logging.ERROR, "job_dead", **_about(event.job), reason="lease_lost"),
+    events.BodiesSealed: lambda event: _line(
+        logging.ERROR, "bodies_sealed", topic=event.topic, count=event.jobs, error_text=str(event.error)
+    ),
+    events.LeaseLost: lambda event: _line(logging.WARNING, "lease_lost", **_about(event.job)),
+    events.JobsForwarded: lambda event: _line(logging.INFO, "jobs_forwarded", topic=event.topic, count=event.jobs),
+    events.JobRefused: lambda event: _line(
+        logging.ERROR, "job_refused", job=event.id, topic=event.topic, key=event.key, error_text=event.error
+    ),
+    events.JobGivenBack: lambda event: _line(
+        logging.INFO if event.delay is None else logging.DEBUG,  # where much is put off, it is by design
+        "job_given_back",
+        **_about(event.job),
+        delay=event.delay,
+    ),
+    events.JobSkipped: lambda event: _line(logging.INFO, "job_skipped", **_about(event.job), reason=event.reason),
+    events.StoreFailed: _failed,
+    events.StoreBack: lambda event: _line(logging.WARNING, "store_back", failures=event.failures),
+    events.PoolStuck: lambda event: _line(logging.WARNING, "pool_stuck", topic=event.topic, count=event.jobs),
+    events.ClockStepped: lambda event: _line(logging.WARNING, "clock_stepped", seconds=round(event.seconds, 3)),
+    events.WorkerStarted: lambda event: _line(logging.INFO, "worker_started", worker=event.worker, store=event.store),
+    events.WorkerDrains: lambda event: _line(logging.INFO, "worker_drains", worker=event.worker, grace=event.grace),
+    events.WorkerStopped: lambda event: _line(logging.INFO, "worker_stopped", worker=event.worker),
+}
+
+
+def _line(level: int, what: str, error: BaseException | None = None, **fields: Any) -> None:
+    if _LOGGER.isEnabledFor(level):
+        pairs = " ".join(f"{name}={_shown(value)}" for name, value in fields.items() if value is not None)
+        _LOGGER.log(level, "%s %s", what, pairs, exc_info=error, extra={"event": what, "fields": fields})
+
+
+def _about(job: Job) -> dict[str, Any]:
+    return {"job": job.id, "topic": job.topic, "key": job.key, "attempt": job.attempt, "trace_id": job.trace_id}
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if text.isalnum() or text.replace(".", "").replace("-", "").isalnum() else json.dumps(text[:200])

@@ -11,21 +11,22 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from ..events import Event, JobEnded, JobGivenBack, JobSkipped, JobStarted, LeaseLost, Sending, Tracer
+from ..jobs.checks import needed
 from ..jobs.handler import NotNow, RaisedElsewhere
 from ..jobs.job import Job, NewJob, Outcome
-from .extra import needed
-from .labels import TOPICS, Labels
+from .tally import TOPICS, Labels
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import Span, TracerProvider
+    from opentelemetry.trace import Link, Span, SpanKind, TracerProvider
 
 __all__ = ["OpenTelemetry"]
 
@@ -46,7 +47,7 @@ class OpenTelemetry(Tracer):
         tracer_provider, meter_provider: those of the API's, unless told.
 
     Raises:
-        TelemetryMissing: opentelemetry-api is not installed.
+        ExtraMissing: opentelemetry-api is not installed.
     """
 
     def __init__(
@@ -57,46 +58,114 @@ class OpenTelemetry(Tracer):
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
     ) -> None:
-        self.trace = needed("opentelemetry.trace")
-        self.context = needed("opentelemetry.context")
-        self.propagate = needed("opentelemetry.propagate")
-        self.parent = parent
-        self.labels = Labels(topics)
-        self.tracer = self.trace.get_tracer(_NAME, tracer_provider=tracer_provider)
+        self._trace = needed("opentelemetry.trace", "telemetry")
+        self._context = needed("opentelemetry.context", "telemetry")
+        self._propagate = needed("opentelemetry.propagate", "telemetry")
+        self._parent = parent
+        self._labels = Labels(topics)
+        self._tracer = self._trace.get_tracer(_NAME, tracer_provider=tracer_provider)
         self._ended: dict[tuple[int, int], tuple[Span, int]] = {}
-        meter = needed("opentelemetry.metrics").get_meter(_NAME, meter_provider=meter_provider)
-        self.sent = meter.create_counter(
-            "messaging.client.sent.messages", "{message}", "Jobs that a put attempted to store."
+        meter = needed("opentelemetry.metrics", "telemetry").get_meter(_NAME, meter_provider=meter_provider)
+        counted = partial(meter.create_counter, unit="{message}")
+        self._sent = counted("messaging.client.sent.messages", description="Jobs that a put attempted to store.")
+        self._consumed = counted("messaging.client.consumed.messages", description="Jobs that were given to a handler.")
+        timed = partial(meter.create_histogram, unit="s", explicit_bucket_boundaries_advisory=_SECONDS)
+        self._operations = timed(
+            "messaging.client.operation.duration", description="How long puts and settlements took."
         )
-        self._consumed = meter.create_counter(
-            "messaging.client.consumed.messages", "{message}", "Jobs that were given to a handler."
-        )
-        durations: dict[str, Any] = {"unit": "s", "explicit_bucket_boundaries_advisory": _SECONDS}
-        self.operations = meter.create_histogram(
-            "messaging.client.operation.duration", description="How long puts and settlements took.", **durations
-        )
-        self.processed = meter.create_histogram(
-            "messaging.process.duration", description="How long handlers ran.", **durations
-        )
-        self._lateness = meter.create_histogram(
-            "pywheel.job.lateness", description="From the due time to the start of the handler.", **durations
-        )
+        self._processed = timed("messaging.process.duration", description="How long handlers ran.")
+        self._lateness = timed("pywheel.job.lateness", description="From the due time to the start of the handler.")
 
     # ---- what stands around -----------------------------------------------------------------------------------------
 
-    def sending(self, jobs: tuple[NewJob, ...]) -> AbstractContextManager[Sending]:
-        """Return a send span, whose context goes into the headers of all jobs that have no traceparent."""
-        return _Send(self, jobs)
+    @contextmanager
+    def sending(self, jobs: tuple[NewJob, ...]) -> Iterator[Sending]:
+        """Make a send span the current one, whose context goes into the headers of jobs without a traceparent."""
+        sending = Sending(jobs)
+        topics = {job.topic for job in jobs}
+        topic = topics.pop() if len(topics) == 1 else ""
+        about = _attributes("send", topic, "send")
+        if len(jobs) != 1:
+            about["messaging.batch.message_count"] = len(jobs)
 
-    def handling(self, job: Job) -> AbstractContextManager[object]:
-        """Return a process span, which is the current one within."""
-        return _Process(self, job)
+        def ended(span: Span, began: int, now: int, failed: dict[str, str]) -> None:
+            if len(sending.ids) == 1:
+                span.set_attribute("messaging.message.id", str(sending.ids[0]))
+            label = self._labels(topic) if topic else ""
+            self._operations.record((now - began) / 1e9, _attributes("send", label) | failed)
+            for name, count in Counter(job.topic for job in jobs).items():
+                self._sent.add(count, _attributes("send", self._labels(name)) | failed)
+
+        name, kind = f"send {topic}".strip(), self._trace.SpanKind.PRODUCER
+        with self._current(name, kind, about, lambda: (None, self._context.get_current(), None), ended):
+            carrier = self.carried()
+            if carrier:
+                sending.jobs = tuple(map(partial(_within, carrier), jobs))
+            yield sending
+
+    @contextmanager
+    def handling(self, job: Job) -> Iterator[None]:
+        """Make a process span the current one."""
+        about = _attributes("process", job.topic, "process", job) | {"messaging.message.body.size": len(job.body)}
+
+        def contexts() -> tuple[Context, Context, list[Link] | None]:
+            put = self._propagate.extract(job.headers, self._context.Context())  # with the baggage that came along
+            putting = self._trace.get_current_span(put).get_span_context()
+            if putting.is_valid and not self._parent:
+                return self._context.Context(), put, [self._trace.Link(putting)]
+            return put, put, None
+
+        def ended(span: Span, began: int, now: int, failed: dict[str, str]) -> None:
+            self._processed.record((now - began) / 1e9, _attributes("process", self._labels(job.topic)) | failed)
+            if len(self._ended) >= _UNSETTLED:
+                self._ended.pop(next(iter(self._ended)), None)
+            self._ended[job.id, job.claims] = span, now  # there its settling begins
+
+        with self._current(f"process {job.topic}", self._trace.SpanKind.CONSUMER, about, contexts, ended):
+            yield
+
+    @contextmanager
+    def _current(
+        self,
+        name: str,
+        kind: SpanKind,
+        about: dict[str, Any],
+        contexts: Callable[[], tuple[Context | None, Context, list[Link] | None]],
+        ended: Callable[[Span, int, int, dict[str, str]], None],
+    ) -> Iterator[None]:
+        """Make a new span the current one within. What is raised there is its error, and goes on.
+
+        `contexts` gives the context that it is made in, the one that it becomes current in, and its links.
+        """
+        token, error, began = None, None, time.time_ns()
+        with _harmless(name):
+            parent, around, links = contexts()
+            span = self._tracer.start_span(name, parent, kind=kind, attributes=about, links=links, start_time=began)
+            token = self._context.attach(self._trace.set_span_in_context(span, around))
+        try:
+            yield
+        except BaseException as raised:
+            error = None if isinstance(raised, NotNow) else raised  # that has tried nothing, and nothing went wrong
+            raise
+        finally:
+            if token is not None:
+                with _harmless(name):
+                    now = time.time_ns()
+                    failed = {} if error is None else {"error.type": _kind(error)}
+                    self._context.detach(token)
+                    ended(span, began, now, failed)
+                    if error is not None and span.is_recording():
+                        span.set_attributes(failed)
+                        if not isinstance(error, RaisedElsewhere):
+                            span.record_exception(error)
+                        span.set_status(self._trace.StatusCode.ERROR, str(error)[:1000])
+                    span.end(now)
 
     def carried(self) -> Mapping[str, str]:
         """Return the present context, as the propagators write it."""
         carrier: dict[str, str] = {}
         with _harmless("carry"):
-            self.propagate.inject(carrier)
+            self._propagate.inject(carrier)
         return carrier
 
     @contextmanager
@@ -104,13 +173,13 @@ class OpenTelemetry(Tracer):
         """Make that context the current one. Its span is the worker's, who also ends it."""
         token = None
         with _harmless("go on"):
-            token = self.context.attach(self.propagate.extract(carried))
+            token = self._context.attach(self._propagate.extract(carried))
         try:
             yield
         finally:
             with _harmless("go on"):
                 if token is not None:
-                    self.context.detach(token)
+                    self._context.detach(token)
 
     # ---- what happened ----------------------------------------------------------------------------------------------
 
@@ -118,8 +187,8 @@ class OpenTelemetry(Tracer):
         """Make a settle span of the end of a claim."""
         match event:
             case JobStarted(job=job, late=late):
-                topic = self.labels(job.topic)
-                self._consumed.add(1, attributes("process", topic))
+                topic = self._labels(job.topic)
+                self._consumed.add(1, _attributes("process", topic))
                 self._lateness.record(late, {"messaging.destination.name": topic})
             case JobEnded(job=job, outcome=Outcome.DONE):
                 self._settled(job, "ack", None)
@@ -129,178 +198,50 @@ class OpenTelemetry(Tracer):
                 self._settled(job, "release", None)
             case LeaseLost(job=job):
                 self._settled(job, "ack", "lease_lost")
-            case _:
-                pass
-
-    def processed_until(self, job: Job, span: Span, now: int) -> None:
-        """Note when the handler of a claim ended: there its settling begins."""
-        if len(self._ended) >= _UNSETTLED:
-            self._ended.pop(next(iter(self._ended)), None)
-        self._ended[job.id, job.claims] = span, now
 
     def _settled(self, job: Job, operation: str, error: str | None, state: str | None = None) -> None:
         span, began = self._ended.pop((job.id, job.claims), (None, None))
         if span is None or began is None:  # it was given back before its handler began
             return
-        known = attributes(operation, self.labels(job.topic))
+        known = _attributes(operation, self._labels(job.topic))
         if error is not None:
             known["error.type"] = error
         now = time.time_ns()
-        self.operations.record((now - began) / 1e9, known)
+        self._operations.record((now - began) / 1e9, known)
         if not span.get_span_context().is_valid:
             return
-        about = {**attributes(operation, job.topic, "settle"), **_about(job), "messaging.message.id": str(job.id)}
+        about = _attributes(operation, job.topic, "settle", job)
         if state is not None:
             about["pywheel.job.state"] = str(state)
-        settle = self.tracer.start_span(
+        settle = self._tracer.start_span(
             f"{operation} {job.topic}",
-            context=self.trace.set_span_in_context(span, self.context.Context()),
-            kind=self.trace.SpanKind.CLIENT,
+            context=self._trace.set_span_in_context(span, self._context.Context()),
+            kind=self._trace.SpanKind.CLIENT,
             attributes=about,
             start_time=began,
         )
         if error is not None:
             settle.set_attribute("error.type", error)
-            settle.set_status(self.trace.StatusCode.ERROR, "the claim was over: the job is delivered again")
+            settle.set_status(self._trace.StatusCode.ERROR, "the claim was over: the job is delivered again")
         settle.end(now)
 
 
-class _Around:
-    """What a span of either kind needs."""
-
-    __slots__ = ("_began", "_of", "_span", "_token")
-
-    def __init__(self, of: OpenTelemetry) -> None:
-        self._of = of
-        self._span: Span | None = None
-        self._token: Any = None
-        self._began = 0
-
-    def _begin(self, span: Span, context: Context) -> None:
-        self._span = span
-        self._token = self._of.context.attach(self._of.trace.set_span_in_context(span, context))
-
-    def _end(self, error: BaseException | None, now: int) -> None:
-        if self._token is not None:
-            self._of.context.detach(self._token)
-        span = self._span
-        if span is None:
-            return
-        if error is not None and span.is_recording():
-            span.set_attribute("error.type", _kind(error))
-            if not isinstance(error, RaisedElsewhere):
-                span.record_exception(error)
-            span.set_status(self._of.trace.StatusCode.ERROR, str(error)[:1000])
-        span.end(now)
-
-
-class _Send(_Around):
-    """A put."""
-
-    __slots__ = ("_sending", "_topic")
-
-    def __init__(self, of: OpenTelemetry, jobs: tuple[NewJob, ...]) -> None:
-        super().__init__(of)
-        self._sending = Sending(jobs)
-        topics = {job.topic for job in jobs}
-        self._topic = topics.pop() if len(topics) == 1 else ""
-
-    def __enter__(self) -> Sending:
-        with _harmless("send"):
-            of, jobs = self._of, self._sending.jobs
-            self._began = time.time_ns()
-            about = attributes("send", self._topic, "send")
-            if len(jobs) != 1:
-                about["messaging.batch.message_count"] = len(jobs)
-            name = f"send {self._topic}".strip()
-            span = of.tracer.start_span(name, kind=of.trace.SpanKind.PRODUCER, attributes=about, start_time=self._began)
-            self._begin(span, of.context.get_current())
-            carrier = of.carried()
-            if carrier:
-                self._sending.jobs = tuple(_with_headers(job, carrier) for job in jobs)
-        return self._sending
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with _harmless("send"):
-            sending, now = self._sending, time.time_ns()
-            ids = sending.ids
-            if self._span is not None and len(ids) == 1:
-                self._span.set_attribute("messaging.message.id", str(ids[0]))
-            self._end(error, now)
-            failed = {} if error is None else {"error.type": _kind(error)}
-            topic = self._of.labels(self._topic) if self._topic else ""
-            self._of.operations.record((now - self._began) / 1e9, {**attributes("send", topic), **failed})
-            for name in {job.topic for job in sending.jobs}:
-                count = sum(job.topic == name for job in sending.jobs)
-                self._of.sent.add(count, {**attributes("send", self._of.labels(name)), **failed})
-
-
-class _Process(_Around):
-    """A handler at work."""
-
-    __slots__ = ("_job",)
-
-    def __init__(self, of: OpenTelemetry, job: Job) -> None:
-        super().__init__(of)
-        self._job = job
-
-    def __enter__(self) -> Self:
-        with _harmless("process"):
-            of, job = self._of, self._job
-            self._began = time.time_ns()
-            put = of.propagate.extract(job.headers, of.context.Context())
-            putting = of.trace.get_current_span(put).get_span_context()
-            link = putting.is_valid and not of.parent
-            about = {**attributes("process", job.topic, "process"), **_about(job)}
-            about["messaging.message.body.size"] = len(job.body)
-            span = of.tracer.start_span(
-                f"process {job.topic}",
-                context=of.context.Context() if link else put,
-                kind=of.trace.SpanKind.CONSUMER,
-                links=[of.trace.Link(putting)] if link else None,
-                attributes=about,
-                start_time=self._began,
-            )
-            self._begin(span, put)  # with the baggage that came along
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with _harmless("process"):
-            now = time.time_ns()
-            if isinstance(error, NotNow):  # it has tried nothing, and nothing went wrong
-                error = None
-            self._end(error, now)
-            known = attributes("process", self._of.labels(self._job.topic))
-            if error is not None:
-                known["error.type"] = _kind(error)
-            self._of.processed.record((now - self._began) / 1e9, known)
-            if self._span is not None:
-                self._of.processed_until(self._job, self._span, now)
-
-
-def attributes(operation: str, topic: str, kind: str | None = None) -> dict[str, Any]:
-    """Return what the conventions want of every span, and without a kind of every metric."""
+def _attributes(operation: str, topic: str, kind: str | None = None, job: Job | None = None) -> dict[str, Any]:
+    """Return what the conventions want of every metric; with a kind, of every span; with a job, of one of that job."""
     known: dict[str, Any] = {"messaging.system": _NAME, "messaging.operation.name": operation}
     if topic:
         known["messaging.destination.name"] = topic
     if kind is not None:
         known["messaging.operation.type"] = kind
+    if job is not None:
+        known |= {"messaging.message.id": str(job.id), "pywheel.job.attempt": job.attempt}
     return known
 
 
-def _about(job: Job) -> dict[str, Any]:
-    return {"messaging.message.id": str(job.id), "pywheel.job.attempt": job.attempt}
-
-
-def _with_headers(job: NewJob, carrier: Mapping[str, str]) -> NewJob:
-    """Return a job whose headers have the context of its put, unless the caller gave it one."""
-    if job.headers and "traceparent" in job.headers:
-        return job
-    return job._replace(headers={**(job.headers or {}), **carrier})
+def _within(context: Mapping[str, str], job: NewJob) -> NewJob:
+    """Return a job whose headers have a context, unless the caller gave it one."""
+    headers = job.headers or {}
+    return job if "traceparent" in headers else job._replace(headers={**headers, **context})
 
 
 def _kind(error: BaseException) -> str:
@@ -312,21 +253,10 @@ def _kind(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-class _harmless:  # noqa: N801  (a function in all but speed)
-    """Logs what goes wrong within: a processor or a propagator that fails costs no job."""
-
-    __slots__ = ("_what",)
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if isinstance(error, Exception):
-            _LOGGER.error("OpenTelemetry failed to %s", self._what, exc_info=error)
-            return True
-        return False
+@contextmanager
+def _harmless(what: str) -> Iterator[None]:
+    """Log what goes wrong within: a processor or a propagator that fails costs no job."""
+    try:
+        yield
+    except Exception:
+        _LOGGER.exception("OpenTelemetry failed to %s", what)

@@ -8,13 +8,13 @@ What the store holds, its gauges, is `pywheel.server.metrics`: it is read by one
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from operator import add
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..events import Event, StoreBack, StoreFailed, WorkerDrains, WorkerStarted, WorkerStopped
-from .extra import needed
-from .labels import TOPICS, Labels
-from .tally import Tally
+from ..jobs.checks import needed
+from .tally import TOPICS, Labels, Tally
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -65,7 +65,7 @@ class PrometheusMetrics(Tally):
         buckets: the largest values of the histograms' buckets, in seconds.
 
     Raises:
-        TelemetryMissing: prometheus-client is not installed.
+        ExtraMissing: prometheus-client is not installed.
         ValueError: the registry has one already.
     """
 
@@ -73,8 +73,8 @@ class PrometheusMetrics(Tally):
         self, registry: CollectorRegistry | None = None, *, topics: int = TOPICS, buckets: Sequence[float] = BUCKETS
     ) -> None:
         super().__init__(edges=sorted(float(edge) for edge in buckets))
-        self._core = needed("prometheus_client.core")
-        self._client = needed("prometheus_client")
+        self._core = needed("prometheus_client.core", "telemetry")
+        self._client = needed("prometheus_client", "telemetry")
         self._labels = Labels(topics)
         self._store_up = 1
         self._working = 0
@@ -96,70 +96,50 @@ class PrometheusMetrics(Tally):
                 self._draining += 1
             case WorkerStopped():
                 self._working, self._draining = max(self._working - 1, 0), max(self._draining - 1, 0)
-            case _:
-                pass
 
     @property
     def draining(self) -> bool:
         """Whether all workers of this process claim nothing more."""
         return 0 < self._working <= self._draining
 
-    def describe(self) -> Iterable[Metric]:
-        """Return what there will be, without samples: so a registry refuses a second one."""
-        return [*self._families().values(), *self._gauges_here()]
-
     def collect(self) -> Iterable[Metric]:
         """Return all metrics as they are now. O(topics)."""
-        families = self._families()
+        counter, histogram = self._core.CounterMetricFamily, self._core.HistogramMetricFamily
+        gauge = self._core.GaugeMetricFamily
         with self._lock:
             counts = _by_word(self.counters.items())
             gauges = _by_word(self._gauges.items())
-            filled = _by_word((key, histogram.cumulated()) for key, histogram in self._histograms.items())
+            histograms = _by_word((key, histogram.cumulated()) for key, histogram in self._histograms.items())
         for word in _OF_WORKERS:  # from nothing on: else the first one of a kind is no increase
             counts[word] += [(topic, 0) for topic, _ in counts["claimed"]]
-        for word in COUNTERS:
-            for label, count in self._labels.summed(counts[word]).items():
-                families[word].add_metric([label], count)
-        for word in _ALONE:
-            families[word].add_metric([], sum(count for _, count in counts[word]))
-        for word in HISTOGRAMS:
-            self._add_histograms(families[word], filled[word])
-        for label, seconds in self._labels.largest(gauges["backlog"]).items():
-            families["backlog"].add_metric([label], seconds)
-        return [*families.values(), *self._gauges_here()]
+        families: list[Any] = []
+        for word, (name, text) in COUNTERS.items():
+            families.append(counter(name, text, labels=["topic"]))
+            for label, count in self._labels.merged(counts[word], add).items():
+                families[-1].add_metric([label], count)
+        edges = [*map(self._client.utils.floatToGoString, self._edges), "+Inf"]
+        for word, (name, text) in HISTOGRAMS.items():
+            families.append(histogram(name, text, labels=["topic"]))
+            for label, (filled, total) in self._labels.merged(histograms[word], _both).items():
+                families[-1].add_metric([label], list(zip(edges, filled, strict=True)), total)
+        text = "For how long workers here have not claimed all jobs that are due."
+        families.append(gauge("pywheel_backlog_seconds", text, labels=["topic"]))
+        for label, seconds in self._labels.merged(gauges["backlog"], max).items():
+            families[-1].add_metric([label], seconds)
+        return [
+            *families,
+            *(counter(name, text, sum(n for _, n in counts[word])) for word, (name, text) in _ALONE.items()),
+            gauge("pywheel_store_up", "Whether the store did what it was last asked.", self._store_up),
+            gauge("pywheel_workers_here", "Workers in this process.", self._working),
+            gauge("pywheel_workers_draining", "Those of them that claim nothing more.", self._draining),
+        ]
+
+    describe = collect
+    """By its names a registry refuses a second one."""
 
     def exposition(self, accept: str = "") -> tuple[str, bytes]:
         """Return the registry's content type and text: OpenMetrics if the scraper's Accept says so."""
         return exposed(self.registry, accept)
-
-    def _families(self) -> dict[str, Any]:
-        counter, histogram = self._core.CounterMetricFamily, self._core.HistogramMetricFamily
-        return {
-            **{word: counter(name, text, labels=["topic"]) for word, (name, text) in COUNTERS.items()},
-            **{word: counter(name, text, labels=[]) for word, (name, text) in _ALONE.items()},
-            **{word: histogram(name, text, labels=["topic"]) for word, (name, text) in HISTOGRAMS.items()},
-            "backlog": self._core.GaugeMetricFamily(
-                "pywheel_backlog_seconds",
-                "For how long workers here have not claimed all jobs that are due.",
-                labels=["topic"],
-            ),
-        }
-
-    def _gauges_here(self) -> Iterator[Metric]:
-        gauge = self._core.GaugeMetricFamily
-        yield gauge("pywheel_store_up", "Whether the store did what it was last asked.", self._store_up)
-        yield gauge("pywheel_workers_here", "Workers in this process.", self._working)
-        yield gauge("pywheel_workers_draining", "Those of them that claim nothing more.", self._draining)
-
-    def _add_histograms(self, family: Any, found: Iterable[tuple[str, tuple[list[int], float]]]) -> None:
-        sums: dict[str, tuple[list[int], float]] = {}
-        for topic, (counts, total) in found:
-            label = self._labels(topic)
-            others, before = sums.get(label, ([0] * len(counts), 0.0))
-            sums[label] = [a + b for a, b in zip(counts, others, strict=True)], total + before
-        edges = [*map(self._client.utils.floatToGoString, self._edges), "+Inf"]
-        for label, (counts, total) in sums.items():
-            family.add_metric([label], list(zip(edges, counts, strict=True)), total)
 
 
 def _by_word(items: Iterable[tuple[tuple[str, str | None], V]]) -> defaultdict[str, list[tuple[str, V]]]:
@@ -171,7 +151,11 @@ def _by_word(items: Iterable[tuple[tuple[str, str | None], V]]) -> defaultdict[s
     return found
 
 
+def _both(one: tuple[list[int], float], other: tuple[list[int], float]) -> tuple[list[int], float]:
+    return list(map(add, one[0], other[0])), one[1] + other[1]
+
+
 def exposed(registry: Any, accept: str = "") -> tuple[str, bytes]:
     """Return the content type and text of a registry, or a collector in its place, as an Accept header asks."""
-    encode, content_type = needed("prometheus_client.exposition").choose_encoder(accept)
+    encode, content_type = needed("prometheus_client.exposition", "telemetry").choose_encoder(accept)
     return content_type, encode(registry)

@@ -9,34 +9,23 @@ import math
 import threading
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from ..events import (
-    BacklogSeen,
-    ClockStepped,
-    Event,
-    JobDied,
-    JobEnded,
-    JobGivenBack,
-    JobRefused,
-    JobsClaimed,
-    JobsForwarded,
-    JobSkipped,
-    JobsPut,
-    JobsSpooled,
-    JobStarted,
-    LeaseLost,
-    PoolStuck,
-    StoreFailed,
-)
+from .. import events
 from ..jobs.job import Outcome, State
 
-__all__ = ["Histogram", "Tally"]
+__all__ = ["OTHERS", "TOPICS", "Histogram", "Labels", "Tally"]
 
+V = TypeVar("V")
+OTHERS: Final = "_others"
+"""What the topics beyond the bound are called."""
+TOPICS: Final = 500
+"""How many topics are labels, unless told: one for each customer would fill the memory of whoever keeps the series."""
+_LONGEST: Final = 200  # characters of a label
 _STEPS: Final = 8  # buckets for each doubling
 _SMALLEST: Final = 1e-6  # seconds; what is below lies in the first bucket
 _EDGES: Final[list[float]] = [_SMALLEST * 2.0 ** (place / _STEPS) for place in range(40 * _STEPS)]
@@ -44,6 +33,31 @@ _EDGES: Final[list[float]] = [_SMALLEST * 2.0 ** (place / _STEPS) for place in r
 _TOGETHER: Final = 256  # values that are counted at once
 _topic: Final = attrgetter("job.topic")
 _seconds: Final = attrgetter("seconds")
+
+
+class Labels:
+    """Gives each topic its label: the first `most` keep their names for good, so that no counter ever goes down."""
+
+    def __init__(self, most: int = TOPICS) -> None:
+        self._most = most
+        self._known: dict[str, str] = {}
+
+    def __call__(self, topic: str) -> str:
+        """Return the label of a topic. O(1)."""
+        label = self._known.get(topic)
+        if label is not None:
+            return label
+        if len(self._known) >= self._most or len(topic) > _LONGEST:
+            return OTHERS
+        return self._known.setdefault(topic, topic)
+
+    def merged(self, values: Iterable[tuple[str, V]], merge: Callable[[V, V], V]) -> dict[str, V]:
+        """Return values by label; those that share one are merged."""
+        found: dict[str, V] = {}
+        for topic, value in values:
+            label = self(topic)
+            found[label] = merge(found[label], value) if label in found else value
+        return found
 
 
 class Histogram:
@@ -72,8 +86,7 @@ class Histogram:
 
     def add(self, value: float) -> bool:
         """Count a value, in `whole` too, by and by. Return whether it is time to `settle`."""
-        self._new.append(value)
-        return len(self._new) >= _TOGETHER
+        return self.add_many((value,))
 
     def add_many(self, values: Iterable[float]) -> bool:
         """Count values, as `add` does."""
@@ -82,21 +95,15 @@ class Histogram:
 
     def settle(self) -> None:
         """Count the values that wait."""
-        if self._new:
-            new = [self._new.popleft() for _ in range(len(self._new))]
-            counts = Counter(map(partial(bisect_left, self.edges), new))
-            histogram: Histogram | None = self
-            while histogram is not None:
-                histogram._take(counts, min(new), max(new), sum(new))
-                histogram = histogram._whole
-
-    def _take(self, counts: Counter[int], smallest: float, largest: float, total: float) -> None:
-        for bucket, count in counts.items():
-            self._buckets[bucket] += count
-            self._count += count
-        self._total += total
-        self._smallest = min(self._smallest, smallest)
-        self._largest = max(self._largest, largest)
+        new = [self._new.popleft() for _ in range(len(self._new))]
+        counts = Counter(map(partial(bisect_left, self.edges), new))
+        for histogram in filter(None, (self, self._whole) if new else ()):
+            for bucket, count in counts.items():
+                histogram._buckets[bucket] += count
+            histogram._count += len(new)
+            histogram._total += sum(new)
+            histogram._smallest = min(histogram._smallest, *new)
+            histogram._largest = max(histogram._largest, *new)
 
     @property
     def count(self) -> int:
@@ -142,34 +149,26 @@ class Tally:
         self._histograms: dict[tuple[str, str | None], Histogram] = {}  # None: of all topics
         self._gauges: dict[tuple[str, str], float] = {}
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Count an event."""
         count = _COUNTS.get(type(event))
         if count is not None:
             count(self, event)
 
-    def many(self, events: Sequence[JobEnded]) -> None:
+    def many(self, ends: Sequence[events.JobEnded]) -> None:
         """Count good ends of several jobs."""
-        topics = set(map(_topic, events))
+        topics = set(map(_topic, ends))
         for topic in topics:
-            mine = events if len(topics) == 1 else [event for event in events if event.job.topic == topic]
-            histogram = self._histogram("run_time", topic)
-            if histogram.add_many(map(_seconds, mine)):
-                self._settle(histogram)
+            mine = ends if len(topics) == 1 else [event for event in ends if event.job.topic == topic]
+            self._add("run_time", topic, map(_seconds, mine))
             self._count("done", topic, len(mine))
 
-    def _started(self, event: JobStarted) -> None:
-        histogram = self._histograms.get(("lateness", event.job.topic)) or self._histogram("lateness", event.job.topic)
-        if histogram.add(event.late):
-            self._settle(histogram)
+    def _ended(self, event: events.JobEnded) -> None:
+        self._add("run_time", event.job.topic, (event.seconds,))
+        word = "done" if event.outcome is Outcome.DONE else "dead" if event.state is State.DEAD else "retried"
+        self._count(word, event.job.topic)
 
-    def _ended(self, event: JobEnded) -> None:
-        histogram = self._histogram("run_time", event.job.topic)
-        if histogram.add(event.seconds):
-            self._settle(histogram)
-        self._count(_word(event.outcome, event.state), event.job.topic)
-
-    def _backlog(self, event: BacklogSeen) -> None:
+    def _backlog(self, event: events.BacklogSeen) -> None:
         with self._lock:
             self._gauges["backlog", event.topic] = event.seconds
 
@@ -177,24 +176,19 @@ class Tally:
         with self._lock:
             self.counters[word, topic] += count
 
-    def _histogram(self, name: str, topic: str) -> Histogram:
+    def _add(self, name: str, topic: str, values: Iterable[float]) -> None:
         histogram = self._histograms.get((name, topic))
         if histogram is None:
             with self._lock:
                 whole = self._histograms.setdefault((name, None), Histogram(None, self._edges))
                 histogram = self._histograms.setdefault((name, topic), Histogram(whole, self._edges))
-        return histogram
-
-    def _settle(self, histogram: Histogram) -> None:
-        with self._lock:
-            histogram.settle()
+        if histogram.add_many(values):
+            with self._lock:
+                histogram.settle()
 
     def total(self, name: str, topic: str | None = None) -> int:
         """Return a counter of a topic, or its sum over all topics."""
-        with self._lock:
-            if topic is not None:
-                return self.counters[name, topic]
-            return sum(count for (counter, _), count in self.counters.items() if counter == name)
+        return int(self._sum(self.counters, name, topic))
 
     def count(self, name: str, topic: str | None = None) -> int:
         """Return how many values a histogram has, of a topic or of all."""
@@ -221,32 +215,29 @@ class Tally:
 
     def gauge(self, name: str, topic: str | None = None) -> float:
         """Return the latest value of a gauge, of a topic or the sum of all; 0 before the first."""
+        return self._sum(self._gauges, name, topic)
+
+    def _sum(self, values: Mapping[tuple[str, str], float], name: str, topic: str | None) -> float:
         with self._lock:
             if topic is not None:
-                return self._gauges.get((name, topic), 0)
-            return sum(value for (gauge, _), value in self._gauges.items() if gauge == name)
-
-
-def _word(outcome: Outcome, state: State) -> str:
-    if outcome is Outcome.DONE:
-        return "done"
-    return "dead" if state is State.DEAD else "retried"
+                return values.get((name, topic), 0)
+            return sum(value for (other, _), value in values.items() if other == name)
 
 
 _COUNTS: Final[dict[type, Callable[[Tally, Any], None]]] = {
-    JobStarted: Tally._started,
-    JobEnded: Tally._ended,
-    JobDied: lambda tally, event: tally._count("dead", event.job.topic),
-    JobsPut: lambda tally, event: tally._count("put", event.topic, event.jobs),
-    JobsSpooled: lambda tally, event: tally._count("spooled", event.topic, event.jobs),
-    JobsForwarded: lambda tally, event: tally._count("forwarded", event.topic, event.jobs),
-    JobRefused: lambda tally, event: tally._count("refused", event.topic),
-    JobsClaimed: lambda tally, event: tally._count("claimed", event.topic, event.jobs),
-    BacklogSeen: Tally._backlog,
-    JobGivenBack: lambda tally, event: tally._count("released", event.job.topic),
-    JobSkipped: lambda tally, event: tally._count("released", event.job.topic),
-    LeaseLost: lambda tally, event: tally._count("lease_lost", event.job.topic),
-    PoolStuck: lambda tally, event: tally._count("stuck", event.topic, event.jobs),
-    StoreFailed: lambda tally, event: tally._count("store_error", ""),  # noqa: ARG005
-    ClockStepped: lambda tally, event: tally._count("clock_step", ""),  # noqa: ARG005
+    events.JobStarted: lambda tally, event: tally._add("lateness", event.job.topic, (event.late,)),
+    events.JobEnded: Tally._ended,
+    events.JobDied: lambda tally, event: tally._count("dead", event.job.topic),
+    events.JobsPut: lambda tally, event: tally._count("put", event.topic, event.jobs),
+    events.JobsSpooled: lambda tally, event: tally._count("spooled", event.topic, event.jobs),
+    events.JobsForwarded: lambda tally, event: tally._count("forwarded", event.topic, event.jobs),
+    events.JobRefused: lambda tally, event: tally._count("refused", event.topic),
+    events.JobsClaimed: lambda tally, event: tally._count("claimed", event.topic, event.jobs),
+    events.BacklogSeen: Tally._backlog,
+    events.JobGivenBack: lambda tally, event: tally._count("released", event.job.topic),
+    events.JobSkipped: lambda tally, event: tally._count("released", event.job.topic),
+    events.LeaseLost: lambda tally, event: tally._count("lease_lost", event.job.topic),
+    events.PoolStuck: lambda tally, event: tally._count("stuck", event.topic, event.jobs),
+    events.StoreFailed: lambda tally, event: tally._count("store_error", ""),  # noqa: ARG005
+    events.ClockStepped: lambda tally, event: tally._count("clock_step", ""),  # noqa: ARG005
 }

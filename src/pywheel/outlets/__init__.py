@@ -22,7 +22,7 @@ _LATER: Final = {"Outlet": ".contract:Outlet"} | {place.partition(":")[2]: place
 
 
 def kind(name: str) -> "type[Outlet[Any]]":
-    """Return the class of a kind of outlet. KeyError if there is none; OutletMissing if it is not installed."""
+    """Return the class of a kind of outlet. KeyError if there is none; ExtraMissing if it is not installed."""
     return _imported(KINDS[name])  # type: ignore[no-any-return]
 
 

@@ -46,7 +46,7 @@ def load(file: Path) -> list[Configured]:
 
     Raises:
         ConfigError: it cannot be read, or says what makes no sense. The message says where, and how to mend it.
-        OutletMissing: a package is not installed.
+        ExtraMissing: a package is not installed.
     """
     text, tables = _read(file)
     found: list[Configured] = []

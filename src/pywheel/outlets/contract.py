@@ -8,19 +8,18 @@ names the delay, and NotNow gives the job back unspent.
 from __future__ import annotations
 
 import asyncio
-import importlib
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import ClassVar, Final, Generic, Self, TypeVar
 from weakref import WeakKeyDictionary
 
-from .._errors import BadOption, PywheelError
+from .._errors import BadOption
 from ..jobs.address import TO
 from ..jobs.job import Job
 from ..jobs.managed import ManagedHandler, Notes
 from .answers import Answers, shown
 from .settings import Settings
 
-__all__ = ["Outlet", "OutletMissing", "delivery_id", "needed"]
+__all__ = ["Outlet", "delivery_id"]
 
 C = TypeVar("C")
 _LONGEST_NAME: Final = 100
@@ -30,19 +29,6 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 def _short(name: str) -> str:
     """Return a name that a note's may begin with."""
     return (name or "outlet")[:_LONGEST_NAME].replace(":", ".")
-
-
-class OutletMissing(PywheelError, ImportError):
-    """A package that an outlet needs is not installed."""
-
-
-def needed(module: str, extra: str) -> Any:
-    """Return a module of an extra. OutletMissing if it is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
-        raise OutletMissing(f"{package} is not installed: pip install 'pywheel-timer[{extra}]'") from error
 
 
 def delivery_id(job: Job) -> str:

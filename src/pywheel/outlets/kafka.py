@@ -14,11 +14,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from .._errors import BadOption
+from ..jobs.checks import needed
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
 from .broker import CONTENT_TYPE, MESSAGE_ID, BrokerOutlet, NotConfirmed, common, message_id, passed
-from .contract import needed
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Kafka(BrokerOutlet["Link"]):
 
     Raises:
         BadOption: an argument makes no sense.
-        OutletMissing: confluent-kafka is not installed.
+        ExtraMissing: confluent-kafka is not installed.
     """
 
     kind = "kafka"

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from .._errors import BadOption
+from ..jobs.checks import needed
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
@@ -23,7 +24,6 @@ from .broker import (
     passed,
     patient,
 )
-from .contract import needed
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Nats(BrokerOutlet["Link"]):
 
     Raises:
         BadOption: an argument makes no sense.
-        OutletMissing: nats-py is not installed.
+        ExtraMissing: nats-py is not installed.
     """
 
     kind = "nats"

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from .._errors import BadOption
 from ..jobs.address import TO
+from ..jobs.checks import needed
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
@@ -29,7 +30,6 @@ from .broker import (
     patient,
     patterns,
 )
-from .contract import needed
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class RabbitMQ(BrokerOutlet["Link"]):
 
     Raises:
         BadOption: an argument makes no sense.
-        OutletMissing: aiormq is not installed.
+        ExtraMissing: aiormq is not installed.
     """
 
     kind = "rabbitmq"

@@ -9,12 +9,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from .._errors import BadOption
-from ..jobs.checks import whole
+from ..jobs.checks import needed, whole
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
 from .broker import BrokerOutlet, NotConfirmed, address, common, is_address, message_id, passed, patient
-from .contract import needed
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class RedisStreams(BrokerOutlet["Link"]):
 
     Raises:
         BadOption: an argument makes no sense.
-        OutletMissing: redis is not installed.
+        ExtraMissing: redis is not installed.
     """
 
     kind = "redis"

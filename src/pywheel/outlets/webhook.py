@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 from .._errors import BadJob, BadOption, PywheelError
 from ..jobs.address import TO
-from ..jobs.checks import whole
+from ..jobs.checks import needed, whole
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp, RetryLater
 from ..jobs.job import Job
 from .addresses import AddressPolicy, AddressRefused, Places, checked_url, port_of
 from .answers import shown
-from .contract import Outlet, delivery_id, needed
+from .contract import Outlet, delivery_id
 from .settings import Settings
 from .shares import Call, Shares
 from .signatures import Secrets, decoded, signature

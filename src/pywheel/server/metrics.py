@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary, ref
 
 from .._errors import StoreError
 from ..client.queue import JobQueue
+from ..jobs.checks import needed
 from ..jobs.job import Counts
 from ..jobs.queries import CountJobs, GetNextDues, ListTopics, ListWorkers
-from ..observe.extra import needed
-from ..observe.labels import Labels
 from ..observe.prometheus import PrometheusMetrics, exposed
+from ..observe.tally import Labels
 from ..stores.contract import Store
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def exposition(queue: JobQueue, accept: str = "") -> tuple[str, bytes]:
     O(topics x log jobs + running jobs + workers).
 
     Raises:
-        TelemetryMissing: prometheus-client is not installed.
+        ExtraMissing: prometheus-client is not installed.
     """
     with _lock:
         collector = _collectors.get(queue)
@@ -107,7 +107,7 @@ class StoreCollector:
     """The gauges of a queue's store as a collector of prometheus-client. One for a store: each reads all of it."""
 
     def __init__(self, queue: JobQueue) -> None:
-        needed("prometheus_client")
+        needed("prometheus_client", "telemetry")
         self._queue = ref(queue)  # else it would keep the key alive that it is kept by
         self._labels = Labels()
         self._lock = threading.Lock()
@@ -130,7 +130,7 @@ class StoreCollector:
         return families
 
     def _read(self, queue: JobQueue) -> dict[str, Any]:
-        gauge = needed("prometheus_client.core").GaugeMetricFamily
+        gauge = needed("prometheus_client.core", "telemetry").GaugeMetricFamily
         families = {word: gauge(name, text, labels=labels) for word, (name, text, labels) in GAUGES.items()}
         began = time.monotonic()
         try:
