@@ -50,7 +50,7 @@ ELSEWHERE = {
     ("docs/jobs-inside.md", "text"): (2, "drawings"),
     ("docs/backup.md", "sh"): (6, "tests/docs/test_backup.py"),
     ("docs/core.md", "cython"): (1, "tests/packaging/test_cimport.py"),
-    ("docs/deploying.md", "bash"): (1, "no image can be pulled where tests run; hadolint reads its Dockerfile"),
+    ("docs/deploying.md", "bash"): (2, "no image can be pulled where tests run; tests/packaging/test_deploy.py reads what is applied"),
     ("docs/scaling.md", "bash"): (1, "minutes of measuring; tests/stores/test_scaling_model.py runs the model"),
     ("docs/frameworks.md", "python"): (4, "tests/frameworks/test_docs.py"),
     ("docs/frameworks.md", "py"): (4, "tests/frameworks/test_docs.py"),
