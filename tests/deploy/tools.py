@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tests.stores.server import Missing, Server, find
 
-__all__ = ["AMTOOL", "DEPLOY", "NGINX", "PROMTOOL", "TOOLS", "Prometheus", "checked"]
+__all__ = ["AMTOOL", "CADDY", "DEPLOY", "NGINX", "PROMTOOL", "TOOLS", "Prometheus", "checked", "located"]
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
@@ -71,21 +71,26 @@ class Prometheus(Server):
 PROMTOOL = Tool("promtool", "prometheus")
 SYSTEMD_ANALYZE = Tool("systemd-analyze", "systemd")
 NGINX = Tool("nginx", "nginx-light")
+CADDY = Tool("caddy", "caddy")
 AMTOOL = Tool("amtool", "prometheus-alertmanager")
-TOOLS = [Prometheus, SYSTEMD_ANALYZE, NGINX, AMTOOL]
+TOOLS = [Prometheus, SYSTEMD_ANALYZE, NGINX, CADDY, AMTOOL]
 """What must be installed for these tests: `tests.stores.servers` says which packages are missing."""
 
 
-def checked(tool, *arguments):
-    """Run a tool; it must succeed. Where it is not installed the test is skipped, as for servers."""
+def located(tool):
+    """Return the path of a tool. Where it is not installed the test is skipped, as for servers."""
     import pytest  # which is not there when only what is missing is asked for
 
     try:
-        program = tool.located()
+        return tool.located()
     except Missing as missing:
         if os.environ.get("PYWHEEL_REQUIRE_SERVERS") == "1":
             pytest.fail(str(missing), pytrace=False)
         pytest.skip(str(missing))
-    result = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+def checked(tool, *arguments):
+    """Run a tool; it must succeed."""
+    result = subprocess.run([located(tool), *arguments], capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
     return result.stdout + result.stderr

@@ -17,7 +17,7 @@ from pywheel import JobQueue
 from pywheel.server.tokens import Tokens
 from pywheel.stores import open
 from pywheel.testing import FaultyStore
-from tests.deploy.tools import AMTOOL, DEPLOY, NGINX, PROMTOOL, checked
+from tests.deploy.tools import AMTOOL, DEPLOY, PROMTOOL, checked
 from tests.docs.pages import PAGES, ROOT, blocks, prose, snippets, text
 from tests.docs.typed import PROGRAMS
 from tests.isolated.child import environment
@@ -50,7 +50,9 @@ ELSEWHERE = {
     ("docs/jobs-inside.md", "text"): (2, "drawings"),
     ("docs/backup.md", "sh"): (6, "tests/docs/test_backup.py"),
     ("docs/core.md", "cython"): (1, "tests/packaging/test_cimport.py"),
-    ("docs/deploying.md", "bash"): (2, "no image can be pulled where tests run; tests/packaging/test_deploy.py reads what is applied"),
+    ("docs/deploying.md", "bash"): (2, "nothing is built or applied where tests run; tests/packaging/test_deploy.py"),
+    ("docs/server.md", "nginx"): (1, "tests/deploy/test_proxies.py"),
+    ("docs/server.md", "text"): (1, "tests/deploy/test_proxies.py"),
     ("docs/scaling.md", "bash"): (1, "minutes of measuring; tests/stores/test_scaling_model.py runs the model"),
     ("docs/frameworks.md", "python"): (4, "tests/frameworks/test_docs.py"),
     ("docs/frameworks.md", "py"): (4, "tests/frameworks/test_docs.py"),
@@ -60,7 +62,7 @@ ELSEWHERE = {
     **{("docs/clients.md", language): (1, CLIENTS) for language in ("py", "js", "bash", "java", "go")},
 }
 PAGE = operator.attrgetter("page")
-RUN_HERE = {"python", "sh", "json", "nginx", "yaml", "dockerfile", "console", "sql"}
+RUN_HERE = {"python", "sh", "json", "yaml", "dockerfile", "console", "sql"}
 SERVERS = {"postgresql": "postgres", "mysql": "mariadb", "redis": "redis", "amqp": "rabbitmq"}
 ADDRESS = re.compile(rf"({'|'.join(SERVERS)})(?:\+cluster)?://[^\s\"')]*")
 SHOP = """
@@ -270,15 +272,6 @@ def test_a_problem_looks_as_the_page_shows(it):
 
 
 # ---- what others read ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("it", here("nginx"), ids=str)
-def test_nginx_takes_its_settings(it, tmp_path):
-    file = tmp_path / "nginx.conf"
-    file.write_text(
-        f"pid {tmp_path}/pid; error_log stderr; events {{}}\nhttp {{ server {{ listen 127.0.0.1:8000;\n{it.code}}} }}\n"
-    )
-    checked(NGINX, "-t", "-q", "-p", str(tmp_path), "-c", str(file))
 
 
 @pytest.mark.parametrize("it", here("yaml"), ids=str)
