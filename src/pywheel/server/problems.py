@@ -15,6 +15,7 @@ from .._errors import (
     BadJob,
     BadOption,
     JobExists,
+    NonceTaken,
     NoSuchJob,
     PywheelError,
     StoreAway,
@@ -25,9 +26,10 @@ from .._errors import (
     StoreReadOnly,
 )
 
-__all__ = ["KINDS", "MEDIA_TYPE", "Kind", "Problem", "of_error", "of_validation"]
+__all__ = ["KEY_REUSED", "KINDS", "MEDIA_TYPE", "Kind", "Problem", "of_error", "of_validation"]
 
 MEDIA_TYPE: Final = "application/problem+json"
+KEY_REUSED: Final = "this Idempotency-Key came with another request before: give each request a key of its own"
 _PREFIX: Final = "urn:pywheel:problem:"
 
 
@@ -58,6 +60,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "job-exists": Kind(409, "The key is taken"),
     "wrong-state": Kind(409, "The job is in another state"),
     "claim-lost": Kind(409, "The claim is over"),
+    "key-busy": Kind(409, "A request with this idempotency key is under way"),
     "changed": Kind(412, "The job has changed"),
     "too-large": Kind(413, "The request is too large"),
     "wrong-type": Kind(415, "The body is of another type"),
@@ -128,10 +131,10 @@ def of_error(error: PywheelError) -> Problem:
     match error:
         case JobExists():
             return Problem("job-exists", str(error), more={"id": str(error.id)})
+        case NonceTaken():
+            return Problem("key-reused", KEY_REUSED)
         case NoSuchJob():
             return Problem("no-such-job", str(error))
-        case BadJob() | BadOption():
-            return Problem("bad-body", str(error))
         case StoreAway():
             return Problem("store-away", f"{error}: try again", headers={"retry-after": "1"})
         case StoreBusy():
@@ -145,7 +148,7 @@ def of_error(error: PywheelError) -> Problem:
         case StoreError():
             return Problem("store-failed", str(error))
         case _:
-            return Problem("bad-request", str(error))
+            return Problem("bad-body" if isinstance(error, BadJob | BadOption) else "bad-request", str(error))
 
 
 _AT: Final = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$?(?P<path>.*)`)?", re.DOTALL)

@@ -93,7 +93,7 @@ def _cors(origins: Sequence[str]) -> Middleware:
         allow_methods=["GET", "POST", "DELETE"],
         allow_headers="authorization content-type idempotency-key if-match if-none-match last-event-id traceparent "
         "tracestate x-request-id".split(),
-        expose_headers=["etag", "location", "retry-after", "x-request-id"],
+        expose_headers=["etag", "idempotency-replayed", "location", "retry-after", "x-request-id"],
         max_age=3600,
     )
 

@@ -89,17 +89,17 @@ public class Scenarios {
             case "getJob": return job.getJobWithHttpInfo(id, null);
             case "getJobByKey": return job.getJobByKeyWithHttpInfo(topic, key, null);
             case "getJobHistory": return job.getJobHistoryWithHttpInfo(id);
-            case "cancelJob": return job.cancelJobWithHttpInfo(id, tag);
-            case "cancelJobByKey": return job.cancelJobByKeyWithHttpInfo(topic, key, tag);
-            case "rescheduleJob": return job.rescheduleJobWithHttpInfo(id, body(step, Reschedule.class), tag);
-            case "retryJob": return job.retryJobWithHttpInfo(id, body(step, Retry.class));
+            case "cancelJob": return job.cancelJobWithHttpInfo(id, once, tag);
+            case "cancelJobByKey": return job.cancelJobByKeyWithHttpInfo(topic, key, once, tag);
+            case "rescheduleJob": return job.rescheduleJobWithHttpInfo(id, body(step, Reschedule.class), once, tag);
+            case "retryJob": return job.retryJobWithHttpInfo(id, body(step, Retry.class), once);
             case "findJobs":
                 return jobs.findJobsWithHttpInfo(topic, null, null, null, null, null, null, null, null);
-            case "reserveJobs": return work.reserveJobsWithHttpInfo(body(step, Reserve.class));
-            case "ackClaim": return work.ackClaimWithHttpInfo(receipt);
-            case "nackClaim": return work.nackClaimWithHttpInfo(receipt, body(step, Nack.class));
-            case "touchClaim": return work.touchClaimWithHttpInfo(receipt, body(step, Touch.class));
-            case "releaseClaim": return work.releaseClaimWithHttpInfo(receipt);
+            case "reserveJobs": return work.reserveJobsWithHttpInfo(body(step, Reserve.class), once);
+            case "ackClaim": return work.ackClaimWithHttpInfo(receipt, once);
+            case "nackClaim": return work.nackClaimWithHttpInfo(receipt, body(step, Nack.class), once);
+            case "touchClaim": return work.touchClaimWithHttpInfo(receipt, body(step, Touch.class), once);
+            case "releaseClaim": return work.releaseClaimWithHttpInfo(receipt, once);
             default: throw new IllegalArgumentException(step.get("call").asText());
         }
     }

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from ..access import demand
 from ..middleware import refuse_large
 from ..problems import Problem, of_validation
+from .once import ANSWERS_KEPT, once
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -69,6 +70,11 @@ class Operation:
     example: Any = None
     """an example of its body"""
 
+    nonced: bool = False
+    """whether its handler sees to an Idempotency-Key itself"""
+    again: Callable[[Call, Sequence[tuple[int, int]]], Awaitable[Response]] | None = None
+    """what answers it again, by its claims of the first time; None: its first answer does"""
+
     @property
     def changes(self) -> bool:
         """Whether a server that only reads refuses it."""
@@ -85,6 +91,10 @@ class Call(Request):
     """its body, of the operation's type; None if it has none"""
     parameters: Any
     """its query, of the operation's type"""
+    claims: Sequence[tuple[int, int]] = ()
+    """what it has claimed"""
+    keep: int = ANSWERS_KEPT
+    """for how many ms a repeated request gets its answer"""
 
     def __init__(self, context: Context, operation: Operation, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
@@ -142,7 +152,11 @@ class Endpoint:
             raise Problem("read-only", "this server was started with --read-only: change jobs elsewhere")
         call.content = await call.take(plan.most(self._context))
         plan.decode(call)
-        answer = await plan.operation.handler(call)
+        key = call.sent.get(b"idempotency-key")
+        if key is None or plan.operation.nonced or not plan.operation.changes:
+            answer = await plan.operation.handler(call)
+        else:
+            answer = await once(call, key)
         await answer(scope, receive, send)
 
 

@@ -16,18 +16,19 @@ from ...client.claims import reserve_async
 from ...jobs import commands
 from ...jobs.durations import delay_ms, duration
 from ...jobs.handler import kept
-from ...jobs.job import Job
+from ...jobs.job import Job, State
 from ...jobs.queries import GetJob, GetNextDues, GetNextLease
 from ...jobs.retry import DEFAULT
 from ...stores.contract import Store
 from ..context import Context
 from ..problems import Problem
 from .call import Call, JsonResponse
+from .once import UNDER_WAY
 from .records import jobs_out, receipt_of, reserved
 from .schema import Claims, NackAnswer, Reserve
 from .waiting import Waiter, Waiting
 
-__all__ = ["ack", "nack", "release", "reserve", "touch"]
+__all__ = ["ack", "nack", "release", "reserve", "reserve_again", "touch"]
 
 _EXPIRED: Final = 200  # lost leases that are ended in one step
 
@@ -52,6 +53,7 @@ async def reserve(call: Call) -> Response:
         await _give_back(call.context, jobs)
         raise ClientDisconnect
     if jobs:
+        call.claims, call.keep = [(job.id, job.claims) for job in jobs], ttr + UNDER_WAY
         try:
             shown = partial(reserved, await call.context.receipt_key())
             return JsonResponse(Claims(await jobs_out(jobs, shown), await wanted.more(jobs)))
@@ -60,6 +62,21 @@ async def reserve(call: Call) -> Response:
             raise
     wanted.refuse_sealed()
     return Response(status_code=204)
+
+
+async def reserve_again(call: Call, claims: Sequence[tuple[int, int]]) -> Response:
+    """Return the jobs that were claimed the first time and are running still by those claims."""
+    for topic in dict.fromkeys(call.wish.topics):
+        call.demand(topic)
+    jobs = await call.context.read(_still_held, call.context.queue.store, claims)
+    if not jobs:
+        return Response(status_code=204)
+    return JsonResponse(Claims(await jobs_out(jobs, partial(reserved, await call.context.receipt_key()))))
+
+
+def _still_held(store: Store, claims: Sequence[tuple[int, int]]) -> list[Job]:
+    jobs = [(store.ask(GetJob(id)), number) for id, number in claims]
+    return [job for job, number in jobs if job is not None and job.state is State.RUNNING and job.claims == number]
 
 
 async def _long(call: Call, wanted: _Wanted, seconds: float) -> list[Job]:

@@ -29,7 +29,7 @@ _WITH_BODY: Final = ("bad-json", "bad-body", "too-deep", "too-large", "wrong-typ
 
 _HEADERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "Idempotency-Key": (
-        "A text of your choice, such as a UUID. Repeated with the same body it stores nothing; the answer is the same.",
+        "A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same.",
         {"type": "string", "minLength": 1, "maxLength": 255},
     ),
     "If-Match": ("The job's ETag: if it has changed since, nothing is done.", {"type": "string"}),
@@ -143,7 +143,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
         required = known.get("required", ())
         for name, kind in known["properties"].items():
             found.append({"name": name, "in": "query", "required": name in required, "schema": _simple(kind)})
-    for name in operation.headers:
+    for name in (*(("Idempotency-Key",) if operation.changes else ()), *operation.headers):
         description, kind = _HEADERS[name]
         found.append({"name": name, "in": "header", "required": False, "description": description, "schema": kind})
     return found
@@ -170,11 +170,14 @@ def _responses(operation: Operation) -> dict[str, Any]:
             answer["content"] = _content("application/json", kind)
         if operation.id.startswith("getJob") and "History" not in operation.id:
             answer["headers"] = {"ETag": {"schema": {"type": "string"}}}
+        if operation.changes and not operation.nonced:
+            answer["headers"] = {"Idempotency-Replayed": {"schema": {"type": "string", "const": "true"}}}
         found[str(status)] = answer
     kinds = [*_COMMON, *operation.problems]
     kinds += _GUARDED if operation.scope is not None else ()
     kinds += _WITH_BODY if operation.body is not None else ()
-    kinds += ("read-only",) if operation.changes else ()
+    kinds += ("read-only", "key-reused") if operation.changes else ()
+    kinds += ("key-busy",) if operation.changes and not operation.nonced else ()
     by_status: dict[int, list[str]] = {}
     for kind in dict.fromkeys(kinds):
         by_status.setdefault(KINDS[kind].status, []).append(kind)

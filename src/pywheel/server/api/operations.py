@@ -42,9 +42,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         tag="put",
         scope="put",
         body=schema.NewJob,
-        headers=("Idempotency-Key", "traceparent"),
+        nonced=True,
+        headers=("traceparent",),
         answers={201: schema.PutAnswer},
-        problems=("job-exists", "key-reused", "too-large", "store-full"),
+        problems=("job-exists", "too-large", "store-full"),
         notes="When this answers the job is durable, to the level that the store declares.",
         example={"topic": "close-order", "body": {"order": 7}, "delay": "30m", "key": "order-7"},
     ),
@@ -58,9 +59,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         scope="put",
         body=schema.NewJobs,
         many=True,
-        headers=("Idempotency-Key", "traceparent"),
+        nonced=True,
+        headers=("traceparent",),
         answers={201: schema.Ids},
-        problems=("job-exists", "key-reused", "too-large", "store-full"),
+        problems=("job-exists", "too-large", "store-full"),
         notes="One transaction: the cheapest way to put many.",
         example={"jobs": [{"topic": "mail", "body": {"to": 5}}, {"topic": "mail", "body": {"to": 6}, "delay": "1h"}]},
     ),
@@ -280,6 +282,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="POST",
         path="/v1/reserve",
         handler=claims.reserve,
+        again=claims.reserve_again,
         summary="Claim due jobs, and wait for some if there are none",
         tag="work",
         scope="work",
@@ -288,7 +291,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         problems=("too-busy", "share-taken", "no-key"),
         notes="204: nothing came. The bodies of an answer have 16 MiB at most, but one job comes whatever its size. "
         "Settle each job by its receipt before `lease_until`: else it is due again then. "
-        "A client that goes away while it waits holds nothing.",
+        "A client that goes away while it waits holds nothing. Repeated with the same Idempotency-Key it gives the "
+        "same jobs by the same receipts, less those whose claims are over.",
         example={"topics": ["mail", "report"], "limit": 10, "wait": 20, "ttr": "2m"},
     ),
     *(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from hashlib import sha256
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import Response
 
-from ..._errors import BadJob, NonceTaken
+from ..._errors import BadJob
 from ...jobs import job as records
 from ...jobs.commands import Put
 from ...jobs.new_job import new_job
 from ..problems import Problem
 from .call import Call, JsonResponse
+from .once import identity
 from .records import Turns, body_of
 from .schema import NewJob
 
@@ -25,7 +25,6 @@ __all__ = ["put", "put_many"]
 
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _LONGEST_STATE: Final = 512
-_LONGEST_KEY: Final = 255
 
 
 async def put(call: Call) -> Response:
@@ -34,8 +33,7 @@ async def put(call: Call) -> Response:
     call.demand(wish.topic)
     trace = _trace(call.sent)
     jobs = (_record(call.context, wish, "#", trace),)
-    key = call.sent.get(b"idempotency-key")
-    [id] = await (call.context.queue.calls.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
+    [id] = await _stored(call, jobs)
     headers = {"location": f"{call.scope.get('root_path', '')}/v1/jobs/{id}", **_traced(trace)}
     return JsonResponse({"id": str(id)}, 201, headers)
 
@@ -50,9 +48,15 @@ async def put_many(call: Call) -> Response:
         for topic in {wish.topic for wish in wishes}:
             call.demand(topic)
     jobs = await _records(call.context, wishes, trace)
-    key = call.sent.get(b"idempotency-key")
-    ids = await (call.context.queue.calls.aapply(Put(jobs)) if key is None else _once(call, key, jobs))
+    ids = await _stored(call, jobs)
     return JsonResponse({"ids": list(map(str, ids))}, 201, _traced(trace))
+
+
+def _stored(call: Call, jobs: tuple[records.NewJob, ...]) -> Awaitable[list[int]]:
+    """Store jobs. With an Idempotency-Key the store knows a second put of them, in the transaction of the first."""
+    key = call.sent.get(b"idempotency-key")
+    nonce = (None, None) if key is None else identity(call, key)
+    return call.context.queue.calls.aapply(Put(jobs, *nonce))
 
 
 async def _records(context: Context, wishes: list[NewJob], trace: dict[str, str] | None) -> tuple[records.NewJob, ...]:
@@ -94,25 +98,6 @@ def _record(context: Context, wish: NewJob, place: str | int, trace: dict[str, s
         if len(content) > queue.calls.max_body:
             raise Problem("too-large", f"{pointer}/body: {error}", errors=[(f"{pointer}/body", str(error))]) from None
         raise Problem("bad-body", f"{pointer}: {error}", errors=[(pointer, str(error))]) from None
-
-
-# ---- once -----------------------------------------------------------------------------------------------------------
-
-
-async def _once(call: Call, key: bytes, jobs: tuple[records.NewJob, ...]) -> list[int]:
-    """Store jobs, unless the same was done with this key before; return their ids.
-
-    The store knows both by the nonce and its fingerprint, in the transaction of the put.
-    """
-    if not 1 <= len(key) <= _LONGEST_KEY:
-        raise Problem("bad-request", f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters, such as a UUID")
-    nonce = sha256(b"\0".join((call.grant.id.encode(), key))).hexdigest()
-    fingerprint = sha256(b"\0".join((call.operation.id.encode(), call.content))).hexdigest()
-    try:
-        return await call.context.queue.calls.aapply(Put(jobs, nonce, fingerprint))
-    except NonceTaken:
-        text = "this Idempotency-Key came with another request before: give each request a key of its own"
-        raise Problem("key-reused", text) from None
 
 
 # ---- traces ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,96 @@
+"""A request with an Idempotency-Key happens once: whoever repeats it gets the answer of the first time.
+
+A note of the store has the key, from before the operation until its answer is forgotten. A put keeps its key itself, in
+its own transaction.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from starlette.responses import Response
+
+from ..._errors import PywheelError
+from ...jobs.commands import SetNote
+from ..problems import KEY_REUSED, Problem
+
+if TYPE_CHECKING:
+    from .call import Call
+
+__all__ = ["ANSWERS_KEPT", "UNDER_WAY", "identity", "once"]
+
+ANSWERS_KEPT: Final = 86_400_000
+"""An answer is known for so many ms."""
+UNDER_WAY: Final = 60_000
+"""A key is taken for so many ms beside those that its request waits, if the server ends before it answers."""
+_LONGEST: Final = 255
+_HEADERS: Final = ("content-type", "etag", "location")
+
+
+class _Kept(msgspec.Struct, array_like=True):
+    """What is kept of a request. Until it is answered its status is 0."""
+
+    fingerprint: str
+    status: int = 0
+    headers: dict[str, str] = {}
+    body: bytes = b""
+    claims: list[tuple[int, int]] = []
+
+
+_encoded: Final = msgspec.msgpack.Encoder().encode
+_decoded: Final = msgspec.msgpack.Decoder(_Kept).decode
+
+
+def identity(call: Call, key: bytes) -> tuple[str, str]:
+    """Return what stands for a key of this token, and what for the request that it came with."""
+    if not 1 <= len(key) <= _LONGEST:
+        raise Problem("bad-request", f"an Idempotency-Key has 1 to {_LONGEST} characters, such as a UUID")
+    parts = [call.operation.id.encode(), call.content]
+    parts += [str(value).encode() for value in call.path_params.values()]
+    if call.scope["query_string"]:
+        parts.append(call.scope["query_string"])
+    nonce = sha256(b"\0".join((call.grant.id.encode(), key))).hexdigest()
+    return nonce, sha256(b"\0".join(parts)).hexdigest()
+
+
+async def once(call: Call, key: bytes) -> Response:
+    """Return the answer to a request, or what it was the first time. One that was refused leaves the key free."""
+    nonce, fingerprint = identity(call, key)
+    apply, name, kept = call.context.queue.calls.aapply, f"idem:{nonce}", _Kept(fingerprint)
+    under_way = UNDER_WAY + round(1000 * call.context.limits.wait)
+    before = await apply(SetNote(name, _encoded(kept), under_way, absent=True))
+    if before is not None:
+        return await _again(call, _decoded(before), fingerprint)
+    try:
+        answer = await call.operation.handler(call)
+    except Exception:
+        with suppress(PywheelError):
+            await apply(SetNote(name, None))
+        raise
+    if call.operation.again is None or call.claims:
+        kept.status, kept.claims = answer.status_code, list(call.claims)
+        kept.body = b"" if call.claims else bytes(answer.body)
+        kept.headers = {header: answer.headers[header] for header in _HEADERS if header in answer.headers}
+        change = SetNote(name, _encoded(kept), call.keep)
+    else:  # nothing was claimed: the next one may be luckier
+        change = SetNote(name, None)
+    with suppress(PywheelError):  # it has happened: the answer goes out whatever becomes of the key
+        await apply(change)
+    return answer
+
+
+async def _again(call: Call, kept: _Kept, fingerprint: str) -> Response:
+    if kept.fingerprint != fingerprint:
+        raise Problem("key-reused", KEY_REUSED)
+    if not kept.status:
+        text = "the first request with this Idempotency-Key is under way: repeat it in a moment"
+        raise Problem("key-busy", text, headers={"retry-after": "1"})
+    if call.operation.again is None:
+        answer = Response(kept.body, kept.status, kept.headers)
+    else:
+        answer = await call.operation.again(call, kept.claims)
+    answer.headers["idempotency-replayed"] = "true"
+    return answer

@@ -1,0 +1,171 @@
+"""A request that is repeated with its Idempotency-Key happens once, and is answered as the first time."""
+
+import asyncio
+
+import pytest
+
+from pywheel import JobQueue, StoreAway
+from pywheel.jobs.queries import ListNotes
+from pywheel.server.api import claims
+from pywheel.server.tokens import Tokens
+from tests.server.client import Api, problem
+
+KEY = {"Idempotency-Key": "7f3c"}
+
+
+@pytest.fixture
+def service(any_url):
+    """A service on each kind of store."""
+    with JobQueue(any_url) as queue:
+        api = Api(queue)
+        yield api
+        api.close()
+
+
+def reserve(api, headers=KEY, **words):
+    return api("POST", "/v1/reserve", json={"topics": ["b", "a"], "limit": 3, **words}, headers=headers)
+
+
+def replayed(answer):
+    return answer.headers.get("idempotency-replayed") == "true"
+
+
+# ---- reserve --------------------------------------------------------------------------------------------------------
+
+
+def test_a_reserve_whose_answer_was_lost_gives_the_same_jobs_by_the_same_receipts(service):
+    for topic in ("a", "a", "b", "a"):
+        service.put(topic, body={"of": topic})
+    first, second = reserve(service), reserve(service)
+    assert [job["topic"] for job in first.json()["jobs"]] == ["b", "a", "a"]
+    assert second.json() == first.json()
+    assert (replayed(first), replayed(second)) == (False, True)
+    [left] = service.queue.jobs.list(state="delayed")
+    assert (left.topic, left.claims) == ("a", 0)
+    for job in second.json()["jobs"]:
+        assert service("POST", f"/v1/claims/{job['receipt']}/ack").status_code == 204
+        assert [attempt.attempt for attempt in service.queue.jobs.history(int(job["id"]))] == [1]
+
+
+def test_jobs_that_were_settled_or_lost_meanwhile_are_left_out(api, clock):
+    for _ in range(3):
+        api.put("a")
+    acked, given_back, kept = reserve(api).json()["jobs"]
+    api("POST", f"/v1/claims/{acked['receipt']}/ack")
+    api("POST", f"/v1/claims/{given_back['receipt']}/release")
+    api.queue.reserve("a")  # somebody else has it now
+    assert [job["receipt"] for job in reserve(api).json()["jobs"]] == [kept["receipt"]]
+    clock.advance(61)
+    assert reserve(api).status_code == 204
+
+
+def test_of_two_equal_reserves_at_once_one_claims(api, monkeypatch):
+    """The other one is told to come again, and then gets what the first has."""
+    for _ in range(6):
+        api.put("a")
+    claim, both = claims.reserve_async, []
+
+    async def scene():
+        async def slow(calls, command):
+            while not both:
+                await asyncio.sleep(0)
+            return await claim(calls, command)
+
+        monkeypatch.setattr(claims, "reserve_async", slow)
+        wish = {"topics": ["a"], "limit": 3}
+        first = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json=wish, headers=KEY))
+        second = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json=wish, headers=KEY))
+        done, _ = await asyncio.wait((first, second), return_when=asyncio.FIRST_COMPLETED)
+        both.append(True)
+        [busy], winner = done, await (first if second in done else second)
+        return busy.result(), winner, await api.ask("POST", "/v1/reserve", json=wish, headers=KEY)
+
+    busy, winner, third = api.run(scene())
+    assert (busy.status_code, problem(busy), busy.headers["retry-after"]) == (409, "key-busy", "1")
+    assert third.json() == winner.json()
+    assert len(api.queue.jobs.list(state="running")) == 3
+
+
+def test_a_reserve_that_got_nothing_may_be_repeated_for_what_came_since(api):
+    assert reserve(api).status_code == 204
+    id = api.put("a")
+    assert [job["id"] for job in reserve(api).json()["jobs"]] == [id]
+
+
+def test_a_key_of_a_reserve_is_forgotten_a_while_after_its_leases(api, clock):
+    api.put("a")
+    reserve(api, ttr=10)
+    clock.advance(69)
+    assert len(api.queue.store.ask(ListNotes("idem:"))) == 1
+    clock.advance(2)
+    assert api.queue.store.ask(ListNotes("idem:")) == []
+
+
+# ---- all that changes something -------------------------------------------------------------------------------------
+
+
+def test_an_ack_that_is_repeated_is_answered_as_the_first_time(service):
+    id = service.put("a")
+    [job] = service.reserve("a")
+    path = f"/v1/claims/{job['receipt']}/ack"
+    answers = [service("POST", path, headers=KEY) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [204, 204]
+    assert [replayed(answer) for answer in answers] == [False, True]
+    assert problem(service("POST", path)) == "claim-lost"
+    assert service.job(id)["state"] == "done"
+
+
+def test_a_repeated_change_gives_the_answer_of_then(api):
+    api.put("a")
+    first = api("POST", "/v1/jobs/cancel", json={"topic": "a"}, headers=KEY)
+    api.put("a")
+    second = api("POST", "/v1/jobs/cancel", json={"topic": "a"}, headers=KEY)
+    assert first.json() == second.json() == {"jobs": 1, "dry_run": False}
+    assert second.headers["content-type"] == "application/json"
+    assert len(api.queue.jobs.list(state="delayed")) == 1
+
+
+def test_a_key_belongs_to_one_body_one_job_and_one_operation(api):
+    one, other = api.put("a"), api.put("a")
+    assert api("POST", f"/v1/jobs/{one}/reschedule", json={"delay": 5}, headers=KEY).status_code == 204
+    for path, wish in (
+        (f"/v1/jobs/{one}/reschedule", {"delay": 6}),
+        (f"/v1/jobs/{other}/reschedule", {"delay": 5}),
+        (f"/v1/jobs/{one}/cancel", None),
+        ("/v1/reserve", {"topics": ["a"]}),
+    ):
+        answer = api("POST", path, json=wish, headers=KEY)
+        assert (answer.status_code, problem(answer)) == (422, "key-reused")
+    assert api.queue.get(int(other)).state == "delayed"
+
+
+def test_a_request_that_was_refused_leaves_its_key_free(api):
+    assert problem(api("POST", "/v1/jobs/1/cancel", headers=KEY)) == "no-such-job"
+    id = api.put("a")
+    assert api("POST", f"/v1/jobs/{id}/cancel", headers=KEY).status_code == 204
+
+
+def test_each_token_has_keys_of_its_own(queue):
+    api = Api(queue, access="tokens")
+    ids = [queue.put("a"), queue.put("a")]
+    for id in ids:
+        api.headers = {"authorization": f"Bearer {Tokens(queue.store).add(['put'])}"}
+        assert api("POST", f"/v1/jobs/{id}/cancel", headers=KEY).status_code == 204
+    api.close()
+
+
+def test_an_answer_goes_out_though_the_store_went_away_before_it_was_kept(api, monkeypatch):
+    id, apply = api.put("a"), api.queue.calls.aapply
+
+    def breaks(command):
+        if getattr(command, "absent", True):
+            return apply(command)
+        raise StoreAway("gone")
+
+    monkeypatch.setattr(api.queue.calls, "aapply", breaks)
+    assert api("POST", f"/v1/jobs/{id}/cancel", headers=KEY).status_code == 204
+
+
+def test_a_key_has_a_length(api):
+    for key in ("", "k" * 256):
+        assert problem(api("POST", "/v1/jobs/1/cancel", headers={"Idempotency-Key": key})) == "bad-request"
