@@ -114,7 +114,40 @@ def test_a_nacked_job_is_due_again(api, clock):
     assert [job["id"] for job in api.reserve()] == [id]
 
 
-def test_a_nack_without_a_delay_makes_the_job_dead(api):
+def test_a_nack_without_a_delay_follows_the_default_retry_policy(api, clock):
+    api.put()
+    for seconds in (5, 30):  # the first rungs of the ladder, less the jitter
+        [job] = api.reserve()
+        assert settle(api, job, "nack", json={"error": "502"}).json() == {"state": "delayed"}
+        due = api.queue.get(int(job["id"])).due - api.queue.store.clock.wall()
+        assert 0.5 * seconds < due / 1000 < 1.5 * seconds
+        clock.advance(2 * seconds)
+    assert api.reserve()[0]["last_error"] == "502"
+
+
+def test_a_nack_without_a_delay_follows_the_handler_of_the_topic(api):
+    seen = []
+
+    def retry(job, error):
+        seen.append((job.attempt, str(error)))
+        return "1h"
+
+    api.queue.handler("mail", retry=retry)(print)
+    id = api.put()
+    [job] = api.reserve()
+    assert settle(api, job, "nack", json={"error": "502"}).json() == {"state": "delayed"}
+    assert api.queue.get(int(id)).due - api.queue.store.clock.wall() == 3_600_000
+    assert seen == [(1, "502")]
+
+
+def test_a_buried_job_is_dead_whatever_attempts_are_left(api):
+    id = api.put()
+    [job] = api.reserve()
+    assert settle(api, job, "bury", json={"error": "gone"}).status_code == 204
+    assert (api.job(id)["state"], api.job(id)["last_error"]) == ("dead", "gone")
+
+
+def test_a_nack_with_null_for_a_delay_makes_the_job_dead(api):
     id = api.put()
     [job] = api.reserve()
     assert settle(api, job, "nack", json={"delay": None}).json() == {"state": "dead"}
@@ -137,7 +170,7 @@ def test_a_released_job_is_due_at_once_and_no_attempt_is_spent(api):
     assert api.reserve()[0]["attempt"] == 1
 
 
-@pytest.mark.parametrize("how", ["ack", "nack", "touch", "release"])
+@pytest.mark.parametrize("how", ["ack", "nack", "bury", "touch", "release"])
 def test_a_claim_that_is_over_cannot_be_settled(api, clock, how):
     api.put()
     [job] = api.reserve(ttr=10)
@@ -146,7 +179,7 @@ def test_a_claim_that_is_over_cannot_be_settled(api, clock, how):
     assert (answer.status_code, problem(answer)) == (409, "claim-lost")
 
 
-@pytest.mark.parametrize("how", ["ack", "nack", "touch", "release"])
+@pytest.mark.parametrize("how", ["ack", "nack", "bury", "touch", "release"])
 def test_a_receipt_that_is_none_is_not_found(api, how):
     for text in ("x", "====", "%00", "bm9uZQ", "LTEuLTE", "M" * 300):
         assert problem(api("POST", f"/v1/claims/{text}/{how}")) in ("not-found", "claim-lost")
@@ -156,7 +189,7 @@ def test_a_job_is_dead_after_the_attempts_that_reserve_names(api, clock):
     id = api.put()
     for _ in range(2):
         [job] = api.reserve(max_attempts=2)
-        settle(api, job, "nack")
+        settle(api, job, "nack", json={"delay": 0})
     assert api.job(id)["state"] == "dead"
 
 

@@ -6,8 +6,8 @@ The text of a problem says how to mend it. What the page shows a person is the s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
@@ -26,8 +26,10 @@ from .._errors import (
     StoreReadOnly,
 )
 
-__all__ = ["KEY_REUSED", "KINDS", "MEDIA_TYPE", "Kind", "Problem", "of_error", "of_validation"]
+__all__ = ["KEY_REUSED", "KINDS", "MEDIA_TYPE", "Kind", "Problem", "checked", "of_error", "of_validation"]
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 MEDIA_TYPE: Final = "application/problem+json"
 KEY_REUSED: Final = "this Idempotency-Key came with another request before: give each request a key of its own"
 _PREFIX: Final = "urn:pywheel:problem:"
@@ -149,6 +151,14 @@ def of_error(error: PywheelError) -> Problem:
             return Problem("store-failed", str(error))
         case _:
             return Problem("bad-body" if isinstance(error, BadJob | BadOption) else "bad-request", str(error))
+
+
+def checked(field: str, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Return what a function makes of a field of the body. Raises the Problem of one that makes no sense to it."""
+    try:
+        return function(*args, **kwargs)
+    except BadJob as error:
+        raise Problem("bad-body", f"#/{field}: {error}", errors=[(f"#/{field}", str(error))]) from None
 
 
 _AT: Final = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$?(?P<path>.*)`)?", re.DOTALL)

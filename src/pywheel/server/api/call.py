@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from ..context import Context
     from ..tokens import Grant
 
-__all__ = ["Call", "Endpoint", "JsonResponse", "Operation"]
+__all__ = ["Call", "Endpoint", "Ends", "JsonResponse", "Operation"]
 
 _ROOM: Final = 256 << 10  # bytes of a body for all but the job's own
 _NOTHING: Final = 4 << 10  # bytes of one that is for nothing: strangers may send it slowly
@@ -81,6 +83,15 @@ class Operation:
         return self.method != "GET"
 
 
+class Ends(NamedTuple):
+    """What ends a wait early."""
+
+    gone: asyncio.Future[None]
+    """the client goes away"""
+    stopping: asyncio.Future[Any]
+    """the server drains"""
+
+
 class Call(Request):
     """One request, taken in."""
 
@@ -113,6 +124,21 @@ class Call(Request):
             self.grant = await self.context.access.identify(self.scope, self.context.read)
             for topic in topics:
                 self.demand(topic)
+
+    @contextmanager
+    def ends(self) -> Iterator[Ends]:
+        """Have what ends a wait early, for as long as this lasts."""
+        ends = Ends(asyncio.ensure_future(self._gone()), asyncio.ensure_future(self.context.stopping.wait()))
+        try:
+            yield ends
+        finally:
+            for end in ends:
+                end.cancel()
+
+    async def _gone(self) -> None:
+        """Return when the client has gone away."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
 
     async def take(self, most: int) -> bytes:
         """Return the body. Raise the Problem of one that is too long, before it is read if its length is known."""

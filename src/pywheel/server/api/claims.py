@@ -8,10 +8,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from msgspec import UNSET
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from ..._errors import BadBody, BadJob, PywheelError
+from ..._errors import BadBody, PywheelError
 from ...client.claims import reserve_async
 from ...jobs import commands
 from ...jobs.durations import delay_ms, duration
@@ -21,14 +22,14 @@ from ...jobs.queries import GetJob, GetNextDues, GetNextLease
 from ...jobs.retry import DEFAULT
 from ...stores.contract import Store
 from ..context import Context
-from ..problems import Problem
+from ..problems import Problem, checked
 from .call import Call, JsonResponse
 from .once import UNDER_WAY
 from .records import jobs_out, receipt_of, reserved
-from .schema import Claims, NackAnswer, Reserve
+from .schema import Claims, Nack, NackAnswer, Reserve
 from .waiting import Waiter, Waiting
 
-__all__ = ["ack", "nack", "release", "reserve", "reserve_again", "touch"]
+__all__ = ["ack", "bury", "nack", "release", "reserve", "reserve_again", "touch"]
 
 _EXPIRED: Final = 200  # lost leases that are ended in one step
 
@@ -41,7 +42,8 @@ async def reserve(call: Call) -> Response:
     wish: Reserve = call.wish
     for topic in dict.fromkeys(wish.topics):
         call.demand(topic)
-    ttr, wait = _span(wish.ttr, "ttr", 1), min(_span(wish.wait, "wait") / 1000, call.context.limits.wait)
+    ttr = checked("ttr", duration, wish.ttr, "ttr", 1)
+    wait = min(checked("wait", duration, wish.wait, "wait") / 1000, call.context.limits.wait)
     policy = commands.ClaimPolicy(ttr, wish.max_attempts or DEFAULT.max_attempts)
     wanted = _Wanted(call.context, tuple(dict.fromkeys(wish.topics)), wish.limit, policy, wish.worker)
     if wait > 0:
@@ -83,21 +85,18 @@ async def _long(call: Call, wanted: _Wanted, seconds: float) -> list[Job]:
     """Claim jobs, or wait for them. A client that goes away gets none: what was claimed for it is given back."""
     context = call.context
     waiting = _waiting(context)
-    gone = asyncio.ensure_future(_gone(call))
-    stopping = asyncio.ensure_future(context.stopping.wait())
     waiter = waiting.enter(wanted.topics)
     try:
-        jobs = await _first(call, wanted, waiter, (gone, stopping), seconds)
-        if jobs:
-            await asyncio.sleep(0)  # what is known of the client by now
-        if gone.done():
-            await _give_back(context, jobs)
-            raise ClientDisconnect
-        return jobs
+        with call.ends() as ends:
+            jobs = await _first(call, wanted, waiter, ends, seconds)
+            if jobs:
+                await asyncio.sleep(0)  # what is known of the client by now
+            if ends.gone.done():
+                await _give_back(context, jobs)
+                raise ClientDisconnect
+            return jobs
     finally:
         waiting.leave(waiter)
-        for task in (gone, stopping):
-            task.cancel()
 
 
 async def _first(
@@ -221,12 +220,6 @@ def _waiting(context: Context) -> Waiting:
     return context.waiting
 
 
-async def _gone(call: Call) -> None:
-    """Return when the client has gone away."""
-    while (await call.receive())["type"] != "http.disconnect":
-        pass
-
-
 # ---- settle ---------------------------------------------------------------------------------------------------------
 
 
@@ -238,19 +231,32 @@ async def ack(call: Call) -> Response:
 
 async def nack(call: Call) -> Response:
     """End a claim without success."""
-    wish = call.wish
-    delay = 0 if wish is None else None if wish.delay is None else _delay(wish.delay)
-    error = None if wish is None or wish.error is None else kept(wish.error)
+    wish, queue = call.wish or Nack(), call.context.queue
     id, claims = await _claim_of(call)
-    state = await call.context.queue.calls.aapply(commands.Nack(id, claims, delay, error))
+    if wish.delay is not UNSET:
+        delay = None if wish.delay is None else checked("delay", delay_ms, wish.delay)
+        error = None if wish.error is None else kept(wish.error)
+        state = await queue.calls.aapply(commands.Nack(id, claims, delay, error))
+    else:
+        job = await call.context.read(queue.store.ask, GetJob(id))
+        state = None
+        if job is not None and job.claims == claims:
+            state = await queue.aio.nack(job, error=wish.error)
     if state is None:
         raise _lost()
     return JsonResponse(NackAnswer(state.value))  # type: ignore[arg-type]  # delayed or dead
 
 
+async def bury(call: Call) -> Response:
+    """Make a claimed job dead."""
+    error = None if call.wish is None or call.wish.error is None else kept(call.wish.error)
+    id, claims = await _claim_of(call)
+    return _held(await call.context.queue.calls.aapply(commands.Nack(id, claims, None, error)) is not None)
+
+
 async def touch(call: Call) -> Response:
     """Let the lease of a claim last longer."""
-    ttr = 60_000 if call.wish is None else _span(call.wish.ttr, "ttr", 1)
+    ttr = 60_000 if call.wish is None else checked("ttr", duration, call.wish.ttr, "ttr", 1)
     id, claims = await _claim_of(call)
     return _held(await call.context.queue.calls.aapply(commands.Touch(id, claims, ttr)))
 
@@ -281,27 +287,6 @@ def _lost() -> Problem:
     return Problem(
         "claim-lost", "this claim is over: it was settled, or its lease ended. The job may be delivered again"
     )
-
-
-# ---- times ----------------------------------------------------------------------------------------------------------
-
-
-def _span(value: float | str, name: str, least: int = 0) -> int:
-    try:
-        return duration(value, name, least)
-    except BadJob as error:
-        raise _wrong(name, error) from None
-
-
-def _delay(value: float | str) -> int:
-    try:
-        return delay_ms(value)
-    except BadJob as error:
-        raise _wrong("delay", error) from None
-
-
-def _wrong(name: str, error: BadJob) -> Problem:
-    return Problem("bad-body", f"#/{name}: {error}", errors=[(f"#/{name}", str(error))])
 
 
 def _dues(store: Store, topics: Sequence[str]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from ...jobs.durations import delay_ms, moment
 from ...jobs.job import State
 from ...jobs.queries import Filter
 from ..access import demand_all
-from ..problems import Problem
+from ..problems import Problem, checked
 from ..visible import page
 from . import schema
 from .call import Call, JsonResponse
@@ -77,10 +77,7 @@ async def cancel_many(call: Call) -> Response:
 
 async def retry_many(call: Call) -> Response:
     """Retry the finished jobs that a filter means."""
-    try:
-        delay = delay_ms(call.wish.delay) / 1000
-    except BadJob as error:
-        raise Problem("bad-body", f"#/delay: {error}", errors=[("#/delay", str(error))]) from None
+    delay = checked("delay", delay_ms, call.wish.delay) / 1000
     return await _bulk(call, call.context.queue.jobs.retry_many, State.DEAD, delay=delay)
 
 

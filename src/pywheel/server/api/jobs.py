@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
-from ..._errors import BadJob
 from ...jobs.commands import Cancel, Change, Delete, Ref, Reschedule, Retry, called
 from ...jobs.durations import delay_ms, moment
 from ...jobs.job import Job, State
 from ...jobs.queries import GetHistories, GetJob
-from ..problems import Problem
+from ..problems import Problem, checked
 from .call import Call, JsonResponse
-from .records import attempt_out, etag, job_out
+from .records import attempt_out, etag, job_out, result_out
 from .schema import History
 
-__all__ = ["cancel", "delete", "get", "history", "reference", "reschedule", "retry"]
+__all__ = ["cancel", "delete", "get", "history", "reference", "reschedule", "result", "retry"]
 
 _ID: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _TAG: Final = re.compile(rb'"[a-z]+-([0-9a-f]{1,16})-([0-9a-f]{1,16})"')
@@ -41,6 +41,20 @@ async def history(call: Call) -> Response:
     return JsonResponse(History([attempt_out(attempt) for attempt in attempts]))
 
 
+async def result(call: Call) -> Response:
+    """Return what has become of a job, once it has ended or the time is over."""
+    job, queue = await _job(call, reference(call)), call.context.queue
+    seconds = min(call.parameters.wait, call.context.limits.wait)
+    if job.state.live and seconds > 0:
+        with call.context.waits.place(call.grant.id), call.ends() as ends:
+            ended = asyncio.ensure_future(queue.aio.wait(job))
+            await asyncio.wait((ended, *ends), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if not ended.cancel():
+                ended.exception()  # it is looked at anew, and a job that was deleted is not there then
+    so_far = await call.context.read(queue.result, job)
+    return JsonResponse(result_out(so_far), 200 if so_far.ended else 202)
+
+
 async def cancel(call: Call) -> Response:
     """Cancel a delayed job."""
     ref = reference(call)
@@ -57,7 +71,9 @@ async def reschedule(call: Call) -> Response:
     wish = call.wish
     if (wish.delay is None) == (wish.at is None):
         raise Problem("bad-body", "#: give delay or at, one of them", errors=[("#", "give delay or at, one of them")])
-    due, delay = (0, _delay(wish.delay)) if wish.at is None else (_moment(wish.at), None)
+    due, delay = (
+        (0, checked("delay", delay_ms, wish.delay)) if wish.at is None else (checked("at", moment, wish.at), None)
+    )
     expect = _expected(call)
     await _allowed(call, ref)
     if not (change := await call.context.queue.calls.aapply(Reschedule(ref, due, delay, expect))):
@@ -68,7 +84,7 @@ async def reschedule(call: Call) -> Response:
 async def retry(call: Call) -> Response:
     """Make a finished job delayed again."""
     ref = reference(call)
-    delay = 0 if call.wish is None else _delay(call.wish.delay)
+    delay = 0 if call.wish is None else checked("delay", delay_ms, call.wish.delay)
     await _allowed(call, ref)
     if not (change := await call.context.queue.calls.aapply(Retry(ref, delay=delay))):
         raise _refusal(ref, change, _FINISHED)
@@ -89,7 +105,7 @@ async def delete(call: Call) -> Response:
 
 def reference(call: Call) -> Ref:
     """Return what the request calls the job by: the id in its path, or else a topic and a key."""
-    if call.parameters is not None:
+    if "id" not in call.path_params:
         call.demand(call.parameters.topic)
         return call.parameters.topic, call.parameters.key
     id = call.path_params["id"]
@@ -120,23 +136,6 @@ def _refusal(ref: Ref, change: Change, wanted: str) -> Problem:
         return Problem("changed", f"job {called(ref)} has changed since: get it again, and decide anew")
     text = f"job {called(ref)} is {change}, not {wanted}: look at it"
     return Problem("wrong-state", text, more={"state": change.value})
-
-
-# ---- times ----------------------------------------------------------------------------------------------------------
-
-
-def _delay(value: float | str) -> int:
-    try:
-        return delay_ms(value)
-    except BadJob as error:
-        raise Problem("bad-body", f"#/delay: {error}", errors=[("#/delay", str(error))]) from None
-
-
-def _moment(value: Any) -> int:
-    try:
-        return moment(value)
-    except BadJob as error:
-        raise Problem("bad-body", f"#/at: {error}", errors=[("#/at", str(error))]) from None
 
 
 # ---- preconditions --------------------------------------------------------------------------------------------------

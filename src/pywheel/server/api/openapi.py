@@ -168,7 +168,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
             answer["content"] = {"application/json": {"schema": {"type": "object"}}}
         elif kind is not None:
             answer["content"] = _content("application/json", kind)
-        if operation.id.startswith("getJob") and "History" not in operation.id:
+        if operation.id in ("getJob", "getJobByKey"):
             answer["headers"] = {"ETag": {"schema": {"type": "string"}}}
         if operation.changes and not operation.nonced:
             answer["headers"] = {"Idempotency-Replayed": {"schema": {"type": "string", "const": "true"}}}

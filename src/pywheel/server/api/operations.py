@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS", "routes"]
 
 
-def _one(name: str, method: str, suffix: str, *, id: str | None = None, **words: Any) -> list[Operation]:
+def _one(
+    name: str, method: str, suffix: str, *, id: str | None = None, by_key: Any = schema.ByKey, **words: Any
+) -> list[Operation]:
     """Return an operation on one job twice: by its id, and by its key."""
     named = id or f"{name}Job"
     return [
@@ -26,8 +28,7 @@ def _one(name: str, method: str, suffix: str, *, id: str | None = None, **words:
             method=method,
             path=f"/v1/jobs/by-key{suffix}",
             tag="one job",
-            query=schema.ByKey,
-            **{**words, "summary": f"{words['summary']}, named by its key"},
+            **{**words, "query": by_key, "summary": f"{words['summary']}, named by its key"},
         ),
     ]
 
@@ -136,6 +137,20 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         scope="read",
         answers={200: schema.History},
         problems=("no-such-job",),
+    ),
+    *_one(
+        "result",
+        "GET",
+        "/result",
+        id="getJobResult",
+        handler=jobs.result,
+        summary="What has become of a job, now or once it has ended",
+        scope="read",
+        query=schema.ResultOf,
+        by_key=schema.ResultByKey,
+        answers={200: schema.ResultOut, 202: schema.ResultOut},
+        problems=("no-such-job", "too-busy", "share-taken"),
+        notes="200: it has ended. 202: it has not, in the time that `wait` gave; ask again.",
     ),
     Operation(
         id="findJobs",
@@ -319,6 +334,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
                 schema.Nack,
                 {200: schema.NackAnswer},
                 {"delay": "30s", "error": "502 Bad Gateway"},
+            ),
+            (
+                "bury",
+                claims.bury,
+                "The job is dead, whatever attempts are left",
+                schema.Bury,
+                {204: None},
+                {"error": "gone"},
             ),
             ("touch", claims.touch, "Let the lease last longer", schema.Touch, {204: None}, {"ttr": "2m"}),
             ("release", claims.release, "Give the job back, no attempt spent", None, {204: None}, None),

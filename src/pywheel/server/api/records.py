@@ -15,8 +15,9 @@ from msgspec import UNSET, Raw
 
 from ...jobs.bodies import is_encrypted, key_of
 from ...jobs.job import FIELDS, Attempt, Job
+from ...jobs.results import Result
 from ..problems import Problem
-from .schema import AttemptOut, JobOut, ReservedJob
+from .schema import AttemptOut, JobOut, ReservedJob, ResultOut
 
 __all__ = [
     "Turns",
@@ -29,6 +30,7 @@ __all__ = [
     "receipt",
     "receipt_of",
     "reserved",
+    "result_out",
 ]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -92,6 +94,14 @@ def attempt_out(attempt: Attempt) -> AttemptOut:
         result=result,
         result_base64=coded,
         encrypted=key,
+    )
+
+
+def result_out(of: Result) -> ResultOut:
+    """Return what has become of a job."""
+    result, coded, key = _result_out(of.result)
+    return ResultOut(
+        id=str(of.id), state=of.state.value, result=result, result_base64=coded, encrypted=key, error=of.error
     )
 
 

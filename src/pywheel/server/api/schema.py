@@ -17,6 +17,7 @@ __all__ = [
     "Bulk",
     "BulkAnswer",
     "BulkRetry",
+    "Bury",
     "ByKey",
     "Changed",
     "Claims",
@@ -41,6 +42,9 @@ __all__ = [
     "Reschedule",
     "Reserve",
     "ReservedJob",
+    "ResultByKey",
+    "ResultOf",
+    "ResultOut",
     "Retry",
     "ScheduleOut",
     "Schedules",
@@ -61,6 +65,8 @@ Span = Annotated[
 ]
 Id = Annotated[str, Meta(description="The job's id.", examples=["1234567"])]
 Receipt = Annotated[str, Meta(description="Names the claim; opaque. It is the proof that the job is yours.")]
+Wait = Annotated[float, Meta(ge=0, description="Seconds to wait for its end; at most 30.")]
+Error = Annotated[str | None, Meta(description="What went wrong; its end is kept if it is long.")]
 PRIORITY = Annotated[int, Meta(ge=-9, le=9, description="Of what is due of the topic the highest comes first.")]
 ATTEMPTS = Annotated[int, Meta(ge=1, le=1_000_000, description="How often it is tried in all.")]
 DryRun = Annotated[bool, Meta(description="Count what it would be, and change nothing.")]
@@ -149,7 +155,17 @@ class ReservedJob(JobOut, kw_only=True):
     receipt: Receipt
 
 
-class AttemptOut(Struct, omit_defaults=True, kw_only=True):
+class _HasResult(Struct, omit_defaults=True, kw_only=True):
+    result: Annotated[Raw | UnsetType, Meta(description="What the handler returned, if that is kept and is JSON.")] = (
+        UNSET
+    )
+    result_base64: Annotated[str | None, Meta(description="The same, if it is something else than JSON.")] = None
+    encrypted: Annotated[
+        str | None, Meta(description="The id of the key that the result is encrypted with, which this server has not.")
+    ] = None
+
+
+class AttemptOut(_HasResult, kw_only=True):
     """What was tried once."""
 
     claim: int
@@ -159,13 +175,14 @@ class AttemptOut(Struct, omit_defaults=True, kw_only=True):
     outcome: Literal["done", "failed", "lost", "released", "cancelled"] | None = None
     worker: str | None = None
     error: str | None = None
-    result: Annotated[Raw | UnsetType, Meta(description="What the handler returned, if that is kept and is JSON.")] = (
-        UNSET
-    )
-    result_base64: Annotated[str | None, Meta(description="The same, if it is something else than JSON.")] = None
-    encrypted: Annotated[
-        str | None, Meta(description="The id of the key that the result is encrypted with, which this server has not.")
-    ] = None
+
+
+class ResultOut(_HasResult, kw_only=True):
+    """What has become of a job by now."""
+
+    id: Id
+    state: StateName
+    error: Annotated[str | None, Meta(description="The last error of its attempts.")] = None
 
 
 class History(Struct):
@@ -225,6 +242,18 @@ class ByKey(In):
 
     topic: Topic
     key: Key
+
+
+class ResultOf(In):
+    """How long to wait."""
+
+    wait: Wait = 0.0
+
+
+class ResultByKey(ByKey):
+    """Which job, and how long to wait."""
+
+    wait: Wait = 0.0
 
 
 class Bulk(Filter):
@@ -362,8 +391,17 @@ class Claims(Struct, omit_defaults=True):
 class Nack(In):
     """How an attempt failed."""
 
-    delay: Annotated[float | str | None, Meta(description="Due again so long from now; null makes the job dead.")] = 0.0
-    error: Annotated[str | None, Meta(description="What went wrong; its end is kept if it is long.")] = None
+    delay: Annotated[
+        float | str | UnsetType | None,
+        Meta(description="Due again so long from now; without it as the retry policy says; null makes the job dead."),
+    ] = UNSET
+    error: Error = None
+
+
+class Bury(In):
+    """Why a job is dead."""
+
+    error: Error = None
 
 
 class NackAnswer(Struct):
