@@ -69,7 +69,11 @@ export interface paths {
         delete: operations["deleteJob"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Give a delayed job another due time
+         * @description Needs the scope `put`.
+         */
+        patch: operations["editJob"];
         trace?: never;
     };
     "/v1/jobs/by-key": {
@@ -93,7 +97,11 @@ export interface paths {
         delete: operations["deleteJobByKey"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Give a delayed job another due time, named by its key
+         * @description Needs the scope `put`.
+         */
+        patch: operations["editJobByKey"];
         trace?: never;
     };
     "/v1/jobs/{id}/cancel": {
@@ -256,6 +264,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{id}/result": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What has become of a job, now or once it has ended
+         * @description 200: it has ended. 202: it has not, in the time that `wait` gave; ask again. Needs the scope `read`.
+         */
+        get: operations["getJobResult"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/by-key/result": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What has become of a job, now or once it has ended, named by its key
+         * @description 200: it has ended. 202: it has not, in the time that `wait` gave; ask again. Needs the scope `read`.
+         */
+        get: operations["getJobResultByKey"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/cancel": {
         parameters: {
             query?: never;
@@ -393,7 +441,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/topics/pause": {
+    "/v1/topics/{topic}/pause": {
         parameters: {
             query?: never;
             header?: never;
@@ -413,7 +461,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/topics/resume": {
+    "/v1/topics/{topic}/resume": {
         parameters: {
             query?: never;
             header?: never;
@@ -448,6 +496,34 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/schedules/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A schedule: when it comes next, and what became of its last job
+         * @description Needs the scope `read`.
+         */
+        get: operations["getSchedule"];
+        /**
+         * Make a schedule, or change the one of this name
+         * @description What was put ahead for the one before is cancelled. One that is paused stays so. The same said again changes nothing. Needs the scope `put`.
+         */
+        put: operations["setSchedule"];
+        post?: never;
+        /**
+         * Remove a schedule: what was put ahead is cancelled, what runs goes on
+         * @description One that code declares comes back when a worker with that code starts. Needs the scope `put`.
+         */
+        delete: operations["deleteSchedule"];
         options?: never;
         head?: never;
         patch?: never;
@@ -524,7 +600,7 @@ export interface paths {
         put?: never;
         /**
          * Claim due jobs, and wait for some if there are none
-         * @description 204: nothing came. The bodies of an answer have 16 MiB at most, but one job comes whatever its size. Settle each job by its receipt before `lease_until`: else it is due again then. A client that goes away while it waits holds nothing. Needs the scope `work`.
+         * @description 204: nothing came. The bodies of an answer have 16 MiB at most, but one job comes whatever its size. Settle each job by its receipt before `lease_until`: else it is due again then. A client that goes away while it waits holds nothing. Repeated with the same Idempotency-Key it gives the same jobs by the same receipts, less those whose claims are over. Needs the scope `work`.
          */
         post: operations["reserveJobs"];
         delete?: never;
@@ -567,6 +643,26 @@ export interface paths {
          * @description Needs the scope `work`.
          */
         post: operations["nackClaim"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/claims/{receipt}/bury": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The job is dead, whatever attempts are left
+         * @description Needs the scope `work`.
+         */
+        post: operations["buryClaim"];
         delete?: never;
         options?: never;
         head?: never;
@@ -682,6 +778,14 @@ export interface components {
              * @example 1h 30m
              */
             delay?: number | string;
+        };
+        /** @description Why a job is dead. */
+        Bury: {
+            /**
+             * @description What went wrong; its end is kept if it is long.
+             * @default null
+             */
+            error?: string | null;
         };
         /** @description Whether anything changed. */
         Changed: {
@@ -834,6 +938,18 @@ export interface components {
         };
         /** @description What was tried once. */
         AttemptOut: {
+            /** @description What the handler returned, if that is kept and is JSON. */
+            result?: unknown;
+            /**
+             * @description The same, if it is something else than JSON.
+             * @default null
+             */
+            result_base64?: string | null;
+            /**
+             * @description The id of the key that the result is encrypted with, which this server has not.
+             * @default null
+             */
+            encrypted?: string | null;
             claim: number;
             attempt: number;
             /** @default null */
@@ -849,18 +965,6 @@ export interface components {
             worker?: string | null;
             /** @default null */
             error?: string | null;
-            /** @description What the handler returned, if that is kept and is JSON. */
-            result?: unknown;
-            /**
-             * @description The same, if it is something else than JSON.
-             * @default null
-             */
-            result_base64?: string | null;
-            /**
-             * @description The id of the key that the result is encrypted with, which this server has not.
-             * @default null
-             */
-            encrypted?: string | null;
         };
         /** @description The jobs that were stored, durably, in the order in which they were sent. */
         Ids: {
@@ -868,7 +972,7 @@ export interface components {
         };
         /** @description How an attempt failed. */
         Nack: {
-            /** @description Due again so long from now; null makes the job dead. 0 unless told. */
+            /** @description Due again so long from now; without it as the retry policy says; null makes the job dead. */
             delay?: number | string | null;
             /**
              * @description What went wrong; its end is kept if it is long.
@@ -936,6 +1040,56 @@ export interface components {
         /** @description Jobs to be put, all or none. */
         NewJobs: {
             jobs: components["schemas"]["NewJob"][];
+        };
+        /** @description When jobs are put again and again, and which. */
+        NewSchedule: {
+            /**
+             * @description 1 to 16384 characters.
+             * @example mail
+             */
+            topic: string;
+            /** @description Any JSON; it is kept as it was sent. */
+            body?: unknown;
+            /**
+             * @description The body as bytes, in base64, instead of `body`.
+             * @default null
+             */
+            body_base64?: string | null;
+            /** @description How often, since 1970 in UTC: 1 s or more. */
+            every?: number | string | null;
+            /**
+             * @description When, instead: a cron expression of five or six fields.
+             * @default null
+             */
+            cron?: string | null;
+            /**
+             * @description The time zone of `cron`; UTC unless told.
+             * @default null
+             */
+            tz?: string | null;
+            /**
+             * @default none
+             * @enum {string}
+             */
+            catch_up?: "all" | "none" | "one";
+            /**
+             * @description `queue` with `catch_up` all, else `skip`, unless told.
+             * @default null
+             */
+            overlap?: ("overlap" | "queue" | "skip") | null;
+            /** @description Each tick comes up to so much later, by lot. 0 unless told. */
+            jitter?: number | string;
+            /** @description How long a handler may run: the lease. */
+            ttr?: number | string | null;
+            /** @default null */
+            max_attempts?: number | null;
+            /**
+             * @description Text by name, for the handler.
+             * @default null
+             */
+            headers?: {
+                [key: string]: string;
+            } | null;
         };
         /** @description A problem, RFC 9457. */
         ProblemOut: {
@@ -1007,6 +1161,33 @@ export interface components {
              */
             worker?: string;
         };
+        /** @description What has become of a job by now. */
+        ResultOut: {
+            /** @description What the handler returned, if that is kept and is JSON. */
+            result?: unknown;
+            /**
+             * @description The same, if it is something else than JSON.
+             * @default null
+             */
+            result_base64?: string | null;
+            /**
+             * @description The id of the key that the result is encrypted with, which this server has not.
+             * @default null
+             */
+            encrypted?: string | null;
+            /**
+             * @description The job's id.
+             * @example 1234567
+             */
+            id: string;
+            /** @enum {string} */
+            state: "cancelled" | "dead" | "delayed" | "done" | "running";
+            /**
+             * @description The last error of its attempts.
+             * @default null
+             */
+            error?: string | null;
+        };
         /** @description When the job is due again; at once unless told. */
         Retry: {
             /**
@@ -1016,12 +1197,6 @@ export interface components {
              * @example 1h 30m
              */
             delay?: number | string;
-        };
-        /** @description A part of the schedules, by name. */
-        Schedules: {
-            schedules: components["schemas"]["ScheduleOut"][];
-            /** @description `after` of the next part; null after the last. */
-            next: string | null;
         };
         /** @description A schedule, and where it is. */
         ScheduleOut: {
@@ -1046,9 +1221,17 @@ export interface components {
             /** @description The id of its job. */
             job: string | null;
         };
-        /** @description The topics, by name. */
+        /** @description A part of the schedules, by name. */
+        Schedules: {
+            schedules: components["schemas"]["ScheduleOut"][];
+            /** @description The cursor of the next part; null after the last. */
+            next: string | null;
+        };
+        /** @description A part of the topics, by name. */
         Topics: {
             topics: components["schemas"]["TopicOut"][];
+            /** @description The cursor of the next part; null after the last. */
+            next: string | null;
         };
         /** @description A topic that was ever put to or paused. */
         TopicOut: {
@@ -1195,7 +1378,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A text of your choice, such as a UUID. Repeated with the same body it stores nothing; the answer is the same. */
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
                 "Idempotency-Key"?: string;
                 /** @description W3C trace context, kept with the job. One that is malformed counts as none. */
                 traceparent?: string;
@@ -1307,7 +1490,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `key-reused`, `bad-body` */
+            /** @description `bad-body`, `key-reused` */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -1365,7 +1548,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A text of your choice, such as a UUID. Repeated with the same body it stores nothing; the answer is the same. */
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
                 "Idempotency-Key"?: string;
                 /** @description W3C trace context, kept with the job. One that is malformed counts as none. */
                 traceparent?: string;
@@ -1486,7 +1669,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `key-reused`, `bad-body` */
+            /** @description `bad-body`, `key-reused` */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -1667,7 +1850,10 @@ export interface operations {
     deleteJob: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /**
                  * @description The job's id.
@@ -1682,6 +1868,7 @@ export interface operations {
             /** @description Done; there is nothing to say. */
             204: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -1731,7 +1918,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `wrong-state` */
+            /** @description `wrong-state`, `key-busy` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -1746,6 +1933,194 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-many-failures` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The headers are longer than 128 KiB. Without content. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `internal-error` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `store-away`, `store-busy` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    editJob: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+                /** @description The job's ETag: if it has changed since, nothing is done. */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description The job's id.
+                 * @example 1234567
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "delay": "1h"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Reschedule"];
+            };
+        };
+        responses: {
+            /** @description Done; there is nothing to say. */
+            204: {
+                headers: {
+                    "Idempotency-Replayed"?: "true";
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-request`, `bad-parameter`, `bad-json`, `too-deep` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `token-missing`, `token-unknown` */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `scope-missing`, `read-only` */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `no-such-job` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `method-not-allowed` */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-slow` */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `wrong-state`, `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `changed` */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-large` */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `wrong-type` */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `bad-body`, `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
             };
             /** @description `too-many-failures` */
             429: {
@@ -1910,7 +2285,10 @@ export interface operations {
                 topic: string;
                 key: string;
             };
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -1919,6 +2297,7 @@ export interface operations {
             /** @description Done; there is nothing to say. */
             204: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -1968,7 +2347,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `wrong-state` */
+            /** @description `wrong-state`, `key-busy` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -1983,6 +2362,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
             };
             /** @description `too-many-failures` */
             429: {
@@ -2020,279 +2408,19 @@ export interface operations {
             };
         };
     };
-    cancelJob: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The job's ETag: if it has changed since, nothing is done. */
-                "If-Match"?: string;
-            };
-            path: {
-                /**
-                 * @description The job's id.
-                 * @example 1234567
-                 */
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Done; there is nothing to say. */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description `bad-request`, `bad-parameter` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `token-missing`, `token-unknown` */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `scope-missing`, `read-only` */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `no-such-job` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `method-not-allowed` */
-            405: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `wrong-state` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `changed` */
-            412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description The address is longer than 64 KiB. Without content. */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description `too-many-failures` */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description The headers are longer than 128 KiB. Without content. */
-            431: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description `internal-error` */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `store-away`, `store-busy` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-        };
-    };
-    cancelJobByKey: {
+    editJobByKey: {
         parameters: {
             query: {
                 topic: string;
                 key: string;
             };
             header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
                 /** @description The job's ETag: if it has changed since, nothing is done. */
                 "If-Match"?: string;
             };
             path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Done; there is nothing to say. */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description `bad-request`, `bad-parameter` */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `token-missing`, `token-unknown` */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `scope-missing`, `read-only` */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `no-such-job` */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `method-not-allowed` */
-            405: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `wrong-state` */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `changed` */
-            412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description The address is longer than 64 KiB. Without content. */
-            414: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description `too-many-failures` */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description The headers are longer than 128 KiB. Without content. */
-            431: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description `internal-error` */
-            500: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-            /** @description `store-away`, `store-busy` */
-            503: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemOut"];
-                };
-            };
-        };
-    };
-    rescheduleJob: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The job's ETag: if it has changed since, nothing is done. */
-                "If-Match"?: string;
-            };
-            path: {
-                /**
-                 * @description The job's id.
-                 * @example 1234567
-                 */
-                id: string;
-            };
             cookie?: never;
         };
         requestBody: {
@@ -2309,6 +2437,7 @@ export interface operations {
             /** @description Done; there is nothing to say. */
             204: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -2367,7 +2496,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `wrong-state` */
+            /** @description `wrong-state`, `key-busy` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2410,7 +2539,469 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `bad-body` */
+            /** @description `bad-body`, `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-many-failures` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The headers are longer than 128 KiB. Without content. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `internal-error` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `store-away`, `store-busy` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    cancelJob: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+                /** @description The job's ETag: if it has changed since, nothing is done. */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description The job's id.
+                 * @example 1234567
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is nothing to say. */
+            204: {
+                headers: {
+                    "Idempotency-Replayed"?: "true";
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-request`, `bad-parameter` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `token-missing`, `token-unknown` */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `scope-missing`, `read-only` */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `no-such-job` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `method-not-allowed` */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `wrong-state`, `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `changed` */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-many-failures` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The headers are longer than 128 KiB. Without content. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `internal-error` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `store-away`, `store-busy` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    cancelJobByKey: {
+        parameters: {
+            query: {
+                topic: string;
+                key: string;
+            };
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+                /** @description The job's ETag: if it has changed since, nothing is done. */
+                "If-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is nothing to say. */
+            204: {
+                headers: {
+                    "Idempotency-Replayed"?: "true";
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-request`, `bad-parameter` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `token-missing`, `token-unknown` */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `scope-missing`, `read-only` */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `no-such-job` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `method-not-allowed` */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `wrong-state`, `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `changed` */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-many-failures` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The headers are longer than 128 KiB. Without content. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `internal-error` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `store-away`, `store-busy` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    rescheduleJob: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+                /** @description The job's ETag: if it has changed since, nothing is done. */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description The job's id.
+                 * @example 1234567
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "delay": "1h"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Reschedule"];
+            };
+        };
+        responses: {
+            /** @description Done; there is nothing to say. */
+            204: {
+                headers: {
+                    "Idempotency-Replayed"?: "true";
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-request`, `bad-parameter`, `bad-json`, `too-deep` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `token-missing`, `token-unknown` */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `scope-missing`, `read-only` */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `no-such-job` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `method-not-allowed` */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-slow` */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `wrong-state`, `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `changed` */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-large` */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `wrong-type` */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `bad-body`, `key-reused` */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -2462,6 +3053,8 @@ export interface operations {
                 key: string;
             };
             header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
                 /** @description The job's ETag: if it has changed since, nothing is done. */
                 "If-Match"?: string;
             };
@@ -2482,6 +3075,7 @@ export interface operations {
             /** @description Done; there is nothing to say. */
             204: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -2540,7 +3134,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `wrong-state` */
+            /** @description `wrong-state`, `key-busy` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2583,7 +3177,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `bad-body` */
+            /** @description `bad-body`, `key-reused` */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -2631,7 +3225,10 @@ export interface operations {
     retryJob: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /**
                  * @description The job's id.
@@ -2655,6 +3252,7 @@ export interface operations {
             /** @description Done; there is nothing to say. */
             204: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -2713,7 +3311,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `wrong-state`, `job-exists` */
+            /** @description `wrong-state`, `job-exists`, `key-busy` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2747,7 +3345,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `bad-body` */
+            /** @description `bad-body`, `key-reused` */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -2798,7 +3396,10 @@ export interface operations {
                 topic: string;
                 key: string;
             };
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -2816,6 +3417,7 @@ export interface operations {
             /** @description Done; there is nothing to say. */
             204: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -2874,7 +3476,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `wrong-state`, `job-exists` */
+            /** @description `wrong-state`, `job-exists`, `key-busy` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2908,7 +3510,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `bad-body` */
+            /** @description `bad-body`, `key-reused` */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3174,10 +3776,255 @@ export interface operations {
             };
         };
     };
+    getJobResult: {
+        parameters: {
+            query?: {
+                wait?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The job's id.
+                 * @example 1234567
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What has become of a job, now or once it has ended */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResultOut"];
+                };
+            };
+            /** @description What has become of a job, now or once it has ended */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResultOut"];
+                };
+            };
+            /** @description `bad-request`, `bad-parameter` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `token-missing`, `token-unknown` */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `scope-missing` */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `no-such-job` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `method-not-allowed` */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `share-taken`, `too-many-failures` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The headers are longer than 128 KiB. Without content. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `internal-error` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `store-away`, `store-busy`, `too-busy` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    getJobResultByKey: {
+        parameters: {
+            query: {
+                topic: string;
+                key: string;
+                wait?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What has become of a job, now or once it has ended, named by its key */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResultOut"];
+                };
+            };
+            /** @description What has become of a job, now or once it has ended, named by its key */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResultOut"];
+                };
+            };
+            /** @description `bad-request`, `bad-parameter` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `token-missing`, `token-unknown` */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `scope-missing` */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `no-such-job` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `method-not-allowed` */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `share-taken`, `too-many-failures` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The headers are longer than 128 KiB. Without content. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `internal-error` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `store-away`, `store-busy`, `too-busy` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
     cancelJobs: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3197,6 +4044,7 @@ export interface operations {
             /** @description Cancel the delayed jobs that a filter means */
             200: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -3248,6 +4096,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `too-large` */
             413: {
                 headers: {
@@ -3273,7 +4130,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `bad-body` */
+            /** @description `bad-body`, `key-reused` */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3321,7 +4178,10 @@ export interface operations {
     retryJobs: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3341,6 +4201,7 @@ export interface operations {
             /** @description Retry the finished jobs that a filter means, the dead ones unless told */
             200: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -3392,6 +4253,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `too-large` */
             413: {
                 headers: {
@@ -3417,7 +4287,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `bad-body` */
+            /** @description `bad-body`, `key-reused` */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3465,7 +4335,10 @@ export interface operations {
     deleteJobs: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3485,6 +4358,7 @@ export interface operations {
             /** @description Forget the jobs that a filter means and that are not running */
             200: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -3536,6 +4410,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `too-large` */
             413: {
                 headers: {
@@ -3561,7 +4444,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `bad-body` */
+            /** @description `bad-body`, `key-reused` */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3780,7 +4663,10 @@ export interface operations {
     };
     listTopics: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number;
+                cursor?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3974,11 +4860,18 @@ export interface operations {
     };
     pauseTopic: {
         parameters: {
-            query: {
+            query?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description The topic.
+                 * @example mail
+                 */
                 topic: string;
             };
-            header?: never;
-            path?: never;
             cookie?: never;
         };
         requestBody?: never;
@@ -3986,6 +4879,7 @@ export interface operations {
             /** @description Let no job of a topic start until it is resumed */
             200: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -4028,12 +4922,30 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description The address is longer than 64 KiB. Without content. */
             414: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
             };
             /** @description `too-many-failures` */
             429: {
@@ -4073,11 +4985,18 @@ export interface operations {
     };
     resumeTopic: {
         parameters: {
-            query: {
+            query?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description The topic.
+                 * @example mail
+                 */
                 topic: string;
             };
-            header?: never;
-            path?: never;
             cookie?: never;
         };
         requestBody?: never;
@@ -4085,6 +5004,7 @@ export interface operations {
             /** @description Let jobs of a topic start again */
             200: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -4127,12 +5047,30 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description The address is longer than 64 KiB. Without content. */
             414: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
             };
             /** @description `too-many-failures` */
             429: {
@@ -4173,8 +5111,8 @@ export interface operations {
     listSchedules: {
         parameters: {
             query?: {
-                after?: string;
                 limit?: number;
+                cursor?: string;
             };
             header?: never;
             path?: never;
@@ -4270,7 +5208,7 @@ export interface operations {
             };
         };
     };
-    runSchedule: {
+    getSchedule: {
         parameters: {
             query?: never;
             header?: never;
@@ -4285,9 +5223,430 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description A schedule: when it comes next, and what became of its last job */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleOut"];
+                };
+            };
+            /** @description `bad-request`, `bad-parameter` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `token-missing`, `token-unknown` */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `scope-missing` */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `no-such-schedule` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `method-not-allowed` */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `too-many-failures` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The headers are longer than 128 KiB. Without content. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `internal-error` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `store-away`, `store-busy` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    setSchedule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description The schedule's name.
+                 * @example nightly
+                 */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "topic": "report",
+                 *       "cron": "0 3 * * *",
+                 *       "tz": "Europe/Berlin",
+                 *       "catch_up": "one"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewSchedule"];
+            };
+        };
+        responses: {
+            /** @description Make a schedule, or change the one of this name */
+            200: {
+                headers: {
+                    "Idempotency-Replayed"?: "true";
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleOut"];
+                };
+            };
+            /** @description `bad-request`, `bad-parameter`, `bad-json`, `too-deep` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `token-missing`, `token-unknown` */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `scope-missing`, `read-only` */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `no-such-schedule` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `method-not-allowed` */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-slow` */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-large` */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `wrong-type` */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `bad-body`, `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-many-failures` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The headers are longer than 128 KiB. Without content. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `internal-error` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `store-away`, `store-busy` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    deleteSchedule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description The schedule's name.
+                 * @example nightly
+                 */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is nothing to say. */
+            204: {
+                headers: {
+                    "Idempotency-Replayed"?: "true";
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-request`, `bad-parameter` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `token-missing`, `token-unknown` */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `scope-missing`, `read-only` */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `no-such-schedule` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `method-not-allowed` */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-many-failures` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The headers are longer than 128 KiB. Without content. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `internal-error` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `store-away`, `store-busy` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    runSchedule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description The schedule's name.
+                 * @example nightly
+                 */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
             /** @description Put a job of a schedule now, beside its others */
             201: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -4339,7 +5698,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `job-exists` */
+            /** @description `job-exists`, `key-busy` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4354,6 +5713,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
             };
             /** @description `too-many-failures` */
             429: {
@@ -4394,7 +5762,10 @@ export interface operations {
     pauseSchedule: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /**
                  * @description The schedule's name.
@@ -4409,6 +5780,7 @@ export interface operations {
             /** @description Let a schedule put nothing until it is resumed */
             200: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -4460,12 +5832,30 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description The address is longer than 64 KiB. Without content. */
             414: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
             };
             /** @description `too-many-failures` */
             429: {
@@ -4506,7 +5896,10 @@ export interface operations {
     resumeSchedule: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /**
                  * @description The schedule's name.
@@ -4521,6 +5914,7 @@ export interface operations {
             /** @description Let a schedule go on from now */
             200: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -4572,12 +5966,30 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description The address is longer than 64 KiB. Without content. */
             414: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
             };
             /** @description `too-many-failures` */
             429: {
@@ -4618,7 +6030,10 @@ export interface operations {
     reserveJobs: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4642,6 +6057,7 @@ export interface operations {
             /** @description Claim due jobs, and wait for some if there are none */
             200: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -4651,6 +6067,7 @@ export interface operations {
             /** @description Done; there is nothing to say. */
             204: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4700,6 +6117,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `too-large` */
             413: {
                 headers: {
@@ -4725,7 +6151,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `bad-body` */
+            /** @description `bad-body`, `key-reused` */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4773,7 +6199,10 @@ export interface operations {
     ackClaim: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /**
                  * @description What came with the job when it was reserved.
@@ -4788,6 +6217,7 @@ export interface operations {
             /** @description Done; there is nothing to say. */
             204: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -4837,7 +6267,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `claim-lost` */
+            /** @description `claim-lost`, `key-busy` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4852,6 +6282,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
             };
             /** @description `too-many-failures` */
             429: {
@@ -4892,7 +6331,10 @@ export interface operations {
     nackClaim: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /**
                  * @description What came with the job when it was reserved.
@@ -4917,6 +6359,7 @@ export interface operations {
             /** @description The attempt failed: due again, or dead */
             200: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -4977,7 +6420,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `claim-lost` */
+            /** @description `claim-lost`, `key-busy` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5011,7 +6454,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `bad-body` */
+            /** @description `bad-body`, `key-reused` */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5056,10 +6499,13 @@ export interface operations {
             };
         };
     };
-    touchClaim: {
+    buryClaim: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /**
                  * @description What came with the job when it was reserved.
@@ -5073,16 +6519,17 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "ttr": "2m"
+                 *       "error": "gone"
                  *     }
                  */
-                "application/json": components["schemas"]["Touch"];
+                "application/json": components["schemas"]["Bury"];
             };
         };
         responses: {
             /** @description Done; there is nothing to say. */
             204: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -5141,7 +6588,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `claim-lost` */
+            /** @description `claim-lost`, `key-busy` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5175,7 +6622,175 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `bad-body` */
+            /** @description `bad-body`, `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-many-failures` */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The headers are longer than 128 KiB. Without content. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `internal-error` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `store-away`, `store-busy` */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+        };
+    };
+    touchClaim: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description What came with the job when it was reserved.
+                 * @example MTI0LjEubWFj
+                 */
+                receipt: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "ttr": "2m"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Touch"];
+            };
+        };
+        responses: {
+            /** @description Done; there is nothing to say. */
+            204: {
+                headers: {
+                    "Idempotency-Replayed"?: "true";
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-request`, `bad-parameter`, `bad-json`, `too-deep` */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `token-missing`, `token-unknown` */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `scope-missing`, `read-only` */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `not-found` */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `method-not-allowed` */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-slow` */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `claim-lost`, `key-busy` */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `too-large` */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description The address is longer than 64 KiB. Without content. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `wrong-type` */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `bad-body`, `key-reused` */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5223,7 +6838,10 @@ export interface operations {
     releaseClaim: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A text of your choice, such as a UUID. Repeated with it a request changes nothing; the answer is the same. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /**
                  * @description What came with the job when it was reserved.
@@ -5238,6 +6856,7 @@ export interface operations {
             /** @description Done; there is nothing to say. */
             204: {
                 headers: {
+                    "Idempotency-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -5287,7 +6906,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `claim-lost` */
+            /** @description `claim-lost`, `key-busy` */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5302,6 +6921,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description `key-reused` */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
             };
             /** @description `too-many-failures` */
             429: {

@@ -7,7 +7,8 @@ import pytest
 
 from pywheel.client.jobs import Jobs
 from pywheel.server.api import claims
-from tests.server.client import problem
+from pywheel.server.tokens import Tokens
+from tests.server.client import Api, problem
 
 
 def found(api, **parameters):
@@ -147,7 +148,7 @@ def test_changes_of_many_hold_up_nobody_else(api, monkeypatch):
         many = [asyncio.ensure_future(api.ask("POST", "/v1/jobs/delete", json={"topic": "a"})) for _ in range(10)]
         await asyncio.sleep(0.1)
         answers = [await api.ask("GET", path) for path in (f"/v1/jobs/{id}", "/v1/jobs", "/v1/counts", "/readyz")]
-        answers.append(await api.ask("POST", "/v1/topics/pause?topic=a"))
+        answers.append(await api.ask("POST", "/v1/topics/a/pause"))
         assert not any(one.done() for one in many)
         go_on.set()
         return answers + list(await asyncio.gather(*many))
@@ -163,7 +164,8 @@ def test_topics_and_their_counts(api):
     api.put("b", delay="1h")
     api.reserve("a")
     assert api("GET", "/v1/topics").json() == {
-        "topics": [{"topic": "a", "paused": False}, {"topic": "b", "paused": False}]
+        "topics": [{"topic": "a", "paused": False}, {"topic": "b", "paused": False}],
+        "next": None,
     }
     counts = api("GET", "/v1/counts").json()["topics"]
     assert (counts["a"]["running"], counts["b"]["delayed"]) == (1, 1)
@@ -171,10 +173,50 @@ def test_topics_and_their_counts(api):
 
 def test_a_paused_topic_gives_no_job_until_it_is_resumed(api):
     api.put("a/b c")
-    pause, resume = (f"/v1/topics/{what}?topic=a%2Fb%20c" for what in ("pause", "resume"))
+    pause, resume = (f"/v1/topics/a%2Fb%20c/{what}" for what in ("pause", "resume"))
     assert api("POST", pause).json() == {"changed": True}
     assert api("POST", pause).json() == {"changed": False}
     assert api("GET", "/v1/topics").json()["topics"] == [{"topic": "a/b c", "paused": True}]
     assert api.reserve("a/b c") == []
     assert api("POST", resume).json() == {"changed": True}
     assert len(api.reserve("a/b c")) == 1
+
+
+# ---- parts ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_list_comes_in_parts_by_one_kind_of_cursor(api, queue):
+    for name in ("a", "b/ä", "c"):
+        queue.put(name)
+        queue.schedules.set(name, "a", every="1h")
+    for path, what, names in (
+        ("/v1/topics", "topics", ["a", "b/ä", "c"]),
+        ("/v1/schedules", "schedules", ["a", "b/ä", "c"]),
+        ("/v1/jobs", "jobs", ["a", "b/ä", "c"]),
+    ):
+        seen, parameters = [], {"limit": 1}
+        while True:
+            part = api("GET", path, params=parameters).json()
+            assert len(part[what]) <= 1
+            seen += [one["name"] if what == "schedules" else one["topic"] for one in part[what]]
+            if part["next"] is None:
+                break
+            parameters["cursor"] = part["next"]
+        assert [name for name in seen if name in names] == names
+        for cursor in ("====", "AA==", "/w==", "x" * 3_000):
+            answer = api("GET", path, params={"cursor": cursor})
+            assert answer.status_code in (200, 400), answer.text
+            assert answer.status_code == 200 or problem(answer) == "bad-parameter"
+
+
+def test_a_list_goes_on_in_a_topic_with_a_long_name(queue):
+    """To a token for some topics it goes topic by topic: the cursor has its name."""
+    names = ["m" * 5_000 + letter for letter in "ab"]
+    for name in names:
+        queue.put(name)
+    api = Api(queue, access="tokens")
+    api.headers = {"authorization": f"Bearer {Tokens(queue.store).add(['read'], ['m*'])}"}
+    first = api("GET", "/v1/jobs", params={"limit": 1}).json()
+    second = api("GET", "/v1/jobs", params={"limit": 1, "cursor": first["next"]}).json()
+    assert [job["topic"] for job in first["jobs"] + second["jobs"]] == names
+    api.close()

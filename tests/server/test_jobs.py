@@ -121,6 +121,12 @@ def test_a_key_may_have_any_character(api):
 
 # ---- preconditions --------------------------------------------------------------------------------------------------
 
+CHANGES = [
+    ("POST", "/cancel", {}),
+    ("POST", "/reschedule", {"json": {"delay": 9}}),
+    ("PATCH", "", {"json": {"delay": 9}}),
+]
+
 
 def test_an_etag_changes_with_the_job(api):
     id = api.put(delay="1h")
@@ -138,24 +144,35 @@ def test_a_job_that_has_not_changed_is_not_sent_again(api):
     assert api("GET", f"/v1/jobs/{id}", headers={"if-none-match": '"x"'}).status_code == 200
 
 
-@pytest.mark.parametrize(("suffix", "words"), [("/cancel", {}), ("/reschedule", {"json": {"delay": 9}})])
-def test_a_job_that_has_changed_since_is_left_alone(api, suffix, words):
+@pytest.mark.parametrize(("method", "suffix", "words"), CHANGES)
+def test_a_job_that_has_changed_since_is_left_alone(api, method, suffix, words):
     id = api.put(delay="1h")
     tag = api("GET", f"/v1/jobs/{id}").headers["etag"]
     api.queue.reschedule(int(id), 5)
     due = api.queue.get(int(id)).due
-    answer = api("POST", f"/v1/jobs/{id}{suffix}", headers={"if-match": tag}, **words)
+    answer = api(method, f"/v1/jobs/{id}{suffix}", headers={"if-match": tag}, **words)
     assert (answer.status_code, problem(answer)) == (412, "changed")
     assert (api.queue.get(int(id)).due, api.queue.get(int(id)).state) == (due, "delayed")
 
 
-@pytest.mark.parametrize(("suffix", "words"), [("/cancel", {}), ("/reschedule", {"json": {"delay": 9}})])
-def test_a_job_that_has_not_changed_since_is_changed(api, suffix, words):
+@pytest.mark.parametrize(("method", "suffix", "words"), CHANGES)
+def test_a_job_that_has_not_changed_since_is_changed(api, method, suffix, words):
     id = api.put(delay="1h")
     tag = api("GET", f"/v1/jobs/{id}").headers["etag"]
-    assert api("POST", f"/v1/jobs/{id}{suffix}", headers={"if-match": tag}, **words).status_code == 204
+    assert api(method, f"/v1/jobs/{id}{suffix}", headers={"if-match": tag}, **words).status_code == 204
 
 
 def test_a_tag_that_no_job_has_is_no_match(api):
     id = api.put(delay="1h")
     assert problem(api("POST", f"/v1/jobs/{id}/cancel", headers={"if-match": '"x"'})) == "changed"
+
+
+def test_a_waiting_job_is_edited_by_its_id_or_its_key(api, clock):
+    id = api.put(delay="1h", key="k")
+    assert api("PATCH", f"/v1/jobs/{id}", json={"delay": "2h"}).status_code == 204
+    assert api.queue.get(int(id)).due - api.queue.store.clock.wall() == 7_200_000
+    assert api("PATCH", "/v1/jobs/by-key?topic=mail&key=k", json={"at": "2020-01-31T12:00:00Z"}).status_code == 204
+    assert [job["id"] for job in api.reserve()] == [id]
+    answer = api("PATCH", f"/v1/jobs/{id}", json={"delay": 0})
+    assert (problem(answer), answer.json()["state"]) == ("wrong-state", "running")
+    assert problem(api("PATCH", f"/v1/jobs/{id}", json={"body": 1})) == "bad-body"

@@ -213,7 +213,7 @@ def test_a_wrong_wish_of_reserve_is_named(api, content, pointer):
     assert answer.json()["errors"][0]["pointer"] == pointer
 
 
-@pytest.mark.parametrize(("method", "path"), [("PUT", "/v1/jobs"), ("PATCH", "/v1/jobs/1"), ("POST", "/healthz")])
+@pytest.mark.parametrize(("method", "path"), [("PUT", "/v1/jobs"), ("PUT", "/v1/jobs/1"), ("POST", "/healthz")])
 def test_another_method_is_refused_and_the_right_ones_are_named(api, method, path):
     answer = api(method, path)
     assert (answer.status_code, problem(answer)) == (405, "method-not-allowed")

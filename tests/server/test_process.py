@@ -113,7 +113,7 @@ def test_what_is_no_proper_request_is_refused_and_the_connection_closed(server, 
 
 
 def test_what_follows_a_body_in_chunks_is_no_header(server):
-    server("POST", "/v1/jobs", json={"topic": "raw"})
+    server("POST", "/v1/jobs", json={"topic": "raw", "delay": "1h"})
     before = counts(server, "raw")["delayed"]
     trailers = b"Host: evil\r\nIdempotency-Key: a\r\nX-Request-Id: evil\r\n"
     with server.raw() as connection:
@@ -201,10 +201,10 @@ def test_who_waits_gets_a_job_whose_lease_was_lost(server):
 
 
 def test_nobody_who_waits_for_a_paused_topic_gets_its_jobs_before_it_is_resumed(server):
-    server("POST", "/v1/topics/pause", params={"topic": "paused"})
+    server("POST", "/v1/topics/paused/pause")
     server("POST", "/v1/jobs", json={"topic": "paused"})
     assert server("POST", "/v1/reserve", json={"topics": ["paused"], "wait": 0.5}).status_code == 204
-    threading.Timer(0.3, server, ("POST", "/v1/topics/resume"), {"params": {"topic": "paused"}}).start()
+    threading.Timer(0.3, server, ("POST", "/v1/topics/paused/resume")).start()
     assert server("POST", "/v1/reserve", json={"topics": ["paused"], "wait": 30}).status_code == 200
 
 

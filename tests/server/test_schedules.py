@@ -22,7 +22,7 @@ def test_schedules_are_listed_in_parts_with_where_they_are(api, queue, clock):
     assert (a["name"], a["every"], a["outcome"], a["paused"]) == ("a", 60.0, "done", False)
     assert (a["last"], a["next"]) == ("2026-01-01T12:01:00Z", "2026-01-01T12:02:00Z")
     assert api("GET", f"/v1/jobs/{a['job']}").json()["key"] == "a@2026-01-01T12:01:00Z"
-    [b] = api("GET", f"/v1/schedules?after={first['next']}").json()["schedules"]
+    [b] = api("GET", f"/v1/schedules?cursor={first['next']}").json()["schedules"]
     assert (b["cron"], b["tz"], b["last"], b["next"]) == ("0 3 * * *", "Europe/Berlin", None, "2026-01-02T02:00:00Z")
     assert "secret" not in api("GET", "/v1/schedules").text
 
@@ -48,6 +48,65 @@ def test_a_name_may_have_slashes(api, queue, clock, name):
         assert queue.get(int(id)).headers["pywheel-schedule"] == name
         assert api("POST", f"/v1/schedules/{path}/pause").json()["changed"]
         assert api("POST", f"/v1/schedules/{path}/resume").json()["changed"]
+
+
+@pytest.mark.parametrize("name", ["nightly", "a b/c", "/", "pause"])
+def test_a_schedule_is_made_changed_looked_at_and_removed(api, queue, clock, name):
+    start(clock)
+    path = f"/v1/schedules/{quote(name)}"
+    made = api("PUT", path, json={"topic": "work", "body": {"of": 5}, "every": "1m", "max_attempts": 3})
+    assert made.status_code == 200, made.text
+    assert (made.json()["name"], made.json()["every"], made.json()["next"]) == (name, 60.0, "2026-01-01T12:01:00Z")
+    assert api("GET", path).json() == made.json()
+    kept = queue.schedules.get(name).schedule
+    assert (kept.body, kept.max_attempts) == (b'{"of":5}', 3)
+    words = {"topic": "work", "cron": "0 3 * * *", "tz": "Europe/Berlin", "catch_up": "all"}
+    changed = api("PUT", path, json={**words, "body_base64": "AP+A"}).json()
+    assert (changed["every"], changed["cron"], changed["overlap"]) == (None, "0 3 * * *", "queue")
+    assert queue.schedules.get(name).schedule.body == b"\0\xff\x80"
+    assert api("DELETE", path).status_code == 204
+    assert queue.schedules.list() == []
+    for method in ("GET", "DELETE"):
+        assert problem(api(method, path)) == "no-such-schedule"
+
+
+def test_a_schedule_that_makes_no_sense_is_refused(api, queue):
+    for wish in (
+        {"every": "1m", "cron": "0 3 * * *"},
+        {"every": "1ms"},
+        {"cron": "soon"},
+        {},
+        {"every": "1m", "catch_up": "all", "overlap": "skip"},
+        {"every": "1m", "body": 1, "body_base64": "AP+A"},
+        {"every": "1m", "jitter": "soon"},
+    ):
+        answer = api("PUT", "/v1/schedules/s", json={"topic": "work", **wish})
+        assert (answer.status_code, problem(answer)) == (422, "bad-body"), wish
+    assert problem(api("PUT", "/v1/schedules/" + "s" * 181, json={"topic": "work", "every": "1m"})) == "bad-body"
+    assert queue.schedules.list() == []
+
+
+def test_a_method_that_a_schedule_does_not_take_is_refused(api, queue):
+    queue.schedules.set("s", "work", every="1h")
+    for method, path in (
+        ("POST", "/v1/schedules/s"),
+        ("GET", "/v1/topics/mail/pause"),
+        ("PUT", "/v1/schedules/s/pause"),
+    ):
+        answer = api(method, path)
+        assert (answer.status_code, problem(answer)) == (405, "method-not-allowed")
+        assert answer.headers["allow"]
+
+
+def test_a_token_for_other_topics_neither_takes_nor_removes_a_schedule(queue, clock):
+    queue.schedules.set("s", "work", every="1h")
+    api = Api(queue, access="tokens")
+    api.headers = {"authorization": f"Bearer {Tokens(queue.store).add(['read', 'put'], ['mail'])}"}
+    assert problem(api("PUT", "/v1/schedules/s", json={"topic": "mail", "every": "1m"})) == "no-such-schedule"
+    assert problem(api("PUT", "/v1/schedules/t", json={"topic": "work", "every": "1m"})) == "scope-missing"
+    assert problem(api("DELETE", "/v1/schedules/s")) == "no-such-schedule"
+    assert [one.schedule.topic for one in queue.schedules.list()] == ["work"]
+    api.close()
 
 
 def test_an_id_has_no_slashes(api, queue):

@@ -30,7 +30,7 @@ REQUESTS = [
     ("POST", "/v1/reserve", {"json": {"topics": ["a"]}}),
     ("POST", "/v1/reserve", {"json": {"topics": ["a", "b"], "wait": "10ms"}}),
     ("POST", "/v1/claims/MS4x/ack", {}),
-    ("POST", "/v1/topics/pause", {"params": {"topic": "a"}}),
+    ("POST", "/v1/topics/a/pause", {}),
     ("GET", "/", {}),
     ("GET", "/workers", {}),
     ("GET", "/coming", {}),

@@ -90,7 +90,7 @@ def _cors(origins: Sequence[str]) -> Middleware:
     return Middleware(
         CORSMiddleware,
         allow_origins=list(origins),
-        allow_methods=["GET", "POST", "DELETE"],
+        allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
         allow_headers="authorization content-type idempotency-key if-match if-none-match last-event-id traceparent "
         "tracestate x-request-id".split(),
         expose_headers=["etag", "idempotency-replayed", "location", "retry-after", "x-request-id"],

@@ -92,13 +92,13 @@ public class Scenarios {
             case "cancelJob": return job.cancelJobWithHttpInfo(id, once, tag);
             case "cancelJobByKey": return job.cancelJobByKeyWithHttpInfo(topic, key, once, tag);
             case "rescheduleJob": return job.rescheduleJobWithHttpInfo(id, body(step, Reschedule.class), once, tag);
-            case "retryJob": return job.retryJobWithHttpInfo(id, body(step, Retry.class), once);
+            case "retryJob": return job.retryJobWithHttpInfo(id, once, body(step, Retry.class));
             case "findJobs":
                 return jobs.findJobsWithHttpInfo(topic, null, null, null, null, null, null, null, null);
             case "reserveJobs": return work.reserveJobsWithHttpInfo(body(step, Reserve.class), once);
             case "ackClaim": return work.ackClaimWithHttpInfo(receipt, once);
-            case "nackClaim": return work.nackClaimWithHttpInfo(receipt, body(step, Nack.class), once);
-            case "touchClaim": return work.touchClaimWithHttpInfo(receipt, body(step, Touch.class), once);
+            case "nackClaim": return work.nackClaimWithHttpInfo(receipt, once, body(step, Nack.class));
+            case "touchClaim": return work.touchClaimWithHttpInfo(receipt, once, body(step, Touch.class));
             case "releaseClaim": return work.releaseClaimWithHttpInfo(receipt, once);
             default: throw new IllegalArgumentException(step.get("call").asText());
         }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,7 +17,7 @@ from ..problems import Problem, checked
 from ..visible import page
 from . import schema
 from .call import Call, JsonResponse
-from .records import job_out, jobs_out
+from .records import after_cursor, cursor, job_out, jobs_out, no_cursor
 
 __all__ = ["cancel_many", "delete_many", "find", "retry_many"]
 
@@ -29,28 +27,15 @@ async def find(call: Call) -> Response:
     wish: schema.Find = call.parameters
     if wish.topic is not None:
         call.demand(wish.topic)
-    after = _after(wish.cursor)
+    after = after_cursor(wish.cursor)
     preview = None if wish.body else 0
     try:
         store, wanted, sees = call.context.queue.store, _filter(wish), call.grant.sees
         found = await call.context.read(page, store, wanted, after, wish.limit, sees, preview=preview)
     except BadJob:
-        raise _no_cursor() from None
-    following = None if found.next is None else base64.urlsafe_b64encode(found.next.encode()).decode()
+        raise no_cursor() from None
+    following = None if found.next is None else cursor(found.next)
     return JsonResponse(schema.Found(await jobs_out(found.jobs, partial(job_out, body=wish.body)), following))
-
-
-def _after(cursor: str | None) -> str:
-    if cursor is None:
-        return ""
-    try:
-        return base64.urlsafe_b64decode(cursor).decode("ascii")
-    except (binascii.Error, ValueError):
-        raise _no_cursor() from None
-
-
-def _no_cursor() -> Problem:
-    return Problem("bad-parameter", "cursor: use `next` of the answer before", more={"parameter": "cursor"})
 
 
 def _filter(wish: schema.Filter) -> Filter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.convertors import Convertor, register_url_convertor
@@ -101,18 +102,22 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         problems=("no-such-job", "wrong-state", "changed"),
         notes="After 204 it is never delivered again.",
     ),
-    *_one(
-        "reschedule",
-        "POST",
-        "/reschedule",
-        handler=jobs.reschedule,
-        summary="Give a delayed job another due time",
-        scope="put",
-        body=schema.Reschedule,
-        headers=("If-Match",),
-        answers={204: None},
-        problems=("no-such-job", "wrong-state", "changed"),
-        example={"delay": "1h"},
+    *(
+        operation
+        for name, method, suffix in (("reschedule", "POST", "/reschedule"), ("edit", "PATCH", ""))
+        for operation in _one(
+            name,
+            method,
+            suffix,
+            handler=jobs.reschedule,
+            summary="Give a delayed job another due time",
+            scope="put",
+            body=schema.Reschedule,
+            headers=("If-Match",),
+            answers={204: None},
+            problems=("no-such-job", "wrong-state", "changed"),
+            example={"delay": "1h"},
+        )
     ),
     *_one(
         "retry",
@@ -223,6 +228,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="The topics, and whether they are paused",
         tag="topics",
         scope="read",
+        query=schema.Part,
         answers={200: schema.Topics},
     ),
     Operation(
@@ -239,12 +245,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         Operation(
             id=f"{name}Topic",
             method="POST",
-            path=f"/v1/topics/{name}",
+            path=f"/v1/topics/{{topic}}/{name}",
             handler=handler,
             summary=summary,
             tag="topics",
             scope="admin",
-            query=schema.OfTopic,
             answers={200: schema.Changed},
         )
         for name, handler, summary in (
@@ -260,8 +265,46 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Periodic jobs: when each comes next, and what became of the last",
         tag="schedules",
         scope="read",
-        query=schema.FindSchedules,
+        query=schema.Part,
         answers={200: schema.Schedules},
+    ),
+    Operation(
+        id="getSchedule",
+        method="GET",
+        path="/v1/schedules/{name}",
+        handler=schedules.get,
+        summary="A schedule: when it comes next, and what became of its last job",
+        tag="schedules",
+        scope="read",
+        answers={200: schema.ScheduleOut},
+        problems=("no-such-schedule",),
+    ),
+    Operation(
+        id="setSchedule",
+        method="PUT",
+        path="/v1/schedules/{name}",
+        handler=schedules.set_,
+        summary="Make a schedule, or change the one of this name",
+        tag="schedules",
+        scope="put",
+        body=schema.NewSchedule,
+        answers={200: schema.ScheduleOut},
+        problems=("no-such-schedule",),
+        notes="What was put ahead for the one before is cancelled. One that is paused stays so. The same said again "
+        "changes nothing.",
+        example={"topic": "report", "cron": "0 3 * * *", "tz": "Europe/Berlin", "catch_up": "one"},
+    ),
+    Operation(
+        id="deleteSchedule",
+        method="DELETE",
+        path="/v1/schedules/{name}",
+        handler=schedules.delete,
+        summary="Remove a schedule: what was put ahead is cancelled, what runs goes on",
+        tag="schedules",
+        scope="put",
+        answers={204: None},
+        problems=("no-such-schedule",),
+        notes="One that code declares comes back when a worker with that code starts.",
     ),
     Operation(
         id="runSchedule",
@@ -351,7 +394,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 
 
 class _Any(Convertor[str]):
-    """Takes slashes and line breaks as well: a schedule may be named so."""
+    """Takes slashes and line breaks as well: a schedule or a topic may be named so."""
 
     regex = "(?s:.+)"
 
@@ -366,8 +409,13 @@ register_url_convertor("any", _Any())
 
 
 def routes(context: Context) -> list[Route]:
-    """Return the routes of the API. Those without a variable part come first: no key is taken for an id."""
+    """Return the routes of the API. Those without a variable part come first: no key is taken for an id.
+
+    Those that end in a name, which may have slashes, come last: ``x/pause`` is no schedule here, but pauses one.
+    """
     paths: dict[str, list[Operation]] = {}
-    for operation in sorted(OPERATIONS, key=lambda operation: "{" in operation.path):
-        paths.setdefault(operation.path.replace("{name}", "{name:any}"), []).append(operation)
+    for operation in sorted(
+        OPERATIONS, key=lambda operation: ("{" in operation.path, operation.path.endswith("{name}"))
+    ):
+        paths.setdefault(re.sub(r"{(name|topic)}", r"{\1:any}", operation.path), []).append(operation)
     return [Route(path, Endpoint(context, operations)) for path, operations in paths.items()]

@@ -21,12 +21,15 @@ from .schema import AttemptOut, JobOut, ReservedJob, ResultOut
 
 __all__ = [
     "Turns",
+    "after_cursor",
     "attempt_out",
     "body_of",
+    "cursor",
     "etag",
     "job_out",
     "jobs_out",
     "moment_out",
+    "no_cursor",
     "receipt",
     "receipt_of",
     "reserved",
@@ -194,6 +197,30 @@ async def jobs_out(jobs: Sequence[Job], shown: Callable[[Job], Any]) -> Any:
         parts.append(msgspec.json.encode(shown(job)))
         await turns.after(job.body)
     return msgspec.Raw(b"[%s]" % b",".join(parts))
+
+
+# ---- where a list goes on -------------------------------------------------------------------------------------------
+
+
+def cursor(place: str) -> str:
+    """Return the cursor of the part of a list that comes after a place."""
+    return base64.urlsafe_b64encode(place.encode()).decode()
+
+
+def after_cursor(cursor: str | None) -> str:
+    """Return the place that a cursor stands for; "" is the beginning. Raises the Problem of a text that is none."""
+    try:
+        place = base64.urlsafe_b64decode(cursor or "").decode()
+    except ValueError:
+        raise no_cursor() from None
+    if "\0" in place:
+        raise no_cursor()
+    return place
+
+
+def no_cursor() -> Problem:
+    """Return the problem of a cursor that is none."""
+    return Problem("bad-parameter", "cursor: use `next` of the answer before", more={"parameter": "cursor"})
 
 
 # ---- what names a job's state, and a claim --------------------------------------------------------------------------

@@ -1,18 +1,24 @@
-"""Periodic jobs: which schedules there are, and where they are; run one now, pause and resume it."""
+"""Periodic jobs: which schedules there are, and where they are; make, change and remove one, run it now, pause it."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Final
+
 from starlette.responses import Response
 
-from ..._errors import NoSuchSchedule
-from ...client.schedules import Scheduled
+from ..._errors import BadJob, BadOption, NoSuchSchedule
+from ...client.schedules import Scheduled, ScheduleOptions
+from ...jobs.cron import CronMissing
 from ...jobs.schedule import Schedule
 from ..problems import Problem
 from . import schema
 from .call import Call, JsonResponse
-from .records import moment_out
+from .records import after_cursor, body_of, cursor, moment_out, no_cursor
 
-__all__ = ["pause", "resume", "run", "schedules"]
+__all__ = ["delete", "get", "pause", "resume", "run", "schedules", "set_"]
+
+_OPTIONS: Final = tuple(ScheduleOptions.__annotations__)
 
 
 async def schedules(call: Call) -> Response:
@@ -22,37 +28,75 @@ async def schedules(call: Call) -> Response:
     def seen(schedule: Schedule) -> bool:
         return bool(call.grant.may("read", schedule.topic))
 
-    found = await call.context.read(queue.schedules.page, query.after or "", query.limit, seen)
-    following = found[-1].schedule.name if len(found) == query.limit else None
+    try:
+        found = await call.context.read(queue.schedules.page, after_cursor(query.cursor), query.limit, seen)
+    except BadJob:
+        raise no_cursor() from None
+    following = cursor(found[-1].schedule.name) if len(found) == query.limit else None
     return JsonResponse(schema.Schedules([_out(one) for one in found], following))
+
+
+async def get(call: Call) -> Response:
+    """Return a schedule."""
+    return JsonResponse(_out(await _named(call)))
+
+
+async def set_(call: Call) -> Response:
+    """Make a schedule, or change it."""
+    wish: schema.NewSchedule = call.wish
+    call.demand(wish.topic)
+    name, schedules = call.path_params["name"], call.context.queue.aio.schedules
+    with suppress(NoSuchSchedule, BadOption):
+        if not call.grant.may("put", (await schedules.get(name)).schedule.topic):
+            raise _not_there(name)
+    body = body_of(wish.body, wish.body_base64, call.context.limits.depth, "#")
+    try:
+        await schedules.set(name, wish.topic, body, **{option: getattr(wish, option) for option in _OPTIONS})
+    except CronMissing as error:
+        raise Problem("not-implemented", str(error)) from None
+    return JsonResponse(_out(await schedules.get(name)))
+
+
+async def delete(call: Call) -> Response:
+    """Remove a schedule."""
+    name = (await _named(call)).schedule.name
+    if not await call.context.queue.aio.schedules.delete(name):
+        raise _not_there(name)
+    return Response(status_code=204)
 
 
 async def run(call: Call) -> Response:
     """Put a tick now."""
-    name = await _named(call)
+    name = (await _named(call)).schedule.name
     return JsonResponse(schema.PutAnswer(str(await call.context.queue.aio.schedules.run(name))), 201)
 
 
 async def pause(call: Call) -> Response:
     """Let a schedule put nothing."""
-    return JsonResponse(schema.Changed(await call.context.queue.aio.schedules.pause(await _named(call))))
+    name = (await _named(call)).schedule.name
+    return JsonResponse(schema.Changed(await call.context.queue.aio.schedules.pause(name)))
 
 
 async def resume(call: Call) -> Response:
     """Let a schedule go on."""
-    return JsonResponse(schema.Changed(await call.context.queue.aio.schedules.resume(await _named(call))))
+    name = (await _named(call)).schedule.name
+    return JsonResponse(schema.Changed(await call.context.queue.aio.schedules.resume(name)))
 
 
-async def _named(call: Call) -> str:
-    """Return the name in the path. Raises the Problem of a schedule that is not there, or that the token leaves out."""
+async def _named(call: Call) -> Scheduled:
+    """Return what the path names. Raises the Problem of a schedule that is not there, or that the token leaves out."""
     name: str = call.path_params["name"]
     try:
         found = await call.context.queue.aio.schedules.get(name)
     except (NoSuchSchedule, ValueError):
         found = None
     if found is None or not call.grant.may(call.operation.scope or "", found.schedule.topic):
-        raise Problem("no-such-schedule", f"there is no schedule {name[:80]!r} that this token may do that to")
-    return name
+        raise _not_there(name)
+    return found
+
+
+def _not_there(name: str) -> Problem:
+    return Problem("no-such-schedule", f"there is no schedule {name[:80]!r} that this token may do that to")
 
 
 def _out(one: Scheduled) -> schema.ScheduleOut:

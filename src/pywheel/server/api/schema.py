@@ -26,7 +26,6 @@ __all__ = [
     "FieldProblem",
     "Filter",
     "Find",
-    "FindSchedules",
     "Found",
     "History",
     "Ids",
@@ -36,7 +35,8 @@ __all__ = [
     "NackAnswer",
     "NewJob",
     "NewJobs",
-    "OfTopic",
+    "NewSchedule",
+    "Part",
     "ProblemOut",
     "PutAnswer",
     "Reschedule",
@@ -72,8 +72,26 @@ ATTEMPTS = Annotated[int, Meta(ge=1, le=1_000_000, description="How often it is 
 DryRun = Annotated[bool, Meta(description="Count what it would be, and change nothing.")]
 
 
+Body = Annotated[Raw, Meta(description="Any JSON; it is kept as it was sent.")]
+Base64 = Annotated[str | None, Meta(description="The body as bytes, in base64, instead of `body`.")]
+Ttr = Annotated[float | str | None, Meta(description="How long a handler may run: the lease.")]
+Headers = Annotated[dict[str, str] | None, Meta(description="Text by name, for the handler.")]
+Limit = Annotated[int, Meta(ge=1, le=1_000, description="At most so many; there may be fewer, and yet a next.")]
+Cursor = Annotated[str, Meta(min_length=1, max_length=60_000, description="`next` of the answer before; opaque.")]
+Next = Annotated[str | None, Meta(description="The cursor of the next part; null after the last.")]
+CatchUp = Literal["none", "one", "all"]
+Overlap = Literal["skip", "queue", "overlap"]
+
+
 class In(Struct, forbid_unknown_fields=True, kw_only=True):
     """A request; a field that is not known is refused by its name."""
+
+
+class Part(In):
+    """Which part of a list."""
+
+    limit: Limit = 100
+    cursor: Cursor | None = None
 
 
 # ---- put ------------------------------------------------------------------------------------------------------------
@@ -83,15 +101,15 @@ class NewJob(In, gc=False):
     """A job to be put."""
 
     topic: Topic
-    body: Annotated[Raw, Meta(description="Any JSON; it is kept as it was sent.")] = field(default_factory=Raw)
-    body_base64: Annotated[str | None, Meta(description="The body as bytes, in base64, instead of `body`.")] = None
+    body: Body = field(default_factory=Raw)
+    body_base64: Base64 = None
     delay: Annotated[float | str | None, Meta(description="Due so long from now: seconds, or text such as 30m.")] = None
     at: Annotated[Moment | None, Meta(description="When it is due, instead of a delay.")] = None
     key: Key | None = None
     replace: Annotated[bool, Meta(description="Let a delayed job with this key take these values.")] = False
-    ttr: Annotated[float | str | None, Meta(description="How long a handler may run: the lease.")] = None
+    ttr: Ttr = None
     max_attempts: ATTEMPTS | None = None
-    headers: Annotated[dict[str, str] | None, Meta(description="Text by name, for the handler.")] = None
+    headers: Headers = None
     to: Annotated[str | None, Meta(description="Where an outlet delivers it: a URL, or a name.")] = None
     dedupe_for: Annotated[
         float | str | None,
@@ -221,12 +239,8 @@ class Filter(In):
 class Find(Filter):
     """A search, and which part of what it finds."""
 
-    limit: Annotated[int, Meta(ge=1, le=1_000, description="At most so many; there may be fewer, and yet a next.")] = (
-        100
-    )
-    cursor: (
-        Annotated[str, Meta(min_length=1, max_length=500, description="`next` of the answer before; opaque.")] | None
-    ) = None
+    limit: Limit = 100
+    cursor: Cursor | None = None
     body: Annotated[bool, Meta(description="Whether bodies come along.")] = True
 
 
@@ -234,7 +248,7 @@ class Found(Struct):
     """A part of what was found."""
 
     jobs: list[JobOut]
-    next: Annotated[str | None, Meta(description="The cursor of the next part; null after the last.")]
+    next: Next
 
 
 class ByKey(In):
@@ -292,15 +306,10 @@ class TopicOut(Struct):
 
 
 class Topics(Struct):
-    """The topics, by name."""
+    """A part of the topics, by name."""
 
     topics: list[TopicOut]
-
-
-class OfTopic(In):
-    """Which topic."""
-
-    topic: Topic
+    next: Next
 
 
 class Events(In):
@@ -328,13 +337,23 @@ class AllCounts(Struct):
 # ---- schedules ------------------------------------------------------------------------------------------------------
 
 
-class FindSchedules(In):
-    """Which part of the schedules."""
+class NewSchedule(In):
+    """When jobs are put again and again, and which."""
 
-    after: Annotated[str, Meta(min_length=1, max_length=180, description="`next` of the answer before.")] | None = None
-    limit: Annotated[int, Meta(ge=1, le=1_000, description="At most so many; there may be fewer, and yet a next.")] = (
-        100
+    topic: Topic
+    body: Body = field(default_factory=Raw)
+    body_base64: Base64 = None
+    every: Annotated[float | str | None, Meta(description="How often, since 1970 in UTC: 1 s or more.")] = None
+    cron: Annotated[str | None, Meta(description="When, instead: a cron expression of five or six fields.")] = None
+    tz: Annotated[str | None, Meta(description="The time zone of `cron`; UTC unless told.")] = None
+    catch_up: CatchUp = "none"
+    overlap: Annotated[Overlap | None, Meta(description="`queue` with `catch_up` all, else `skip`, unless told.")] = (
+        None
     )
+    jitter: Annotated[float | str, Meta(description="Each tick comes up to so much later, by lot.")] = 0.0
+    ttr: Ttr = None
+    max_attempts: ATTEMPTS | None = None
+    headers: Headers = None
 
 
 class ScheduleOut(Struct, kw_only=True):
@@ -345,8 +364,8 @@ class ScheduleOut(Struct, kw_only=True):
     every: Annotated[float | None, Meta(description="Seconds; null if it goes by cron.")]
     cron: str | None
     tz: Annotated[str | None, Meta(description="The time zone of `cron`.")]
-    catch_up: Literal["none", "one", "all"]
-    overlap: Literal["skip", "queue", "overlap"]
+    catch_up: CatchUp
+    overlap: Overlap
     paused: bool
     next: Annotated[Time | None, Meta(description="When its next tick comes; null if it is paused.")]
     last: Annotated[Time | None, Meta(description="When its last one came.")]
@@ -360,7 +379,7 @@ class Schedules(Struct):
     """A part of the schedules, by name."""
 
     schedules: list[ScheduleOut]
-    next: Annotated[str | None, Meta(description="`after` of the next part; null after the last.")]
+    next: Next
 
 
 # ---- claims ---------------------------------------------------------------------------------------------------------

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from starlette.responses import Response
 
 from . import schema
 from .call import Call, JsonResponse
+from .records import after_cursor, cursor
 
 __all__ = ["counts", "pause", "resume", "topics"]
 
 
 async def topics(call: Call) -> Response:
-    """Return the topics that the token may see."""
+    """Return a part of the topics that the token may see."""
+    after, limit = after_cursor(call.parameters.cursor), call.parameters.limit
     found = await call.context.read(call.context.queue.topics.list)
-    seen = [schema.TopicOut(name, paused) for name, paused, _ in found if call.grant.may("read", name)]
-    return JsonResponse(schema.Topics(seen))
+    seen = [schema.TopicOut(name, paused) for name, paused, _ in found if name > after and call.grant.may("read", name)]
+    following = cursor(seen[limit - 1].topic) if len(seen) > limit else None
+    return JsonResponse(schema.Topics(seen[:limit], following))
 
 
 async def counts(call: Call) -> Response:
@@ -26,13 +31,15 @@ async def counts(call: Call) -> Response:
 
 async def pause(call: Call) -> Response:
     """Let no job of a topic start."""
-    topic = call.parameters.topic
-    call.demand(topic)
-    return JsonResponse(schema.Changed(await call.context.queue.aio.topics.pause(topic)))
+    return await _change(call, call.context.queue.aio.topics.pause)
 
 
 async def resume(call: Call) -> Response:
     """Let jobs of a topic start again."""
-    topic = call.parameters.topic
+    return await _change(call, call.context.queue.aio.topics.resume)
+
+
+async def _change(call: Call, change: Callable[[str], Awaitable[bool]]) -> Response:
+    topic: str = call.path_params["topic"]
     call.demand(topic)
-    return JsonResponse(schema.Changed(await call.context.queue.aio.topics.resume(topic)))
+    return JsonResponse(schema.Changed(await change(topic)))
