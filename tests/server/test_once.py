@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pywheel import JobQueue, StoreAway
+from pywheel import JobQueue, Keyring, StoreAway
 from pywheel.jobs.queries import ListNotes
 from pywheel.server.api import claims
 from pywheel.server.tokens import Tokens
@@ -99,6 +99,16 @@ def test_a_key_of_a_reserve_is_forgotten_a_while_after_its_leases(api, clock):
     assert len(api.queue.store.ask(ListNotes("idem:"))) == 1
     clock.advance(2)
     assert api.queue.store.ask(ListNotes("idem:")) == []
+
+
+def test_a_repeated_reserve_has_encrypted_bodies_as_plain_as_the_first(any_url):
+    with JobQueue(any_url, encryption=Keyring({"a": bytes(range(32))})) as queue:
+        api = Api(queue)
+        api.put("a", body={"to": 5})
+        first, second = reserve(api), reserve(api)
+        assert first.json()["jobs"][0]["body"] == {"to": 5}
+        assert second.json() == first.json()
+        api.close()
 
 
 # ---- all that changes something -------------------------------------------------------------------------------------

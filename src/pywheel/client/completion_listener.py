@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import socket
 import threading
 import time
@@ -25,7 +24,7 @@ from ..jobs.commands import Announce
 from ..jobs.job import Job, State
 from ..jobs.queries import GetHistories, GetStates
 from ..jobs.results import Result
-from ..stores.contract import Store, intact
+from ..stores.contract import Store, intact, pauses
 from ..stores.notifier import ENDS_OF, Notifier
 
 __all__ = ["CompletionListener", "results"]
@@ -140,23 +139,22 @@ class CompletionListener:
     # ---- the thread -------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        failures = 0
+        tries = None
         while True:
             try:
                 self._listen()
             except (StoreClosed, StoreReplaced) as error:
                 self._fail(error)
             except StoreError as error:
-                failures += 1
-                if failures == 1:
+                if tries is None:
                     _LOGGER.warning("waiting for ends of jobs must wait for the store: %s", error)
-                first, longest = _BACKOFF
-                time.sleep(min(first * 2 ** min(failures - 1, 10), longest) * random.uniform(0.5, 1))
+                    tries = pauses(*_BACKOFF)
+                time.sleep(next(tries))
             except Exception as error:  # whatever it is, nobody may wait for a thread that has ended
                 _LOGGER.exception("waiting for ends of jobs has failed")
                 self._fail(error)
             else:
-                failures = 0
+                tries = None
             if self._over():
                 return
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from typing import Final
 
@@ -12,6 +11,7 @@ from ..jobs.commands import Ref
 from ..jobs.durations import Duration, duration
 from ..jobs.job import Job
 from ..jobs.results import Result
+from ..stores.contract import pauses
 from .calls import Calls
 from .completion_listener import results
 from .jobs import found
@@ -75,7 +75,7 @@ class TimeLeft:
     def __init__(self, timeout: Duration | None) -> None:
         self.seconds = None if timeout is None else duration(timeout, "timeout") / 1000
         self._until = None if self.seconds is None else time.monotonic() + self.seconds
-        self._pause = _PAUSES[0]
+        self._pauses = pauses(*_PAUSES)
 
     def __call__(self) -> float | None:
         """Return the seconds that are left; None: there is no end."""
@@ -86,8 +86,7 @@ class TimeLeft:
         left = self()
         if not left:
             raise error
-        pause, self._pause = self._pause * random.uniform(0.5, 1), min(2 * self._pause, _PAUSES[1])
-        return min(pause, left)
+        return min(next(self._pauses), left)
 
 
 def _late(job: Job, seconds: float | None) -> WaitTimeout:

@@ -43,12 +43,12 @@ def outcome_of(store: Store, command: Command[R]) -> R:
     return outcome  # type: ignore[no-any-return]  # what the command's class says
 
 
-def pauses() -> Iterator[float]:
-    """Yield seconds to wait between tries of what was Locked: 10 ms at first, and 100 ms at most."""
-    pause = 0.01
+def pauses(first: float = 0.01, longest: float = 0.1) -> Iterator[float]:
+    """Yield seconds to wait between tries, less some by lot; unless told those for what was Locked."""
+    pause = first
     while True:
         yield uniform(0.5, 1) * pause
-        pause = min(2 * pause, 0.1)
+        pause = min(2 * pause, longest)
 
 
 def word_of_death(id: int, claims: int) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import socket
 import threading
 import time
@@ -21,7 +20,7 @@ from typing import Final
 
 from ..._errors import StoreClosed, StoreError, StoreReplaced
 from ...jobs.commands import Announce
-from ...stores.contract import Store
+from ...stores.contract import Store, pauses
 from ...stores.notifier import Notifier
 from .listener import Listener
 
@@ -186,18 +185,17 @@ class Waiting:
     # ---- in the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        failures = 0
+        tries = None
         while not self._closed:
             try:
                 self._listen()
             except (StoreClosed, StoreReplaced, RuntimeError):  # the loop was closed meanwhile
                 return
             except StoreError as error:
-                failures += 1
-                if failures == 1:
+                if tries is None:
                     _LOGGER.warning("waiting for jobs must wait for the store: %s", error)
-                first, longest = _BACKOFF
-                time.sleep(min(first * 2 ** min(failures - 1, 10), longest) * random.uniform(0.5, 1))
+                    tries = pauses(*_BACKOFF)
+                time.sleep(next(tries))
             else:
                 return
 
