@@ -15,6 +15,7 @@ def typed(text):
     """Return what the fields of the form say, by name."""
     values = dict(re.findall(r'<input (?:id="\w+"|type="hidden") name="(\w+)" value="([^"]*)"', text))
     values.pop("next", None)
+    values.pop("form", None)
     if found := re.search(r"<textarea[^>]*>\n(.*?)</textarea>", text, re.DOTALL):
         values["body"] = found[1]
     return {name: html.unescape(value) for name, value in values.items()}
@@ -65,6 +66,15 @@ def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_is_kept(queue, cl
     assert typed(answer.text) == given
     assert f'aria-describedby="{field}-wrong"' in answer.text
     assert len(queue.jobs.list()) == 1
+
+
+def test_a_form_that_is_sent_twice_puts_one_job_and_with_other_values_another(queue, client):
+    [form] = re.findall(r'name="form" value="(\w+)"', client.get("/put").text)
+    for body, jobs in (("1", 1), ("1", 1), ("2", 2), ("2", 2)):
+        answer = post(client, "/put", topic="shop.mail", body=body, form=form)
+        assert len(queue.jobs.list()) == jobs
+        assert answer.headers["location"].endswith(f"/jobs/{queue.jobs.list()[-1].id}")
+    assert form not in client.get("/put").text
 
 
 def test_all_that_is_wrong_is_said_at_once(queue, client):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from hashlib import sha256
+from secrets import token_hex
 from typing import Final, NamedTuple, TypeVar
 
 from starlette.responses import Response
@@ -37,6 +39,7 @@ class Wish(NamedTuple):
     priority: str = ""
     key: str = ""
     clone: str = ""  # the id of the job that gives whatever has no field here
+    form: str = ""  # which showing of the form: sent twice, as by a double click, it puts one job
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Wish:
@@ -50,6 +53,11 @@ class Wish(NamedTuple):
         at = iso(job.due) if job.due > now else ""
         priority = str(job.priority) if job.priority else ""
         return cls(job.topic, _text(job) or "", "", at, priority, job.key or "", str(job.id))
+
+    @property
+    def nonce(self) -> str | None:
+        """What the same form has, sent again with the same values; None for one that was not shown here."""
+        return sha256("\0".join(self).encode()).hexdigest() if self.form else None
 
     def record(self, source: Job | None, max_body: int) -> tuple[NewJob | None, dict[str, str]]:
         """Return the job, or None and what is wrong by field."""
@@ -111,7 +119,7 @@ class PutForm:
             return _page(ask, wish, source, {"topic": "you may put no jobs of this topic"}, 403)
         ask.does("put", "a job", record.topic)
         try:
-            [id] = await calls.aapply(Put((record,)))
+            [id] = await calls.aapply(Put((record,), wish.nonce))
         except JobExists as error:
             return _page(ask, wish, source, {"key": str(error)}, 409)
         ask.does("put", f"job {id}" + (f", like job {source.id}" if source else ""), record.topic)
@@ -127,6 +135,7 @@ async def _source(ask: Ask, wish: Wish) -> Job | None:
 
 def _page(ask: Ask, wish: Wish, source: Job | None, wrong: Mapping[str, str], status: int = 200) -> Response:
     typed = source is None or _text(source) is not None
+    wish = wish if wish.form else wish._replace(form=token_hex(8))
     return ask.page("put.html", status, wish=wish, source=source, wrong=wrong, typed=typed)
 
 
