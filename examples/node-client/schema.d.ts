@@ -1347,7 +1347,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -1508,7 +1508,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -1687,7 +1687,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -1820,7 +1820,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -1952,7 +1952,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -2131,7 +2131,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -2252,7 +2252,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -2381,7 +2381,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -2557,7 +2557,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -2700,7 +2700,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -2840,7 +2840,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -3019,7 +3019,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -3195,7 +3195,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -3363,7 +3363,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -3528,7 +3528,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -3640,7 +3640,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -3749,7 +3749,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -3872,7 +3872,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -3991,7 +3991,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -4148,7 +4148,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -4305,7 +4305,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -4462,7 +4462,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -4564,7 +4564,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -4634,7 +4634,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -4734,7 +4734,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -4831,7 +4831,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -4956,7 +4956,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -5081,7 +5081,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -5181,7 +5181,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -5293,7 +5293,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -5466,7 +5466,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -5598,7 +5598,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -5732,7 +5732,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -5866,7 +5866,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -6000,7 +6000,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -6169,7 +6169,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -6301,7 +6301,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -6472,7 +6472,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -6640,7 +6640,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -6808,7 +6808,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;
@@ -6940,7 +6940,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description The headers are longer than 128 KiB. Without content. */
+            /** @description The headers are longer than 64 KiB. Without content. */
             431: {
                 headers: {
                     [name: string]: unknown;

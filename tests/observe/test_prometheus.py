@@ -130,6 +130,14 @@ def test_every_event_that_counts_has_a_metric(metrics):
     assert (found["pywheel_store_up",], found["pywheel_workers_here",], found["pywheel_workers_draining",]) == (1, 0, 0)
 
 
+@pytest.mark.parametrize("kind", ["application/openmetrics-text", "text/plain"])
+@pytest.mark.parametrize("version", ["abc", "1.x", "1..0", "."])
+def test_a_version_that_is_none_gets_text(metrics, kind, version):
+    content_type, text = metrics.exposition(f"{kind}; version={version}")
+    assert content_type.startswith("text/plain")
+    assert b"# TYPE pywheel_" in text
+
+
 def test_a_scraper_that_asks_for_openmetrics_gets_it_and_the_others_text(metrics):
     metrics(JobsPut("t", 3))
     assert metrics.exposition()[0].startswith("text/plain; version=0.0.4")

@@ -157,5 +157,9 @@ def _both(one: tuple[list[int], float], other: tuple[list[int], float]) -> tuple
 
 def exposed(registry: Any, accept: str = "") -> tuple[str, bytes]:
     """Return the content type and text of a registry, or a collector in its place, as an Accept header asks."""
-    encode, content_type = needed("prometheus_client.exposition", "telemetry").choose_encoder(accept)
+    choose = needed("prometheus_client.exposition", "telemetry").choose_encoder
+    try:
+        encode, content_type = choose(accept)
+    except (TypeError, ValueError):  # it compares what a client calls a version with a version
+        encode, content_type = choose("")
     return content_type, encode(registry)
