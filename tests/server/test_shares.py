@@ -65,6 +65,41 @@ def streams(site, request):
         yield streams
 
 
+async def slowly(*parts, taken, last):
+    """Yield parts of a body, and the last one when it is time for it."""
+    for part in parts:
+        yield part
+    taken.set()
+    await last.wait()
+    yield b" "
+
+
+def test_bodies_that_never_end_take_half_of_the_room_for_bodies_and_give_it_back(queue):
+    """The first has 300 bytes of 1000: so its token may have 200 more."""
+    api = Api(queue, access="tokens", limits=Limits(arriving=1_000))
+    one, other = ({"authorization": f"Bearer {api.context.tokens.add(['put'])}"} for _ in range(2))
+
+    async def put(headers, *parts, **events):
+        body = slowly(b'{"topic": "mail"}', *parts, **events)
+        return await api.ask("POST", "/v1/jobs", content=body, headers={**headers, "content-type": "application/json"})
+
+    async def asked():
+        taken, last, now = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        now.set()
+        first = asyncio.create_task(put(one, b" " * 283, taken=taken, last=last))
+        await taken.wait()
+        found = [await put(each, b" " * 250, taken=now, last=now) for each in (one, other)]
+        last.set()
+        return [*found, await first, await put(one, b" " * 400, taken=now, last=now)]
+
+    try:
+        answers = api.run(asked())
+    finally:
+        api.close()
+    assert [answer.status_code for answer in answers] == [429, 201, 201, 201]
+    assert problem(answers[0]) == "share-taken"
+
+
 def test_one_token_takes_no_more_than_half_of_the_streams(streams):
     statuses = [streams.begin("viewer").status_code for _ in range(PLACES // 2 + 1)]
     assert statuses == [200] * (PLACES // 2) + [429]

@@ -45,6 +45,8 @@ class Limits:
     """bytes of a request's body"""
     depth: int = 64
     """levels of JSON within JSON"""
+    arriving: int = 128 << 20
+    """bytes of bodies that are arriving at once in one process; one token has half of what others leave"""
     arrival: float = 30.0
     """seconds that a request's body may take to arrive"""
     wait: float = 30.0
@@ -73,6 +75,8 @@ class Context:
     """Who waits for jobs; made when the first one does."""
     feed: Feed | None = None
     """What the streams of events are fed from; made when the first one begins."""
+    bodies: Places = field(init=False)
+    """Of the bytes of bodies that are arriving."""
     waits: Places = field(init=False)
     """Of reserves that wait."""
     streams: Places = field(init=False)
@@ -92,6 +96,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.live = Live(lambda: self.queue.store)
+        self.bodies = Places("bytes of bodies", self.limits.arriving, 1)
         self.waits = Places("reserves that wait", self.limits.waiters, 1)
         self.streams = Places("streams", self.limits.streams, 5)
         self.views = Places("live pages", self.limits.streams, 5)

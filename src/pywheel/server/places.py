@@ -1,4 +1,4 @@
-"""Places for what goes on for long, such as streams: there are so many, and no token takes them all."""
+"""Places for what goes on for long, such as streams and slow bodies: there are so many, and no token takes all."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ class Places:
         self._taken = Counter[str]()
         self._all = 0
 
-    def take(self, token: str) -> None:
-        """Take a place for a token, by its id; "" is everybody where there are none. Problem: it may have no more."""
-        if self._all >= self._most:
+    def take(self, token: str, number: int = 1) -> None:
+        """Take places for a token, by its id; "" is everybody where there are none. Problem: it may have no more."""
+        if self._all + number > self._most:
             text = f"{self._all} {self._what} are open here already: try again, or start another server"
             raise Problem("too-busy", text, headers=self._retry)
         share = (self._most - self._all + self._taken[token] + 1) // 2
-        if token and self._taken[token] >= share:
+        if token and self._taken[token] + number > share:
             text = (
                 f"this token has {self._taken[token]} {self._what} open here, and its share is {share}, half of what "
                 "others leave: end some, try again, or start another server"
             )
             raise Problem("share-taken", text, headers=self._retry, more={"share": share})
-        self._taken[token] += 1
-        self._all += 1
+        self._taken[token] += number
+        self._all += number
 
-    def leave(self, token: str) -> None:
-        """Give a place back."""
-        self._all -= 1
-        self._taken[token] -= 1
+    def leave(self, token: str, number: int = 1) -> None:
+        """Give places back."""
+        self._all -= number
+        self._taken[token] -= number
         if not self._taken[token]:
             del self._taken[token]
 

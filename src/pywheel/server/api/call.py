@@ -147,11 +147,16 @@ class Call(Request):
             return b""
         if length.isdigit():
             refuse_large(int(length[:20]), most)
-        parts, size = list[bytes](), 0
-        async for part in self.stream():
-            parts.append(part)
-            size += len(part)
-            refuse_large(size, most)
+        parts, size, bodies = list[bytes](), 0, self.context.bodies
+        token = "" if self.operation.scope is None else self.grant.id
+        try:
+            async for part in self.stream():
+                bodies.take(token, len(part))  # whoever sends many slowly must not have them all kept here
+                parts.append(part)
+                size += len(part)
+                refuse_large(size, most)
+        finally:
+            bodies.leave(token, size)
         return b"".join(parts)
 
 
