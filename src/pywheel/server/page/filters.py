@@ -12,6 +12,7 @@ from ...jobs.checks import name
 from ...jobs.durations import delay_ms, moment, refuse_long
 from ...jobs.job import Job, state_of
 from ...jobs.queries import Filter
+from .forms import texts
 from .words import error_group
 
 __all__ = ["Asked", "new_due", "utc"]
@@ -32,8 +33,7 @@ class Asked(NamedTuple):
     @classmethod
     def of(cls, fields: Mapping[str, object]) -> Asked:
         """Return what a query or a form says."""
-        given = {field: str(fields.get(field, "")) for field in cls._fields}
-        return cls(**{field: text if field in ("error", "like") else text.strip() for field, text in given.items()})
+        return cls(**texts(fields, cls._fields, as_typed=("error", "like")))
 
     @property
     def filter(self) -> Filter:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-__all__ = ["Fields", "fields"]
+__all__ = ["Fields", "fields", "texts"]
 
 _MOST: Final = 256 << 10  # bytes: the ids of many jobs, and a search
 _NUMBER: Final = 2_000  # fields
@@ -26,6 +26,12 @@ class Fields(dict[str, list[str]]):
     def singles(self) -> Mapping[str, str]:
         """Every field with its last value."""
         return {name: values[-1] for name, values in self.items()}
+
+
+def texts(given: Mapping[str, object], names: Iterable[str], as_typed: Collection[str] = ()) -> dict[str, str]:
+    """Return these fields as text, without the spaces around it unless it counts as it was typed."""
+    found = {name: str(given.get(name, "")) for name in names}
+    return {name: text if name in as_typed else text.strip() for name, text in found.items()}
 
 
 async def fields(request: Request, most: int = _MOST) -> Fields:

@@ -18,7 +18,7 @@ from ...jobs.job import PRIORITIES, Job, NewJob
 from ...jobs.new_job import new_job
 from .answers import Ask, back
 from .filters import utc
-from .forms import fields
+from .forms import fields, texts
 from .one_job import id_of, visible
 from .words import iso
 
@@ -44,8 +44,7 @@ class Wish(NamedTuple):
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Wish:
         """Return what an address or a form says."""
-        texts = {field: given.get(field, "") for field in cls._fields}
-        return cls(**{field: text if field == "body" else text.strip() for field, text in texts.items()})
+        return cls(**texts(given, cls._fields, as_typed=("body",)))
 
     @classmethod
     def like(cls, job: Job, now: int) -> Wish:
