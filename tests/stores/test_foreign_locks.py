@@ -3,13 +3,16 @@
 import asyncio
 import contextlib
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from pywheel import JobExists, JobQueue, Limit, StoreBusy, StoreError, Worker
-from pywheel.jobs.commands import SetNote
+from pywheel.jobs import State
+from pywheel.jobs.commands import Expire, Purge, SetNote
 from pywheel.jobs.limits import note_of
+from pywheel.stores.relational.session import OwnSession
 from tests.jobs.waiting import working
 from tests.stores.on_mysql.emptied import emptied
 
@@ -277,3 +280,59 @@ def test_a_queue_that_is_closed_while_a_task_waits_for_a_key_answers_it(url, con
                 await waiting
 
     asyncio.run(run())
+
+
+class Stopped:
+    """A change that stands still before its commit, as in a process that is stopped there."""
+
+    def __init__(self, monkeypatch):
+        self._reached, self._go_on = threading.Event(), threading.Event()
+        self._thread = None
+        self.tries = 0
+        commits = OwnSession.commit
+
+        def commit(session, batch, put=None):
+            if threading.current_thread() is self._thread:
+                session.send(batch)
+                self.tries += 1
+                self._reached.set()
+                self._go_on.wait(60)
+                batch = ()
+            return commits(session, batch, put)
+
+        monkeypatch.setattr(OwnSession, "commit", commit)
+
+    def begin(self, change, *arguments):
+        self._waiting = Waiting(self._run, change, *arguments)
+        assert self._reached.wait(60)
+
+    def _run(self, change, *arguments):
+        self._thread = threading.current_thread()
+        return change(*arguments)
+
+    def ended(self):
+        self._go_on.set()
+        return self._waiting.ended()
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    return Stopped(monkeypatch)
+
+
+@pytest.mark.usefixtures("others")
+@pytest.mark.parametrize("look", [Expire(10), Purge(State.DEAD, 0, None, 10), Purge(State.DONE, 0, None, 10)])
+def test_a_process_stopped_as_it_looks_for_what_is_over_holds_up_no_job_that_runs(queue, url, stopped, look):
+    queue.put_many([queue.job("known", b"%d" % number) for number in range(10)])
+    [lost] = queue.reserve("known", 1, ttr=0.001)
+    running = queue.reserve("known", 9)
+    queue.ack(running.pop())
+    time.sleep(0.1)  # the first lease is over
+    with JobQueue(url) as theirs:
+        stopped.begin(theirs.store.apply, [look])
+        assert all(queue.ack(job) for job in running)
+        assert queue.topics.pause("other")
+        [outcome] = stopped.ended()
+    assert not isinstance(outcome, StoreError)
+    assert stopped.tries == 1  # nobody waited until the server rolled it back
+    assert queue.get(lost.id).state is State.DELAYED

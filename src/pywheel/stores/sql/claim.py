@@ -107,7 +107,7 @@ def reserve(tx: Transaction, commands: Sequence[Reserve]) -> Steps[list[list[Job
             chosen, gate = found if whole else lifecycle.reserve(command, found, _size), None
         else:
             gates = yield from _gates(tx, topic, command)
-            chosen, gate = yield from _let_through(tx, found, gates, partial(_reserved, command))
+            topic, chosen, gate = yield from _let_through(tx, topic, found, gates, partial(_reserved, command))
         outcomes.append((yield from _start(tx, command, topic, chosen, len(chosen), gate)))
     return outcomes
 
@@ -239,7 +239,9 @@ def _claim(tx: Transaction, command: Claim) -> Steps[Claimed]:
         (taken, begun), gate = _chosen(command, ready), None
     else:
         gates = yield from _gates(tx, topic, command)
-        taken, gate = yield from _let_through(tx, ready, gates, lambda some, gate: _chosen(command, some, gate)[0])
+        topic, taken, gate = yield from _let_through(
+            tx, topic, ready, gates, lambda some, gate: _chosen(command, some, gate)[0]
+        )
         begun = len(taken)
     left = sorted(early, key=_by_due)
     if len(taken) < len(ready):
@@ -317,7 +319,8 @@ def _known(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, 
     topic = _Topic(*row)
     if len(rows) < len(ids) and not topic.paused:
         missing = sorted({*ids}.difference([one.id for one in found_of(rows)]))
-        if (yield from expire_among(tx, missing, skip=True)):
+        ended, _ = yield from expire_among(tx, missing, skip=True)
+        if ended:
             [rows] = yield (looked,)
     found = sorted(found_of(rows), key=_order)
     short = len(found) < len(ids) and not topic.paused
@@ -366,13 +369,15 @@ def _gates(tx: Transaction, topic: _Topic, command: Reserve | Claim) -> Steps[Ca
 
 def _let_through(
     tx: Transaction,
+    topic: _Topic,
     found: Sequence[Found],
     gates: Callable[[], Gate],
     choose: Callable[[Sequence[Found], Gate], Sequence[Found]],
-) -> Steps[tuple[Sequence[Found], Gate]]:
-    """Return those of some jobs that limits let through, locked, and the gate that they went through.
+) -> Steps[tuple[_Topic, Sequence[Found], Gate]]:
+    """Return those jobs of a topic that limits let through, locked, and the gate that they went through.
 
-    No job is locked that a limit holds back. Those that others have locked are passed over, a few times.
+    No job is locked that a limit holds back. Those that others have locked are passed over, a few times. The topic
+    comes back as it was when they were locked: their leases begin then.
     """
     for look in range(_LOOKS):
         gate = gates()
@@ -381,14 +386,15 @@ def _let_through(
             break
         text = _look(f"{_BY_ID} AND j.next <= {{now}} {{skip j}}", _SMALL_ONES)
         values = {"w": sorted((one.id,) for one in chosen), "small": _SMALL}
-        [rows] = yield (Rows(_LOOKED, text, values),)
+        [[row], rows] = yield (_state(topic.number), Rows(_LOOKED, text, values))
+        topic = _Topic(*row)
         locked = {one.id: one for one in found_of(rows)}
         if len(locked) == len(chosen) or look + 1 == _LOOKS:
             chosen = [locked[one.id] for one in chosen if one.id in locked]
             break
         gone = {one.id for one in chosen} - locked.keys()
         found = [one for one in found if one.id not in gone]
-    return chosen, gate
+    return topic, chosen, gate
 
 
 # ---- starting -------------------------------------------------------------------------------------------------------

@@ -283,10 +283,13 @@ def _purge(tx: Transaction, command: Purge, limit: int) -> Steps[int]:
     text = (
         "SELECT j.id, j.topic FROM topic t {then} finished j ON j.topic = t.id "
         f"WHERE {'' if topic is None else 't.id = :topic AND '}j.state = :state AND j.ended <= {{now}} - :age "
-        "LIMIT :limit {skip j}"
+        "LIMIT :limit"
     )
-    values = {"topic": topic, "state": state, "age": command.age, "limit": limit}
-    [rows] = yield (Rows("id topic", text, values),)
+    [found] = yield (Rows("id topic", text, {"topic": topic, "state": state, "age": command.age, "limit": limit}),)
+    if not found:
+        return 0
+    text = "SELECT j.id, j.topic FROM finished j WHERE j.id {in ids} AND +j.state = :state {skip j}"
+    [rows] = yield (Rows("id topic", text, {"ids": [id for id, _ in found], "state": state}),)
     yield from _forget(tx, "finished", [id for id, _ in rows])
     for _, number in rows:
         tx.tally.add(number, state + 1, -1)

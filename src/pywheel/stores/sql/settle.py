@@ -208,20 +208,24 @@ def expire_all(
     """End claims whose lease is over, of one topic or of all; return how many, and the jobs that are dead by it."""
     of_topic = "" if topic is None else " AND j.topic = :topic"
     most = "" if limit is None else " ORDER BY j.next LIMIT :limit"
-    text = f"SELECT j.id FROM job j WHERE {_LAPSED}{of_topic}{most} {{skip j}}"
+    text = f"SELECT j.id FROM job j WHERE {_LAPSED}{of_topic}{most}"
     [found] = yield (Rows("id", text, {"topic": topic, "limit": limit}),)
-    return (yield from _lose(tx, [id for [id] in found]))
+    return (yield from expire_among(tx, [id for [id] in found], skip=True))
 
 
-def expire_among(tx: Transaction, ids: Sequence[int], *, skip: bool = False) -> Steps[bool]:
-    """End the claims of those of some jobs whose lease is over; return whether there were any.
+def expire_among(
+    tx: Transaction, ids: Sequence[int], *, skip: bool = False
+) -> Steps[tuple[int, tuple[int, ...]]]:
+    """End the claims of those of some jobs whose lease is over; return how many, and the jobs that are dead by it.
 
-    With `skip` those are passed over that others have locked: some databases lock what they only look at.
+    With `skip` those are passed over that others have locked. Jobs are locked by their ids alone: MySQL locks each
+    entry of an index that it reads, those of jobs that run too, which could not end then.
     """
+    if not ids:
+        return 0, ()
     text = f"SELECT j.id FROM job j WHERE j.id {{in ids}} AND {_THEIR_LAPSED} {'{skip j}' if skip else '{lock j}'}"
     [found] = yield (Rows("id", text, {"ids": ids}),)
-    ended, _ = yield from _lose(tx, [id for [id] in found])
-    return ended > 0
+    return (yield from _lose(tx, [id for [id] in found]))
 
 
 def _lose(tx: Transaction, ids: Sequence[int]) -> Steps[tuple[int, tuple[int, ...]]]:
