@@ -10,7 +10,7 @@ import pytest
 
 from pywheel import JobExists, JobQueue, Limit, StoreBusy, StoreError, Worker
 from pywheel.jobs import State
-from pywheel.jobs.commands import Expire, Purge, SetNote
+from pywheel.jobs.commands import Claim, ClaimPolicy, Expire, Purge, SetNote
 from pywheel.jobs.limits import note_of
 from pywheel.stores.relational.session import OwnSession
 from tests.jobs.waiting import working
@@ -336,3 +336,16 @@ def test_a_process_stopped_as_it_looks_for_what_is_over_holds_up_no_job_that_run
     assert not isinstance(outcome, StoreError)
     assert stopped.tries == 1  # nobody waited until the server rolled it back
     assert queue.get(lost.id).state is State.DELAYED
+
+
+@pytest.mark.usefixtures("others")
+def test_a_process_stopped_as_it_claims_what_is_due_holds_up_no_job_that_is_due_later(queue, url, stopped):
+    later = queue.put("known", delay=600)
+    with JobQueue(url) as theirs:
+        assert theirs.reserve("known", 1) == []  # so that it knows the topic's priorities
+        due = queue.put("known")
+        stopped.begin(theirs.store.apply, [Claim("known", (), ClaimPolicy(60_000, 5), "w", 10, limit=10)])
+        assert queue.reschedule(later, delay=1200)
+        [claimed] = stopped.ended()
+    assert [job.id for job in claimed.jobs] == [due]
+    assert stopped.tries == 1

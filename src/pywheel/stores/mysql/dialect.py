@@ -55,6 +55,15 @@ _PLANS: Final = (
     (re.compile(r"\b(STRAIGHT_JOIN \w+) (\w) ON ([^()]*\bhash = )"), r"\1 \2 FORCE INDEX (hash) ON \3"),
     (re.compile(r"\b(FROM \w+) j (WHERE j\.state = \d AND j\.(?:topic|next)\b)"), r"\1 j FORCE INDEX (job_next) \2"),
 )
+# MySQL locks what it reads of an index, the job after the last that is due too: others could not claim, move or cancel
+# that one. So the look locks nothing, and it looks at more than are wanted, as others may have locked the first ones.
+_DUE: Final = re.compile(
+    r"FROM (\w+) j (WHERE j\.state = 0 AND j\.topic = .*?)\s+(ORDER BY j\.next, j\.id) LIMIT :most FOR UPDATE", re.DOTALL
+)
+_DUE_BY_IDS: Final = (
+    r"FROM (SELECT j.id FROM \1 j \2 \3 LIMIT :reach) o STRAIGHT_JOIN \1 j FORCE INDEX (PRIMARY) ON j.id = o.id \2 "
+    "LIMIT :most FOR UPDATE"
+)
 _TAKEN_IDS: Final = "JSON_TABLE(@pywheel_ids, '$[*]' COLUMNS (place FOR ORDINALITY, id bigint PATH '$')) w"
 # The backoff comes first: what an UPDATE sets may count for what it sets next.
 _TAKE: Final = f"""
@@ -139,6 +148,7 @@ class MysqlDialect(ServerDialect):
 
     def named(self, text: str) -> str:
         """Return SQL with names of tables, as a format for literals."""
+        text = _DUE.sub(_DUE_BY_IDS, text)
         text = _FORGET.sub(r"DELETE t FROM (\3 FOR UPDATE SKIP LOCKED) o STRAIGHT_JOIN \1 t ON t.\2 = o.\2", text)
         text = _DROP.sub(rf"DELETE t FROM {_IDS} STRAIGHT_JOIN \1 t FORCE INDEX (PRIMARY) ON t.\2 = i.id", text)
         if self.lock in text:

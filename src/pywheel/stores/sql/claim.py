@@ -33,6 +33,7 @@ _SMALL: Final = 256  # bytes of a body that are read before it is known whether 
 _LOOKED: Final = " ".join(FOUND)
 _TAKEN: Final = " ".join((*TAKEN, "looked"))
 _LOOKS: Final = 4  # times that a claim under a limit looks for jobs that others do not lock
+_BEYOND: Final = 64
 _LOOK_AGAIN: Final = 1_000  # ms after which a claim looks at all due jobs
 _LATER: Final = 100  # ms after which a job is asked for again that another transaction was at
 
@@ -66,6 +67,11 @@ class _Topic(NamedTuple):
 
 
 _BY_ID: Final = "{w: id} {then} job j ON j.id = w.id WHERE +j.state = 0"
+
+
+def _reach(most: int) -> dict[str, int]:
+    """Return how many jobs are wanted, and how many are looked at where those that others have locked count, too."""
+    return {"most": most, "reach": 2 * most + _BEYOND}
 
 
 def _state(number: int) -> Select:
@@ -155,7 +161,7 @@ def _due(
     heads, firsts = tx.topics.heads, dict[int, int | None]()
 
     def look(priority: int, most: int) -> list[Rows]:
-        values: dict[str, Any] = {"topic": number, "priority": priority, "most": most, "small": small}
+        values: dict[str, Any] = {"topic": number, "priority": priority, "small": small, **_reach(most)}
         head = firsts[priority] = heads.first(number, priority) if bounded else None
         place = after[1:] if after is not None and after[0] in (None, priority) else None
         if head is not None:
@@ -267,7 +273,7 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
     for priority in priorities_of(lanes):
         left = most - len(jobs)
         place, first = {"topic": number, "priority": priority}, tx.topics.heads.first(number, priority)
-        more = {"priority": priority, "most": left, "begin": command.begin - len(jobs), "bytes": bytes_left}
+        more = {"priority": priority, **_reach(left), "begin": command.begin - len(jobs), "bytes": bytes_left}
         more["first"] = -FURTHEST if first is None else first
         batch = (_state(number), Rows(_TAKEN, tx.dialect.take, values | more), Rows("next", _NEXT, place))
         began = time.monotonic()
