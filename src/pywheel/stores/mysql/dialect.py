@@ -58,7 +58,8 @@ _PLANS: Final = (
 # MySQL locks what it reads of an index, the job after the last that is due too: others could not claim, move or cancel
 # that one. So the look locks nothing, and it looks at more than are wanted, as others may have locked the first ones.
 _DUE: Final = re.compile(
-    r"FROM (\w+) j (WHERE j\.state = 0 AND j\.topic = .*?)\s+(ORDER BY j\.next, j\.id) LIMIT :most FOR UPDATE", re.DOTALL
+    r"FROM (\w+) j (WHERE j\.state = 0 AND j\.topic = .*?)\s+(ORDER BY j\.next, j\.id) LIMIT :most FOR UPDATE",
+    re.DOTALL,
 )
 _DUE_BY_IDS: Final = (
     r"FROM (SELECT j.id FROM \1 j \2 \3 LIMIT :reach) o STRAIGHT_JOIN \1 j FORCE INDEX (PRIMARY) ON j.id = o.id \2 "

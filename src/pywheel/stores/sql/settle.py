@@ -213,9 +213,7 @@ def expire_all(
     return (yield from expire_among(tx, [id for [id] in found], skip=True))
 
 
-def expire_among(
-    tx: Transaction, ids: Sequence[int], *, skip: bool = False
-) -> Steps[tuple[int, tuple[int, ...]]]:
+def expire_among(tx: Transaction, ids: Sequence[int], *, skip: bool = False) -> Steps[tuple[int, tuple[int, ...]]]:
     """End the claims of those of some jobs whose lease is over; return how many, and the jobs that are dead by it.
 
     With `skip` those are passed over that others have locked. Jobs are locked by their ids alone: MySQL locks each
