@@ -197,7 +197,7 @@ __all__ = [
     "timeout_at",
 ]
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # A program that needs timers alone does not wait for asyncio, json and SQLite.
 _LATER: Final = {

@@ -5,6 +5,7 @@ import runpy
 
 import pytest
 
+import pywheel
 from tests.docs.pages import DOCS, LINK, PAGES, ROOT, anchors, prose, text
 
 WIDEST = 121  # characters of code for which a window of 1280 pixels has room
@@ -40,6 +41,13 @@ def test_index_lists_every_page_once():
     listed = re.findall(r"^- \[.+?\]\((.+?)\): ", text("docs/index.md"), re.MULTILINE)
     there = [str(path.relative_to(DOCS)) for pattern in ("*.md", "api/*.rst") for path in DOCS.glob(pattern)]
     assert sorted(listed) == sorted(set(there) - {"index.md"})
+
+
+def test_the_changelog_and_the_images_have_the_version_of_the_package():
+    newest = re.findall(r"^## \[(\d[^]]*)\]", text("CHANGELOG.md"), re.MULTILINE)[0]
+    images = re.findall(r"image: pywheel:(\S+)", text("deploy/kubernetes/pywheel.yaml"))
+    assert {newest, *images} == {pywheel.__version__}
+    assert images != []
 
 
 def test_the_drawings_are_those_that_the_script_draws():
