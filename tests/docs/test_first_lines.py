@@ -1,4 +1,4 @@
-"""The first lines of README.md, docs/index.md and docs/start-jobs.md deliver a job, in a program of its own."""
+"""The first lines of README.md, docs/index.md and docs/jobs.md deliver a job, in a program of its own."""
 
 import signal
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from tests.docs.pages import blocks
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/start-jobs.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/jobs.md"])
 def test_they_are_few_and_deliver_a_job(page, tmp_path):
     [code] = blocks(page, "py")
     assert len(code.splitlines()) <= 10

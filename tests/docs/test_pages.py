@@ -64,6 +64,19 @@ def test_troubleshooting_quotes_what_is_said():
     assert [part for part in parts if part not in sources] == []
 
 
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert():
+    alerts = re.findall(r"- alert: (\w+)", text("deploy/prometheus/pywheel.rules.yml"))
+    runbooks = re.findall(r"^### (Pywheel\w+)", text("docs/alarms.md"), re.MULTILINE)
+    assert alerts == runbooks
+
+
+def test_capacity_has_the_bytes_that_were_measured():
+    row = re.findall(r"^\| bytes a job of 128 bytes \| 1 \|.*\|$", text("docs/stores-benchmarks.md"), re.MULTILINE)[0]
+    sqlite, postgres, mariadb, redis = re.findall(r"\d+", row.replace("*", ""))[-5:-1]
+    quoted = re.findall(r"^\| bytes of a waiting job \|(.*)\|$", text("docs/capacity.md"), re.MULTILINE)[0]
+    assert re.findall(r"\d+", quoted) == [sqlite, postgres, mariadb, redis]
+
+
 def test_coming_from_leads_to_every_page_of_its_kind():
     pages = {path.name for path in DOCS.glob("coming-from-*.md")}
     assert pages <= set(LINK.findall(text("docs/coming-from.md")))

@@ -28,20 +28,18 @@ COMING = "tests/docs/test_coming_from.py"
 INLETS = "tests/inlets/test_docs.py"
 CLIENTS = "tests/clients/test_clients.py"
 PLUGIN = "tests/testing/test_plugin.py"
-FROM = ["apscheduler", "arq", "celery", "cron-scan", "dramatiq", "huey", "rabbitmq-ttl", "redis-zset", "rq"]
+FROM = {"apscheduler": 1, "celery": 1, "cron-scan": 1, "rabbitmq": 2, "redis-zset": 1, "task-queues": 4}
 # (page, language): how many blocks, and which test runs them, or why none can.
 ELSEWHERE = {
     **{
         (page, "py"): (1, "tests/docs/test_first_lines.py")
-        for page in ("README.md", "docs/index.md", "docs/start-jobs.md")
+        for page in ("README.md", "docs/index.md", "docs/jobs.md")
     },
-    **{(f"docs/coming-from-{name}.md", "py"): (1, COMING) for name in FROM},
+    **{(f"docs/coming-from-{name}.md", "py"): (count, COMING) for name, count in FROM.items()},
     ("docs/coming-from-quartz-spring.md", "java"): (2, COMING),
     ("docs/coming-from-lmstfy.md", "bash"): (1, "of lmstfy's own server, of which Debian has no package"),
-    ("docs/coming-from-rabbitmq-ttl.md", "toml"): (1, "tests/docs/test_commands.py"),
-    ("docs/coming-from-x-delayed-message.md", "text"): (1, "wants the plugin that the page leads away from"),
-    ("docs/coming-from-x-delayed-message.md", "python"): (1, INLETS),
-    ("docs/coming-from-x-delayed-message.md", "toml"): (1, INLETS),
+    ("docs/coming-from-rabbitmq.md", "text"): (1, "wants the plugin that the page leads away from"),
+    ("docs/coming-from-rabbitmq.md", "toml"): (2, "tests/docs/test_commands.py"),
     ("docs/outlets-brokers.md", "toml"): (1, INLETS),
     ("docs/outlets.md", "toml"): (1, "tests/outlets/test_config.py"),
     ("docs/stores.md", "toml"): (1, "tests/stores/test_journal_example.py"),
@@ -50,14 +48,15 @@ ELSEWHERE = {
     ("docs/jobs-inside.md", "text"): (2, "drawings"),
     ("docs/backup.md", "sh"): (6, "tests/docs/test_backup.py"),
     ("docs/core.md", "cython"): (1, "tests/packaging/test_cimport.py"),
-    ("docs/deploying.md", "bash"): (2, "nothing is built or applied where tests run; tests/packaging/test_deploy.py"),
+    ("docs/production.md", "text"): (1, "a drawing"),
+    ("docs/production.md", "bash"): (2, "nothing is built or applied where tests run; tests/packaging/test_deploy.py"),
     ("docs/server.md", "nginx"): (1, "tests/deploy/test_proxies.py"),
     ("docs/server.md", "text"): (1, "tests/deploy/test_proxies.py"),
     ("docs/scaling.md", "bash"): (1, "minutes of measuring; tests/stores/test_scaling_model.py runs the model"),
     ("docs/frameworks.md", "python"): (4, "tests/frameworks/test_docs.py"),
     ("docs/frameworks.md", "py"): (4, "tests/frameworks/test_docs.py"),
     ("docs/orders.md", "py"): (5, "tests/frameworks/test_docs.py"),
-    ("docs/jobs.md", "py"): (1, "tests/frameworks/test_docs.py"),
+    ("docs/transactions.md", "py"): (1, "tests/frameworks/test_docs.py"),
     ("docs/testing.md", "py"): (2, PLUGIN),
     **{("docs/clients.md", language): (1, CLIENTS) for language in ("py", "js", "bash", "java", "go")},
 }
@@ -183,9 +182,10 @@ def refused_puts(folder, _):
 
 
 PREPARED = {
+    "docs/alarms.md": eleven_jobs,
     "docs/command-line.md": eleven_jobs,
     "docs/tokens.md": a_token,
-    "docs/jobs.md": refused_puts,
+    "docs/spool.md": refused_puts,
     "docs/stores.md": two_stores,
 }
 
@@ -200,7 +200,7 @@ def shell(tmp_path):
         (programs / name).chmod(0o755)
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "jobs.py").write_text(SHOP)
-    (tmp_path / "outlets.toml").write_text(blocks("docs/coming-from-x-delayed-message.md", "toml")[0])
+    (tmp_path / "outlets.toml").write_text(blocks("docs/coming-from-rabbitmq.md", "toml")[1])
     path = os.pathsep.join([str(programs), os.environ["PATH"]])
     variables = environment(PATH=path, no_proxy="*", PYWHEEL_BROKER="amqp://localhost")
 

@@ -71,7 +71,7 @@ def test_a_newcomer_gets_a_job_delivered_by_the_first_lines_of_the_readme(wheel,
 
 @unix_only
 def test_a_newcomer_gets_a_job_delivered_by_the_command_line(wheel, environment, tmp_path):
-    install, *lines, work = blocks("docs/start-jobs.md", "sh")[1].splitlines()
+    install, *lines, work = blocks("docs/jobs.md", "sh")[1].splitlines()
     assert install == "pip install 'pywheel-timer[cli]'"
     assert len(lines) <= 3
     environment.install(f"{wheel}[cli]")

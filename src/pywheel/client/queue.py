@@ -58,7 +58,7 @@ class JobQueue(_Queue):
         max_body: the longest body, in bytes.
         listeners: who is told of what happens; each is called with an event of `pywheel.events`.
         spool: the address of a file of its own, ``sqlite:///spool.db``, for puts while the store is away, also as the
-            queue is made. They are forwarded once it is back; docs/jobs.md says what holds.
+            queue is made. They are forwarded once it is back; docs/spool.md says what holds.
         encryption: the keys with which bodies are encrypted in the store, and decrypted for who may read them.
 
     Raises:
