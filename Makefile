@@ -47,7 +47,7 @@ help:
 	@echo "make bench-reads  fill stores with jobs, and measure everything that can be read of them"
 	@echo "make bench-stores  measure the jobs on every store, on real servers; write docs/stores-benchmarks.md"
 	@echo "make bench-service  measure puts by HTTP beside the same puts in-process; write docs/service-benchmarks.md"
-	@echo "make bench-outlets  measure webhooks, beside endpoints that hang; write docs/outlets-benchmarks.md"
+	@echo "make bench-outlets  measure webhooks, beside endpoints that hang; write docs/service-benchmarks.md"
 	@echo "make bench-brokers  measure the outlets into brokers, beside the brokers' own clients"
 	@echo "make simulate  a model of many stores and workers; write the tables of docs/scaling.md"
 	@echo "make openapi   write the OpenAPI document of the service anew"
@@ -146,7 +146,7 @@ bench-service: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.service docs/service-benchmarks.md $(ARGS)
 
 bench-outlets: $(VENV)/bench.group $(VENV)/native
-	@$(BIN)/python -m benchmarks.outlets docs/outlets-benchmarks.md $(ARGS)
+	@$(BIN)/python -m benchmarks.outlets docs/service-benchmarks.md $(ARGS)
 
 bench-brokers: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.outlets.brokers $(ARGS)

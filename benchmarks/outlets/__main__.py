@@ -17,16 +17,17 @@ from typing import Any, Final
 from benchmarks.host import about, fsync_p50, wake_p99
 from benchmarks.outlets.measures import RATE, drain, lateness
 from benchmarks.report.missed import missed
+from benchmarks.report.scaling.page import with_table
 from benchmarks.report.text import number, table
 from pywheel import __version__
 
-_PAGE: Final = """# Benchmarks of the outlets
+_PAGE: Final = """## The outlets
 
 Written by `make bench-outlets`; do not edit. pywheel {version}, {about}.
 
 {missed}
 
-## What was measured
+### What was measured
 
 One worker process delivers 128-byte bodies by webhook, signed, from a SQLite store with synchronous=FULL, to
 endpoints in another process on the same host, which answer at once. Every measure is taken {rounds} times, in turns
@@ -86,11 +87,13 @@ def main() -> None:
         "load": number(load),
         "fsync": number(median(fsync for fsync, _ in floors)),
         "wake": number(median(wake for _, wake in floors)),
-        "missed": missed(rows),
+        "missed": missed(rows, "###"),
         "table": table(("measure", "goal", "measured"), rows),
     }
     if options.page:
-        options.page.write_text(_PAGE.format(**values), encoding="utf-8")
+        whole = options.page.read_text(encoding="utf-8")
+        part = _PAGE.format(**values).strip()
+        options.page.write_text(with_table(whole, "outlets", part), encoding="utf-8")
 
 
 def _cell(rounds: list[dict[str, float]]) -> str:

@@ -13,7 +13,7 @@ VALUE: Final = re.compile(rf"(?:([^\d,][^,]*?) )?({NUMBER})(?: \({NUMBER}\))?")
 COUNT: Final = re.compile(r"(?<=\d)[ ,](?=\d{3}\b)")
 
 
-def missed(rows: Iterable[Sequence[str]]) -> str:
+def missed(rows: Iterable[Sequence[str]], heading: str = "##") -> str:
     """Return the section of the goals that were missed; of each row the last two cells are goal and measured."""
     lines, before, goals = [], 0.0, 0
     for cells in rows:
@@ -27,7 +27,7 @@ def missed(rows: Iterable[Sequence[str]]) -> str:
         before = next(iter(values.values()), before)
     if not lines:
         return f"All {goals} goals were reached."
-    return f"## What was missed\n\nOf {goals} goals {goals - len(lines)} were reached. These were not:\n\n" + "\n".join(
+    return f"{heading} What was missed\n\nOf {goals} goals {goals - len(lines)} were reached. These were not:\n\n" + "\n".join(
         lines
     )
 

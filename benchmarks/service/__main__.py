@@ -38,7 +38,8 @@ def main() -> None:
         rows.append(cells(title, goal, floors, results))
         print(row(rows[-1]), flush=True)
     if options.page:
-        options.page.write_text(page(rows, options.rounds), encoding="utf-8")
+        whole = options.page.read_text(encoding="utf-8")
+        options.page.write_text(page(whole, rows, options.rounds), encoding="utf-8")
 
 
 if __name__ == "__main__":
