@@ -3,9 +3,11 @@
 import _testcapi
 import faulthandler
 import gc
+import signal
 import sys
 import traceback
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from tests.implementations import load
 
 FAR = 2**50
 ENOUGH = 8  # so many successes in a row say that no allocation is left to fail
+PATIENCE = 30  # seconds for one operation: without memory, a loop may find no way out
+THREADS = Path("/proc/self/task")
 
 
 def few(wheel):
@@ -165,6 +169,19 @@ def run(wheel_class, build, name, operation, width):
     return failures
 
 
+def watch():
+    """Have a signal end the process, and say where it stood, when an operation takes too long.
+
+    No thread may do that: `_testcapi` replaces the allocator's functions and what they are called with one after the
+    other, and a thread that frees something in between, as each one does when it starts, crashes.
+    """
+    if hasattr(signal, "SIGALRM"):  # elsewhere the test loses its patience
+        faulthandler.register(signal.SIGALRM, chain=True)
+        signal.alarm(PATIENCE)
+    if THREADS.exists():
+        assert len(list(THREADS.iterdir())) == 1, "a second thread may crash as the allocators change"
+
+
 def makes_sense(build, name):
     if build is nothing:
         return not name.startswith(("reschedule", "cancel"))
@@ -181,7 +198,7 @@ def main(implementation, class_name):
             if not makes_sense(build, name):
                 continue
             for width in (0, 1):
-                faulthandler.dump_traceback_later(30, exit=True)  # without memory, a loop may find no way out
+                watch()
                 try:
                     failures += run(wheel_class, build, name, operation, width)
                 except BaseException:

@@ -20,7 +20,7 @@ NATIVE = [name for name in CORES if name == "native"]
 @pytest.mark.parametrize("class_name", ["TimingWheel", "KeyWheel"])
 @pytest.mark.parametrize("implementation", [*NATIVE, TWIN, *SMALL])
 def test_an_operation_without_memory_raises_memory_error_and_loses_no_timer(implementation, class_name):
-    run_well(script("nomemory_child.py"), implementation, class_name)
+    run_well(script("nomemory_child.py"), implementation, class_name, OPENBLAS_NUM_THREADS="1")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this Python comes without _testcapi")
