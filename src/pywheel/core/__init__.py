@@ -19,8 +19,8 @@ _MAIN_ONLY: Final = (
 
 def _choose() -> Literal["native", "pure"]:
     """Return which to use, as the environment says: ImportError if it cannot be had."""
-    pure, native = (environ.get(name, "") not in ("", "0") for name in ("PYWHEEL_PURE", "PYWHEEL_REQUIRE_NATIVE"))
-    if pure and native:
+    pure = _is_set("PYWHEEL_PURE")
+    if pure and _is_set("PYWHEEL_REQUIRE_NATIVE"):
         raise ImportError("PYWHEEL_PURE and PYWHEEL_REQUIRE_NATIVE contradict each other: unset one of them")
     if pure:
         return "pure"
@@ -31,18 +31,42 @@ def _choose() -> Literal["native", "pure"]:
         why, cause = _MAIN_ONLY, None
     except ImportError as error:
         why, cause = f"{error}: {_MEND}", error
-    if native:
-        raise ImportError(f"PYWHEEL_REQUIRE_NATIVE is set and there is no native wheel: {why}") from cause
+    _do_without("wheel", why, cause)
+    return "pure"
+
+
+def takes_native(module: str, package: str) -> bool:
+    """Return whether a native module above the wheel is used: if the wheel is native, and the module can be imported.
+
+    ImportError if it cannot, and PYWHEEL_REQUIRE_NATIVE says that it must.
+    """
+    if implementation == "native":
+        try:
+            import_module(module, package)
+        except ImportError as error:
+            _do_without(f"{package}{module}", str(error), error)
+        else:
+            return True
+    return False
+
+
+def _do_without(what: str, why: str, cause: ImportError | None) -> None:
+    """Warn that the pure-Python one is used; ImportError if PYWHEEL_REQUIRE_NATIVE does not allow that."""
+    if _is_set("PYWHEEL_REQUIRE_NATIVE"):
+        raise ImportError(f"PYWHEEL_REQUIRE_NATIVE is set and there is no native {what}: {why}") from cause
     if sys.implementation.name == "cpython":
         import warnings
 
         warnings.warn(
-            f"there is no native wheel here, and the pure-Python one is many times slower: {why}, "
+            f"there is no native {what} here, and the pure-Python one is many times slower: {why}, "
             "or set PYWHEEL_PURE=1 to use the pure one without this warning",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return "pure"
+
+
+def _is_set(switch: str) -> bool:
+    return environ.get(switch, "") not in ("", "0")
 
 
 def _is_main_interpreter() -> bool:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from .._seconds import first_ns
 from ..clock import Clock, ManualClock
-from ..core import implementation
+from ..core import takes_native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from selectors import BaseSelector
 
-if TYPE_CHECKING or implementation == "native":
+if TYPE_CHECKING or takes_native("._loop", __package__):
     from ._loop import WheelScheduling
 else:
     from ._pure_loop import WheelScheduling

@@ -48,7 +48,7 @@ cdef inline void release_context(PyObject *context) noexcept:
 
 cdef int traverse(PyObject *handle, visitproc visit, void *arg) noexcept:
     cdef int i, stop = visit(<PyObject *>Py_TYPE(handle), arg)
-    for i in range(slot_count):
+    for i in range(HANDLE_SLOTS):
         if stop:
             break
         if at(handle, slots[i])[0] != NULL:
@@ -59,7 +59,7 @@ cdef int traverse(PyObject *handle, visitproc visit, void *arg) noexcept:
 cdef int clear(PyObject *handle) noexcept:
     cdef int i
     cdef PyObject *old
-    for i in range(slot_count):
+    for i in range(HANDLE_SLOTS):
         old = at(handle, slots[i])[0]
         at(handle, slots[i])[0] = NULL
         Py_XDECREF(old)

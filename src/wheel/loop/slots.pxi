@@ -13,21 +13,28 @@ ctypedef struct fields_t:               # of a TimerHandle, behind the slots
     double due                          # when, as a float that is not less
 
 
+cdef set KNOWN = {"_args", "_callback", "_cancelled", "_context", "_loop", "_repr", "_scheduled", "_source_traceback",
+                  "_when", "__weakref__"}                   # of Python 3.11 to 3.14
+
+
+cdef int check_slots() except -1:
+    """ImportError if asyncio's handles have other slots than those known here: a new one would never be filled."""
+    found = {*getattr(events.Handle, "__slots__", ()), *getattr(events.TimerHandle, "__slots__", ())}
+    if found != KNOWN:
+        raise ImportError(f"the handles of this Python's asyncio have other slots than pywheel knows: "
+                          f"{', '.join(sorted(found ^ KNOWN))}")
+    return 0
+
+
 cdef Py_ssize_t slot(type owner, str name) except -1:
     """Where a slot lies in the instances of a class."""
     descriptor = vars(owner).get(name)
     if type(descriptor) is not MemberDescriptorType:
-        raise ImportError(f"asyncio's {owner.__name__} has no slot {name} in this Python: set PYWHEEL_PURE=1")
+        raise ImportError(f"asyncio's {owner.__name__} has no slot {name} in this Python")
     return offset_of(descriptor)
 
 
-if len(events.Handle.__slots__) + len(events.TimerHandle.__slots__) > 16:
-    raise ImportError
-cdef list _names = [name for name in (*events.Handle.__slots__, *events.TimerHandle.__slots__) if name != "__weakref__"]
-cdef Py_ssize_t[16] slots
-cdef int slot_count = len(_names), _i
-for _i in range(slot_count):
-    slots[_i] = slot(events.TimerHandle if _names[_i] in events.TimerHandle.__slots__ else events.Handle, _names[_i])
+check_slots()
 
 cdef Py_ssize_t CALLBACK = slot(events.Handle, "_callback")
 cdef Py_ssize_t ARGS = slot(events.Handle, "_args")
@@ -38,6 +45,10 @@ cdef Py_ssize_t REPR = slot(events.Handle, "_repr")
 cdef Py_ssize_t TRACEBACK = slot(events.Handle, "_source_traceback")
 cdef Py_ssize_t SCHEDULED = slot(events.TimerHandle, "_scheduled")
 cdef Py_ssize_t WHEN = slot(events.TimerHandle, "_when")
+
+cdef enum:
+    HANDLE_SLOTS = 9
+cdef Py_ssize_t[HANDLE_SLOTS] slots = [CALLBACK, ARGS, CANCELLED, CONTEXT, LOOP, REPR, TRACEBACK, SCHEDULED, WHEN]
 cdef Py_ssize_t FIELDS = events.TimerHandle.__basicsize__
 
 
