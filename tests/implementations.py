@@ -21,7 +21,7 @@ _SMALL = {"PYWHEEL_GEN_BITS": 3, "PYWHEEL_SEQ_LIMIT": 100, "PYWHEEL_QUOTA": 3}
 VARIANTS = {
     "small-0": {**_SMALL, "PYWHEEL_FAN_OUT_AT": 0},
     "small-100": {**_SMALL, "PYWHEEL_FAN_OUT_AT": 100},
-    "tiny-pool": {"PYWHEEL_INDEX_LIMIT": 50},
+    "tiny-pool": {"PYWHEEL_INDEX_LIMIT": 50, "PYWHEEL_GEN_BITS": 3},
 }
 # A run without a compiler at hand, such as the test of a finished wheel, says so.
 SMALL = [] if PURE_ONLY or _switched_on("PYWHEEL_SKIP_VARIANTS") else ["small-0", "small-100"]

@@ -16,7 +16,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from pywheel._errors import WheelFull
 from pywheel.core import _arguments as arguments
 
-from pywheel.core.arena cimport INDEX_LIMIT, arena_find, arena_handle, arena_touch, live_nodes, next_live, walk_t
+from pywheel.core.arena cimport (arena_find, arena_handle, arena_touch, indices_are_out, live_nodes, next_live,
+                                 walk_t)
 from pywheel.core.bits cimport unlikely
 from pywheel.core.check cimport wheel_check
 from pywheel.core.advance cimport wheel_advance, wheel_next_deadline, wheel_peek, wheel_pop

@@ -117,14 +117,20 @@ cdef inline int grow_map(arena_t *a, uint32_t capacity) noexcept nogil:
     return 0
 
 
+cdef inline bint indices_are_out(const arena_t *a, uint64_t more) noexcept nogil:
+    """Whether fewer than `more` nodes could be taken, however much memory there is."""
+    cdef uint64_t fresh = INDEX_LIMIT + 1 - (a.used if a.used else 1)
+    return more > fresh + a.free + a.spares
+
+
 cdef inline int arena_reserve(arena_t *a, uint64_t more) noexcept nogil:
-    """Make sure that `more` nodes can be taken; -1, with nothing lost, if memory or indices are out."""
+    """Make sure that `more` nodes can be taken; -1, with nothing lost, if memory is out, or `indices_are_out`."""
     cdef uint64_t idle = <uint64_t>a.free + a.spares, fresh = more - idle if more > idle else 0
     cdef uint64_t needed = (a.used if a.used else 1) + fresh
     cdef uint64_t capacity, step
     if needed <= a.capacity:
         return 0
-    if needed > INDEX_LIMIT + 1:
+    if indices_are_out(a, more):
         return -1
     # Double while that is cheap; a large pool grows by a quarter at most, of which an eighth is idle on average.
     step = (<uint64_t>1) << (msb((needed - 1) | 32) + (1 if needed <= DOUBLE_UP_TO else -2))

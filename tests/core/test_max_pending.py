@@ -135,6 +135,23 @@ def test_a_pool_without_an_index_left_is_full(tiny_pool):
         assert wheel.advance(100) == [50, *range(1, 50)]
 
 
+def use_up(wheel):
+    while True:
+        wheel.cancel(wheel.schedule(10, 1))
+
+
+def test_a_pool_whose_generations_are_used_up_is_full(tiny_pool):
+    for wheel in (tiny_pool.TimingWheel(), tiny_pool.KeyWheel()):
+        with pytest.raises(WheelFull, match="index"):
+            use_up(wheel)
+        with pytest.raises(WheelFull, match="indices"):
+            wheel.reserve(1)
+        wheel._check()
+        wheel.clear()
+        wheel.schedule(10, 2)
+        assert wheel.advance(10) == [2]
+
+
 def test_schedule_many_beyond_the_last_index_takes_none(tiny_pool):
     wheel = tiny_pool.KeyWheel()
     wheel.schedule_many(range(1, 41), range(40))

@@ -46,6 +46,13 @@ def nothing(wheel):
     return []
 
 
+def few_of_all_indices(wheel):
+    """A pool that has given out its last index, and has had twenty back."""
+    handles = [wheel.schedule(10 + number % 7, number) for number in range(50)]
+    assert all(wheel.cancel(handle) for handle in handles[30:])
+    return handles[:30]
+
+
 BUILDS = {
     "nothing": nothing,
     "few": few,
@@ -53,6 +60,7 @@ BUILDS = {
     "full": up_to_a_full_pool,
     "hundred": nearly_a_hundred,
 }
+BUILDS_OF_A_TINY_POOL = {"nothing": nothing, "few": few, "used": few_of_all_indices}
 
 OPERATIONS = {
     "schedule": lambda wheel, handles: wheel.schedule(wheel.now + 2, 77),
@@ -74,12 +82,14 @@ OPERATIONS = {
 }
 ARRAYS = {"ticks": np.arange(100) * 37 % 4001, "keys": np.arange(1000, 1100), "far": np.full(20, FAR)}
 BULK = {
+    "schedule_some": lambda wheel, handles: wheel.schedule_many(ARRAYS["ticks"][:20], ARRAYS["keys"][:20]),
     "schedule_many": lambda wheel, handles: wheel.schedule_many(ARRAYS["ticks"], ARRAYS["keys"]),
     "reschedule_many": lambda wheel, handles: wheel.reschedule_many(np.array(handles[:20]), ARRAYS["far"]),
     "cancel_many": lambda wheel, handles: wheel.cancel_many(np.array(handles)),
     "advance_many": lambda wheel, handles: wheel.advance_many(10_000),
     "advance_many_limited": lambda wheel, handles: wheel.advance_many(10_000, 30),
 }
+MORE_THAN_A_TINY_POOL = ("reserve", "schedule_many")
 
 
 def comparable(result, operation):
@@ -185,15 +195,18 @@ def watch():
 def makes_sense(build, name):
     if build is nothing:
         return not name.startswith(("reschedule", "cancel"))
-    return build in (few, some_everywhere) or name.startswith("schedule")
+    return build in (few, some_everywhere, few_of_all_indices) or name.startswith("schedule")
 
 
 def main(implementation, class_name):
     gc.disable()
     wheel_class = getattr(load(implementation), class_name)
-    operations = OPERATIONS | (BULK if class_name == "KeyWheel" else {})
+    builds, operations = BUILDS, OPERATIONS | (BULK if class_name == "KeyWheel" else {})
+    if implementation == "tiny-pool":
+        builds = BUILDS_OF_A_TINY_POOL
+        operations = {name: operations[name] for name in operations if name not in MORE_THAN_A_TINY_POOL}
     failures, broken = 0, 0
-    for build_name, build in BUILDS.items():
+    for build_name, build in builds.items():
         for name, operation in operations.items():
             if not makes_sense(build, name):
                 continue

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.implementations import CORES, SMALL
+from tests.implementations import CORES, SMALL, TINY_POOL
 from tests.isolated.child import run_well, script
 
 # There the interpreter itself damages its heap, with no extension loaded but that which has the memory run out.
@@ -18,7 +18,7 @@ NATIVE = [name for name in CORES if name == "native"]
 
 @pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this Python comes without _testcapi")
 @pytest.mark.parametrize("class_name", ["TimingWheel", "KeyWheel"])
-@pytest.mark.parametrize("implementation", [*NATIVE, TWIN, *SMALL])
+@pytest.mark.parametrize("implementation", [*NATIVE, TWIN, *SMALL, *TINY_POOL])
 def test_an_operation_without_memory_raises_memory_error_and_loses_no_timer(implementation, class_name):
     run_well(script("nomemory_child.py"), implementation, class_name, OPENBLAS_NUM_THREADS="1")
 

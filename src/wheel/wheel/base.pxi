@@ -109,22 +109,23 @@ cdef class _Wheel:
         Raises:
             TypeError: count is not an int.
             ValueError: count is negative.
-            WheelFull: count is more than `max_pending`, or than a wheel can hold, 2**31-1.
+            WheelFull: count is more than `max_pending`, or than the wheel can hold, 2**31-1 at most.
             MemoryError: everything is as it was.
 
         O(count), at the speed at which the system clears memory; other threads wait.
         """
         cdef uint64_t number = arguments.room(count)
-        cdef bint full, failed = False
+        cdef bint full, failed = False, no_index = False
         with critical_section(self):
             enter(self)
             full = number > self.room
             if not full and number > self.wheel.live:
                 failed = arena_touch(&self.wheel.arena, number - self.wheel.live)
+                no_index = failed and indices_are_out(&self.wheel.arena, number - self.wheel.live)
         if full:
             raise WheelFull("more than max_pending timers can never be pending")
         if failed:
-            raise WheelFull("a wheel has fewer indices than that") if number > INDEX_LIMIT else MemoryError()
+            raise WheelFull("a wheel has fewer indices than that") if no_index else MemoryError()
 
     def clear(self):
         """Cancel every timer and give the memory back. `now` stays; all handles given so far are stale for good. O(n).

@@ -40,7 +40,7 @@ cdef class KeyWheel(_Wheel):
         Raises:
             TypeError: an argument is not an int.
             OverflowError: an argument is out of range.
-            WheelFull: `max_pending` timers are pending.
+            WheelFull: `max_pending` timers are pending, or as many as a wheel can hold, 2**31-1 at most.
             MemoryError: every other timer is still there.
 
         O(1).
@@ -48,14 +48,15 @@ cdef class KeyWheel(_Wheel):
         cdef uint64_t tick = as_tick(deadline, "deadline")
         cdef uint64_t payload = as_key(key)
         cdef uint64_t handle = 0
-        cdef bint full
+        cdef bint full, no_index = False
         with critical_section(self):
             enter(self)
             full = self.wheel.live >= self.room
             if not full:
                 handle = wheel_schedule(&self.wheel, tick, payload)
+                no_index = handle == 0 and indices_are_out(&self.wheel.arena, 1)
         if unlikely(handle == 0):
-            raise refusal(self, full)
+            raise refusal(full, no_index)
         return as_int(self, handle)
 
     def cancel(self, handle, /):
@@ -149,7 +150,7 @@ cdef class KeyWheel(_Wheel):
             TypeError: a dtype is not of integers.
             ValueError: the arrays have not one dimension and the same length.
             OverflowError: a value is out of range.
-            WheelFull: they do not all fit under `max_pending`.
+            WheelFull: they do not all fit under `max_pending`, or into a wheel.
             MemoryError: nothing was changed.
             ImportError: NumPy is missing.
 
@@ -162,15 +163,16 @@ cdef class KeyWheel(_Wheel):
         cdef Words out = Words(handles, None, RESULT)
         cdef uint64_t n = when.n
         cdef int failed = 0
-        cdef bint full
+        cdef bint full, no_index = False
         begin(self)
         cdef PyThreadState *released = let_go(n)
         full = n > self.room or self.wheel.live > self.room - n
         if not full:
             failed = wheel_schedule_many(&self.wheel, n, when.at, what.at, out.at)
+            no_index = failed and indices_are_out(&self.wheel.arena, n)
         end(self, released)
         if full or failed:
-            raise refusal_of(self, full, n)
+            raise refusal_of_many(full, no_index)
         return handles
 
     def reschedule_many(self, handles, deadlines):

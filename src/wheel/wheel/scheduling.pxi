@@ -1,10 +1,10 @@
 # What comes back from `schedule`: the handle as an object, or an error.
 
-cdef object refusal(_Wheel self, bint full):
-    """The error for a schedule that found `max_pending` timers, or no memory."""
+cdef object refusal(bint full, bint no_index):
+    """The error for a schedule that found `max_pending` timers, or no index left, or no memory."""
     if full:
         return WheelFull("max_pending timers are pending: cancel some, advance, or make a wheel with a higher limit")
-    if self.wheel.arena.used > INDEX_LIMIT:
+    if no_index:
         return WheelFull("every index of the pool is used: spread the timers over several wheels")
     return MemoryError()
 
@@ -33,10 +33,10 @@ cdef int take_back(_Wheel self, uint64_t handle) except -1:
     raise MemoryError
 
 
-cdef object refusal_of(KeyWheel self, bint full, uint64_t n):
-    """The error for `n` timers that did not find room together, or no memory."""
+cdef object refusal_of_many(bint full, bint no_index):
+    """The same for timers that did not find room together."""
     if full:
         return WheelFull("they would be more than max_pending timers: none of them was scheduled")
-    if self.wheel.arena.used + n > INDEX_LIMIT:
+    if no_index:
         return WheelFull("the pool has not as many indices left: none of them was scheduled")
     return MemoryError()

@@ -30,22 +30,24 @@ cdef class TimingWheel(_Wheel):
         Raises:
             TypeError: deadline is not an int.
             OverflowError: deadline is out of range.
-            WheelFull: `max_pending` timers are pending.
+            WheelFull: `max_pending` timers are pending, or as many as a wheel can hold, 2**31-1 at most.
             MemoryError: every other timer is still there.
 
         O(1).
         """
         cdef uint64_t tick = as_tick(deadline, "deadline")
         cdef uint64_t handle = 0
-        cdef bint full
+        cdef bint full, no_index = False
         with critical_section(self):
             full = self.wheel.live >= self.room
             if not full:
                 handle = wheel_schedule(&self.wheel, tick, <uintptr_t><PyObject *>item)
                 if handle:
                     Py_INCREF(item)
+                else:
+                    no_index = indices_are_out(&self.wheel.arena, 1)
         if unlikely(handle == 0):
-            raise refusal(self, full)
+            raise refusal(full, no_index)
         return as_int(self, handle)
 
     def cancel(self, handle, /):
