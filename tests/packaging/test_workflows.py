@@ -20,6 +20,7 @@ PLATFORMS = {
     ("windows", "AMD64"): ["win_amd64"],
     ("windows", "ARM64"): ["win_arm64"],
 }
+WRITES = {"release": ["attestations: write", "id-token: write"], "security": ["security-events: write"]}
 RUNNERS = {"ubuntu-24.04", "ubuntu-24.04-arm", "macos-15-intel", "macos-15", "windows-2025", "windows-11-arm"}
 
 
@@ -30,7 +31,7 @@ def matches_schema(schema, *files):
 
 @pytest.mark.parametrize("schema", ["vendor.github-workflows", "custom.github-workflows-require-timeout"])
 def test_the_workflows_match_the_schema(schema):
-    assert [path.stem for path in WORKFLOWS] == ["ci", "release", "wheels"]
+    assert [path.stem for path in WORKFLOWS] == ["ci", "nightly", "release", "security", "wheels"]
     matches_schema(schema, *WORKFLOWS)
 
 
@@ -51,17 +52,15 @@ def test_what_servers_are_missing_is_found_out_before_anything_is_installed(modu
 def test_every_action_is_pinned(workflow):
     used = re.findall(r"uses: *(\S+)", workflow.read_text())
     assert used
-    pinned = re.compile(r"\./\S+|[\w-]+/[\w-]+@(v\d+|release/v\d+|[0-9a-f]{40})")
+    pinned = re.compile(r"\./\S+|[\w-]+(/[\w-]+)+@[0-9a-f]{40}|pypa/gh-action-pypi-publish@release/v1")
     assert [action for action in used if not pinned.fullmatch(action)] == []
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
-def test_nothing_may_be_written_but_the_publishing_token_and_attestations(workflow):
+def test_nothing_may_be_written_but_the_publishing_token_attestations_and_findings(workflow):
     text = workflow.read_text()
     assert re.search(r"^permissions:\n  contents: read\n\n", text, re.MULTILINE)
-    assert re.findall(r"[\w-]+: write", text) == (
-        ["attestations: write", "id-token: write"] if workflow.stem == "release" else []
-    )
+    assert re.findall(r"[\w-]+: write", text) == WRITES.get(workflow.stem, [])
 
 
 @pytest.mark.parametrize(("platform", "arch"), PLATFORMS)
@@ -75,3 +74,19 @@ def test_every_platform_has_a_runner_of_its_own():
     workflow = (GITHUB / "workflows" / "wheels.yml").read_text()
     listed = re.findall(r"^ +- ((?:ubuntu|macos|windows)\S+)", workflow, re.MULTILINE)
     assert sorted(listed) == sorted(RUNNERS)
+
+
+def test_every_python_runs_what_make_test_runs():
+    [marks] = re.findall(r"^HERE = (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert f'-m "{marks} and not stress"' in (GITHUB / "workflows" / "ci.yml").read_text()
+
+
+def test_what_the_wheels_are_made_of_has_them_built():
+    [paths] = re.findall(r"paths: \[(.+)\]", (GITHUB / "workflows" / "wheels.yml").read_text())
+    assert {"src/wheel/**", "setup.py", "pyproject.toml", "MANIFEST.in"} <= set(paths.split(", "))
+
+
+def test_a_release_waits_for_all_tests():
+    release = (GITHUB / "workflows" / "release.yml").read_text()
+    assert "  ci:\n    uses: ./.github/workflows/ci.yml\n" in release
+    assert "  wheels:\n    needs: ci\n" in release
