@@ -51,7 +51,7 @@ help:
 	@echo "make bench-brokers  measure the outlets into brokers, beside the brokers' own clients"
 	@echo "make simulate  a model of many stores and workers; write the tables of docs/scaling.md"
 	@echo "make openapi   write the OpenAPI document of the service anew"
-	@echo "make lint      ruff and cython-lint; make format mends what can be mended"
+	@echo "make lint      ruff, cython-lint and codespell; make format mends what can be mended"
 	@echo "make types     mypy and stubtest"
 	@echo "make sanitize  the tests of the core, and of timers beside the garbage collector, under the address and undefined behaviour sanitizers"
 	@echo "make tsan      threads that share wheels and drivers, under the thread sanitizer, on a CPython that is built for it"
@@ -171,6 +171,7 @@ lint: $(VENV)/lint.group $(LINTED)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --diff .
 	@PATH="$(BIN):$$PATH" cython-lint src/wheel benchmarks tests $(LINTED)
+	@$(BIN)/codespell *.md docs src benchmarks examples demos deploy .github
 
 build/lint/%.pyx: src/wheel/%.pxi
 	@mkdir -p $(@D)

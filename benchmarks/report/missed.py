@@ -27,8 +27,9 @@ def missed(rows: Iterable[Sequence[str]], heading: str = "##") -> str:
         before = next(iter(values.values()), before)
     if not lines:
         return f"All {goals} goals were reached."
-    return f"{heading} What was missed\n\nOf {goals} goals {goals - len(lines)} were reached. These were not:\n\n" + "\n".join(
-        lines
+    return (
+        f"{heading} What was missed\n\nOf {goals} goals {goals - len(lines)} were reached. These were not:\n\n"
+        + "\n".join(lines)
     )
 
 

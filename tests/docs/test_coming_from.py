@@ -1,4 +1,4 @@
-"""What docs/coming-from-*.md show of other queues runs with those, on real servers; what they show in Java is compiled."""
+"""What docs/coming-from-*.md show of other queues runs with those, on real servers; their Java is compiled."""
 
 import os
 import shutil

@@ -31,10 +31,7 @@ PLUGIN = "tests/testing/test_plugin.py"
 FROM = {"apscheduler": 1, "celery": 1, "cron-scan": 1, "rabbitmq": 2, "redis-zset": 1, "task-queues": 4}
 # (page, language): how many blocks, and which test runs them, or why none can.
 ELSEWHERE = {
-    **{
-        (page, "py"): (1, "tests/docs/test_first_lines.py")
-        for page in ("README.md", "docs/index.md", "docs/jobs.md")
-    },
+    **{(page, "py"): (1, "tests/docs/test_first_lines.py") for page in ("README.md", "docs/index.md", "docs/jobs.md")},
     **{(f"docs/coming-from-{name}.md", "py"): (count, COMING) for name, count in FROM.items()},
     ("docs/coming-from-quartz-spring.md", "java"): (2, COMING),
     ("docs/coming-from-lmstfy.md", "bash"): (1, "of lmstfy's own server, of which Debian has no package"),

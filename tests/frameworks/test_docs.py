@@ -90,7 +90,9 @@ def test_the_lines_for_gunicorn_are_those_of_the_example():
 
 def test_the_lines_for_django_run_one_after_the_other(tmp_path):
     first, on_commit, pay = WITH_DJANGO
-    run_in_django([BEFORE, first, on_commit, "order = order.pk\n", pay, *blocks("docs/transactions.md", "py"), AFTER], tmp_path)
+    run_in_django(
+        [BEFORE, first, on_commit, "order = order.pk\n", pay, *blocks("docs/transactions.md", "py"), AFTER], tmp_path
+    )
 
 
 def test_orders_on_django_are_paid_or_closed(tmp_path):
