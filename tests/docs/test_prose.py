@@ -12,7 +12,6 @@ ELSEWHERE = {
     "docs/benchmarks.md",
     "docs/event-loop.md",
     "docs/jobs-benchmarks.md",
-    "docs/jobs-inside.md",
     "docs/jobs-peers.md",
     "docs/scaling.md",
     "docs/service-benchmarks.md",
