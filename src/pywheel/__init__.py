@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         Change,
         Counts,
         Duration,
+        EditOptions,
         Exponential,
         Fixed,
         GiveUp,
@@ -121,6 +122,7 @@ __all__ = [
     "Counts",
     "DelayQueue",
     "Duration",
+    "EditOptions",
     "EventLoop",
     "Exponential",
     "ExtraMissing",
@@ -211,8 +213,8 @@ _LATER: Final = {
     ),
     **dict.fromkeys(("AsyncTask", "Task", "provided"), ".tasks"),
     **dict.fromkeys(
-        "AnyRetry Attempt CatchUp Change Counts Duration Exponential Fixed GiveUp Handler Job JobOptions Keyring "
-        "Ladder Limit NewJob NotNow Outcome Overlap PutOptions Rate Ref Result RetryLater RetryPolicy Schedule "
+        "AnyRetry Attempt CatchUp Change Counts Duration EditOptions Exponential Fixed GiveUp Handler Job JobOptions "
+        "Keyring Ladder Limit NewJob NotNow Outcome Overlap PutOptions Rate Ref Result RetryLater RetryPolicy Schedule "
         "State Topic".split(),
         ".jobs",
     ),

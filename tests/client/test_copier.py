@@ -106,7 +106,7 @@ def tried(store, number):
                 [[job]] = store.apply([ops.Reserve("tried", 1, ops.ClaimPolicy(60_000, 3), "w")])
                 store.apply([ops.Nack(id, job.claims, 0, "first")])
             if ending is None:
-                store.apply([ops.Reschedule(id, FAR)])
+                store.apply([ops.Edit(id, FAR)])
                 continue
             [[job]] = store.apply([ops.Reserve("tried", 1, ops.ClaimPolicy(60_000, 3), "w")])
             store.apply([ops.Nack(id, job.claims, 0, "last") if ending is ops.Nack else ending(id, job.claims)])
@@ -181,7 +181,7 @@ def test_what_changed_meanwhile_is_changed_in_the_copies_too(stores):
     ids = put(old, *some(9))
     copy = Copier(old, new)
     copy.carry()
-    old.apply([ops.Reschedule(ids[0], FAR - 5), ops.Cancel(ids[1]), ops.Delete(ids[2])])
+    old.apply([ops.Edit(ids[0], FAR - 5), ops.Cancel(ids[1]), ops.Delete(ids[2])])
     put(old, NewJob("t0", b"replaced", FAR, "k3", replace=True))
     put(old, NewJob("t1", b"successor", FAR, "k1"))
     put(old, NewJob("t9", b"new topic", FAR))

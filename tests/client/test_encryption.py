@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pywheel import BadBody, BadJob, JobQueue, Keyring, NoKey, StoreAway
+from pywheel import BadBody, BadJob, Change, JobQueue, Keyring, NoKey, StoreAway
 from pywheel.client.copier import Copier
 from pywheel.client.rekey import rekey
 from pywheel.jobs import Job, NewJob, State
 from pywheel.jobs.bodies import is_encrypted, key_of
-from pywheel.jobs.commands import Ack, Import, Put, Rewrite
+from pywheel.jobs.commands import Ack, Edit, Import, Put, Rewrite
 from pywheel.jobs.job import Attempt, Imported, Outcome
 from pywheel.jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs
 from pywheel.stores import open as open_store
@@ -41,6 +41,22 @@ def bodies(store):
 
 def plain(store):
     return [body for body in bodies(store) if not is_encrypted(body)]
+
+
+def test_an_edit_encrypts_the_new_body_for_its_job(queue, store):
+    ids = [queue.put("t", "old", key="k"), queue.put("u", "old")]
+    assert queue.jobs.edit(("t", "k"), body=SECRET)
+    assert asyncio.run(queue.aio.jobs.edit(ids[1], body=SECRET, priority=1))
+    assert queue.jobs.edit(10**9, body=SECRET) is Change.NOT_FOUND
+    assert plain(store) == []
+    assert [queue.get(id).json() for id in ids] == [SECRET] * 2
+    for ref in (None, "7", ("t",), ("t", 5), (None, "k")):
+        [refusal] = queue.store.apply([Edit(ref, body=b"new")])
+        assert isinstance(refusal, BadJob)
+    handled = []
+    queue.handler("t")(lambda job: handled.append(job.json()))
+    run_due(queue)
+    assert handled == [SECRET]
 
 
 def test_every_way_to_put_encrypts_and_every_way_to_read_decrypts(queue, store):

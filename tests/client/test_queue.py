@@ -188,6 +188,59 @@ def test_a_change_that_is_not_made_says_why_in_a_word(queue):
     assert asyncio.run(queue.aio.jobs.delete(id)) is Change.MADE
 
 
+def test_a_job_that_waits_is_edited_where_it_stands(queue):
+    id = queue.put("t", {"n": 1}, key="k", delay="1h", headers={"a": "1"}, ttr=5)
+    before = queue.get(id)
+    assert queue.jobs.edit(id, body={"n": 2}, priority=3)
+    assert queue.get(id) == before._replace(body=b'{"n":2}', priority=3, claims=1)
+    assert queue.jobs.edit(("t", "k"), delay=7, headers={"to": "https://b.example/"}, ttr=None, max_attempts=2)
+    job = queue.get(id)
+    assert (job.due, job.headers, job.ttr, job.max_attempts) == (NOW + 7_000, {"to": "https://b.example/"}, None, 2)
+    assert asyncio.run(queue.aio.jobs.edit(id, body=None, at=datetime.fromtimestamp(NOW / 1000, UTC)))
+    [job] = queue.reserve("t")
+    assert (job.json(), job.priority, job.attempt, job.key) == (None, 3, 1, "k")
+    assert queue.jobs.edit(id, body=3) is asyncio.run(queue.aio.jobs.edit(id, priority=1)) is Change.RUNNING
+    assert queue.get(id) == job
+    assert queue.jobs.edit(10**6, body=3) is Change.NOT_FOUND
+
+
+def test_of_two_who_have_read_a_job_only_the_first_edits_it(queue):
+    id = queue.put("t", "old", delay="1h")
+    mine, theirs = queue.get(id), queue.get(id)
+    assert queue.jobs.edit(id, body="theirs", expect=theirs)
+    assert queue.jobs.edit(id, body="mine", expect=mine) is Change.CHANGED
+    assert queue.get(id).json() == "theirs"
+    assert queue.jobs.edit(id, body="mine", expect=queue.get(id))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"delay": None},
+        {"delay": 1, "at": datetime.now(UTC)},
+        {"at": datetime(2030, 1, 1)},
+        {"body": object()},
+        {"body": b"x" * (2**20 + 1)},
+        {"priority": 10},
+        {"priority": None},
+        {"headers": {"a": 1}},
+        {"ttr": 0},
+        {"max_attempts": 0},
+        {"priority": 1, "expect": 7},
+    ],
+)
+def test_an_edit_that_makes_no_sense_is_refused_whole(queue, options):
+    id = queue.put("t", delay=5)
+    before = queue.get(id)
+    with pytest.raises(BadJob):
+        queue.jobs.edit(id, **options)
+    assert queue.get(id) == before
+    for word in ("key", "topic", "bodies"):
+        with pytest.raises(TypeError, match="is no option of an edit"):
+            queue.jobs.edit(id, **{word: "k"})
+
+
 def test_only_the_change_that_was_made_is_true():
     assert [change for change in Change if change] == [Change.MADE]
 

@@ -10,7 +10,7 @@ import pytest
 
 from pywheel import BadBody, BadOption, Fixed, GiveUp, Ladder, NotNow, RetryLater
 from pywheel.jobs import DEFAULT, Job, RetryPolicy, State
-from pywheel.jobs.commands import Ack, Nack, Release, Reschedule
+from pywheel.jobs.commands import Ack, Edit, Nack, Release
 from pywheel.jobs.handler import Handler, ending, is_async, moved, rest_of
 from pywheel.jobs.retry import policy_of
 
@@ -130,7 +130,7 @@ def test_least_is_the_policys_delay_unless_the_error_asks_for_a_longer_one(asked
 def test_what_was_not_for_now_is_given_back_and_due_later():
     error = pickle.loads(pickle.dumps(NotNow("7s", "no room")))
     assert ending(handler(), JOB, error) == Release(7, 3)
-    assert moved(JOB, error) == Reschedule(7, delay=7_000, expect=(0, 3))
+    assert moved(JOB, error) == Edit(7, delay=7_000, expect=(0, 3))
 
 
 def test_what_was_not_for_now_does_not_go_round_and_round():

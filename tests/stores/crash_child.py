@@ -78,7 +78,7 @@ def plan(url, ledger, at):
     run("nack", ops.Nack(jobs[1].id, 1, 0, "no"))
     run("successor", ops.Put((NewJob("t", b"next", NOW, "k1", parent=(jobs[2].id, 1)),)))
     run("release", ops.Release(jobs[2].id, 1))
-    run("reschedule", ops.Reschedule(6, NOW - 5))
+    run("reschedule", ops.Edit(6, NOW - 5))
     run("retry", ops.Retry(jobs[0].id, NOW))
     run("hold", ops.Claim("t", (6,), TERMS, "w", 0))
     run("begin", ops.Begin(6, 1, 10**9))

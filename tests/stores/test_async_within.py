@@ -238,7 +238,7 @@ def test_a_key_that_is_taken_is_refused_and_the_transaction_goes_on(run):
     run(test)
 
 
-def test_a_cancel_and_a_reschedule_happen_with_the_commit(run):
+def test_a_cancel_a_reschedule_and_an_edit_happen_with_the_commit(run):
     async def test(queue, mine):
         by_id = await queue.put("order", delay="1h")
         by_key = await queue.put("order", delay="1h", key="k")
@@ -247,11 +247,14 @@ def test_a_cancel_and_a_reschedule_happen_with_the_commit(run):
             assert await queue.cancel(by_id, connection=mine.given)
             assert not await queue.cancel(by_id, connection=mine.given)
             assert await queue.reschedule(("order", "k"), "2h", connection=mine.given)
+            assert await queue.jobs.edit(("order", "k"), body="new", priority=1, connection=mine.given)
             assert (await queue.get(by_id)).state is State.DELAYED
+            assert (await queue.get(by_key)).json() is None
             before = (await queue.get(by_key)).due
             await ends()
         assert (await queue.get(by_id)).state is State.CANCELLED
         assert (await queue.get(by_key)).due > before + 3_000_000
+        assert ((await queue.get(by_key)).json(), (await queue.get(by_key)).priority) == ("new", 1)
         await mine.begin()
         assert not await queue.cancel(987654321, connection=mine.given)
         await mine.commit()

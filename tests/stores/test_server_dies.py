@@ -101,7 +101,7 @@ def once(store, n):
 
 def moved(store, n):
     [id] = put(store, NewJob("t", b"%d" % n, 0))
-    return store.apply([ops.Reschedule(id, 10**12 + n)])
+    return store.apply([ops.Edit(id, 10**12 + n)])
 
 
 def claimed(store, n):

@@ -41,6 +41,10 @@ def test_the_suite_notices_an_old_body_after_a_replacement():
     notices("old body", "test_replace_takes_the_new_values_and_keeps_id_and_age")
 
 
+def test_the_suite_notices_an_old_body_after_an_edit():
+    notices("old body", "test_a_job_that_is_claimed_by_its_id_has_the_new_body")
+
+
 def test_the_suite_notices_a_limit_passed():
     notices("limit passed", "test_no_more_than_the_limit_run")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pywheel.jobs import State
-from pywheel.jobs.commands import Ack, Cancel, Claim, Claimed, Delete, Put, Reserve
+from pywheel.jobs.commands import Ack, Cancel, Claim, Claimed, Delete, Edit, Put, Reserve
 from pywheel.jobs.queries import Filter, GetJob, ListJobs
 from pywheel.stores.sqlite import page
 from pywheel.testing import FaultyStore
@@ -74,7 +74,7 @@ class AckDropped(Plant):
 
 
 class OldBody(Plant):
-    """A put that replaces leaves the body that was there."""
+    """A put that replaces leaves the body that was there, and so does an edit."""
 
     def __init__(self):
         super().__init__()
@@ -85,7 +85,7 @@ class OldBody(Plant):
             jobs = [self._old(job) if job.replace else job for job in command.jobs]
             self._bodies |= {(job.topic, job.key): job.body for job in jobs if job.key}
             return replace(command, jobs=tuple(jobs))
-        return command
+        return replace(command, body=None) if isinstance(command, Edit) else command
 
     def _old(self, job):
         return job._replace(body=self._bodies.get((job.topic, job.key), job.body))

@@ -9,7 +9,7 @@ import pytest
 from pywheel import JobQueue, ManualClock, StoreError, Worker
 from pywheel.events import ClockStepped, StoreFailed
 from pywheel.jobs import State
-from pywheel.jobs.commands import Reschedule
+from pywheel.jobs.commands import Edit
 from pywheel.stores import open
 from pywheel.testing import FaultyStore
 from tests.jobs.fixtures import NOW
@@ -127,7 +127,7 @@ def test_the_planner_of_schedules_hears_of_a_step_beside_which_the_store_failed(
     told = []
 
     def fault(when, commands):
-        if when == "before" and any(isinstance(command, Reschedule) for command in commands):
+        if when == "before" and any(isinstance(command, Edit) for command in commands):
             told.append(commands)
             if len(told) == 1:
                 raise StoreError("away")

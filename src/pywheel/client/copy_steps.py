@@ -9,7 +9,7 @@ from secrets import token_hex
 from typing import Any, Final, NamedTuple
 
 from .._errors import JobExists
-from ..jobs.commands import Command, Delete, Import, Reschedule
+from ..jobs.commands import Command, Delete, Edit, Import
 from ..jobs.job import Imported, Job, State
 from ..jobs.lifecycle import ENDINGS
 from ..jobs.queries import Filter, GetHistories, GetJob, ListJobs
@@ -111,7 +111,7 @@ class Steps:
             if copy is None or copy.version != version(job):
                 changed.append(len(steps) - 1)
             elif copy.due != job.due:
-                steps[-1].append(Reschedule(copy.id, job.due))
+                steps[-1].append(Edit(copy.id, job.due))
         for place, one in zip(changed, self._with_past([jobs[place] for place in changed]), strict=True):
             steps[place] = self._import(jobs[place].id, one)
         return steps
@@ -133,7 +133,7 @@ class Steps:
             last = [next(outcomes) for _ in commands][-1] if commands else None
             if isinstance(last, list):
                 [last] = last
-            elif commands and isinstance(commands[-1], Reschedule):
+            elif commands and isinstance(commands[-1], Edit):
                 last = commands[-1].ref
             found.append(last)
         return found

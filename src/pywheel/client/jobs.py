@@ -12,7 +12,7 @@ from ..jobs.checks import MOST, name, whole
 from ..jobs.commands import Cancel, Change, Command, Delete, Pause, Purge, Ref, Retry, called, reference
 from ..jobs.durations import Duration, delay_ms, duration, moment
 from ..jobs.job import Attempt, Counts, Job, State, Topic, state_of
-from ..jobs.new_job import misspelt
+from ..jobs.new_job import EditOptions, edit, misspelt
 from ..jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs, ListTopics
 from ..stores.contract import intact
 from .calls import Calls, awaited
@@ -88,6 +88,27 @@ class Jobs:
     def history(self, ref: Ref | Job) -> Attempts:
         """Return what was tried with a job, oldest first, the present attempt too. NoSuchJob if there is none."""
         return self._calls.store.ask(GetHistories([found(self._calls, ref).id]))[0]
+
+    def edit(
+        self, ref: Ref | Job, *, expect: Job | None = None, connection: object = None, **options: Unpack[EditOptions]
+    ) -> Change:
+        """Change a delayed job where it stands; return MADE, or what stood in the way.
+
+        It keeps its id, its key and its attempts, and all that is not given. After MADE a handler gets what the edit
+        has left, whoever was about to claim the job. One that is claimed is not edited: its handler may have read it.
+
+        Args:
+            ref: the job.
+            expect: the Job as you have seen it: CHANGED if it was edited, moved or claimed since.
+            connection: yours, with a transaction, as for `JobQueue.put`. Where bodies are encrypted, one that the same
+                transaction has put goes by its key.
+            options: `body`, `delay` or `at`, `priority`, `headers`, `ttr`, `max_attempts`: as for `JobQueue.put`.
+                Headers come in place of all that there were.
+
+        Raises:
+            BadJob: nothing is given, or it makes no sense.
+        """
+        return self._calls.apply_within(connection, edit(self._calls.max_body, ref, expect, **options))
 
     def retry(self, ref: Ref | Job, delay: Duration = 0) -> Change:
         """Make a finished job delayed again, with all its attempts; return MADE, or what stood in the way.
@@ -202,6 +223,11 @@ class AsyncJobs:
 
     async def history(self, ref: Ref | Job) -> Attempts:
         return await asyncio.to_thread(self._jobs.history, ref)
+
+    async def edit(
+        self, ref: Ref | Job, *, expect: Job | None = None, connection: object = None, **options: Unpack[EditOptions]
+    ) -> Change:
+        return await self._calls.aapply_within(connection, edit(self._calls.max_body, ref, expect, **options))
 
     async def retry(self, ref: Ref | Job, delay: Duration = 0) -> Change:
         return await self._calls.aapply(Retry(reference(ref), delay=delay_ms(delay)))

@@ -8,10 +8,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from ..jobs.commands import Ack, Cancel, Change, Put, Ref, Release, reference, rescheduling
+from ..jobs.commands import Ack, Cancel, Change, Put, Ref, Release, reference
 from ..jobs.durations import Duration
 from ..jobs.job import Job, NewJob, State
-from ..jobs.new_job import JobOptions, batch
+from ..jobs.new_job import JobOptions, batch, edit
 from ..jobs.results import Result
 from ..jobs.retry import AnyRetry
 from ..tasks.task import AsyncTask, Task
@@ -184,7 +184,7 @@ class JobQueue(_Queue):
         Raises:
             BadJob: not one of the two was given, or it makes no sense.
         """
-        return self.calls.apply_within(connection, rescheduling(ref, delay, at))
+        return self.calls.apply_within(connection, edit(self.calls.max_body, ref, delay=delay, at=at))
 
     def result(self, ref: Ref | Job) -> Result:
         """Return what has become of a job by now: its state, the result of its handler if it is kept, its last error.
@@ -324,7 +324,7 @@ class AsyncJobQueue(_Queue):
     async def reschedule(
         self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None, connection: object = None
     ) -> Change:
-        return await self.calls.aapply_within(connection, rescheduling(ref, delay, at))
+        return await self.calls.aapply_within(connection, edit(self.calls.max_body, ref, delay=delay, at=at))
 
     async def result(self, ref: Ref | Job) -> Result:
         return await asyncio.to_thread(results.result, self.calls, ref)

@@ -11,7 +11,7 @@ from .._errors import BadOption, StoreAway, StoreBusy, StoreError
 from ..clock import Clock, MonotonicClock
 from ..events import Event, JobsSpooled
 from ..jobs import lifecycle
-from ..jobs.commands import Cancel, Change, Command, Delete, Put, Ref, Reschedule, Retry
+from ..jobs.commands import Cancel, Change, Command, Delete, Edit, Put, Ref, Retry
 from ..jobs.job import Attempt, Job, State
 from ..jobs.queries import GetHistories, GetJob, GetStates, Query
 from ..stores.checks import sound
@@ -24,7 +24,7 @@ from .spool import Spool, spooled_job
 __all__ = ["SpooledStore"]
 
 R = TypeVar("R")
-_NAMED: Final = (Cancel, Reschedule, Retry, Delete)
+_NAMED: Final = (Cancel, Edit, Retry, Delete)
 
 
 class SpooledStore(Front):

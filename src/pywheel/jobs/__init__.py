@@ -6,7 +6,7 @@ from .handler import GiveUp, Handler, NotNow, RetryLater
 from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
 from .keyring import Keyring
 from .limits import Limit, Rate
-from .new_job import JobOptions, PutOptions
+from .new_job import EditOptions, JobOptions, PutOptions
 from .results import Result
 from .retry import DEFAULT, AnyRetry, Exponential, Fixed, Ladder, RetryPolicy
 from .schedule import CatchUp, Overlap, Schedule
@@ -21,6 +21,7 @@ __all__ = [
     "Counts",
     "Due",
     "Duration",
+    "EditOptions",
     "Exponential",
     "Fixed",
     "GiveUp",

@@ -91,6 +91,8 @@ def text(value: Any, name: str) -> None:
 
 def text_by_name(values: Mapping[Any, Any], name: str) -> None:
     """Check the names and the values of a mapping."""
+    if type(values) is not dict and not isinstance(values, Mapping):
+        raise BadJob(f"{name}s must be text by name, not {values!r:.40}")
     for one, value in values.items():
         text(one, f"the name of a {name}")
         text(value, f"a {name}")

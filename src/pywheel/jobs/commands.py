@@ -8,15 +8,14 @@ What becomes of a job is decided in `lifecycle`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from inspect import isawaitable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .._errors import BadJob
 from .checks import MOST, name, whole
-from .durations import Duration, delay_ms, moment
 from .job import Due, Imported, Job, NewJob, State
 from .limits import Limits
 
@@ -35,6 +34,7 @@ __all__ = [
     "Claimed",
     "Command",
     "Delete",
+    "Edit",
     "Expire",
     "Expired",
     "Import",
@@ -44,7 +44,6 @@ __all__ = [
     "Put",
     "Ref",
     "Release",
-    "Reschedule",
     "Reserve",
     "Retry",
     "Rewrite",
@@ -52,7 +51,6 @@ __all__ = [
     "Touch",
     "called",
     "reference",
-    "rescheduling",
 ]
 
 R = TypeVar("R")
@@ -177,32 +175,27 @@ class Cancel(Command[Change]):
 
 
 @dataclass(slots=True)
-class Reschedule(Command[Change]):
-    """Give a delayed job another due time: `due`, or now + `delay` if that is given. Outcome: Change.
+class Edit(Command[Change]):
+    """Give a delayed job another due time, body, or other `fields`: values of FIELDS by name. Outcome: Change.
 
-    `expect` is as for Cancel.
+    It is due at `due`, or now + `delay` if that is given; without both, as before. What is not given stays. The key
+    cannot change. `expect` is as for Cancel: with a body or fields the job's claims grow by one, and its attempts do
+    not, so that who has seen it before gets CHANGED.
     """
 
     ref: Ref
-    due: int = 0
+    due: int | None = None
     delay: int | None = None
     expect: tuple[int, int] | None = None
-
-
-def rescheduling(ref: Ref | Job, delay: Duration | None, at: datetime | None) -> Reschedule:
-    """Return the command that gives a job another due time. BadJob unless one of the two is given."""
-    if delay is not None and at is None:
-        return Reschedule(reference(ref), delay=delay_ms(delay))
-    if at is not None and delay is None:
-        return Reschedule(reference(ref), due=moment(at))
-    raise BadJob("give delay or at, one of them")
+    body: bytes | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Retry(Command[Change]):
-    """Make a finished job delayed again, with all its attempts, due as for Reschedule. Outcome: Change.
+    """Make a finished job delayed again, with all its attempts: due at `due`, or now + `delay` if that is given.
 
-    JobExists if its key belongs to another live job by now.
+    Outcome: Change, or JobExists if its key belongs to another live job by now.
     """
 
     ref: Ref

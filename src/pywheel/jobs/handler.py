@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from .._errors import BadBody, BadJob, BadOption, BadResult, PywheelError
 from .checks import callable_with, whole
-from .commands import Ack, Cancel, ClaimPolicy, Nack, Release, Reschedule
+from .commands import Ack, Cancel, ClaimPolicy, Edit, Nack, Release
 from .durations import delay_ms
 from .job import Job
 from .limits import Limits
@@ -242,7 +242,7 @@ def decide(retry: RetryPolicy, job: Job, error: BaseException) -> tuple[str, Ver
     return text, Verdict(delay=max(usual, said.delay or 0))
 
 
-def moved(job: Job, error: BaseException | None) -> Reschedule | Cancel | None:
+def moved(job: Job, error: BaseException | None) -> Edit | Cancel | None:
     """Return the command that follows the Release of a job that was not for now, or is skipped; None if there is none.
 
     A job whose lease was lost before has another due time by then, and keeps that.
@@ -252,7 +252,7 @@ def moved(job: Job, error: BaseException | None) -> Reschedule | Cancel | None:
     _, delay, _, spent, cancelled = verdict(error)
     if cancelled:
         return Cancel(job.id, expect=(job.due, job.claims))
-    return None if spent else Reschedule(job.id, delay=max(delay or 0, _SOONEST), expect=(job.due, job.claims))
+    return None if spent else Edit(job.id, delay=max(delay or 0, _SOONEST), expect=(job.due, job.claims))
 
 
 def verdict(error: BaseException) -> Verdict:

@@ -141,7 +141,7 @@ class Job(NamedTuple):
     max_attempts: int | None = None
     headers: Mapping[str, str] = {}
     priority: int = 0  # among what is due of the topic the highest comes first
-    claims: int = 0  # how often it was claimed; with the id, the receipt of the latest claim. Never goes down
+    claims: int = 0  # how often it was claimed or edited; with the id, the receipt of the latest claim. Never goes down
     attempt: int = 0  # claims that count: not those given back, nor those before the last retry by hand
     lease_until: int | None = None  # only while running
     last_error: str | None = None

@@ -89,12 +89,12 @@ class Choice(NamedTuple):
 
 
 def due(now: int, due: int, delay: int | None) -> int:
-    """Return when a job is due that was put, rescheduled or retried with these."""
+    """Return when a job is due that was put, edited or retried with these."""
     return due if delay is None else now + delay
 
 
 def may_move(state: State, seen: tuple[int, int], expect: tuple[int, int] | None) -> Change:
-    """Return whether a job may be cancelled or rescheduled. `seen` is its due time and claims."""
+    """Return whether a job may be cancelled or edited. `seen` is its due time and claims."""
     if expect not in (None, seen):
         return Change.CHANGED
     return Change.MADE if state is State.DELAYED else Change(state)

@@ -6,38 +6,48 @@ import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, Unpack
 
 from .._errors import BadJob
 from .address import TO, checked_to
 from .bodies import encoded
 from .checks import did_you_mean, name, whole
+from .commands import Edit, Ref, reference
 from .durations import Duration, delay_ms, duration, moment
 from .handler import current_job
-from .job import NewJob
+from .job import FIELDS, Job, NewJob
 from .limits import PRIORITIES
 
-__all__ = ["JobOptions", "PutOptions", "batch", "misspelt", "new_job", "parent_of", "too_long"]
+__all__ = ["EditOptions", "JobOptions", "PutOptions", "batch", "edit", "misspelt", "new_job", "parent_of", "too_long"]
 
 _MOST_ATTEMPTS: Final = 1_000_000
 _TEXT_BY_NAME: Final = "headers must be text by name"
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-class JobOptions(TypedDict, total=False):
-    """What may be said of a new job, beside its body. `JobQueue.put` says what each means."""
-
+class _Values(TypedDict, total=False):
     delay: Duration | None
     at: datetime | None
-    key: str | None
-    replace: bool
     ttr: Duration | None
     max_attempts: int | None
     headers: Mapping[str, str] | None
+    priority: int
+
+
+class JobOptions(_Values, total=False):
+    """What may be said of a new job, beside its body. `JobQueue.put` says what each means."""
+
+    key: str | None
+    replace: bool
     to: str | None
     traceparent: str | None
     dedupe_for: Duration | None
-    priority: int
+
+
+class EditOptions(_Values, total=False):
+    """What may change of a job that waits. `Jobs.edit` says what each means."""
+
+    body: Any
 
 
 class PutOptions(JobOptions, total=False):
@@ -95,6 +105,25 @@ def new_job(
         None if dedupe_for is None else _dedupe(dedupe_for, key),
     )
     return tuple.__new__(NewJob, fields)  # without the function that a named tuple's own is
+
+
+def edit(max_body: int, ref: Ref | Job, expect: Job | None = None, **options: Unpack[EditOptions]) -> Edit:
+    """Return the command that changes a job that waits. BadJob for arguments that make no sense, or for none."""
+    misspelt(options, EditOptions, "an edit")
+    if not isinstance(expect, Job | None):
+        raise BadJob(f"expect is the Job as it was seen, not {expect!r:.40}")
+    given: Any = {name: value for name, value in options.items() if value is not None or name not in ("delay", "at")}
+    if not given:
+        raise BadJob("say what is to change: give delay or at, body, priority, headers, ttr or max_attempts")
+    made = new_job(max_body, "any", **{"body": b"", **given})
+    return Edit(
+        reference(ref),
+        made.due if "at" in given else None,
+        made.delay if "delay" in given else None,
+        None if expect is None else (expect.due, expect.claims),
+        made.body if "body" in given else None,
+        {field.name: getattr(made, field.name) for field in FIELDS if field.name in given},
+    )
 
 
 def batch(jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:

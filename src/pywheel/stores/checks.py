@@ -21,6 +21,7 @@ __all__ = [
     "FURTHEST",
     "IDS",
     "a_prefix",
+    "checked",
     "clamped",
     "fingerprinted",
     "in_range",
@@ -40,6 +41,7 @@ IDS: Final = range(1, 2**63)
 _NONCE: Final = 200  # characters
 _NOTHING: Final = object()
 _DEFAULTS: Final = tuple(field.default for field in FIELDS)
+_EDITABLE: Final = {field.name: field for field in FIELDS if field.name != "key"}
 _CLAIMS: Final = 2**31 - 1
 _NOTE_NAME: Final = 200  # characters
 _NOTE: Final = 65_536  # bytes
@@ -55,11 +57,12 @@ def sound(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Comman
         for command in commands:
             _CHECKS[type(command)](command)
     except (PywheelError, KeyError):
-        return prepared(commands, _checked, apply)
+        return prepared(commands, checked, apply)
     return apply(commands)
 
 
-def _checked(command: c.Command[Any]) -> c.Command[Any]:
+def checked(command: c.Command[Any]) -> c.Command[Any]:
+    """Return a command. BadJob for what no store takes; TypeError if it is no command."""
     if type(command) not in _CHECKS:
         raise TypeError(f"a store applies commands, not {type(command).__name__}")
     _CHECKS[type(command)](command)
@@ -357,6 +360,20 @@ def _leased(command: c.Begin | c.Touch) -> None:
     integer(command.ttr, "ttr")
 
 
+_edited: Final = _fields(
+    ref=_ref, due=_maybe(integer), delay=_maybe(integer), expect=_maybe(_expect), body=_maybe(_bytes)
+)
+
+
+def _edit(command: c.Edit) -> None:
+    _edited(command)
+    for name, value in command.fields.items():
+        if name not in _EDITABLE:
+            raise BadJob(f"a job has no {name!r:.40} that can be edited")
+        if value != _EDITABLE[name].default:
+            _EDITABLE[name].check(value, name)
+
+
 def _rewrite(command: c.Rewrite) -> None:
     _ref(command.id)
     _bytes(command.old, "body")
@@ -375,7 +392,7 @@ _CHECKS: Final[dict[type, Callable[[Any], None]]] = {
     c.Put: _put,
     c.Import: _fields(nonce=_maybe(_nonce), jobs=lambda jobs, _: [*map(_imported, jobs)]),
     c.Cancel: _fields(ref=_ref, expect=_maybe(_expect)),
-    c.Reschedule: _fields(ref=_ref, due=integer, delay=_maybe(integer), expect=_maybe(_expect)),
+    c.Edit: _edit,
     c.Retry: _fields(ref=_ref, due=integer, delay=_maybe(integer)),
     c.Delete: lambda command: _ref(command.ref),
     c.Rewrite: _rewrite,

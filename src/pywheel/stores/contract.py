@@ -120,7 +120,7 @@ class Store(ABC):
         return self.address.url if self.address else self.url
 
     def apply_within(self, connection: object, command: Command[R]) -> R:  # noqa: ARG002
-        """Apply a Put, Cancel or Reschedule in the caller's own transaction, on its connection; return the outcome.
+        """Apply a Put, Cancel or Edit in the caller's own transaction, on its connection; return the outcome.
 
         It has happened exactly if that transaction commits. JobExists: nothing of it has happened, and the transaction
         can go on. BadJob: it is no connection to this store's database, or there is no transaction. Workers hear of the

@@ -10,11 +10,11 @@ from typing import Any, Final, TypeVar
 
 from .._errors import BadBody
 from ..jobs.bodies import is_encrypted
-from ..jobs.commands import Ack, Command, Import, Put
+from ..jobs.commands import Ack, Command, Edit, Import, Put
 from ..jobs.job import Attempt, Imported, Job, NewJob
 from ..jobs.keyring import Keyring
 from ..jobs.queries import GetHistories, GetJob, GetPage, ListJobs, Page, Query
-from .checks import prepared
+from .checks import checked, prepared
 from .contract import Store
 from .front import Front
 
@@ -71,6 +71,8 @@ class EncryptedStore(Front):
             return replace(command, jobs=tuple(map(self.sealed, command.jobs)))
         if isinstance(command, Import):
             return replace(command, jobs=tuple(map(self._sealed_import, command.jobs)))
+        if isinstance(command, Edit) and command.body is not None:
+            return self._sealed_edit(checked(command))
         if isinstance(command, Ack) and type(command.result) is bytes and not is_encrypted(command.result):
             # That of a worker is encrypted: of another the job is to be asked for first.
             job = self._store.ask(GetJob(command.id))
@@ -82,6 +84,16 @@ class EncryptedStore(Front):
         if type(job.body) is not bytes:
             return job  # the store says what is wrong with it
         return job._replace(body=self._keyring.seal(job.topic, job.key, job.body))
+
+    def _sealed_edit(self, command: Any) -> Any:
+        """Return an edit with an encrypted body: topic and key of a job that goes by its id are asked for first."""
+        topic, key = (None, None) if isinstance(command.ref, int) else command.ref
+        if topic is None:
+            job = self._store.ask(GetJob(command.ref))
+            if job is None:
+                return replace(command, ref=0)  # of no job, also if there is one in a moment
+            topic, key = job.topic, job.key
+        return replace(command, body=self._keyring.seal(topic, key, command.body))
 
     def _sealed_import(self, one: Imported) -> Imported:
         job = one.job

@@ -430,7 +430,7 @@ def _claim_ids(ids: Ids, command: c.Claim) -> list[Part]:
 
 
 _SPLIT: Final[dict[type, Callable[[Ids, Any], list[Part]]]] = {
-    **dict.fromkeys((c.Cancel, c.Reschedule, c.Retry, c.Delete), _by_ref),
+    **dict.fromkeys((c.Cancel, c.Edit, c.Retry, c.Delete), _by_ref),
     **dict.fromkeys(_NAMED, _by_id),
     c.SetNote: lambda ids, command: [(ids.of_note(command.name), command)],
     c.Claim: _claim_ids,

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from .._errors import BadBody, BadOption, JobExists, StoreBusy, StoreError
 from ..jobs.bodies import is_encrypted
-from ..jobs.commands import Cancel, Command, Delete, Put, Reschedule, SetNote
+from ..jobs.commands import Cancel, Command, Delete, Edit, Put, SetNote
 from ..jobs.job import Job, NewJob, State
 from ..jobs.queries import GetJob, GetNote, ListNotes
 from ..jobs.redefined import redefined
@@ -70,7 +70,7 @@ _BYTES: Final = 16_000
 _NO_CHANGES: Final = b'[""]'
 _MAIN: Final = "__main__"
 
-Edit = Callable[[Schedule | None], Schedule | None]
+ScheduleEdit = Callable[[Schedule | None], Schedule | None]
 
 
 class Planned(NamedTuple):
@@ -198,14 +198,14 @@ class ScheduleNotes:
 
     # ---- changing ---------------------------------------------------------------------------------------------------
 
-    def change(self, name: str, change: Edit) -> Schedule | None:
+    def change(self, name: str, change: ScheduleEdit) -> Schedule | None:
         """Have a function say what becomes of a schedule; return what did. It returns None to leave it as it is.
 
         It is asked twice at least if there is anything to do: the lock is for those alone who have.
         """
         return self.change_many({name: change})[name]
 
-    def change_many(self, changes: Mapping[str, Edit]) -> dict[str, Schedule | None]:
+    def change_many(self, changes: Mapping[str, ScheduleEdit]) -> dict[str, Schedule | None]:
         """`change` for many, in few transactions."""
         found = self._wanted(changes)
         if any(written.commands for written in found):
@@ -253,7 +253,7 @@ class ScheduleNotes:
                 with suppress(StoreError):
                     outcome_of(self._store, SetNote(_LOCK, None))
 
-    def _wanted(self, changes: Mapping[str, Edit]) -> list[_Written]:
+    def _wanted(self, changes: Mapping[str, ScheduleEdit]) -> list[_Written]:
         """Return what is to be kept of each."""
         notes: dict[str, bytes | None]
         if len(changes) <= _FEW:
@@ -262,7 +262,7 @@ class ScheduleNotes:
             notes = dict.fromkeys(changes) | {name: note for name, note in self.raw() if name in changes}
         return [self._written(name, notes[name], change) for name, change in changes.items()]
 
-    def _written(self, name: str, note: bytes | None, change: Edit) -> _Written:
+    def _written(self, name: str, note: bytes | None, change: ScheduleEdit) -> _Written:
         before = _readable(name, note)
         after = change(None if before is None else self._plain(before))
         if after is None:
@@ -271,7 +271,7 @@ class ScheduleNotes:
         written.commands.insert(0, written.keep)
         return written
 
-    def _settle(self, written: _Written, change: Edit, found: bytes | None) -> None:
+    def _settle(self, written: _Written, change: ScheduleEdit, found: bytes | None) -> None:
         """Do it again as long as somebody else came first, on top of what he did, which is gone: `found` was there."""
         while found != written.before:
             again = self._written(written.name, found, change)
@@ -310,7 +310,7 @@ class ScheduleNotes:
         """Write, and wake the planner; return what was there before."""
         commands = [command for written in batch for command in written.commands]
         before, names = self._last_changes(), [written.name for written in batch]
-        keep, move = SetNote(_CHANGED, Changes.read(before).and_then(names)), Reschedule(PLAN, delay=0)
+        keep, move = SetNote(_CHANGED, Changes.read(before).and_then(names)), Edit(PLAN, delay=0)
         outcomes = intact(self._store.apply([*commands, keep, move]))
         if outcomes[-2] != before:  # somebody else has changed something meanwhile, and his names are gone
             self._store.apply([SetNote(_CHANGED, Changes.without_past()), move])
@@ -328,7 +328,7 @@ class ScheduleNotes:
             if not self.none():
                 self._begin()
         elif job.due > self._store.clock.wall() + LONGEST:  # by a clock that was wrong, and is not any more
-            self._store.apply([Reschedule(PLAN, delay=0)])
+            self._store.apply([Edit(PLAN, delay=0)])
 
     def _begin(self) -> None:
         with suppress(JobExists):
@@ -348,7 +348,7 @@ class ScheduleNotes:
         ]
         outcomes = intact(self._store.apply([*commands, Delete(before)] if before else commands))
         if not isinstance(outcomes[0], JobExists) and Changes.read(outcomes[1]).token != token:
-            self._store.apply([Reschedule(PLAN, delay=0)])
+            self._store.apply([Edit(PLAN, delay=0)])
 
     def opened(self, schedule: Schedule) -> bytes:
         """Return a schedule's plain body. NoKey, BadBody."""
@@ -415,7 +415,7 @@ class Declared:
         self._told = store
 
 
-def as_said(schedule: Schedule, store: Store) -> Edit:
+def as_said(schedule: Schedule, store: Store) -> ScheduleEdit:
     """Return the change that makes a schedule be as somebody says; one that is paused stays so."""
 
     def change(before: Schedule | None) -> Schedule | None:

@@ -10,9 +10,9 @@ from typing import Any, Final, Generic, ParamSpec, Protocol, Self, TypeVar, Unpa
 
 from .._errors import BadArguments, BadJob, BadOption
 from ..jobs.checks import name as checked
-from ..jobs.commands import Cancel, Change, Command, Put, Reschedule, rescheduling
+from ..jobs.commands import Cancel, Change, Command, Edit, Put
 from ..jobs.job import Job, NewJob
-from ..jobs.new_job import PutOptions, batch, misspelt, new_job, parent_of, too_long
+from ..jobs.new_job import PutOptions, batch, edit, misspelt, new_job, parent_of, too_long
 from .handler import TaskHandler
 from .key import TaskKey
 from .signature import Signature
@@ -185,8 +185,9 @@ class AnyTask(Generic[P, C, R]):
         """Return what names the job that was put with these arguments."""
         return self.topic, self.key(*args, **kwargs)
 
-    def _move(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reschedule:
-        return rescheduling(self._ref(args, kwargs), self._options.get("delay"), self._options.get("at"))
+    def _move(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Edit:
+        delay, at = self._options.get("delay"), self._options.get("at")
+        return edit(self._calls.max_body, self._ref(args, kwargs), delay=delay, at=at)
 
     @property
     def _connection(self) -> object:

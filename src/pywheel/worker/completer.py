@@ -15,7 +15,7 @@ from typing import Any, Final
 from .._errors import StoreError
 from ..events import Events, JobEnded, JobGivenBack, JobSkipped, LeaseLost
 from ..execution import Ended, settlement
-from ..jobs.commands import Ack, Cancel, Command, Expired, Nack, Release, Reschedule
+from ..jobs.commands import Ack, Cancel, Command, Edit, Expired, Nack, Release
 from ..jobs.handler import moved
 from ..jobs.job import Attempt, Outcome, State
 from ..jobs.queries import GetHistories, GetStates
@@ -227,7 +227,7 @@ def _earlier(lease: Lease, history: Sequence[Attempt], state: State | None) -> b
     return State.DEAD if state is State.DEAD else State.DELAYED
 
 
-def _moves(lease: Lease) -> list[Reschedule | Cancel]:
+def _moves(lease: Lease) -> list[Edit | Cancel]:
     """Return what is to follow the end of a claim, in the same transaction: another due time, its end, or nothing."""
     move = moved(lease.job, lease.error) if type(lease.ending) is Release and lease.handled else None
     return [] if move is None else [move]

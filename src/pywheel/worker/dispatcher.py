@@ -16,7 +16,7 @@ from .._errors import StoreClosed, StoreReplaced
 from ..clock import Clock
 from ..events import ClockStepped, Events, PoolStuck, StoreBack, StoreFailed
 from ..execution import admit
-from ..jobs.commands import Announce, Expire, Expired, Reschedule
+from ..jobs.commands import Announce, Edit, Expire, Expired
 from ..jobs.handler import Handler
 from ..jobs.job import State
 from ..jobs.queries import GetNextLease, ListTopics
@@ -255,7 +255,7 @@ class Dispatcher:
             self._pruning.again()
             self._rung = self._plans = True
         if self._plans:  # the planner of schedules reckoned by the old clock, too
-            self._store.apply([Reschedule(PLAN, delay=0)])
+            self._store.apply([Edit(PLAN, delay=0)])
             self._plans = False
 
     def timeout(self) -> float:

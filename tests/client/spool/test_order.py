@@ -13,7 +13,7 @@ from pywheel.client.spool import Spool
 from pywheel.clock import MonotonicClock
 from pywheel.events import JobRefused
 from pywheel.jobs import State
-from pywheel.jobs.commands import Cancel, Reschedule
+from pywheel.jobs.commands import Cancel, Edit
 from tests.client.spool.spooled import back, bodies, forwarded
 from tests.jobs.waiting import until
 
@@ -101,10 +101,10 @@ def test_a_job_of_the_spool_is_cancelled_if_it_is_as_expected(queue, server):
     first, second = queue.put("t", 1, at=LATER), queue.put("t", 2, at=LATER)
     due = queue.get(first).due
     for expect in ((due, 1), (due + 1, 0)):
-        moved = queue.calls.apply(Reschedule(first, 5, None, expect))
+        moved = queue.calls.apply(Edit(first, 5, None, expect))
         assert queue.calls.apply(Cancel(first, expect)) is moved is Change.CHANGED
     with pytest.raises(StoreAway, match="not known yet"):
-        queue.calls.apply(Reschedule(first, 5, None, (due, 0)))
+        queue.calls.apply(Edit(first, 5, None, (due, 0)))
     assert queue.calls.apply(Cancel(first, (due, 0)))
     back(queue, server)
     assert queue.calls.apply(Cancel(second, (due, 1))) is Change.CHANGED

@@ -66,7 +66,7 @@ def test_what_was_told_before_the_server_was_killed_is_there_once(durable):
             with contextlib.suppress(StoreError):
                 [id] = put(store, NewJob("t", body, 0, key=body.decode() if number % 2 else None))
                 told.append(body)
-                if store.apply([ops.Reschedule(id, 10**12)]) == [ops.Change.MADE]:
+                if store.apply([ops.Edit(id, 10**12)]) == [ops.Change.MADE]:
                     moved.append(id)
 
     with open(url) as one, open(url) as other:
@@ -98,7 +98,7 @@ def test_transactions_in_opposite_orders_all_happen(mariadb_server):
 
         def move(store, ids, by):
             for n in range(30):
-                assert store.apply([ops.Reschedule(id, 10**12 + by + n) for id in ids]) == [ops.Change.MADE] * len(ids)
+                assert store.apply([ops.Edit(id, 10**12 + by + n) for id in ids]) == [ops.Change.MADE] * len(ids)
 
         in_threads(lambda: move(one, ids, 0), lambda: move(other, ids[::-1], 1_000))
         last = {job.due for job in one.ask(ListJobs(Filter("t"), 0, 99))}
@@ -179,7 +179,7 @@ def test_no_transaction_is_left_open_by_a_commit_that_is_told_of(mariadb_server)
         store.apply([ops.Announce(notifier.worker, ("t",))])
         notifier.publish(10**15)
         [id] = put(store, NewJob("t", b"", 0))
-        assert store.apply([ops.Reschedule(id, 10**12)]) == [ops.Change.MADE]
+        assert store.apply([ops.Edit(id, 10**12)]) == [ops.Change.MADE]
         with administrator.cursor() as cursor:
             writers = [lane.writer.thread_id() for lane in store.lanes if lane.writer is not None]
             assert len(writers) == 2
@@ -221,7 +221,7 @@ def test_the_connection_that_writes_is_kept(mariadb_server):
         put(store, NewJob("t", b"", 0))
         writers = [lane.writer for lane in store.lanes]
         for n in range(3):
-            assert store.apply([ops.Reschedule(id, 10**12 + n)]) == [ops.Change.MADE]
+            assert store.apply([ops.Edit(id, 10**12 + n)]) == [ops.Change.MADE]
             assert store.apply([ops.Cancel(("nowhere", "k"))]) == [ops.Change.NOT_FOUND]
             assert isinstance(store.apply([ops.Put((NewJob("t", b"", 0, key="k"),))])[0], JobExists)
             put(store, NewJob(f"t{n}", b"", 0))

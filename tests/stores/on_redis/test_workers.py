@@ -11,7 +11,7 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel.jobs import State
-from pywheel.jobs.commands import Announce, Claim, ClaimPolicy, Put, Reschedule
+from pywheel.jobs.commands import Announce, Claim, ClaimPolicy, Edit, Put
 from pywheel.jobs.job import SHARDS, SLICE, Due, NewJob, slice_of
 from pywheel.jobs.queries import ListWorkers
 from pywheel.stores import open
@@ -206,7 +206,7 @@ class TestHints:
             table = owners("t", [one.worker for one in ears])
             for number in range(1, 2 * SHARDS):
                 due = clock.wall() + number * SLICE
-                store.apply([Reschedule(id, due)])
+                store.apply([Edit(id, due)])
                 told = {one.worker: one.hints().due for one in ears}
                 assert [worker for worker, dues in told.items() if dues] == [table[slice_of(due)]]
             for one in ears:

@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from ...jobs.commands import Cancel, Change, Delete, Ref, Reschedule, Retry, called
+from ...jobs.commands import Cancel, Change, Delete, Edit, Ref, Retry, called
 from ...jobs.durations import delay_ms, moment
 from ...jobs.job import Job, State
 from ...jobs.queries import GetHistories, GetJob
@@ -76,7 +76,7 @@ async def reschedule(call: Call) -> Response:
     )
     expect = _expected(call)
     await _allowed(call, ref)
-    if not (change := await call.context.queue.calls.aapply(Reschedule(ref, due, delay, expect))):
+    if not (change := await call.context.queue.calls.aapply(Edit(ref, due, delay, expect))):
         raise _refusal(ref, change, State.DELAYED.value)
     return Response(status_code=204)
 

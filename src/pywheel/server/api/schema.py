@@ -161,7 +161,7 @@ class JobOut(Struct, omit_defaults=True, kw_only=True):
     max_attempts: int | None = None
     headers: dict[str, str] = {}
     attempt: Annotated[int, Meta(description="How many attempts were spent, the present one included.")] = 0
-    claims: Annotated[int, Meta(description="How often it was claimed.")] = 0
+    claims: Annotated[int, Meta(description="How often it was claimed or edited.")] = 0
     lease_until: Annotated[Time | None, Meta(description="Until when its claim holds, while it runs.")] = None
     last_error: str | None = None
     priority: PRIORITY = 0

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from ..._errors import BadJob, PywheelError
-from ...jobs.commands import Cancel, Change, Command, Delete, Reschedule, Retry, SetNote
+from ...jobs.commands import Cancel, Change, Command, Delete, Edit, Retry, SetNote
 from ...jobs.job import Job, State
 from ...jobs.queries import CountJobs, Filter, GetNote
 from ...stores.contract import Store, intact
@@ -56,7 +56,7 @@ ACTIONS: Final = {
     action.name: action
     for action in (
         Action("cancel", "cancelled", (State.DELAYED,), lambda id, _: Cancel(id)),
-        Action("reschedule", "rescheduled", (State.DELAYED,), Reschedule, timed=True),
+        Action("reschedule", "rescheduled", (State.DELAYED,), Edit, timed=True),
         Action("retry", "retried", (State.DEAD, State.CANCELLED, State.DONE), lambda id, _: Retry(id, delay=0)),
         Action(
             "delete",

@@ -11,7 +11,7 @@ as one that dies before an answer does; their leases end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, groupby, takewhile
 from operator import itemgetter
@@ -183,6 +183,16 @@ def _import_fields(command: c.Import) -> Iterator[bytes]:
         yield from (b"%d" % imported.job.due, packed_job(imported.new), as_json(how), _maybe(imported.result))
 
 
+def _edit_fields(command: c.Edit) -> tuple[bytes, ...]:
+    """Return its fields as JSON, those of the job as JSON within it: '' for what a plain job has."""
+    fields = {
+        name: as_json(dict(value) if isinstance(value, Mapping) else value).decode() if value else ""
+        for name, value in command.fields.items()
+    }
+    asked = given(ref=command.ref, due=command.due, delay=command.delay, expect=command.expect, fields=fields or None)
+    return as_json(asked), _maybe(command.body)
+
+
 def _rewrite_fields(command: c.Rewrite) -> tuple[bytes, ...]:
     return as_json(given(id=command.id, claim=command.claim)), command.old, command.new
 
@@ -277,7 +287,7 @@ _ONE: Final[dict[type, tuple[bytes, Callable[[Any], Any], Callable[[Any, Any], A
     c.Put: (b"put_keyed", _put_fields, _ids),
     c.Import: (b"put_keyed", _import_fields, _ids),
     c.Cancel: (b"cancel", _fields, _change),
-    c.Reschedule: (b"reschedule", _fields, _change),
+    c.Edit: (b"edit", _edit_fields, _change),
     c.Retry: (b"retry", _fields, _change),
     c.Delete: (b"delete", _fields, _change),
     c.Rewrite: (b"rewrite", _rewrite_fields, _changed),

@@ -34,7 +34,7 @@ __all__ = ["TRIES", "Held", "Ids", "Lane", "may_wait"]
 
 TRIES: Final = 12
 """How often a transaction begins anew where others came first."""
-_MAY_WAIT: Final = frozenset({c.Import, c.Cancel, c.Reschedule, c.Delete, c.Retry, c.Rewrite, c.Pause})
+_MAY_WAIT: Final = frozenset({c.Import, c.Cancel, c.Edit, c.Delete, c.Retry, c.Rewrite, c.Pause})
 _MOST: Final = 10_000  # keys and jobs that are remembered
 _GATHER: Final = 0.5  # of a commit's time, for which one waits for more to share it
 _MOST_IDS: Final = 1_024
@@ -212,7 +212,7 @@ def _wants(commands: Sequence[c.Command[Any]]) -> Iterator[Hashable]:
     for command in commands:
         if type(command) is c.Put:
             yield from ((job.topic, job.key) for job in command.jobs if job.key is not None)
-        elif isinstance(command, c.Cancel | c.Reschedule | c.Retry | c.Delete):
+        elif isinstance(command, c.Cancel | c.Edit | c.Retry | c.Delete):
             yield command.ref
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from ..._errors import PywheelError, StoreAway, StoreBusy, StoreClosed, StoreError
 from ...clock import Clock
-from ...jobs.commands import Cancel, Command, Expire, Put, Reschedule
+from ...jobs.commands import Cancel, Command, Edit, Expire, Put
 from ...jobs.job import Job, State
 from ...jobs.queries import GetJob
 from ..address import Address, flag, identifier, seconds
@@ -389,14 +389,14 @@ class RelationalStore(SqlStore):
     ) -> tuple[Any, Mapping[int, int]]:
         """Return the outcome of a command, and when the jobs are due that it has moved, but for new ones."""
         [outcome] = drive(session.send, apply(tx, [command]))
-        if not outcome and isinstance(command, Cancel | Reschedule) and self._is_unseen(session, command):
+        if not outcome and isinstance(command, Cancel | Edit) and self._is_unseen(session, command):
             raise Conflict(_FIXED)
         moved = [id for _, id, _ in tx.changes.moved if id not in new]
         dues = drive(session.send, read.there(moved)) if moved else {}
         session.commit(self.dialect.counted(tx.tally))
         return outcome, dues
 
-    def _is_unseen(self, session: SessionWithin, command: Cancel | Reschedule) -> bool:
+    def _is_unseen(self, session: SessionWithin, command: Cancel | Edit) -> bool:
         """Whether a job is delayed that the caller's transaction does not see, as it is older than that."""
         asked = GetJob(command.ref)
         job = self.ask(asked)

@@ -37,7 +37,7 @@ _PARTS: Final[dict[type, _Part]] = {
     c.Put: put.put,
     c.Import: put.take_in,
     c.Cancel: manage.cancel,
-    c.Reschedule: manage.reschedule,
+    c.Edit: manage.edit,
     c.Retry: manage.retry,
     c.Rewrite: manage.rewrite,
     c.Delete: manage.delete,

@@ -1,4 +1,4 @@
-"""Changing jobs by hand: cancel, reschedule, retry, delete, rewrite, pause, purge.
+"""Changing jobs by hand: cancel, edit, retry, delete, rewrite, pause, purge.
 
 A job is found and locked first, with a lease that is over ended; then it is changed. Many commands that name their jobs
 by ids are as few statements as one.
@@ -11,21 +11,23 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ..._errors import JobExists
 from ...jobs import lifecycle
-from ...jobs.commands import Cancel, Change, Delete, Pause, Purge, Reschedule, Retry, Rewrite
+from ...jobs.commands import Cancel, Change, Delete, Edit, Pause, Purge, Retry, Rewrite
 from ...jobs.job import Outcome, State
 from ..checks import clamped, in_range
+from .put import writing
 from .read import LAST_ERROR, NAMED
-from .rows import ATTEMPTED, STAYS, listed
+from .rows import ATTEMPTED, KEPT, STAYS, columns_of, listed
 from .schema import FINISHED, OUTCOMES, code_of
 from .settle import expire_all, expire_among, move
 from .statement import Do, Drop, Each, Rows, Select, Steps, WriteJobs
 from .transaction import LIVE, Transaction
 
-__all__ = ["cancel", "delete", "pause", "purge", "reschedule", "retry", "rewrite"]
+__all__ = ["cancel", "delete", "edit", "pause", "purge", "retry", "rewrite"]
 
-C = TypeVar("C", Cancel, Reschedule, Retry, Delete)
+C = TypeVar("C", Cancel, Edit, Retry, Delete)
 _STATES: Final = (State.DELAYED, State.RUNNING, *FINISHED)
 _OLD: Final = 20  # finished jobs with a key of which the latest is meant
+_EDITED: Final = ", claims = claims + 1, unspent = unspent + 1"
 _CANCEL: Final = move(
     str(code_of(State.CANCELLED)), "{now}", OUTCOMES.index(Outcome.CANCELLED),
     attempt="0", claims="j.claims + 1", unspent="j.unspent + 1", started="NULL", worker="NULL",
@@ -48,7 +50,7 @@ class _Found(NamedTuple):
         return _STATES[self.code]
 
     def may_move(self, expect: tuple[int, int] | None) -> Change:
-        """Return whether it may be cancelled or rescheduled."""
+        """Return whether it may be cancelled or edited."""
         return lifecycle.may_move(self.state, (self.due, self.claims), expect)
 
 
@@ -135,26 +137,34 @@ def _cancel(tx: Transaction, pairs: Sequence[tuple[Cancel, _Found]]) -> Steps[li
     return outcomes
 
 
-def reschedule(tx: Transaction, commands: Sequence[Reschedule]) -> Steps[list[Change]]:
-    """Give delayed jobs another due time."""
-    return (yield from _each(tx, commands, _reschedule))
+def edit(tx: Transaction, commands: Sequence[Edit]) -> Steps[list[Change]]:
+    """Give delayed jobs another due time, body or fields."""
+    return (yield from _each(tx, commands, _edit))
 
 
-def _reschedule(tx: Transaction, pairs: Sequence[tuple[Reschedule, _Found]]) -> Steps[list[Change]]:
-    text = "UPDATE job SET next = coalesce(:due, {now} + :delay), due = coalesce(:due, {now} + :delay) WHERE id = :id"
-    rows, outcomes = [], []
+def _edit(tx: Transaction, pairs: Sequence[tuple[Edit, _Found]]) -> Steps[list[Change]]:
+    outcomes, priorities = list[Change](), set[tuple[int, int]]()
+    rows: dict[tuple[str, ...], list[dict[str, Any]]] = {}  # by the columns that change
     for command, found in pairs:
         outcomes.append(found.may_move(command.expect))
-        if outcomes[-1]:
-            rows.append({"id": found.id, **_when(command)})
-            due = lifecycle.due(tx.now, command.due, command.delay)
-            tx.changes.due(found.topic, found.id, due)
+        if not outcomes[-1]:
+            continue
+        stored = zip(KEPT, columns_of([command.fields.get(name) for name in KEPT]), strict=True)
+        values = {name: value for name, value in stored if name in command.fields}
+        if command.body is not None:
+            values["body"] = command.body
+        rows.setdefault(tuple(values), []).append({"id": found.id, **_when(command), **values})
+        if priority := values.get("priority"):
+            priorities.add((found.topic, priority))
+        due = lifecycle.due(tx.now, found.due if command.due is None else command.due, command.delay)
+        tx.changes.due(found.topic, found.id, due)
+    yield from tx.know_priorities(priorities)
     if rows:
-        yield (Each(text, rows),)
+        yield [Each(writing(columns, _EDITED if columns else ""), some) for columns, some in rows.items()]
     return outcomes
 
 
-def _when(command: Reschedule | Retry) -> dict[str, int | None]:
+def _when(command: Edit | Retry) -> dict[str, int | None]:
     return {"due": command.due if command.delay is None else None, "delay": command.delay}
 
 

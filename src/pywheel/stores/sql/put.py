@@ -21,7 +21,7 @@ from .settle import expire_among
 from .statement import Each, Insert, Last, Rows, Select, Steps, once_each
 from .transaction import Taken, Transaction
 
-__all__ = ["NOT_FREE", "plain", "put", "take_in"]
+__all__ = ["NOT_FREE", "plain", "put", "take_in", "writing"]
 
 _LAST: Final = 20  # jobs with a key among which one that ended lately is looked for
 
@@ -304,10 +304,14 @@ def _put_part(tx: Transaction, commands: Sequence[Put], holders: dict[Any, _Hold
     ]
 
 
-_REPLACE: Final = (
-    "UPDATE job SET next = coalesce(:due, {now} + :delay), due = coalesce(:due, {now} + :delay), body = :body, "
-    f"{', '.join(f'{one} = :{one}' for one in REPLACED)} WHERE id = :id"
-)
+def writing(columns: Iterable[str], more: str = "") -> str:
+    """Return what gives a job that waits values of these columns, and another due time if there is one."""
+    values = "".join(f", {one} = :{one}" for one in columns)
+    due = "coalesce(:due, {now} + :delay, due)"
+    return f"UPDATE job SET next = {due}, due = {due}{values}{more} WHERE id = :id"
+
+
+_REPLACE: Final = writing(("body", *REPLACED))
 
 
 def _replace(tx: Transaction, id: int, job: NewJob) -> Steps[None]:

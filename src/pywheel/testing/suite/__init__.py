@@ -13,6 +13,7 @@ from typing import Any
 
 from .arguments import ArgumentTests
 from .claims import ClaimTests
+from .edits import EditTests
 from .held import HeldTests
 from .histories import ModelTests
 from .imports import ImportTests
@@ -40,6 +41,7 @@ class StoreSuite(
     ExpectTests,
     KeyTests,
     RewriteTests,
+    EditTests,
     ResultTests,
     DedupeTests,
     ClaimTests,

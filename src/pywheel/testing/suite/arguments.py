@@ -12,10 +12,10 @@ from ...jobs.commands import (
     Change,
     Claim,
     Command,
+    Edit,
     Nack,
     Put,
     Release,
-    Reschedule,
     Reserve,
     Retry,
     Touch,
@@ -45,12 +45,12 @@ class ArgumentTests(StoreTests):
         id = self.put(due=FAR)
         for wrong in (*NO_NUMBERS, None):
             self.bad(Put((NewJob("t", b"", NOW), NewJob("t", b"", wrong))))
-            self.bad(Reschedule(id, wrong))
             self.bad(Retry(id, wrong))
         for wrong in NO_NUMBERS:
             for name in ("delay", "ttr", "max_attempts"):
                 self.bad(Put((NewJob("t", b"", NOW)._replace(**{name: wrong}),)))
-            self.bad(Reschedule(id, FAR, wrong))
+            self.bad(Edit(id, FAR, wrong))
+            self.bad(Edit(id, wrong))
 
     def test_no_number_is_no_delay_for_a_nack(self) -> None:
         id = self.put()
@@ -107,7 +107,8 @@ class ArgumentTests(StoreTests):
             self.bad(Put((NewJob("t", b"", NOW, wrong),)))  # type: ignore[arg-type]
         for body in ("text", None, 1):
             self.bad(Put((NewJob("t", body, NOW),)))  # type: ignore[arg-type]
-        self.bad(Put((NewJob("t", b"", NOW, headers={"a": 1}),)))  # type: ignore[dict-item]
+        for headers in ({"a": 1}, "a", [("a", "1")]):
+            self.bad(Put((NewJob("t", b"", NOW, headers=headers),)))  # type: ignore[arg-type]
         for nonce in (1, b"n", "", "n" * 201, "\ud800"):
             self.bad(Put((NewJob("t", b"", NOW),), nonce))  # type: ignore[arg-type]
         self.bad(Cancel(1.0))  # type: ignore[arg-type]

@@ -12,12 +12,12 @@ from ...jobs.commands import (
     Claimed,
     ClaimPolicy,
     Command,
+    Edit,
     Expire,
     Nack,
     Pause,
     Put,
     Release,
-    Reschedule,
     Reserve,
     Retry,
     Touch,
@@ -416,7 +416,7 @@ class ClaimTests(StoreTests):
     def test_what_is_given_back_may_be_due_later_by_the_next_command_of_the_same_call(self) -> None:
         self.put(due=NOW - 3)
         job = self.one()
-        move = Reschedule(job.id, delay=500, expect=(job.due, job.claims))
+        move = Edit(job.id, delay=500, expect=(job.due, job.claims))
         assert all(self.store.apply([Release(job.id, job.claims), move]))
         back = self.job(job.id)
         assert (back.state, back.due, back.attempt) == (State.DELAYED, NOW + 500, 0)

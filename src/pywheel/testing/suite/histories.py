@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -33,6 +34,9 @@ TOPICS = ("a", "b")
 NOTES = ("n", "n:1", "n:2", "m:1", "m:n1")
 LIMITS = (Limits(2), Limits(1, "k"), Limits(None, None, 3_500, 2), Limits(3, None, 900, 1))
 STEPS = 150
+EDITS: tuple[tuple[str, Any], ...] = (
+    ("priority", 3), ("priority", 0), ("ttr", 40), ("ttr", None), ("headers", {"e/": "2"}), ("headers", {}),
+)  # fmt: skip
 PAST = {Outcome.FAILED: (("e3", None), (None, None)), Outcome.DONE: ((None, b"r2"),)}  # errors and results of imports
 LAST = {State.DONE: Outcome.DONE, State.CANCELLED: Outcome.CANCELLED, State.DEAD: Outcome.FAILED}
 
@@ -152,15 +156,19 @@ class Pair:
 
     def by_ref(self) -> c.Command[Any]:
         random = self.random
-        kind: Any = random.choice((c.Cancel, c.Reschedule, c.Retry, c.Delete))
-        more: tuple[Any, ...] = () if kind in (c.Cancel, c.Delete) else (self.when(), random.choice((None, 30)))
+        kind: Any = random.choice((c.Cancel, c.Edit, c.Retry, c.Delete))
+        due = random.choice((None, self.when())) if kind is c.Edit else self.when()
+        more: tuple[Any, ...] = () if kind in (c.Cancel, c.Delete) else (due, random.choice((None, 30)))
         name = (random.choice(TOPICS), random.choice("kl"))
         ref = name if random.random() < 0.3 else self.any_id()
-        if kind in (c.Cancel, c.Reschedule) and random.random() < 0.5:
+        if kind in (c.Cancel, c.Edit) and random.random() < 0.5:
             job = self.model.get(ref)
             seen = (0, 0) if job is None else (job.due, job.claims)
             more = (*more, random.choice((seen, seen, (seen[0], seen[1] + 1), (seen[0] + 1, seen[1]))))
         command: c.Command[Any] = kind(ref, *more)
+        if isinstance(command, c.Edit) and random.random() < 0.7:
+            body, fields = random.choice((None, b"e", b"")), random.sample(EDITS, random.randrange(3))
+            command = replace(command, body=body, fields=dict(fields))
         return command
 
     def keep(self) -> c.Command[Any]:

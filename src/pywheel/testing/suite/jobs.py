@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...jobs.commands import Ack, Cancel, Change, Claimed, Delete, Nack, Pause, Purge, Put, Ref, Reschedule, Retry
+from ...jobs.commands import Ack, Cancel, Change, Claimed, Delete, Edit, Nack, Pause, Purge, Put, Ref, Retry
 from ...jobs.job import Counts, Job, NewJob, Outcome, State, Topic
 from ...jobs.queries import CountJobs, GetHistories, GetJob, GetNextDues, ListTopics
 from .base import FAR, NOW, StoreTests
@@ -114,24 +114,24 @@ class JobTests(StoreTests):
             for ref in (id, (state, "k")):
                 before = self.job(id)
                 if state != "delayed":
-                    assert self.apply(Cancel(ref)) is self.apply(Reschedule(ref, FAR)) is Change(state)
+                    assert self.apply(Cancel(ref)) is self.apply(Edit(ref, FAR)) is Change(state)
                 if state in ("delayed", "running"):
                     assert self.apply(Retry(ref, NOW)) is Change(state)
                 if state == "running":
                     assert self.apply(Delete(ref)) is Change.RUNNING
                 assert self.job(id) == before
         for ref in (10**12, 0, -1, ("delayed", "nobody"), ("nowhere", "k")):
-            for command in (Cancel(ref), Reschedule(ref, FAR), Retry(ref, NOW), Delete(ref)):
+            for command in (Cancel(ref), Edit(ref, FAR), Retry(ref, NOW), Delete(ref)):
                 assert self.apply(command) is Change.NOT_FOUND
 
     def test_a_reschedule_moves_it_either_way_and_keeps_its_age(self) -> None:
         id = self.put(due=FAR, key="k")
         self.pass_time(3)
-        assert self.apply(Reschedule(("t", "k"), NOW))
+        assert self.apply(Edit(("t", "k"), NOW))
         assert (self.job(id).due, self.job(id).created) == (NOW, NOW)
-        assert self.apply(Reschedule(id, FAR))
+        assert self.apply(Edit(id, FAR))
         assert self.reserve() == []
-        assert self.apply(Reschedule(id, FAR, delay=10))
+        assert self.apply(Edit(id, FAR, delay=10))
         assert (self.job(id).due, self.job(id).created) == (NOW + 13, NOW)
 
     def test_a_retry_gives_a_finished_job_all_its_attempts_again(self) -> None:
@@ -232,7 +232,7 @@ class JobTests(StoreTests):
 
     def apply_twice(self, id: int) -> int:
         """Have a delayed job done."""
-        self.apply(Reschedule(id, NOW))
+        self.apply(Edit(id, NOW))
         job = self.one()
         assert self.apply(Ack(job.id, job.claims)) is True
         assert [row.outcome for row in self.store.ask(GetHistories([id]))[0]] == [Outcome.CANCELLED, Outcome.DONE]

@@ -11,12 +11,12 @@ from ...jobs.commands import (
     Claim,
     Command,
     Delete,
+    Edit,
     Expire,
     Expired,
     Nack,
     Purge,
     Release,
-    Reschedule,
     Reserve,
     Retry,
     Touch,
@@ -83,7 +83,7 @@ class LeaseTests(StoreTests):
         assert [row.outcome for row in self.store.ask(GetHistories([id]))[0]] == [Outcome.LOST, Outcome.CANCELLED]
 
     def test_a_lost_lease_can_be_rescheduled_deleted_and_retried(self) -> None:
-        assert self.apply(Reschedule(self.lose(), FAR))
+        assert self.apply(Edit(self.lose(), FAR))
         assert self.apply(Delete(self.lose()))
         dead = self.lose(max_attempts=1)
         assert self.apply(Retry(dead, FAR))
@@ -140,7 +140,7 @@ class LeaseTests(StoreTests):
             assert self.store.died(["u"]) == []
             assert self.store.died(["t", "u"]) == [id]
             assert self.store.died(["t"]) == []
-        for by_id in (Cancel, Delete, lambda id: Reschedule(id, FAR), lambda id: Retry(id, FAR)):
+        for by_id in (Cancel, Delete, lambda id: Edit(id, FAR), lambda id: Retry(id, FAR)):
             id = self.lose(max_attempts=1)
             self.apply(by_id(id))
             assert self.store.died(["t"]) == [id]

@@ -10,12 +10,12 @@ from ...jobs.commands import (
     Claim,
     ClaimPolicy,
     Delete,
+    Edit,
     Import,
     Nack,
     Pause,
     Put,
     Release,
-    Reschedule,
     Retry,
 )
 from ...jobs.job import Due, Imported, Job, NewJob
@@ -70,7 +70,7 @@ class PriorityTests(StoreTests):
 
     def test_it_keeps_it_through_nack_retry_and_reschedule(self) -> None:
         id = self.put(priority=-2)
-        assert self.apply(Reschedule(id, NOW - 5))
+        assert self.apply(Edit(id, NOW - 5))
         assert self.lane(-2) == [Due(NOW - 5, id, "t", -2)]
         job = self.one()
         assert self.lane(-2) == []

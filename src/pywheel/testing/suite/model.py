@@ -173,13 +173,18 @@ class Model:
             one.history.append(Attempt(one.job.claims, 0, None, now, Outcome.CANCELLED, None, None))
         return outcome
 
-    def _reschedule(self, command: c.Reschedule, now: int) -> c.Change:
+    def _edit(self, command: c.Edit, now: int) -> c.Change:
         one = self._find(command.ref)
         if one is None:
             return c.Change.NOT_FOUND
-        outcome = lifecycle.may_move(one.job.state, (one.job.due, one.job.claims), command.expect)
+        job = one.job
+        outcome = lifecycle.may_move(job.state, (job.due, job.claims), command.expect)
         if outcome:
-            one.job = one.job._replace(due=lifecycle.due(now, command.due, command.delay))
+            due = lifecycle.due(now, job.due if command.due is None else command.due, command.delay)
+            fields = {name: {} if name == "headers" and not value else value for name, value in command.fields.items()}
+            fields |= {} if command.body is None else {"body": command.body}
+            one.job = job._replace(due=due, claims=job.claims + bool(fields), **fields)
+            self._know(job.topic, one.job.priority)
         return outcome
 
     def _retry(self, command: c.Retry, now: int) -> c.Change:

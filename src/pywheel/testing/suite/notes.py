@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..._errors import BadJob
-from ...jobs.commands import NOTES_FORGOTTEN, Cancel, Change, Command, Nack, Pause, Purge, Put, Reschedule, SetNote
+from ...jobs.commands import NOTES_FORGOTTEN, Cancel, Change, Command, Edit, Nack, Pause, Purge, Put, SetNote
 from ...jobs.job import Counts, NewJob, State
 from ...jobs.queries import CountJobs, GetNote, ListNotes
 from .base import FAR, NOW, StoreTests
@@ -211,12 +211,12 @@ class ExpectTests(StoreTests):
     def test_a_job_that_is_as_expected_is_rescheduled(self) -> None:
         id = self.put(due=FAR, key="k")
         before = self.seen(id)
-        assert self.apply(Reschedule(id, NOW, expect=(FAR, 1))) is Change.CHANGED
-        assert self.apply(Reschedule(("t", "k"), FAR + 1, expect=before))
+        assert self.apply(Edit(id, NOW, expect=(FAR, 1))) is Change.CHANGED
+        assert self.apply(Edit(("t", "k"), FAR + 1, expect=before))
         assert self.job(id).due == FAR + 1
-        assert not self.apply(Reschedule(id, delay=5, expect=before))
+        assert not self.apply(Edit(id, delay=5, expect=before))
         assert not self.apply(Cancel(("t", "k"), expect=before))
-        assert self.apply(Reschedule(id, delay=5, expect=(FAR + 1, 0)))
+        assert self.apply(Edit(id, delay=5, expect=(FAR + 1, 0)))
         assert self.job(id).due == NOW + 5
 
     def test_a_claim_is_seen_in_what_is_expected(self) -> None:
@@ -235,8 +235,8 @@ class ExpectTests(StoreTests):
         self.one()
         self.pass_time(2_000)
         assert self.job(id).state is State.DELAYED
-        assert not self.apply(Reschedule(id, FAR, expect=(FAR, 1)))
-        assert self.apply(Reschedule(id, FAR, expect=self.seen(id)))
+        assert not self.apply(Edit(id, FAR, expect=(FAR, 1)))
+        assert self.apply(Edit(id, FAR, expect=self.seen(id)))
 
     def test_many_are_each_cancelled_as_expected(self) -> None:
         ids = [self.put(due=FAR) for _ in range(4)]
@@ -250,5 +250,5 @@ class ExpectTests(StoreTests):
         wrong: list[Any] = [(), (FAR,), [FAR, 0], FAR, (FAR, 0, 0), (FAR, None), (1.0, 0), (FAR, True), (2**63, 0)]
         for expect in wrong:
             assert isinstance(self.refused(Cancel(id, expect)), BadJob), expect
-            assert isinstance(self.refused(Reschedule(id, NOW, None, expect)), BadJob), expect
+            assert isinstance(self.refused(Edit(id, NOW, None, expect)), BadJob), expect
         assert self.job(id).due == FAR

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..._errors import BadJob, StoreClosed
-from ...jobs.commands import Ack, Begin, Cancel, Delete, Expire, Nack, Pause, Put, Reschedule, Retry
+from ...jobs.commands import Ack, Begin, Cancel, Delete, Edit, Expire, Nack, Pause, Put, Retry
 from ...jobs.job import Job, NewJob, State
 from ...jobs.queries import Ended, Filter, GetForecast, GetNextDues, GetPage, ListEnded
 from .base import FAR, NOW, TERMS, StoreTests
@@ -35,7 +35,7 @@ class ReadingTests(StoreTests):
         self.put(due=NOW + 1)
         self.apply(Cancel(self.put(due=NOW + 1)))
         moved = self.put(due=NOW + 1)
-        self.apply(Reschedule(moved, NOW + 50))
+        self.apply(Edit(moved, NOW + 50))
         self.apply(Ack(self.running().id, 1))
         running = self.running()
         edges = [0, NOW + 10, NOW + 60]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ...jobs.commands import Announce, Cancel, Expire, Nack, Pause, Release, Reschedule, Retry
+from ...jobs.commands import Announce, Cancel, Edit, Expire, Nack, Pause, Release, Retry
 from ...jobs.job import SHARDS, SLICE, Due, slice_of
 from ...jobs.queries import ListWorkers
 from ...stores.ownership import owners
@@ -86,7 +86,7 @@ class WorkerTests(StoreTests):
         near, far = self.put(due=NOW + 100), self.put(due=NOW + 101)
         assert notifier.wait(5)
         assert notifier.hints() == ([Due(NOW + 100, near, "t")], False)
-        self.apply(Reschedule(far, NOW + 50))
+        self.apply(Edit(far, NOW + 50))
         assert notifier.hints() == ([Due(NOW + 50, far, "t")], False)
         assert notifier.hints() == ([], False)
         assert near != far
@@ -102,7 +102,7 @@ class WorkerTests(StoreTests):
         for old, new in ((first[0], then[-1]), (first[-1], then[0])):
             id = self.put(due=old)
             workers[0].hints()
-            self.apply(Reschedule(id, new))
+            self.apply(Edit(id, new))
             assert Due(new, id, "t") in workers[1].hints().due
             self.put(key="k", due=old)
             self.put(key="k", due=new, replace=True)
@@ -136,7 +136,7 @@ class WorkerTests(StoreTests):
         notifier.hints()
         gone, moved = self.put(), self.put(due=FAR)
         self.reserve()
-        self.apply(Reschedule(moved, FAR - 1))
+        self.apply(Edit(moved, FAR - 1))
         assert set(notifier.hints().due) == {Due(FAR - 1, moved, "t")}
         assert gone != moved
 

@@ -51,13 +51,44 @@ function commands.cancel(asked)
     return MADE
 end
 
-function commands.reschedule(asked)
-    local outcome, b, state, _, from = waiting(asked)
-    if outcome == MADE then
-        call('ZADD', from, due_as(asked), b)
-        tell(state[TEXT].topic, b, due_as(asked), state[PRIORITY])
+-- Returns a job with other fields and another body, where they are given, and its options then. `fields` are JSON, or '' to leave one out.
+local function rewritten(job, fields, body)
+    local options, size, topic = read_job(job)
+    local texts = {}
+    for name, value in pairs(options) do
+        texts[name] = type(value) == 'number' and digits(value) or cjson.encode(value)
     end
-    return outcome
+    for name, text in pairs(fields) do
+        texts[name] = text ~= '' and text or nil
+    end
+    local parts = {}
+    for name, text in pairs(texts) do
+        parts[#parts + 1] = '"' .. name .. '":' .. text
+    end
+    local kept = #parts > 0 and '{' .. table.concat(parts, ',') .. '}' or ''
+    body = body ~= '' and sub(body, 2) or sub(job, #job - size + 1)
+    job = sub(job, 1, 6) .. struct.pack('>I3c0I3c0', #topic, topic, #kept, kept) .. body
+    return job, (read_job(job))
+end
+
+-- Behind it stands the body, with an r before it, or ''.
+function commands.edit(asked)
+    local body, outcome, b, state, due, from = take(), waiting(asked)
+    if outcome ~= MADE then
+        return outcome
+    end
+    if body ~= '' or asked.fields then
+        local jobs = chunk(':j:', b)
+        local job, options = rewritten(call('HGET', jobs, b), asked.fields or PLAIN, body)
+        call('HSET', jobs, b, job)
+        new_claim(state, receipts_base())
+        state[FORGIVEN], state[PRIORITY] = state[FORGIVEN] + 1, options.priority or 0
+        keep(b, state)
+    end
+    state[DUE] = due_as(asked) or due
+    remove(from, b)
+    wait_until(b, state[TEXT].topic, state[DUE], state[PRIORITY], state[LOST])
+    return MADE
 end
 
 local function forget_result(b, state)
