@@ -57,7 +57,7 @@ export interface paths {
         };
         /**
          * Get a job
-         * @description Its ETag changes with state, due time and claims. Cancel and reschedule take it as If-Match. Needs the scope `read`.
+         * @description Its ETag changes with each edit and claim. Cancel, reschedule and edit take it as If-Match. Needs the scope `read`.
          */
         get: operations["getJob"];
         put?: never;
@@ -70,8 +70,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Give a delayed job another due time
-         * @description Needs the scope `put`.
+         * Give a delayed job another body, due time, priority or other fields
+         * @description A body and headers come in place of the old ones, as a whole. After 204 each claim has what this left. Needs the scope `put`.
          */
         patch: operations["editJob"];
         trace?: never;
@@ -85,7 +85,7 @@ export interface paths {
         };
         /**
          * Get a job, named by its key
-         * @description Its ETag changes with state, due time and claims. Cancel and reschedule take it as If-Match. Needs the scope `read`.
+         * @description Its ETag changes with each edit and claim. Cancel, reschedule and edit take it as If-Match. Needs the scope `read`.
          */
         get: operations["getJobByKey"];
         put?: never;
@@ -98,8 +98,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Give a delayed job another due time, named by its key
-         * @description Needs the scope `put`.
+         * Give a delayed job another body, due time, priority or other fields, named by its key
+         * @description A body and headers come in place of the old ones, as a whole. After 204 each claim has what this left. Needs the scope `put`.
          */
         patch: operations["editJobByKey"];
         trace?: never;
@@ -845,7 +845,7 @@ export interface components {
              */
             attempt?: number;
             /**
-             * @description How often it was claimed.
+             * @description How often it was claimed or edited.
              * @default 0
              */
             claims?: number;
@@ -863,6 +863,29 @@ export interface components {
             priority?: number;
             /** @description Names the claim; opaque. It is the proof that the job is yours. */
             receipt: string;
+        };
+        /** @description What changes of a job that waits. What is not given stays; null takes ttr, max_attempts or headers away. */
+        Edit: {
+            /** @description From now: seconds, or text such as 30m. */
+            delay?: number | string | null;
+            /** @default null */
+            at?: string | null;
+            /** @description Any JSON; it is kept as it was sent. */
+            body?: unknown;
+            /**
+             * @description The body as bytes, in base64, instead of `body`.
+             * @default null
+             */
+            body_base64?: string | null;
+            /** @description How long a handler may run: the lease. */
+            ttr?: number | string | null;
+            max_attempts?: number | null;
+            /** @description Text by name, for the handler, in place of all there was. */
+            headers?: {
+                [key: string]: string;
+            } | null;
+            /** @description Of what is due of the topic the highest comes first. */
+            priority?: number;
         };
         /** @description A part of what was found. */
         Found: {
@@ -915,7 +938,7 @@ export interface components {
              */
             attempt?: number;
             /**
-             * @description How often it was claimed.
+             * @description How often it was claimed or edited.
              * @default 0
              */
             claims?: number;
@@ -2001,10 +2024,14 @@ export interface operations {
             content: {
                 /**
                  * @example {
+                 *       "body": {
+                 *         "order": 8
+                 *       },
+                 *       "priority": 5,
                  *       "delay": "1h"
                  *     }
                  */
-                "application/json": components["schemas"]["Reschedule"];
+                "application/json": components["schemas"]["Edit"];
             };
         };
         responses: {
@@ -2149,6 +2176,15 @@ export interface operations {
             };
             /** @description `store-away`, `store-busy` */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `store-full` */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2427,10 +2463,14 @@ export interface operations {
             content: {
                 /**
                  * @example {
+                 *       "body": {
+                 *         "order": 8
+                 *       },
+                 *       "priority": 5,
                  *       "delay": "1h"
                  *     }
                  */
-                "application/json": components["schemas"]["Reschedule"];
+                "application/json": components["schemas"]["Edit"];
             };
         };
         responses: {
@@ -2575,6 +2615,15 @@ export interface operations {
             };
             /** @description `store-away`, `store-busy` */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `store-full` */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,4 +1,4 @@
-"""One job by HTTP: look at it, cancel, reschedule, retry, delete; by its id or its key."""
+"""One job by HTTP: look at it, cancel, edit, retry, delete; by its id or its key."""
 
 import pytest
 
@@ -175,4 +175,48 @@ def test_a_waiting_job_is_edited_by_its_id_or_its_key(api, clock):
     assert [job["id"] for job in api.reserve()] == [id]
     answer = api("PATCH", f"/v1/jobs/{id}", json={"delay": 0})
     assert (problem(answer), answer.json()["state"]) == ("wrong-state", "running")
-    assert problem(api("PATCH", f"/v1/jobs/{id}", json={"body": 1})) == "bad-body"
+    assert problem(api("PATCH", f"/v1/jobs/{id}", json={"body": 1})) == "wrong-state"
+
+
+def test_an_edit_leaves_what_it_does_not_name(api, path):
+    before = api.queue.get(("mail", "k"))
+    assert api("PATCH", path(), json={"body": {"to": "b"}, "priority": 5, "ttr": "7s"}).status_code == 204
+    job = api.queue.get(("mail", "k"))
+    assert job == before._replace(body=b'{"to":"b"}', priority=5, ttr=7_000, claims=1)
+    given = {"body_base64": "/w==", "headers": {"a": "b"}, "max_attempts": 3, "ttr": None, "delay": None}
+    assert api("PATCH", path(), json=given).status_code == 204
+    assert api.queue.get(("mail", "k")) == job._replace(
+        body=b"\xff", headers={"a": "b"}, max_attempts=3, ttr=None, claims=2
+    )
+    assert api("PATCH", path(), json={"body": None, "headers": {}, "delay": 0}).status_code == 204
+    [job] = api.queue.reserve("mail")
+    assert (job.body, job.headers, job.priority, job.due) == (b"null", {}, 5, job.created)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ({}, "bad-body"),
+        ({"delay": None}, "bad-body"),
+        ({"delay": 1, "at": "2040-01-01T00:00:00Z"}, "bad-body"),
+        ({"priority": 10}, "bad-body"),
+        ({"priority": None}, "bad-body"),
+        ({"key": "other"}, "bad-body"),
+        ({"body": 1, "body_base64": "MQ=="}, "bad-body"),
+        ({"body_base64": "?"}, "bad-body"),
+        ({"body": "x" * 2**20}, "too-large"),
+        ({"ttr": 0}, "bad-body"),
+    ],
+)
+def test_an_edit_that_makes_no_sense_changes_nothing(api, path, words, name):
+    before = api.queue.get(("mail", "k"))
+    assert problem(api("PATCH", path(), json=words)) == name
+    assert api.queue.get(("mail", "k")) == before
+
+
+def test_of_two_who_edit_a_body_the_second_is_told_that_it_has_changed(api, path):
+    tag = api("GET", path()).headers["etag"]
+    assert api("PATCH", path(), headers={"if-match": tag}, json={"body": "one"}).status_code == 204
+    assert problem(api("PATCH", path(), headers={"if-match": tag}, json={"body": "two"})) == "changed"
+    assert api.queue.get(("mail", "k")).json() == "one"
+    assert api("GET", path(), headers={"if-none-match": tag}).status_code == 200

@@ -114,7 +114,7 @@ def edit(max_body: int, ref: Ref | Job, expect: Job | None = None, **options: Un
         raise BadJob(f"expect is the Job as it was seen, not {expect!r:.40}")
     given: Any = {name: value for name, value in options.items() if value is not None or name not in ("delay", "at")}
     if not given:
-        raise BadJob("say what is to change: give delay or at, body, priority, headers, ttr or max_attempts")
+        raise BadJob("nothing is given that is to change, such as delay or at")
     made = new_job(max_body, "any", **{"body": b"", **given})
     return Edit(
         reference(ref),

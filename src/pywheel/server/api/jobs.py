@@ -1,23 +1,27 @@
-"""One job, by its id or its key: look at it, cancel, reschedule, retry, delete."""
+"""One job, by its id or its key: look at it, cancel, edit, retry, delete."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from typing import Final
+from typing import Any, Final
 
+from msgspec import UNSET, structs
 from starlette.responses import Response
 
-from ...jobs.commands import Cancel, Change, Delete, Edit, Ref, Retry, called
-from ...jobs.durations import delay_ms, moment
+from ..._errors import BadJob
+from ...jobs import new_job
+from ...jobs.commands import Cancel, Change, Delete, Ref, Retry, called
+from ...jobs.durations import delay_ms
 from ...jobs.job import Job, State
 from ...jobs.queries import GetHistories, GetJob
 from ..problems import Problem, checked
 from .call import Call, JsonResponse
-from .records import attempt_out, etag, job_out, result_out
+from .put import refusal
+from .records import attempt_out, body_of, etag, job_out, result_out
 from .schema import History
 
-__all__ = ["cancel", "delete", "get", "history", "reference", "reschedule", "result", "retry"]
+__all__ = ["cancel", "delete", "edit", "get", "history", "reference", "result", "retry"]
 
 _ID: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _TAG: Final = re.compile(rb'"[a-z]+-([0-9a-f]{1,16})-([0-9a-f]{1,16})"')
@@ -65,18 +69,20 @@ async def cancel(call: Call) -> Response:
     return Response(status_code=204)
 
 
-async def reschedule(call: Call) -> Response:
-    """Give a delayed job another due time."""
-    ref = reference(call)
-    wish = call.wish
-    if (wish.delay is None) == (wish.at is None):
-        raise Problem("bad-body", "#: give delay or at, one of them", errors=[("#", "give delay or at, one of them")])
-    due, delay = (
-        (0, checked("delay", delay_ms, wish.delay)) if wish.at is None else (checked("at", moment, wish.at), None)
-    )
-    expect = _expected(call)
+async def edit(call: Call) -> Response:
+    """Give a delayed job another due time, body or fields."""
+    ref, calls = reference(call), call.context.queue.calls
+    options: Any = {name: value for name, value in structs.asdict(call.wish).items() if value is not UNSET}
+    body, coded = options.pop("body", b""), options.pop("body_base64", None)
+    if body or coded is not None:
+        options["body"] = body_of(body, coded, call.context.limits.depth, "#")
+    try:
+        command = new_job.edit(calls.max_body, ref, **options)
+    except BadJob as error:
+        raise refusal(error, "#", too_large=len(options.get("body", b"")) > calls.max_body) from None
+    command.expect = _expected(call)
     await _allowed(call, ref)
-    if not (change := await call.context.queue.calls.aapply(Edit(ref, due, delay, expect))):
+    if not (change := await calls.aapply(command)):
         raise _refusal(ref, change, State.DELAYED.value)
     return Response(status_code=204)
 

@@ -78,7 +78,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         headers=("If-None-Match",),
         answers={200: schema.JobOut, 304: None},
         problems=("no-such-job",),
-        notes="Its ETag changes with state, due time and claims. Cancel and reschedule take it as If-Match.",
+        notes="Its ETag changes with each edit and claim. Cancel, reschedule and edit take it as If-Match.",
     ),
     *_one(
         "delete",
@@ -102,22 +102,32 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         problems=("no-such-job", "wrong-state", "changed"),
         notes="After 204 it is never delivered again.",
     ),
-    *(
-        operation
-        for name, method, suffix in (("reschedule", "POST", "/reschedule"), ("edit", "PATCH", ""))
-        for operation in _one(
-            name,
-            method,
-            suffix,
-            handler=jobs.reschedule,
-            summary="Give a delayed job another due time",
-            scope="put",
-            body=schema.Reschedule,
-            headers=("If-Match",),
-            answers={204: None},
-            problems=("no-such-job", "wrong-state", "changed"),
-            example={"delay": "1h"},
-        )
+    *_one(
+        "reschedule",
+        "POST",
+        "/reschedule",
+        handler=jobs.edit,
+        summary="Give a delayed job another due time",
+        scope="put",
+        body=schema.Reschedule,
+        headers=("If-Match",),
+        answers={204: None},
+        problems=("no-such-job", "wrong-state", "changed"),
+        example={"delay": "1h"},
+    ),
+    *_one(
+        "edit",
+        "PATCH",
+        "",
+        handler=jobs.edit,
+        summary="Give a delayed job another body, due time, priority or other fields",
+        scope="put",
+        body=schema.Edit,
+        headers=("If-Match",),
+        answers={204: None},
+        problems=("no-such-job", "wrong-state", "changed", "too-large", "store-full"),
+        notes="A body and headers come in place of the old ones, as a whole. After 204 each claim has what this left.",
+        example={"body": {"order": 8}, "priority": 5, "delay": "1h"},
     ),
     *_one(
         "retry",

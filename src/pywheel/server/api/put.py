@@ -21,7 +21,7 @@ from .schema import NewJob
 if TYPE_CHECKING:
     from ..context import Context
 
-__all__ = ["put", "put_many"]
+__all__ = ["put", "put_many", "refusal"]
 
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _LONGEST_STATE: Final = 512
@@ -95,9 +95,13 @@ def _record(context: Context, wish: NewJob, place: str | int, trace: dict[str, s
             wish.priority,
         )
     except BadJob as error:
-        if len(content) > queue.calls.max_body:
-            raise Problem("too-large", f"{pointer}/body: {error}", errors=[(f"{pointer}/body", str(error))]) from None
-        raise Problem("bad-body", f"{pointer}: {error}", errors=[(pointer, str(error))]) from None
+        raise refusal(error, pointer, too_large=len(content) > queue.calls.max_body) from None
+
+
+def refusal(error: BadJob, pointer: str, *, too_large: bool) -> Problem:
+    """Return the problem of a job that makes no sense, or whose body is too large."""
+    pointer = f"{pointer}/body" if too_large else pointer
+    return Problem("too-large" if too_large else "bad-body", f"{pointer}: {error}", errors=[(pointer, str(error))])
 
 
 # ---- traces ---------------------------------------------------------------------------------------------------------

@@ -227,7 +227,7 @@ def no_cursor() -> Problem:
 
 
 def etag(job: Job) -> str:
-    """Return the entity tag of a job: another one whenever its state, its due time or its claims are."""
+    """Return the entity tag of a job: another one after each claim and each edit."""
     return f'"{job.state.value}-{job.due:x}-{job.claims:x}"'
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "Changed",
     "Claims",
     "CountsOut",
+    "Edit",
     "Events",
     "FieldProblem",
     "Filter",
@@ -214,6 +215,19 @@ class Reschedule(In):
 
     delay: Annotated[float | str | None, Meta(description="From now: seconds, or text such as 30m.")] = None
     at: Moment | None = None
+
+
+class Edit(Reschedule):
+    """What changes of a job that waits. What is not given stays; null takes ttr, max_attempts or headers away."""
+
+    body: Body = field(default_factory=Raw)
+    body_base64: Base64 = None
+    ttr: Ttr | UnsetType = UNSET
+    max_attempts: ATTEMPTS | UnsetType | None = UNSET
+    headers: Annotated[
+        dict[str, str] | UnsetType | None, Meta(description="Text by name, for the handler, in place of all there was.")
+    ] = UNSET
+    priority: PRIORITY | UnsetType = UNSET
 
 
 class Retry(In):
