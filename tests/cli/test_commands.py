@@ -151,6 +151,20 @@ def test_cancel_reschedule_and_retry_say_no_by_exit_code(says, call):
     assert call("cancel", 99)[0] == 1
 
 
+def test_a_waiting_job_is_edited_and_a_running_one_is_not(says, call, queue):
+    id = says("put", "t", '{"n": 1}', "-d", "1h", "-k", "k")["id"]
+    before = queue.get(id)
+    assert says("edit", id, '{"n": 2}', "--priority", 5, "-H", "a=b") == {"changed": True}
+    job = before._replace(body=b'{"n": 2}', priority=5, headers={"a": "b"}, claims=1)
+    assert queue.get(id) == job
+    assert call("edit", "k", "words", "--text", "-t", "t", "--ttr", "7s", "--max-attempts", 2) == (0, "edited\n", "")
+    assert queue.get(id) == job._replace(body=b"words", ttr=7_000, max_attempts=2, claims=2)
+    assert says("edit", id, "-d", "0s") == {"changed": True}
+    queue.reserve("t")
+    assert call("edit", id, "null") == (1, f"job {id} is running\n", "")
+    assert call("edit", "k", "null", "-t", "other")[0] == 1
+
+
 def test_a_change_that_is_not_made_says_why(says, call, queue):
     id = says("put", "t", "-k", "k")["id"]
     assert call("retry", id) == (1, f"job {id} is delayed\n", "")
@@ -277,6 +291,9 @@ def test_version_says_which_implementation(says, call):
         (["show", "7"], 1),
         (["history", "7"], 1),
         (["reschedule", "7"], 2),
+        (["edit", "7"], 2),
+        (["edit", "7", "{bad"], 2),
+        (["edit", "7", "1", "--priority", "10"], 2),
         (["purge", "--state", "running"], 2),
         (["work", "nonsense"], 2),
         (["work", "no.such.module:queue"], 2),

@@ -13,6 +13,7 @@ DONE = [
 ]  # fmt: skip
 NO = [
     "show 99", "show key --topic mail", "history 99", "cancel 99", "reschedule 99 --delay 1h", "retry 99", "delete 99",
+    "edit 99 1",
     "put mail 1 --key taken", "pause nobody", "resume nobody", "schedules pause nobody", "schedules remove nobody",
     "outlets enable nobody", "retry-many --topic nobody --yes",
 ]  # fmt: skip

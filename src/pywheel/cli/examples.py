@@ -26,6 +26,9 @@ _OF: Final[dict[str, str]] = {
     "reschedule": """
   pywheel reschedule 12 --delay 1h
   pywheel reschedule order-7 --topic close --at 2030-01-31T06:00:00+01:00""",
+    "edit": """
+  pywheel edit 12 '{"order": 8}' --priority 5
+  pywheel edit order-7 --topic close --delay 1h -H tenant=acme""",
     "retry": """
   pywheel retry 12                               # due at once
   pywheel retry order-7 --topic close --delay 10m""",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
@@ -25,10 +25,17 @@ from ..jobs.new_job import JobOptions
 from . import options as o
 from .output import attempt_record, body_text, counted, emit, emit_pairs, emit_rows, job_record, when
 
-__all__ = ["cancel", "delete", "history", "put", "reschedule", "retry", "show"]
+__all__ = ["cancel", "delete", "edit", "history", "put", "reschedule", "retry", "show"]
 
 _AS_IT_IS = "to be looked at: give --text to put it as it is"
 _BATCH = 1_000  # jobs in a transaction
+_Text = Annotated[bool, typer.Option("--text", help="The body is text as it is, no JSON.")]
+_File = Annotated[Path | None, typer.Option(help="The body is what this file holds, as it is.")]
+_Ttr = Annotated[str | None, typer.Option(help="How long a handler may run.")]
+_Attempts = Annotated[int | None, typer.Option(help="How often it is tried in all.")]
+_Header = Annotated[
+    list[str] | None, typer.Option("--header", "-H", help="For the handler, as name=value; may be said again.")
+]
 
 
 def put(
@@ -37,19 +44,17 @@ def put(
         str | None, typer.Argument(help="The body, as JSON; or - for what comes on standard input, as it is.")
     ] = None,
     store: o.Store = o.DEFAULT_STORE,
-    text: Annotated[bool, typer.Option("--text", help="The body is text as it is, no JSON.")] = False,
-    file: Annotated[Path | None, typer.Option(help="The body is what this file holds, as it is.")] = None,
+    text: _Text = False,
+    file: _File = None,
     delay: o.Delay = None,
     at: o.At = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Unique among the live jobs of the topic.")] = None,
     replace: Annotated[bool, typer.Option(help="Let a delayed job with this key take these values.")] = False,
-    ttr: Annotated[str | None, typer.Option(help="How long a handler may run.")] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="How often it is tried in all.")] = None,
+    ttr: _Ttr = None,
+    max_attempts: _Attempts = None,
     traceparent: Annotated[str | None, typer.Option(help="W3C trace context.", envvar="TRACEPARENT")] = None,
     priority: Annotated[int, typer.Option(help="From -9 to 9: of what is due the highest comes first.")] = 0,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", help="For the handler, as name=value; may be said again.")
-    ] = None,
+    header: _Header = None,
     to: Annotated[
         str | None, typer.Option(help="Where an outlet delivers it: a URL, or a name of the outlet's.")
     ] = None,
@@ -203,6 +208,36 @@ def reschedule(
     with _named(job, topic, store) as (queue, ref):
         change = queue.reschedule(ref, o.span_or_none(delay), at=due)
         return _answer(queue, ref, change, "rescheduled", as_json=as_json)
+
+
+def edit(
+    job: o.Ref,
+    body: Annotated[str | None, typer.Argument(help="The new body, as JSON; or - for standard input.")] = None,
+    store: o.Store = o.DEFAULT_STORE,
+    topic: o.OfTopic = None,
+    text: _Text = False,
+    file: _File = None,
+    delay: o.Delay = None,
+    at: o.At = None,
+    ttr: _Ttr = None,
+    max_attempts: _Attempts = None,
+    priority: Annotated[int | None, typer.Option(help="From -9 to 9.")] = None,
+    header: _Header = None,
+    as_json: o.AsJson = False,
+) -> int:
+    """Give a delayed job another body, due time, priority or headers. Exit code 1: it is not delayed."""
+    given = {
+        "body": None if body is None and file is None else _content(body, file, text=text),
+        "delay": o.span_or_none(delay),
+        "at": o.moment(at),
+        "ttr": o.span_or_none(ttr),
+        "max_attempts": max_attempts,
+        "priority": priority,
+        "headers": dict(map(_header, header)) if header else None,
+    }
+    changes: Any = {name: value for name, value in given.items() if value is not None}
+    with _named(job, topic, store, o.keyring()) as (queue, ref):
+        return _answer(queue, ref, queue.jobs.edit(ref, **changes), "edited", as_json=as_json)
 
 
 def retry(
