@@ -143,3 +143,84 @@ def test_a_site_that_only_reads_has_no_form(queue, sites):
         assert client.get("/put").status_code == 403
         assert post(client, "/put", topic="mail").status_code == 403
     assert queue.jobs.list() == []
+
+
+# ---- a job that waits ------------------------------------------------------------------------------------------------
+
+
+def edit(client, id):
+    """Return what the form says that edits a job."""
+    path = f"/put?clone={id}&edit=1"
+    assert f'href="{path.replace("&", "&amp;")}"' in client.get(f"/jobs/{id}").text
+    return typed(client.get(path).text)
+
+
+def test_a_job_that_waits_is_edited_by_the_form(queue, client):
+    id = queue.put("shop.mail", {"n": 1}, delay=600, key="k", priority=2, headers={"tenant": "7"})
+    before = queue.get(id)
+    form = edit(client, id)
+    assert (form["body"], form["priority"], form["delay"], form["at"]) == ('{"n":1}', "2", "", "")
+    assert "topic" not in form
+    assert "key" not in form
+    assert said(client, post(client, "/put", **form)) == f"job {id} edited"
+    assert queue.get(id) == before
+    assert said(client, post(client, "/put", **form | {"body": "new", "priority": ""})) == f"job {id} edited"
+    assert queue.get(id) == before._replace(body=b"new", priority=0, claims=1)
+    said(client, post(client, "/put", **edit(client, id) | {"at": "2031-02-03T04:05:06"}))
+    assert queue.get(id).due == 1_927_857_906_000
+    said(client, post(client, "/put", **edit(client, id) | {"delay": "0s"}))
+    assert queue.get(id).due <= queue.store.clock.wall()
+    assert len(queue.jobs.list()) == 1
+
+
+def test_a_job_that_has_changed_since_the_form_was_shown_is_not_edited_and_what_was_typed_is_kept(queue, client):
+    id = queue.put("shop.mail", {"n": 1}, delay=600)
+    form = edit(client, id) | {"body": "mine", "priority": "3"}
+    queue.jobs.edit(id, body="theirs")
+    answer = post(client, "/put", **form)
+    assert answer.status_code == 409
+    assert wrong(answer.text) == {"body": f"job {id} has changed since this form was shown and was not edited"}
+    assert typed(answer.text) == form
+    assert queue.get(id).json() == "theirs"
+
+
+def test_a_job_that_runs_has_no_form_and_is_not_edited(queue, client):
+    id = queue.put("shop.mail", {"n": 1})
+    form = edit(client, id) | {"body": "mine"}
+    [job] = queue.reserve("shop.mail")
+    assert "edit=1" not in client.get(f"/jobs/{id}").text
+    assert post(client, "/put", **form).status_code == 409
+    form["edit"] = f"{job.due}.{job.claims}"
+    assert wrong(post(client, "/put", **form).text) == {"body": f"job {id} is running and was not edited"}
+    assert queue.get(id) == job
+
+
+@pytest.mark.parametrize("body", [b"\xff\x00", MAGIC + b"secret"])
+def test_a_body_that_a_form_would_change_stays_when_the_rest_is_edited(queue, client, body):
+    id = queue.put("shop.mail", body, delay=600)
+    form = edit(client, id)
+    assert "body" not in form
+    said(client, post(client, "/put", **form | {"priority": "4"}))
+    assert (queue.get(id).body, queue.get(id).priority) == (body, 4)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"priority": "10"}, {"delay": "soon"}, {"delay": "1m", "at": "2031-01-01T00:00"}, {"edit": "x"}, {"edit": "1"}],
+)
+def test_an_edit_that_makes_no_sense_changes_nothing(queue, client, fields):
+    id = queue.put("shop.mail", {"n": 1}, delay=600)
+    before = queue.get(id)
+    assert post(client, "/put", **edit(client, id) | {"body": "new"} | fields).status_code == 400
+    assert queue.get(id) == before
+
+
+def test_a_token_for_some_topics_edits_no_others(queue, guarded):
+    own, foreign = queue.put("shop.mail", 1, delay=600), queue.put("bank.pay", 1, delay=600)
+    with guarded.client("shop_admin") as client:
+        form = edit(client, own)
+        assert client.get(f"/put?clone={foreign}&edit=1").status_code == 404
+        assert post(client, "/put", **form | {"clone": foreign, "body": "new"}).status_code == 404
+        assert queue.get(foreign).json() == 1
+        said(client, post(client, "/put", **form | {"body": "new"}))
+        assert queue.get(own).body == b"new"

@@ -1,7 +1,8 @@
-"""A form that puts a job, empty or with the values of another one."""
+"""A form that puts a job, empty or with the values of another one, or edits one that waits."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from secrets import token_hex
@@ -12,7 +13,7 @@ from starlette.responses import Response
 from ..._errors import BadJob, JobExists
 from ...jobs.bodies import is_encrypted
 from ...jobs.checks import name, whole
-from ...jobs.commands import Put
+from ...jobs.commands import Change, Edit, Put
 from ...jobs.durations import delay_ms
 from ...jobs.job import PRIORITIES, Job, NewJob
 from ...jobs.new_job import new_job
@@ -26,6 +27,7 @@ __all__ = ["PutForm"]
 
 _T = TypeVar("_T")
 _ROOM: Final = 64 << 10  # bytes for the other fields
+_SHOWN: Final = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})", re.ASCII)
 _TRACE: Final = ("traceparent", "tracestate")  # of the job that was cloned alone
 
 
@@ -39,6 +41,7 @@ class Wish(NamedTuple):
     priority: str = ""
     key: str = ""
     clone: str = ""  # the id of the job that gives whatever has no field here
+    edit: str = ""  # due time and claims of that job as it was shown, if it is edited itself
     form: str = ""  # which showing of the form: sent twice, as by a double click, it puts one job
 
     @classmethod
@@ -79,7 +82,7 @@ class Wish(NamedTuple):
         body = self.body.encode()
         if source is not None and _text(source) is None:
             body = source.body
-            if is_encrypted(body):
+            if is_encrypted(body) and not self.edit:
                 wrong["body"] = "it is encrypted, and this server has no key to it"
         kept = {name: value for name, value in source.headers.items() if name not in _TRACE} if source else {}
         made = checked(
@@ -92,9 +95,23 @@ class Wish(NamedTuple):
             made = made._replace(ttr=source.ttr, max_attempts=source.max_attempts)
         return made._replace(due=at or 0, delay=None if at is not None else delay or 0), wrong
 
+    def change(self, source: Job, record: NewJob) -> Edit:
+        """Return the command that makes of a job what the form says of it. BadJob: it was not shown here."""
+        shown = _SHOWN.fullmatch(self.edit)
+        if shown is None:
+            raise BadJob("this is no form of this page")
+        return Edit(
+            source.id,
+            record.due if self.at else None,
+            record.delay if self.delay else None,
+            (int(shown[1]), int(shown[2])),
+            None if record.body == source.body else record.body,
+            {} if record.priority == source.priority else {"priority": record.priority},
+        )
+
 
 class PutForm:
-    """Shows the form, and puts what it says."""
+    """Shows the form, and puts or edits what it says."""
 
     async def show(self, ask: Ask) -> Response:
         """Show it, with the values of the address, or those of a job that is to be cloned."""
@@ -102,7 +119,9 @@ class PutForm:
         wish = Wish.of(ask.request.query_params)
         source = await _source(ask, wish)
         if source is not None:
-            wish = Wish.like(source, ask.context.queue.store.clock.wall())
+            edits, wish = wish.edit, Wish.like(source, ask.context.queue.store.clock.wall())
+            if edits:
+                wish = wish._replace(at="", edit=f"{source.due}.{source.claims}")
         return _page(ask, wish, source, {})
 
     async def put(self, ask: Ask) -> Response:
@@ -111,11 +130,15 @@ class PutForm:
         calls = ask.context.queue.calls
         wish = Wish.of((await fields(ask.request, 3 * calls.max_body + _ROOM)).singles)  # a byte may be %XX
         source = await _source(ask, wish)
+        if source is not None and wish.edit:
+            wish = wish._replace(topic=source.topic, key=source.key or "")
         record, wrong = wish.record(source, calls.max_body)
         if record is None:
             return _page(ask, wish, source, wrong, 400)
         if not ask.visitor.may("put", record.topic):
             return _page(ask, wish, source, {"topic": "you may put no jobs of this topic"}, 403)
+        if source is not None and wish.edit:
+            return await _edit(ask, wish, source, record)
         ask.does("put", "a job", record.topic)
         try:
             [id] = await calls.aapply(Put((record,), wish.nonce))
@@ -123,6 +146,18 @@ class PutForm:
             return _page(ask, wish, source, {"key": str(error)}, 409)
         ask.does("put", f"job {id}" + (f", like job {source.id}" if source else ""), record.topic)
         return back(ask.request, f"/jobs/{id}", f"job {id} was put")
+
+
+async def _edit(ask: Ask, wish: Wish, source: Job, record: NewJob) -> Response:
+    """Edit the job as the form says, or show the form again with why that is not to be."""
+    what = f"job {source.id}"
+    ask.does("edit", what, source.topic)
+    change = await ask.context.queue.calls.aapply(wish.change(source, record))
+    if change:
+        return back(ask.request, f"/jobs/{source.id}", f"{what} edited")
+    told = "has changed since this form was shown" if change is Change.CHANGED else f"is {change}"
+    ask.does("edit", what, source.topic, f"none: it {told}")
+    return _page(ask, wish, source, {"body": f"{what} {told} and was not edited"}, 409)
 
 
 async def _source(ask: Ask, wish: Wish) -> Job | None:
