@@ -494,3 +494,15 @@ def test_another_priority_is_carried_too(stores):
     put(old, NewJob("t", b"x", FAR, "k", priority=3, replace=True))
     assert Copier(old, new).carry().changed == 1
     assert new.ask(GetJob(("t", "k"))).priority == 3
+
+
+def test_an_edit_is_carried_too(stores):
+    old, new = stores
+    [id] = put(old, NewJob("t", b"x", FAR, "k"))
+    Copier(old, new).carry()
+    assert old.apply([ops.Edit(id, body=b"y", fields={"headers": {"a": "b"}})]) == [ops.Change.MADE]
+    assert Copier(old, new).carry().changed == 1
+    copy = new.ask(GetJob(("t", "k")))
+    assert (copy.body, headers(copy), copy.due) == (b"y", {"a": "b"}, FAR)
+    assert new.apply([ops.Edit(copy.id, body=b"z")]) == [ops.Change.MADE]
+    assert new.verify() == []

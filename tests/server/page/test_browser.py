@@ -482,7 +482,7 @@ def test_what_a_worker_begins_and_ends_is_seen_without_doing_anything(queue, bro
 
 
 @LOOKS
-def test_a_job_is_put_and_cloned_by_a_form_that_keeps_what_was_typed(queue, browser, site, axe, scheme, viewport):
+def test_a_job_is_put_cloned_and_edited_by_a_form_that_keeps_what_was_typed(queue, browser, site, axe, scheme, viewport):
     person = browser.person(site, scheme=scheme, viewport=viewport)
     person.goto(f"{site.url}/jobs")
     person.get_by_role("link", name="Put a job").click()
@@ -506,6 +506,14 @@ def test_a_job_is_put_and_cloned_by_a_form_that_keeps_what_was_typed(queue, brow
     person.get_by_role("status").get_by_text("was put").wait_for()
     job, clone = queue.jobs.list()
     assert (clone.topic, clone.body, clone.due, clone.key) == (job.topic, job.body, job.due, "other")
+    person.get_by_role("link", name="Edit").click()
+    assert person.get_by_label("Body").input_value() == '{\n"order": 7}'
+    person.get_by_label("Body").fill('{"order": 8}')
+    person.get_by_label("Priority").fill("3")
+    looks_well(person, axe)
+    person.get_by_role("button", name="Save").click()
+    person.get_by_role("status").get_by_text(f"job {clone.id} edited").wait_for()
+    assert (queue.get(clone.id).json(), queue.get(clone.id).priority) == ({"order": 8}, 3)
 
 
 @LOOKS
