@@ -104,6 +104,25 @@ def test_each_process_takes_the_first_port_that_is_free(events):
         second.close()
 
 
+def test_one_that_is_closed_before_its_thread_serves_ends_in_peace(events, monkeypatch):
+    serve, closed = Endpoint._run, threading.Event()
+
+    def late(endpoint, listening):
+        closed.wait(10)
+        serve(endpoint, listening)
+
+    monkeypatch.setattr(Endpoint, "_run", late)
+    endpoint = Endpoint(events, 0)
+    closing = threading.Thread(target=endpoint.close)
+    closing.start()
+    until(lambda: endpoint._loop._ready)
+    closed.set()
+    closing.join(10)
+    assert not closing.is_alive()
+    with pytest.raises(ConnectionError):
+        socket.create_connection(endpoint.address, 5)
+
+
 @pytest.mark.parametrize(("host", "port"), [("192.0.2.1", 0), ("127.0.0.1", 70_000)])
 def test_a_place_where_it_cannot_listen_is_a_named_error(events, host, port):
     with pytest.raises(BadOption, match="no metrics on"):

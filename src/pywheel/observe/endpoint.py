@@ -46,10 +46,11 @@ class Endpoint:
         self._clients: dict[asyncio.StreamWriter, None] = {}  # oldest first
         listening = _bound(host, port, ports)
         self._loop = asyncio.new_event_loop()
+        self._closing = asyncio.Event()
         self.address: tuple[str, int] = listening.getsockname()[:2]  # of IPv4 and IPv6
         """Where it listens."""
         events.listen(self.metrics)
-        self._thread = threading.Thread(target=self._serve, args=(listening,), name="pywheel-endpoint", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(listening,), name="pywheel-endpoint", daemon=True)
         self._thread.start()
 
     @property
@@ -64,14 +65,17 @@ class Endpoint:
 
     def close(self) -> None:
         """Listen no more."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
-    def _serve(self, listening: socket.socket) -> None:
+    def _run(self, listening: socket.socket) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # its end cancels what is under way
-            server = runner.run(asyncio.start_server(self._client, sock=listening, backlog=128))
-            self._loop.run_forever()
-            server.close()
+            runner.run(self._serve(listening))
+
+    async def _serve(self, listening: socket.socket) -> None:
+        server = await asyncio.start_server(self._client, sock=listening, backlog=128)
+        await self._closing.wait()
+        server.close()
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request. A probe is answered at once, whoever else is there."""

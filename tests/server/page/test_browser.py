@@ -482,7 +482,9 @@ def test_what_a_worker_begins_and_ends_is_seen_without_doing_anything(queue, bro
 
 
 @LOOKS
-def test_a_job_is_put_cloned_and_edited_by_a_form_that_keeps_what_was_typed(queue, browser, site, axe, scheme, viewport):
+def test_a_job_is_put_cloned_and_edited_by_a_form_that_keeps_what_was_typed(
+    queue, browser, site, axe, scheme, viewport
+):
     person = browser.person(site, scheme=scheme, viewport=viewport)
     person.goto(f"{site.url}/jobs")
     person.get_by_role("link", name="Put a job").click()
