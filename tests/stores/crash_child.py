@@ -80,6 +80,7 @@ def plan(url, ledger, at):
     run("release", ops.Release(jobs[2].id, 1))
     run("reschedule", ops.Edit(6, NOW - 5))
     run("retry", ops.Retry(jobs[0].id, NOW))
+    run("edit", ops.Edit(jobs[0].id, body=b"new", fields={"priority": 4}))
     run("hold", ops.Claim("t", (6,), TERMS, "w", 0))
     run("begin", ops.Begin(6, 1, 10**9))
     run("delete", ops.Delete(7))

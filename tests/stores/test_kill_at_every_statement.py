@@ -76,6 +76,10 @@ def check_later(store, jobs, told, begun):
         assert jobs[6].due == NOW - 5
     if "retry" in told:
         assert jobs[1].state is State.DELAYED
+    if 1 in jobs:
+        old, new = (b"0", 0, jobs[1].attempt), (b"new", 4, 0)
+        edited = [new] if "edit" in told else [old, new] if "edit" in begun else [old]
+        assert (jobs[1].body, jobs[1].priority, jobs[1].attempt) in edited
     if "hold" in told:
         held, begins = NOW + 1_000, NOW + 10**9
         assert jobs[6].lease_until in ([begins] if "begin" in told else [held, begins] if "begin" in begun else [held])
@@ -132,7 +136,7 @@ def test_killed_before_any_statement_nothing_told_is_untrue(tmp_path, part):
         check(url.format(at), told, begun)
     _, told, _, over = runs[-1]
     assert over, "the plan has more statements than were tried"
-    assert len(told) == 24
+    assert len(told) == 25
 
 
 def test_killed_while_a_file_is_made_it_is_made_by_the_next(tmp_path):
