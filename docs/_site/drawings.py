@@ -57,7 +57,7 @@ def overview() -> Drawing:
     d = Drawing("A job is put into a store, and a worker hands it to its handler when it is due", 760, 230)
     d.box(20, 75, 150, 80, "your program", 'put(…, delay="30m")', "cancel, reschedule")
     d.box(290, 60, 170, 110, "store", "SQLite, PostgreSQL,", "MySQL, Redis", "holds every job", kind="good")
-    d.box(580, 75, 160, 80, "worker", "wheel: the next 5 s", "runs your handler", kind="hot")
+    d.box(580, 75, 160, 80, "worker", "wheel: next due times", "runs your handler", kind="hot")
     d.arrow("M170 115H286")
     d.text(228, 105, "durable", "small")
     d.arrow("M460 95H576")
