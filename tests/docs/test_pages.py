@@ -77,6 +77,12 @@ def test_capacity_has_the_bytes_that_were_measured():
     assert re.findall(r"\d+", quoted) == [sqlite, postgres, mariadb, redis]
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_options_of_a_put_stand_before_the_arguments_of_its_task(name):
+    calls = re.findall(r"\b(\w+)\.(?:put|reschedule)\([^()\n]*\b(?:delay|at|key|replace)=", text(name))
+    assert set(calls) <= {"queue", "aio", "jobs"}  # `jobs` is a DelayQueue
+
+
 def test_coming_from_leads_to_every_page_of_its_kind():
     pages = {path.name for path in DOCS.glob("coming-from-*.md")}
     assert pages <= {target.partition("#")[0] for target in LINK.findall(text("docs/coming-from.md"))}
