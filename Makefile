@@ -40,7 +40,7 @@ help:
 	@echo "make coming    what the pages \"coming from\" show of other queues, run with those"
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
-	@echo "make crash     kill workers and servers at random moments, and simulate crashes, for longer than the tests do"
+	@echo "make crash     kill workers and servers and fail the power at random moments, and simulate crashes, for longer than the tests do"
 	@echo "make bench     measure against asyncio, uvloop, heapq and others; write docs/benchmarks.md"
 	@echo "make bench-jobs  measure the jobs beside the floor of the disk; write docs/jobs-benchmarks.md"
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
@@ -124,8 +124,9 @@ pythons:
 
 crash: $(VENV)/test.group $(VENV)/native
 	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-3000} PYWHEEL_REOPEN=1 \
+	PYWHEEL_CUTS=$${PYWHEEL_CUTS:-10000} \
 	$(BIN)/python -m pytest -s -o faulthandler_timeout=0 tests/worker/test_ledger.py tests/worker/test_crashes.py \
-	tests/worker/test_simulation.py tests/stores/test_vectors.py $(ARGS)
+	tests/worker/test_simulation.py tests/stores/test_vectors.py tests/faults/test_power_loss.py $(ARGS)
 
 bench-jobs: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.jobs docs/jobs-benchmarks.md $(ARGS)

@@ -1,0 +1,59 @@
+"""Calls of the system that a child process makes: recorded in their order, or one of them failing."""
+
+import functools
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+import pytest
+
+from tests.isolated.child import run_well
+
+HERE = Path(__file__).parent
+HEAD = Struct("=c3xIQQ")  # as calls.c has it
+
+needs_preload = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or shutil.which("gcc") is None, reason="a library to preload is built by gcc"
+)
+
+
+class Call(NamedTuple):
+    """One call that succeeded."""
+
+    kind: str  # a letter of calls.c
+    path: str
+    offset: int  # or the size, of what was truncated
+    data: bytes  # or the other name
+
+
+@functools.cache
+def library():
+    """Return the path of the library, built once in a process."""
+    folder = tempfile.mkdtemp(prefix="calls")
+    path = f"{folder}/calls.so"
+    subprocess.run(
+        ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", path, HERE / "calls.c", "-ldl"],
+        check=True,
+    )
+    return path
+
+
+def run_child(name, *arguments):
+    """Run a program of this folder with the library; return what it printed."""
+    return run_well(str(HERE / name), *map(str, arguments), timeout=300, LD_PRELOAD=library())
+
+
+def recorded(log):
+    """Yield the calls of a log."""
+    data = memoryview(Path(log).read_bytes())
+    at = 0
+    while at < len(data):
+        kind, path, offset, size = HEAD.unpack_from(data, at)
+        at += HEAD.size
+        name, at = bytes(data[at : at + path]).decode(), at + path
+        yield Call(kind.decode(), name, offset, bytes(data[at : at + size]))
+        at += size
