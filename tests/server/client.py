@@ -66,7 +66,7 @@ async def _closed(context):
 
 def problem(answer):
     """Return the kind of problem that an answer is, which has the form that RFC 9457 asks for."""
-    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    assert answer.headers.get("content-type") == "application/problem+json", answer.text
     document = answer.json()
     assert document["status"] == answer.status_code
     assert document["title"]

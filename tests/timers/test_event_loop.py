@@ -48,6 +48,7 @@ def go(loop, clock, seconds):
 def test_a_callback_runs_at_its_time_and_not_a_nanosecond_before(loop, clock, delay):
     calls = []
     handle = loop.call_later(delay, calls.append, "called")
+    assert handle.when() == delay
     nanoseconds = math.ceil(delay * 1e9)
     clock.advance((nanoseconds - 1) / 1e9)
     turn(loop)

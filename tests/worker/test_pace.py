@@ -9,6 +9,7 @@ import pytest
 
 from pywheel import JobQueue, Limit, ManualClock, Worker
 from pywheel.events import StoreFailed
+from pywheel.jobs import State
 from pywheel.jobs.commands import Ack, Claim
 from pywheel.stores import open as open_store
 from pywheel.testing import FaultyStore
@@ -113,6 +114,23 @@ def test_a_job_that_is_committed_after_others_that_are_due_later_begins_at_once_
         worker.turn()
     assert world.late
     assert world.late[0] < 1_000
+
+
+def test_a_drain_gives_back_at_once_what_waits_in_a_pool(world):
+    """It was claimed ahead, and need not wait for the handlers that go on."""
+    world.queue.handler("u", concurrency=10)(print)
+    world.queue.put_many([world.queue.job("u") for _ in range(1_000)])
+    worker = SimulatedWorker(world, ("u",))
+    for _ in range(5):  # it is quick, and so claims ahead
+        worker.turn()
+        world.clock.advance(timedelta(milliseconds=1))
+    world.started = lambda lease, worker: 3_600
+    worker.turn()
+    waiting = [lease.job.id for lease in worker.unstarted()]
+    assert waiting
+    worker.drain()
+    worker.turn()
+    assert {(job.state, job.attempt) for job in map(world.queue.get, waiting)} == {(State.DELAYED, 0)}
 
 
 def test_a_worker_that_drains_does_not_press_a_store_that_is_away():
