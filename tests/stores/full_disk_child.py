@@ -62,4 +62,8 @@ try:
     JobQueue(f"sqlite:///{FOLDER}/other.db")
 except StoreFull as error:
     seen["new_file"] = str(error)
+try:
+    JobQueue(f"sqlite:///{FOLDER}/jobs.db")
+except StoreFull as error:  # of SQLite's file of shared memory
+    seen["old_file"] = str(error)
 print(json.dumps(seen))

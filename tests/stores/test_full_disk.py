@@ -61,6 +61,10 @@ def test_a_new_file_on_a_full_disk_is_refused_by_name(seen):
     assert "no room on the disk" in seen["new_file"]
 
 
+def test_a_file_that_is_opened_on_a_full_disk_is_refused_by_name(seen):
+    assert "no room on the disk" in seen["old_file"]
+
+
 def test_a_disk_that_became_read_only_is_named_so(tmp_path):
     assert run_on_a_disk(tmp_path, READ_ONLY) == ["StoreReadOnly", "StoreReadOnly"]
 

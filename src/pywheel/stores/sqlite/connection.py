@@ -186,10 +186,10 @@ def ours(error: Exception, path: str) -> StoreError | BadJob:
     undecodable = isinstance(error, sqlite3.OperationalError) and "Could not decode to UTF-8" in str(error)
     if undecodable or not isinstance(error, sqlite3.Error):  # sqlite3 has no code for a text that is none
         return StoreCorrupt(_DAMAGED.format(path=path, error=error))
-    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-    if code == sqlite3.SQLITE_CANTOPEN:
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    if code & 0xFF == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open(path)
-    kind, said = _SAID.get(code, (StoreError, "{path}: {error} {name}"))
+    kind, said = _SAID.get(code) or _SAID.get(code & 0xFF) or (StoreError, "{path}: {error} {name}")
     name = getattr(error, "sqlite_errorname", "") or ""
     return kind(said.format(path=path, error=error, name=name).rstrip())
 
@@ -197,8 +197,15 @@ def ours(error: Exception, path: str) -> StoreError | BadJob:
 _DAMAGED: Final = "{path} is damaged ({error}): restore it from a backup, or try `sqlite3 {path} .recover`"
 _UNWRITABLE: Final = "{path} cannot be written: mend the permissions of the file and its folder"
 _LOCKED: Final = f"{{path}} was locked by another program for {BUSY_SECONDS:g} s: try again, or stop that program"
+_UNSYNCED: Final = (
+    "{path}: the disk did not confirm what was written ({error} {name}): look at the disk; if the program ends before "
+    "it stores anything else, this may have happened all the same"
+)
 _SAID: Final[dict[int, tuple[type[StoreError], str]]] = {
     sqlite3.SQLITE_FULL: (StoreFull, NO_ROOM),
+    sqlite3.SQLITE_IOERR_SHMSIZE: (StoreFull, NO_ROOM),  # it could not lengthen its file beside ours
+    sqlite3.SQLITE_IOERR_FSYNC: (StoreError, _UNSYNCED),
+    sqlite3.SQLITE_IOERR_DIR_FSYNC: (StoreError, _UNSYNCED),
     sqlite3.SQLITE_BUSY: (StoreBusy, _LOCKED),
     sqlite3.SQLITE_LOCKED: (StoreBusy, _LOCKED),
     sqlite3.SQLITE_READONLY: (StoreReadOnly, _UNWRITABLE),

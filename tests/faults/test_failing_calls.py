@@ -1,0 +1,56 @@
+"""Each call of the system fails once, while a process lives on a store: a named error, nothing done, nothing lost."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from pywheel.stores import open
+from pywheel.testing import ManualClock
+from tests.faults.calls import needs_preload, run_child
+from tests.faults.store_life import NOW, held
+
+pytestmark = needs_preload
+
+FULL, FAILED, DENIED = "StoreFull", "StoreError", "StoreReadOnly"
+
+
+def lives(folder, error, kind, end="cut off"):
+    """Yield for each call that failed the errors that were told, and what the store should hold and does."""
+    for line in run_child("failing_child.py", folder, error, kind, end).splitlines():
+        life = json.loads(line)
+        assert "wrong" not in life, life["wrong"]
+        with open(f"sqlite:///{life['file']}", clock=ManualClock(wall=NOW)) as store:
+            assert store.verify() == []
+            yield life["errors"], life["held"], held(store)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "end", "kinds", "least"),
+    [
+        ("ENOSPC", "w", "cut off", {FULL}, 100),
+        ("EIO", "s", "closed", {FAILED}, 10),
+        ("EIO", "u", "closed", {FAILED}, 2),
+        ("EIO", "t", "cut off", {FAILED}, 1),
+        ("EACCES", "o", "cut off", {DENIED}, 5),
+        ("EMFILE", "o", "cut off", {FAILED, DENIED}, 5),  # by the time SQLite is asked why there are files again
+        # SQLite does not say why its shared memory cannot grow.
+        pytest.param("EIO", "w", "cut off", {FAILED, FULL}, 100, marks=pytest.mark.stress),
+        pytest.param("EINTR", "w", "cut off", set(), 0, marks=pytest.mark.stress),
+    ],
+)
+def test_a_call_that_fails_is_a_named_error_and_nothing_was_done(tmp_path, error, kind, end, kinds, least):
+    told = Counter()
+    for errors, kept, found in lives(tmp_path, error, kind, end):
+        told.update(name for name, _ in errors)
+        assert found == kept
+    assert set(told) <= kinds
+    assert told.total() >= least
+
+
+def test_a_commit_that_the_disk_did_not_confirm_may_have_happened_if_the_program_ends_and_the_error_says_so(tmp_path):
+    lost = 0
+    for errors, kept, found in lives(tmp_path, "EIO", "s"):
+        lost += found != kept
+        assert found == kept or "may have happened all the same" in errors[-1][1]
+    assert lost
