@@ -30,6 +30,7 @@ help:
 	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs, show the page"
 	@echo "make test      the tests, on the native wheel and on its pure twin: what to run before each commit"
 	@echo "make stress    many random examples, long histories, repetitions and kills; SQLite on the disk"
+	@echo "make planted   a fault is planted in the product, and a test must find it; again with each of some hundred others"
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
 	@echo "make page      the page of the service in a real Chromium"
 	@echo "make screenshots  pictures of the page, for the docs"
@@ -66,7 +67,7 @@ demo: $(VENV)/demo.group $(VENV)/native
 	@$(BIN)/python -m demos.jobs
 	@$(BIN)/python -m demos.page
 
-HERE = not packaging and not servers and not clients and not frameworks and not browser and not docs and not coming
+HERE = not packaging and not planted and not servers and not clients and not frameworks and not browser and not docs and not coming
 
 # What a developer runs before each commit: a few random examples, and files in memory, where it has room for them.
 test: MORE = 2
@@ -74,6 +75,13 @@ test: export HYPOTHESIS_PROFILE ?= quick
 test: export TMPDIR ?= $(shell $(PYTHON) tests/scratch.py)
 test: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -m "$(HERE) and not stress" $(ARGS)
+
+# The product with one fault each, which a test must find: they run anew for each, in a process of its own.
+.PHONY: planted
+planted: MORE = 2
+planted: export TMPDIR ?= $(shell $(PYTHON) tests/scratch.py)
+planted: $(VENV)/test.group $(VENV)/native
+	@$(BIN)/python -m pytest $(PARALLEL) tests/planted -m planted $(ARGS)
 
 # What that leaves out: many examples, long histories, repetitions and kills; and what SQLite does, on the disk.
 stress: MORE = 2
