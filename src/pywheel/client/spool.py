@@ -18,7 +18,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
@@ -37,6 +37,7 @@ __all__ = ["Spool", "Waiting", "spooled_job"]
 TOPIC: Final = "pywheel.spool"
 _FORWARDER: Final = "forwarder"  # the note that says who forwards
 _PUT: Final = "put"  # the header that says what was put
+_TRIED: Final = "tried"  # the header of a put that may have arrived before it came here
 _LEASE: Final = 15_000  # ms: so long after a kill the next process forwards; longer than a server's time limit
 _TRIES: Final = 10  # at a job that the store fails at without being away
 _TERMS: Final = c.ClaimPolicy(_LEASE, 2**31)
@@ -75,14 +76,15 @@ class Spool:
 
     # ---- puts -------------------------------------------------------------------------------------------------------
 
-    def add(self, puts: Sequence[c.Put]) -> list[list[int]]:
+    def add(self, puts: Sequence[c.Put], tried: Collection[str | None] = ()) -> list[list[int]]:
         """Keep puts, durably, in order, all or none; return the ids of their jobs, which are negative.
 
+        Those with the nonces `tried` were sent to the store, in vain as far as is known, and may have arrived.
         StoreFull also while there is room, but too little to forward them later: that writes, too.
         """
         self._refuse_to_fill()
         now = self.file.clock.wall()
-        outcomes = self.file.apply([c.Put(tuple(_rows(put, now))) for put in puts])
+        outcomes = self.file.apply([c.Put(tuple(_rows(put, now, tried=put.nonce in tried))) for put in puts])
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -115,10 +117,14 @@ class Spool:
         told = _told(row)
         return told["nonce"], told["place"], told["of"]
 
+    def may_have_arrived(self, row: Job) -> bool:
+        """Whether a job was sent to the store, when it was put or from here."""
+        return row.claims > 0 or _TRIED in row.headers
+
     def cancel(self, id: int) -> bool:
-        """Cancel a job that was never sent; return whether it was one. What was sent may have arrived."""
+        """Cancel a job that was never sent; return whether it was one."""
         row = self.find(id)
-        if row is None or row.claims or _told(row)["of"] > 1:
+        if row is None or self.may_have_arrived(row) or _told(row)["of"] > 1:
             return False
         claim = c.Claim(TOPIC, (-id,), _TERMS, self._name, 1)
         # If this is the first claim ever, nobody sends it now, nor did before. All of it is one transaction.
@@ -276,8 +282,9 @@ def spooled_job(row: Job) -> Job:
     return Job(-row.id, told["topic"], row.body, told["due"], row.created, state, last_error=row.last_error, **kept)
 
 
-def _rows(put: c.Put, now: int) -> Iterator[NewJob]:
+def _rows(put: c.Put, now: int, *, tried: bool) -> Iterator[NewJob]:
     """Yield the jobs of a put as the spool keeps them; delays count from now."""
+    marks = {_TRIED: ""} if tried else {}
     for place, job in enumerate(put.jobs):
         told: dict[str, Any] = job._asdict()
         del told["body"], told["delay"]
@@ -286,7 +293,7 @@ def _rows(put: c.Put, now: int) -> Iterator[NewJob]:
         if job.headers is not None:
             told["headers"] = dict(job.headers)
         told |= {"nonce": put.nonce, "place": place, "of": len(put.jobs)}
-        yield NewJob(TOPIC, job.body, 0, headers={_PUT: json.dumps(told, separators=(",", ":"))})
+        yield NewJob(TOPIC, job.body, 0, headers={_PUT: json.dumps(told, separators=(",", ":")), **marks})
 
 
 def _told(row: Job) -> Any:

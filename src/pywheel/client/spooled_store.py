@@ -122,9 +122,13 @@ class SpooledStore(Front):
                 (direct if isinstance(meant, _NAMED) else outcomes)[place] = meant
             else:
                 direct[place] = command
+        tried: list[str | None] = []
         if direct:
+            sent = False
             try:
-                outcomes.update(zip(direct, self._direct(list(direct.values())), strict=True))
+                store = self._breaker.there()
+                sent = True
+                outcomes.update(zip(direct, self._sent(store, list(direct.values())), strict=True))
             except StoreError as error:
                 puts = {place: command for place, command in direct.items() if isinstance(command, Put)}
                 if len(direct) == len(commands) and not (puts and isinstance(error, AWAY)):
@@ -132,8 +136,9 @@ class SpooledStore(Front):
                 outcomes.update(dict.fromkeys(direct, error))
                 if isinstance(error, AWAY):
                     later |= puts
+                    tried = [put.nonce for put in puts.values()] if sent else []
         if later:
-            self._keep(later, outcomes)
+            self._keep(later, tried, outcomes)
         return [outcomes[place] for place in range(len(commands))]
 
     def apply_within(self, connection: object, command: Command[R]) -> R:
@@ -159,8 +164,11 @@ class SpooledStore(Front):
         return command
 
     def _direct(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Apply commands in the store; note it if that is away."""
-        store = self._breaker.there()
+        """Apply commands in the store. StoreAway, at once, if it is away."""
+        return self._sent(self._breaker.there(), commands)
+
+    def _sent(self, store: Store, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Apply commands in the store; note it if that is away by now: then they may have happened."""
         try:
             return intact(store.apply(commands))
         except AWAY as error:
@@ -175,11 +183,11 @@ class SpooledStore(Front):
         """
         return self._breaker.away is not None or (_keyed(put) and self._spool.waiting())
 
-    def _keep(self, puts: dict[int, Put], outcomes: dict[int, Any]) -> None:
-        """Put into the spool, in order."""
+    def _keep(self, puts: dict[int, Put], tried: Sequence[str | None], outcomes: dict[int, Any]) -> None:
+        """Put into the spool, in order; those with the nonces `tried` may have arrived."""
         puts = dict(sorted(puts.items()))
         try:
-            outcomes.update(zip(puts, self._spool.add(list(puts.values())), strict=True))
+            outcomes.update(zip(puts, self._spool.add(list(puts.values()), tried), strict=True))
         except StoreError as error:
             outcomes.update(dict.fromkeys(puts, error))
             return
@@ -213,7 +221,7 @@ class SpooledStore(Front):
             outcome = lifecycle.may_move(job.state, (job.due, job.claims), command.expect)
             if isinstance(command, Cancel):
                 change = self._spool.cancel
-        sent = outcome is Change.CHANGED and row.state is State.RUNNING
+        sent = outcome is Change.CHANGED and self._spool.may_have_arrived(row)
         if sent or (outcome and (change is None or not change(job.id))):
             raise self._unknown("what has become of it", job.id)
         if outcome and isinstance(command, Retry):

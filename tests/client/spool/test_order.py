@@ -13,7 +13,8 @@ from pywheel.client.spool import Spool
 from pywheel.clock import MonotonicClock
 from pywheel.events import JobRefused
 from pywheel.jobs import State
-from pywheel.jobs.commands import Cancel, Edit
+from pywheel.jobs.commands import Cancel, Edit, Put
+from pywheel.jobs.queries import GetJob
 from tests.client.spool.spooled import back, bodies, forwarded
 from tests.jobs.waiting import until
 
@@ -72,6 +73,7 @@ def test_a_key_that_is_taken_by_then_is_refused_kept_and_can_be_sent_again(queue
 
 def test_a_job_of_the_spool_is_cancelled_there_or_where_it_is(queue, server):
     server.away = True
+    queue.put("t", 0)  # finds it away, and may have arrived
     first, second, *pair = queue.put("t", 1), queue.put("t", 2), *queue.put_many([queue.job("t", 3), queue.job("t", 4)])
     assert queue.cancel(first)
     assert queue.cancel(first) is queue.reschedule(first, 5) is Change.CANCELLED
@@ -81,7 +83,7 @@ def test_a_job_of_the_spool_is_cancelled_there_or_where_it_is(queue, server):
             ask()
     assert queue.jobs.retry(second) is Change.DELAYED
     back(queue, server)
-    assert bodies(server) == [2, 3, 4]
+    assert bodies(server) == [0, 2, 3, 4]
     assert queue.reschedule(second, "1h")
     assert queue.cancel(pair[0])
     assert queue.get(pair[0]).state is State.CANCELLED
@@ -98,6 +100,7 @@ def test_a_job_of_the_spool_is_cancelled_there_or_where_it_is(queue, server):
 
 def test_a_job_of_the_spool_is_cancelled_if_it_is_as_expected(queue, server):
     server.away = True
+    queue.put("t", 0)  # finds it away, and may have arrived
     first, second = queue.put("t", 1, at=LATER), queue.put("t", 2, at=LATER)
     due = queue.get(first).due
     for expect in ((due, 1), (due + 1, 0)):
@@ -121,6 +124,29 @@ def test_what_may_have_been_sent_is_not_said_to_be_cancelled(queue, server):
     back(queue, server)
     assert bodies(server) == [1]
     assert queue.cancel(id)
+
+
+def test_a_put_whose_answer_was_lost_is_not_said_to_be_cancelled_while_it_waits(queue, server):
+    """It may be in the store, where a worker may have it."""
+
+    def lost(when, commands):
+        if when == "after" and any(isinstance(command, Put) for command in commands):
+            server.away = True
+            raise StoreAway("the answer was lost")
+
+    server.fault = lost
+    id = queue.put("t", 1, at=LATER)
+    due = queue.get(id).due
+    assert id < 0
+    with pytest.raises(StoreAway, match="not known yet"):
+        queue.cancel(id)
+    with pytest.raises(StoreAway, match="not known yet"):
+        queue.calls.apply(Cancel(id, (due, 1)))
+    server.fault = None
+    back(queue, server)
+    assert bodies(server) == [1]
+    assert queue.cancel(id)
+    assert server.inner.ask(GetJob(1)).state is State.CANCELLED
 
 
 def test_nothing_is_said_of_a_key_while_it_may_belong_to_a_job_of_the_spool(queue, server):
