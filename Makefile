@@ -205,7 +205,7 @@ sanitize: $(SANITIZED)/test.group $(SANITIZED)/package
 	@LD_PRELOAD="$$(for name in libasan.so libubsan.so libstdc++.so.6; do gcc -print-file-name=$$name; done | paste -sd :)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	PYTHONMALLOC=malloc PYWHEEL_REQUIRE_NATIVE=1 $(SANITIZED)/bin/python -m pytest $(PARALLEL) --capture=sys -k "not pure" \
-	tests/core $(wildcard tests/timers/test_*collector.py) tests/timers/test_timer_memory.py \
+	tests/core tests/isolated/test_large_pools.py $(wildcard tests/timers/test_*collector.py) tests/timers/test_timer_memory.py \
 	tests/timers/test_bounded_turns.py $(ARGS)
 
 # Without a GIL, and with an interpreter that has the sanitizer too: its locks are what the sanitizer must know.

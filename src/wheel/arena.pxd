@@ -18,8 +18,8 @@
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from pywheel.core.bits cimport (PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc, aligned_resize, ctz, likely, low_bits,
-                                msb, unlikely, use_huge_pages)
+from pywheel.core.bits cimport (PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc, ctz, free_large, large_resize,
+                                likely, low_bits, msb, unlikely)
 
 cdef extern from *:
     """
@@ -50,6 +50,7 @@ ctypedef struct node_t:
 ctypedef struct arena_t:
     node_t *nodes
     void *block                 # what the allocator gave; nodes is its first cache line
+    size_t mapped               # bytes, if it is a mapping
     uint32_t capacity
     uint32_t used
     uint32_t *spare
@@ -86,7 +87,7 @@ cdef inline void arena_init(arena_t *a, uint64_t wheel_number) noexcept nogil:
 
 
 cdef inline void arena_free(arena_t *a) noexcept nogil:
-    PyMem_RawFree(a.block)
+    free_large(a.block, a.mapped)
     PyMem_RawFree(a.leaf)
     PyMem_RawFree(a.spare)
 
@@ -137,10 +138,10 @@ cdef inline int arena_reserve(arena_t *a, uint64_t more) noexcept nogil:
     capacity = (needed + step - 1) & ~(step - 1)
     if capacity > INDEX_LIMIT + 1:
         capacity = INDEX_LIMIT + 1
-    cdef node_t *nodes = <node_t *>aligned_resize(&a.block, a.nodes, a.used * sizeof(node_t), capacity * sizeof(node_t))
+    cdef node_t *nodes = <node_t *>large_resize(&a.block, &a.mapped, a.nodes, a.used * sizeof(node_t),
+                                                capacity * sizeof(node_t))
     if nodes == NULL:
         return -1
-    use_huge_pages(a.block, capacity * sizeof(node_t))
     a.nodes = nodes             # larger than `capacity` says until the bitmap has followed: harmless
     if grow_map(a, <uint32_t>capacity):
         return -1

@@ -1,7 +1,7 @@
 # Bit and memory primitives that C compilers spell differently, and the digits of a tick.
 
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
-from libc.string cimport memmove, memset
+from libc.string cimport memcpy, memmove
 
 cdef extern from *:
     """
@@ -45,6 +45,7 @@ cdef extern from *:
       #define pywheel_poke(p, x) (*(p) = (x))
     #endif
     #if defined(__linux__)
+      #include <errno.h>
       #include <sys/mman.h>
       /* A timer is found by one random access, and with 4 KiB pages that is a second one, to the page table.
          The whole mapping or nothing: half of one could not be moved by mremap any more, and growing would copy. */
@@ -54,10 +55,51 @@ cdef extern from *:
           if (size >= (size_t)4 << 20)
               (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
       }
+
+      #define PYWHEEL_MAP_FROM ((size_t)4 << 20)
+      #define PYWHEEL_HUGE_PAGE ((size_t)2 << 20)       /* where it is larger, small pages serve */
+
+      /* A mapping of `size` bytes that begins where a huge page can. The pages of `old`, a mapping of `old_size` bytes or
+         NULL, move there: where an allocator's realloc would move them, huge pages do not fit. NULL without memory,
+         and `old` is as it was. */
+      static inline void *pywheel_map(void *old, size_t old_size, size_t size) {
+          size_t room = size + PYWHEEL_HUGE_PAGE, before;
+          int access = PROT_READ | PROT_WRITE;      /* what is only a place to move to takes no memory */
+          char *area = (char *)mmap(NULL, room, old == NULL ? access : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+          char *start;
+          if (area == (char *)MAP_FAILED)
+              return NULL;
+          before = -(uintptr_t)area & (PYWHEEL_HUGE_PAGE - 1);
+          start = area + before;
+          if (before)
+              (void)munmap(area, before);
+          (void)munmap(start + size, room - before - size);
+          if (old != NULL && mremap(old, old_size, size, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED) {
+              if (errno != EPERM && errno != ENOSYS)
+                  return NULL;          /* the place may be gone, and another thread's by now: it is not unmapped */
+              if (mprotect(start, size, access)) {
+                  (void)munmap(start, size);
+                  return NULL;
+              }
+              memcpy(start, old, old_size);         /* a sandbox without mremap */
+              (void)munmap(old, old_size);
+          }
+          (void)madvise(start, size, MADV_HUGEPAGE);
+          return start;
+      }
+      #define pywheel_unmap(block, size) ((void)munmap(block, size))
     #else
       #define pywheel_use_huge_pages(block, size) ((void)0)
+      #define PYWHEEL_MAP_FROM SIZE_MAX
+      #define PYWHEEL_HUGE_PAGE ((size_t)1)
+      #define pywheel_map(old, old_size, size) NULL
+      #define pywheel_unmap(block, size) ((void)0)
     #endif
     """
+    const size_t MAP_FROM "PYWHEEL_MAP_FROM"                    # bytes from which a block is a mapping of its own
+    const size_t HUGE_PAGE "PYWHEEL_HUGE_PAGE"
+    void *map_block "pywheel_map"(void *old, size_t old_size, size_t size) noexcept nogil
+    void unmap_block "pywheel_unmap"(void *block, size_t size) noexcept nogil
     void use_huge_pages "pywheel_use_huge_pages"(void *block, size_t size) noexcept nogil
     uint64_t peek "pywheel_peek"(uint64_t *p) noexcept nogil            # what another thread may `poke` meanwhile
     void poke "pywheel_poke"(uint64_t *p, uint64_t x) noexcept nogil
@@ -117,3 +159,28 @@ cdef inline void *aligned_resize(void **block, void *old, size_t used, size_t si
     if used and start != <char *>grown + shift:       # the allocator moved it to another offset in the line
         memmove(start, <char *>grown + shift, used)
     return start
+
+
+cdef inline void *large_resize(void **block, size_t *mapped, void *old, size_t used, size_t size) noexcept nogil:
+    """As aligned_resize, but from MAP_FROM bytes on the block is a mapping of `*mapped` bytes, which is 0 until then."""
+    cdef void *grown
+    if size < MAP_FROM:
+        return aligned_resize(block, old, used, size)
+    size = (size + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1)
+    if size == mapped[0]:
+        return old
+    grown = map_block(old if mapped[0] else NULL, mapped[0], size)
+    if grown == NULL:
+        return NULL
+    if mapped[0] == 0 and old != NULL:
+        memcpy(grown, old, used)
+        PyMem_RawFree(block[0])
+    block[0], mapped[0] = grown, size
+    return grown
+
+
+cdef inline void free_large(void *block, size_t mapped) noexcept nogil:
+    if mapped:
+        unmap_block(block, mapped)
+    else:
+        PyMem_RawFree(block)

@@ -50,10 +50,11 @@ def test_what_was_reserved_is_enough_for_that_many_timers(native_core, pending):
         wheel._check()
 
 
-def test_clear_gives_back_what_was_reserved(native_core):
+@pytest.mark.parametrize("count", [COUNT, 50 * COUNT])
+def test_clear_gives_back_what_was_reserved(native_core, count):
     for wheel in (native_core.TimingWheel(), native_core.KeyWheel()):
         empty = sys.getsizeof(wheel)
-        wheel.reserve(COUNT)
+        wheel.reserve(count)
         wheel.clear()
         assert sys.getsizeof(wheel) == empty
         wheel._check()
