@@ -24,7 +24,7 @@ from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport (is_behind, wheel_advance, wheel_advance_some, wheel_collect_more,
                                    wheel_next_deadline, wheel_pop)
 from pywheel.core.arena cimport GEN_BITS, arena_t, index_in, is_live, live_nodes, next_live, node_t, walk_t
-from pywheel.core.bits cimport peek, poke, prefetch
+from pywheel.core.bits cimport prefetch, read_shared, write_shared
 from pywheel.core.levels cimport NEVER, wheel_t
 from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
 from pywheel.timers.clock cimport HAS_CLOCK, first_ns, monotonic_ns

@@ -35,14 +35,14 @@ cdef extern from *:
       #define pywheel_unlikely(x) __builtin_expect(!!(x), 0)
     #endif
     #if defined(Py_GIL_DISABLED) && !defined(_MSC_VER)
-      #define pywheel_peek(p) __atomic_load_n(p, __ATOMIC_RELAXED)
-      #define pywheel_poke(p, x) __atomic_store_n(p, x, __ATOMIC_RELAXED)
+      #define pywheel_read_shared(p) __atomic_load_n(p, __ATOMIC_RELAXED)
+      #define pywheel_write_shared(p, x) __atomic_store_n(p, x, __ATOMIC_RELAXED)
     #elif defined(Py_GIL_DISABLED)          /* there a volatile access of an aligned word is one access */
-      #define pywheel_peek(p) (*(volatile uint64_t *)(p))
-      #define pywheel_poke(p, x) (*(volatile uint64_t *)(p) = (x))
+      #define pywheel_read_shared(p) (*(volatile uint64_t *)(p))
+      #define pywheel_write_shared(p, x) (*(volatile uint64_t *)(p) = (x))
     #else
-      #define pywheel_peek(p) (*(p))
-      #define pywheel_poke(p, x) (*(p) = (x))
+      #define pywheel_read_shared(p) (*(p))
+      #define pywheel_write_shared(p, x) (*(p) = (x))
     #endif
     #if defined(__linux__)
       #include <errno.h>
@@ -59,8 +59,8 @@ cdef extern from *:
       #define PYWHEEL_MAP_FROM ((size_t)4 << 20)
       #define PYWHEEL_HUGE_PAGE ((size_t)2 << 20)       /* where it is larger, small pages serve */
 
-      /* A mapping of `size` bytes that begins where a huge page can. The pages of `old`, a mapping of `old_size` bytes or
-         NULL, move there: where an allocator's realloc would move them, huge pages do not fit. NULL without memory,
+      /* A mapping of `size` bytes that begins where a huge page can. The pages of `old`, a mapping of `old_size` bytes
+         or NULL, move there: where an allocator's realloc would move them, huge pages do not fit. NULL without memory,
          and `old` is as it was. */
       static inline void *pywheel_map(void *old, size_t old_size, size_t size) {
           size_t room = size + PYWHEEL_HUGE_PAGE, before;
@@ -101,8 +101,8 @@ cdef extern from *:
     void *map_block "pywheel_map"(void *old, size_t old_size, size_t size) noexcept nogil
     void unmap_block "pywheel_unmap"(void *block, size_t size) noexcept nogil
     void use_huge_pages "pywheel_use_huge_pages"(void *block, size_t size) noexcept nogil
-    uint64_t peek "pywheel_peek"(uint64_t *p) noexcept nogil            # what another thread may `poke` meanwhile
-    void poke "pywheel_poke"(uint64_t *p, uint64_t x) noexcept nogil
+    uint64_t read_shared "pywheel_read_shared"(uint64_t *p) noexcept nogil  # what another thread may write
+    void write_shared "pywheel_write_shared"(uint64_t *p, uint64_t x) noexcept nogil
     int ctz "pywheel_ctz"(uint64_t x) noexcept nogil            # x != 0
     int msb "pywheel_msb"(uint64_t x) noexcept nogil            # x != 0
     void prefetch "pywheel_prefetch"(const void *p) noexcept nogil
@@ -162,7 +162,7 @@ cdef inline void *aligned_resize(void **block, void *old, size_t used, size_t si
 
 
 cdef inline void *large_resize(void **block, size_t *mapped, void *old, size_t used, size_t size) noexcept nogil:
-    """As aligned_resize, but from MAP_FROM bytes on the block is a mapping of `*mapped` bytes, which is 0 until then."""
+    """As aligned_resize, but from MAP_FROM bytes on the block is a mapping of `*mapped` bytes, which was 0 before."""
     cdef void *grown
     if size < MAP_FROM:
         return aligned_resize(block, old, used, size)

@@ -46,7 +46,7 @@ cdef inline void release_context(PyObject *context) noexcept:
         Py_DECREF(context)
 
 
-cdef int traverse(PyObject *handle, visitproc visit, void *arg) noexcept:
+cdef int traverse_slots(PyObject *handle, visitproc visit, void *arg) noexcept:
     cdef int i, stop = visit(<PyObject *>Py_TYPE(handle), arg)
     for i in range(HANDLE_SLOTS):
         if stop:
@@ -56,7 +56,7 @@ cdef int traverse(PyObject *handle, visitproc visit, void *arg) noexcept:
     return stop
 
 
-cdef int clear(PyObject *handle) noexcept:
+cdef int clear_slots(PyObject *handle) noexcept:
     cdef int i
     cdef PyObject *old
     for i in range(HANDLE_SLOTS):

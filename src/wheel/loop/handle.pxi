@@ -139,7 +139,7 @@ cdef int set_context(PyObject *handle, PyObject *context, void *unused) except -
 
 
 TimerHandle = derive("pywheel.timers._loop.TimerHandle", (events.TimerHandle,), FIELDS + sizeof(fields_t),
-                     <void *>cancel, <void *>traverse, <void *>clear, <void *>dealloc, <void *>get_when,
+                     <void *>cancel, <void *>traverse_slots, <void *>clear_slots, <void *>dealloc, <void *>get_when,
                      <void *>set_when, <void *>get_context, <void *>set_context)
 cdef PyTypeObject *TIMER_HANDLE = <PyTypeObject *>TimerHandle
 cdef Py_ssize_t WEAKREFS = TIMER_HANDLE.tp_weaklistoffset

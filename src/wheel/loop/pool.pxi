@@ -64,7 +64,7 @@ cdef void dealloc(PyObject *handle) noexcept:
     empty(handle)
     if keep(handle):
         return
-    clear(handle)
+    clear_slots(handle)
     type = <PyObject *>Py_TYPE(handle)
     PyObject_GC_Del(handle)
     Py_DECREF(type)

@@ -15,13 +15,13 @@ cdef bint call(Driver self, Timer timer) except -1:
             context = (<ContextTimer>timer).context
     if function is None:                # in this very moment, by another thread
         return False
-    if context is None or enter(context) == 0:
+    if context is None or enter_context(context) == 0:
         if shape == MANY_ARGUMENTS:
             result = call_many(function, bound, payload)
         else:
             result = call_one(function, bound, payload, shape)
         if context is not None:
-            leave(context)
+            leave_context(context)
     if result != <PyObject *>None:
         settle(self, timer, result, context)
     else:
@@ -62,7 +62,7 @@ cdef PyObject *call_many(function, bound, tuple payload) noexcept:
     return PyObject_Vectorcall(function, stack + 1, (n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
 
 
-cdef inline int enter(context) noexcept:
+cdef inline int enter_context(context) noexcept:
     """Enter a context, where it can be got hold of: from here on the collector has to know it. -1: an error is set."""
     track_object(context)
     return PyContext_Enter(context)
@@ -94,7 +94,7 @@ cdef int throw() except -1:
     return -1
 
 
-cdef int leave(context) except -1:
+cdef int leave_context(context) except -1:
     """Leave a context, with or without an error set."""
     return PyContext_Exit(context)
 
@@ -106,4 +106,4 @@ cdef int finish(Driver self, Timer timer) except -1:
         over = timer.state == RUNNING
         if over:
             timer.state = FIRED
-    return release(timer) if over else 0
+    return release_timer(timer) if over else 0

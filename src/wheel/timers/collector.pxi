@@ -97,7 +97,7 @@ cdef int traverse_timers(PyObject *self, visitproc visit, void *arg) noexcept:
 # Cython's tp_clear would put None where the code trusts in a driver and a wheel, while finalisers may still call.
 
 cdef int clear_timer(PyObject *self) noexcept:
-    release(<Timer>self)
+    release_timer(<Timer>self)
     return 0
 
 

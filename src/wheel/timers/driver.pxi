@@ -66,11 +66,11 @@ cdef class Driver:
     @property
     def _wake_before(self):
         """A deadline before this tick makes the driver wake earlier."""
-        return peek(&self.wake_before)
+        return read_shared(&self.wake_before)
 
     @_wake_before.setter
     def _wake_before(self, uint64_t tick):
-        poke(&self.wake_before, tick)
+        write_shared(&self.wake_before, tick)
 
     def time(self):
         """Return the time of its clock, in seconds."""

@@ -60,7 +60,7 @@ cdef inline Timer schedule(Driver self, Timer timer, uint64_t ns):
         problem = put(self, timer, tick)
     if problem:
         refuse(self, problem)
-    if tick < peek(&self.wake_before):
+    if tick < read_shared(&self.wake_before):
         wake(self, timer)
     return timer
 

@@ -79,7 +79,7 @@ cdef class Timer:
                 self.state = CANCELLED
         if index == 0:
             return False
-        release(self)
+        release_timer(self)
         Py_DECREF(<PyObject *>self)
         return True
 
@@ -139,7 +139,7 @@ cdef class ContextTimer(Timer):
         track_object(self.context)      # a context that is released must be tracked
 
 
-cdef int release(Timer self) except -1:
+cdef int release_timer(Timer self) except -1:
     """Drop all that a timer which has ended refers to, when it no longer does."""
     cdef object _function, _bound, _payload, _context = None
     cdef Driver _driver = None
@@ -213,6 +213,6 @@ cdef bint rearm(Timer self, uint64_t ns, uint64_t planned) except -1:
         return False
     if problem:
         refuse(driver, problem)
-    if tick < peek(&driver.wake_before):
+    if tick < read_shared(&driver.wake_before):
         driver._sooner()
     return True

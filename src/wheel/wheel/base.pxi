@@ -22,7 +22,7 @@ cdef class _Wheel:
     def __dealloc__(self):
         cdef wheel_t old = self.wheel
         wheel_init(&self.wheel, 0, 0)
-        release(self, &old)
+        release_wheel(self, &old)
 
     @classmethod
     def __class_getitem__(cls, item, /):
@@ -38,7 +38,7 @@ cdef class _Wheel:
     def now(self):
         """The tick last advanced to."""
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             return self.wheel.now
 
     def reschedule(self, handle, deadline, /):
@@ -64,7 +64,7 @@ cdef class _Wheel:
         cdef uint64_t tick = as_tick(deadline, "deadline")
         cdef uint32_t index
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             index = arena_find(&self.wheel.arena, number)
             if index == 0:
                 return False
@@ -80,7 +80,7 @@ cdef class _Wheel:
         """
         cdef uint64_t tick
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             tick = wheel_next_deadline(&self.wheel)
         return None if tick == NEVER else tick
 
@@ -93,7 +93,7 @@ cdef class _Wheel:
         cdef uint64_t number = as_handle(handle)
         cdef uint32_t index
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             index = arena_find(&self.wheel.arena, number)
             return self.wheel.arena.nodes[index].deadline if index else None
 
@@ -117,7 +117,7 @@ cdef class _Wheel:
         cdef uint64_t number = arguments.room(count)
         cdef bint full, failed = False, no_index = False
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             full = number > self.room
             if not full and number > self.wheel.live:
                 failed = arena_touch(&self.wheel.arena, number - self.wheel.live)
@@ -135,14 +135,14 @@ cdef class _Wheel:
     def __len__(self):
         """Timers pending, those held back by a limit included. O(1)."""
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             return self.wheel.live
 
     def __contains__(self, handle):
         """Whether the timer is pending. TypeError if handle is not an int. O(1)."""
         cdef uint64_t number = as_handle(handle)
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             return arena_find(&self.wheel.arena, number) != 0
 
     def __iter__(self):
@@ -150,7 +150,7 @@ cdef class _Wheel:
         cdef walk_t walk
         cdef list handles = []
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             walk = live_nodes(&self.wheel.arena)
             while next_live(&walk):
                 handles.append(arena_handle(&self.wheel.arena, walk.index))
@@ -160,7 +160,7 @@ cdef class _Wheel:
         """Bytes of memory the wheel owns, items not included."""
         cdef size_t size
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             size = wheel_bytes(&self.wheel)
         return type(self).__basicsize__ + size
 
@@ -169,7 +169,7 @@ cdef class _Wheel:
         """
         cdef const char *wrong
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             wrong = wheel_check(&self.wheel)
         if wrong != NULL:
             raise RuntimeError(wrong.decode())

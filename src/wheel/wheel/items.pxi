@@ -1,11 +1,11 @@
 # A TimingWheel owns one reference for each live timer, in the node's payload. The garbage collector sees them by
-# `traverse`, in index order, which is the order of memory. They are dropped only when the wheel is consistent again,
-# since `__del__` and weak reference callbacks may call any method.
+# `traverse_items`, in index order, which is the order of memory. They are dropped only when the wheel is consistent
+# again, since `__del__` and weak reference callbacks may call any method.
 
 cdef object _numbers = itertools.count(1)   # tells wheels apart; no global, which the interpreter's exit takes away
 
 
-cdef void release(_Wheel self, wheel_t *old) noexcept:
+cdef void release_wheel(_Wheel self, wheel_t *old) noexcept:
     """Release the items of a detached wheel in index order, and its memory."""
     cdef walk_t walk = live_nodes(&old.arena)
     if isinstance(self, TimingWheel):
@@ -19,9 +19,9 @@ cdef int restart(_Wheel self, uint64_t start) except -1:
     cdef wheel_t old
     cdef uint64_t number = next(_numbers)
     with critical_section(self):
-        enter(self)
+        pass_gate(self)
         wheel_detach(&self.wheel, self.wheel.now if start == NEVER else start, number, &old)
-    release(self, &old)
+    release_wheel(self, &old)
     return 0
 
 
@@ -34,7 +34,7 @@ cdef TimingWheel _any = TimingWheel()
 cdef size_t offset = <size_t>(<char *>&_any.wheel - <char *><PyObject *>_any)
 
 
-cdef int traverse(PyObject *self, visitproc visit, void *arg) noexcept:
+cdef int traverse_items(PyObject *self, visitproc visit, void *arg) noexcept:
     cdef const wheel_t *w = <wheel_t *>(<char *>self + offset)
     cdef walk_t walk = live_nodes(&w.arena)
     cdef int stop
@@ -45,10 +45,10 @@ cdef int traverse(PyObject *self, visitproc visit, void *arg) noexcept:
     return traverse_attributes(self, visit, arg)
 
 
-cdef int clear(PyObject *self) noexcept:
+cdef int clear_items(PyObject *self) noexcept:
     restart(<TimingWheel>self, NEVER)
     return clear_attributes(self)
 
 
-(<PyTypeObject *>TimingWheel).tp_traverse = traverse
-(<PyTypeObject *>TimingWheel).tp_clear = clear
+(<PyTypeObject *>TimingWheel).tp_traverse = traverse_items
+(<PyTypeObject *>TimingWheel).tp_clear = clear_items

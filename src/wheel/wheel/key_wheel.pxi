@@ -50,7 +50,7 @@ cdef class KeyWheel(_Wheel):
         cdef uint64_t handle = 0
         cdef bint full, no_index = False
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             full = self.wheel.live >= self.room
             if not full:
                 handle = wheel_schedule(&self.wheel, tick, payload)
@@ -73,7 +73,7 @@ cdef class KeyWheel(_Wheel):
         cdef uint64_t number = as_handle(handle)
         cdef uint32_t index
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             index = arena_find(&self.wheel.arena, number)
             if index:
                 wheel_remove(&self.wheel, index)
@@ -106,7 +106,7 @@ cdef class KeyWheel(_Wheel):
         cdef bint early, failed
         cdef list expired
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             early = tick < self.wheel.now
             failed = not early and wheel_advance(&self.wheel, tick, most)
             count = min(most, self.wheel.ready_live)
@@ -114,7 +114,7 @@ cdef class KeyWheel(_Wheel):
             raise arguments.backwards() if early else MemoryError()
         expired = PyList_New(count)         # may run the garbage collector, and Python code that calls back
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             count = min(count, self.wheel.ready_live)
             while done < count:             # read first, as an int may find no memory
                 got = wheel_peek(&self.wheel, &position, chunk, min(count - done, <uint64_t>CHUNK))
@@ -132,7 +132,7 @@ cdef class KeyWheel(_Wheel):
         cdef uint64_t number = as_handle(handle)
         cdef uint32_t index
         with critical_section(self):
-            enter(self)
+            pass_gate(self)
             index = arena_find(&self.wheel.arena, number)
             return self.wheel.arena.nodes[index].payload if index else default
 

@@ -30,7 +30,7 @@ cdef int wait(_Wheel self) except -1:
     return 0
 
 
-cdef inline int enter(_Wheel self) except -1:
+cdef inline int pass_gate(_Wheel self) except -1:
     """Return when no bulk call is at work on the wheel; first thing in a critical section."""
     return wait(self) if unlikely(self.busy) else 0
 
@@ -38,7 +38,7 @@ cdef inline int enter(_Wheel self) except -1:
 cdef int begin(KeyWheel self) except -1:
     """Take the wheel for a bulk call; until `end` it calls no Python code."""
     with critical_section(self):
-        enter(self)
+        pass_gate(self)
         self.busy = forks
         PyThread_acquire_lock(self.gate, WAIT_LOCK)
     return 0

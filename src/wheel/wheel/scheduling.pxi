@@ -24,7 +24,7 @@ cdef int take_back(_Wheel self, uint64_t handle) except -1:
     cdef uint32_t index
     PyErr_Clear()
     with critical_section(self):
-        enter(self)
+        pass_gate(self)
         index = arena_find(&self.wheel.arena, handle)
         if index:
             payload = wheel_remove(&self.wheel, index)
