@@ -1,5 +1,6 @@
 """Calls of the system that a child process makes: recorded in their order, or one of them failing."""
 
+import atexit
 import functools
 import shutil
 import subprocess
@@ -34,6 +35,7 @@ class Call(NamedTuple):
 def library():
     """Return the path of the library, built once in a process."""
     folder = tempfile.mkdtemp(prefix="calls")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = f"{folder}/calls.so"
     subprocess.run(
         ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", path, HERE / "calls.c", "-ldl"],

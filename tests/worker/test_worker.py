@@ -68,18 +68,25 @@ def test_coroutines_run_on_the_loop_that_the_worker_was_told_to_make(live_queue)
 
 
 def test_functions_run_as_many_at_once_as_asked_and_no_more(live_queue):
-    barrier = threading.Barrier(3)
+    gate = threading.Event()
     running, most = [], []
+    live_queue.handler("u")(lambda job: None)
 
     @live_queue.handler("t", concurrency=3)
     def handle(job):
         running.append(job.id)
         most.append(len(running))
-        barrier.wait(60)
+        if job.json() == "slow":
+            gate.wait(60)
         running.remove(job.id)
 
-    ids = live_queue.put_many(live_queue.job("t") for _ in range(9))
     with working(live_queue):
+        for id in live_queue.put_many(live_queue.job("t") for _ in range(100)):  # quick: so others wait in the pool
+            finished(live_queue, id)
+        ids = live_queue.put_many(live_queue.job("t", "slow") for _ in range(9))
+        until(lambda: len(running) >= 3)
+        finished(live_queue, live_queue.put("u"))  # by then one more would run, too
+        gate.set()
         for id in ids:
             finished(live_queue, id)
     assert max(most) == 3
