@@ -2,25 +2,31 @@
 
 usage: failing_child.py FOLDER ERROR KIND END
 
-KIND: a letter of calls.c, or all. END: closed, or cut off. Prints a line of JSON for each call: what was told of the
-error that it led to, and what the store held at the end.
+KIND: a letter of calls.c. END: closed, or cut off, or worked off: by a worker, whose jobs were put before. Prints for
+each call a line of JSON: what was told of the error that it led to, and what the store held at the end, or how often
+the worker handled each job.
 """
 
 import ctypes
 import errno
 import json
+import logging
 import os
 import sys
 import traceback
+from collections import Counter
 from functools import partial
 from itertools import count
 from pathlib import Path
 
-from pywheel import StoreError
+from pywheel import JobQueue, StoreError, Worker
+from pywheel.events import StoreFailed
 from tests.faults.notes import NAME, with_settings
 from tests.faults.store_life import Life, held
+from tests.jobs.waiting import until
 
 STEPS = 12
+JOBS = 6
 
 
 class Quiet:
@@ -62,6 +68,41 @@ class FailingLife(Life):
         return before
 
 
+def work_off(folder, fail):
+    """Have a worker handle some jobs; return what it told of errors, and how often it handled each job."""
+    logging.disable()
+    handled, errors = Counter(), []
+
+    def listen(event):
+        if isinstance(event, StoreFailed):
+            errors.append([type(event.error).__name__, str(event.error)])
+
+    queue = JobQueue(f"sqlite:///{folder}/{NAME}", listeners=[listen])
+
+    @queue.handler("t", concurrency=2)
+    def handle(job):
+        handled[job.id] += 1
+
+    ids = queue.put_many(queue.job("t") for _ in range(JOBS))
+    fail()
+    worker = Worker(queue)
+    worker.start()
+    until(lambda: all(queue.get(id).state == "done" for id in ids))
+    worker.stop()
+    worker.join()
+    return {"errors": errors, "handled": [handled[id] for id in ids]}
+
+
+def live(folder, fail, end):
+    """Return what was told of errors, and what is kept."""
+    fail()
+    life = FailingLife(folder)
+    kept = life.live()
+    if end == "closed":
+        life.told(life.store.close)
+    return {"errors": life.errors, "held": kept}
+
+
 def main(folder, error, kind, end):
     with_settings()
     library = ctypes.CDLL(None)
@@ -70,18 +111,14 @@ def main(folder, error, kind, end):
         here.mkdir()
         child = os.fork()
         if child == 0:
+            library.calls_record(str(here).encode(), b"/dev/null")
+            code, only = ctypes.c_int(getattr(errno, error)), ctypes.c_char(kind.encode())
+            fail = partial(library.calls_fail, ctypes.c_long(number), code, only, 0)
             try:
-                library.calls_record(str(here).encode(), b"/dev/null")
-                only = ctypes.c_char(b"\0" if kind == "all" else kind.encode())
-                library.calls_fail(ctypes.c_long(number), getattr(errno, error), only, 0)
-                life = FailingLife(here)
-                kept = life.live()
-                if end == "closed":
-                    life.told(life.store.close)
-                result = {"file": f"{here}/{NAME}", "errors": life.errors, "held": kept}
+                result = work_off(here, fail) if end == "worked off" else live(here, fail, end)
             except BaseException:
                 result = {"wrong": traceback.format_exc()}
-            print(json.dumps({"number": number, "made": library.calls_made(), **result}), flush=True)
+            print(json.dumps({"file": f"{here}/{NAME}", **result}), flush=True)
             os._exit(library.calls_made() < number)
         _, over = os.waitpid(child, 0)
         if over:

@@ -16,13 +16,13 @@ FULL, FAILED, DENIED = "StoreFull", "StoreError", "StoreReadOnly"
 
 
 def lives(folder, error, kind, end="cut off"):
-    """Yield for each call that failed the errors that were told, and what the store should hold and does."""
+    """Yield for each call that failed what its process told, and what the store holds."""
     for line in run_child("failing_child.py", folder, error, kind, end).splitlines():
         life = json.loads(line)
         assert "wrong" not in life, life["wrong"]
         with open(f"sqlite:///{life['file']}", clock=ManualClock(wall=NOW)) as store:
             assert store.verify() == []
-            yield life["errors"], life["held"], held(store)
+            yield life, held(store)
 
 
 @pytest.mark.parametrize(
@@ -41,16 +41,26 @@ def lives(folder, error, kind, end="cut off"):
 )
 def test_a_call_that_fails_is_a_named_error_and_nothing_was_done(tmp_path, error, kind, end, kinds, least):
     told = Counter()
-    for errors, kept, found in lives(tmp_path, error, kind, end):
-        told.update(name for name, _ in errors)
-        assert found == kept
+    for life, found in lives(tmp_path, error, kind, end):
+        told.update(name for name, _ in life["errors"])
+        assert found == life["held"]
     assert set(told) <= kinds
     assert told.total() >= least
 
 
 def test_a_commit_that_the_disk_did_not_confirm_may_have_happened_if_the_program_ends_and_the_error_says_so(tmp_path):
     lost = 0
-    for errors, kept, found in lives(tmp_path, "EIO", "s"):
-        lost += found != kept
-        assert found == kept or "may have happened all the same" in errors[-1][1]
+    for life, found in lives(tmp_path, "EIO", "s"):
+        lost += found != life["held"]
+        assert found == life["held"] or "may have happened all the same" in life["errors"][-1][1]
     assert lost
+
+
+@pytest.mark.parametrize(("error", "kind", "kinds"), [("ENOSPC", "w", {FULL}), ("EIO", "s", {FAILED})])
+def test_a_worker_goes_on_after_a_call_that_fails_and_handles_each_job_once(tmp_path, error, kind, kinds):
+    told = Counter()
+    for life, _ in lives(tmp_path, error, kind, "worked off"):
+        told.update(name for name, _ in life["errors"])
+        assert life["handled"] == [1] * len(life["handled"])
+    assert told
+    assert set(told) <= kinds
