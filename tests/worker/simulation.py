@@ -72,6 +72,7 @@ class World:
         self.due = {}  # id: the earliest due time that the outside may count on
         self.bodies = {}  # id: what a delivery may bring; several after a replacement that was not answered
         self.versions = count(1)
+        self.edits = Counter()  # id: how often it was edited, which counts among its claims
         self.unanswered = set()  # ids that were to be claimed by a command that was not answered
         self.unsure = set()  # ids whose last change was not answered
         self.cancelled = set()
@@ -141,8 +142,12 @@ class World:
         topic, least = jobs[0].topic, min(job.priority for job in jobs)
         if topic != self.limited and not any(job.lost for job in jobs):
             left = [self.store.inner.ask(GetJob(due.id)) for due in self.store.inner.ask(ListFirstDue(topic, 1))]
-            passed = [job.id for job in left if job.priority > least and not job.lost and job.claims == job.attempt]
+            passed = [job.id for job in left if self.first(job, least)]
             self.insist(passed == [], f"job {passed} was left, of a higher priority than {order}")
+
+    def first(self, job, least):
+        """Whether a job that was left comes before those of a priority: not one that was lost or given back."""
+        return job.priority > least and not job.lost and job.claims - self.edits[job.id] == job.attempt
 
     def takes_place(self, lease):
         """Account for a limit: a handler that has not ended has its place until its lease is over.
@@ -259,6 +264,20 @@ class World:
                     self.waited.pop(id, None)
             except StoreError:
                 self.due[id] = min(due, self.due[id])
+
+    def edit(self):
+        """Give a job another body and priority: from then on that is what a delivery brings."""
+        job = self.store.inner.ask(GetJob(self.random.choice(list(self.due)))) if self.due else None
+        if job is None or job.body == POISON:
+            return
+        body = b"%d" % next(self.versions)
+        try:
+            edited = self.queue.jobs.edit(job, body=body, priority=self.random.choice([0, 0, 1, -1]))
+        except StoreError:
+            edited = self.store.inner.ask(GetJob(job.id)).body == body
+        if edited:
+            self.bodies[job.id] = {body}
+            self.edits[job.id] += 1
 
     def crash(self):
         """A worker dies: what it holds will be lost. Somebody starts another one, perhaps with other topics."""
@@ -378,7 +397,7 @@ class World:
         return [job for job, lease in waiting if job.claims == lease.job.claims]
 
     def run(self, steps):
-        actions = [self.put] * 8 + [self.put_many, self.cancel, self.reschedule, self.trouble]
+        actions = [self.put] * 8 + [self.put_many, self.cancel, self.reschedule, self.edit, self.trouble]
         actions += [self.crash, self.stop, self.block, self.drain, self.put_with_key, self.put_with_key, self.pause]
         actions += [self.put_poison] * (self.random.random() < 0.3)
         for _ in range(steps):

@@ -52,6 +52,7 @@ ENDS = {
     "cancel": lambda queue, id: queue.cancel(id),
     "cancel by key": lambda queue, id: queue.cancel(("t", "k")),
     "reschedule": lambda queue, id: queue.reschedule(id, 3_600),
+    "edit": lambda queue, id: queue.jobs.edit(id, body=1),
     "purge": lambda queue, id: queue.store.apply([Purge(State.DEAD, 60_000, None, 10)]),
     "claim": lambda queue, id: queue.store.apply([Claim("t", (id,), ClaimPolicy(1_000, 1), "w", 1)]),
     "expire": lambda queue, id: queue.store.apply([Expire(10)]),
