@@ -250,10 +250,11 @@ class Accounts:
         for line, n, _, id in self._put_jobs():
             puts[id].append((line["at"], line["wall"], (line["by"], n)))
             answered.add((line["by"], n))
-            keys[id] = line.get("key", ())
+            keys.setdefault(id, line.get("key", ()))
         for line in self.words["ask"]:
             if line["what"] == "put" and (line["by"], line["n"]) not in answered:
-                unsure[line["by"], *line.get("key", ())].add((line["by"], line["n"]))
+                edits = [line["id"]] if "id" in line else []
+                unsure[line["by"], *line.get("key", edits)].add((line["by"], line["n"]))
         for id, found in puts.items():
             found.sort()
             for line in self.starts[id]:
@@ -263,7 +264,7 @@ class Accounts:
                 last = max((at for at, told, _ in found if told <= row.started), default=0)
                 may_be = {number for at, _, number in found if last <= at <= line["wall"]}
                 number = (line["author"], line["n"])
-                if number not in may_be | unsure[number[0], *keys[id]]:
+                if number not in may_be | unsure[number[0], *keys[id]] | unsure[number[0], id]:
                     self.blame("old body", f"job {id} began with {number}, and was put with {found}")
 
     def _limits(self):
@@ -334,7 +335,7 @@ class Accounts:
             for one, after in pairwise(rows)
             if one.outcome is Outcome.LOST and after.started is not None
         ]
-        moved = {line["id"] for line in self._told("reschedule")}
+        moved = {line["id"] for line in (*self._told("reschedule"), *self._told("put")) if "id" in line}
         for id, job in self.jobs.items():
             lost = 0
             for before, row, since in self._to_be_had(job, id in moved):

@@ -106,6 +106,14 @@ def reschedule():
         asked("reschedule", lambda: bool(queue.reschedule(id, delay)), id=id, delay=delay)
 
 
+def edit():
+    """Give a job that may wait another body and due time: as a put that replaces it."""
+    if own:
+        id, job, delay = draw.choice(own), body() | {"do": "quick"}, draw.uniform(0, 2)
+        call = lambda: id if queue.jobs.edit(id, body=job, delay=delay, priority=draw.choice([0, 1])) else None  # noqa: E731
+        asked("put", call, jobs=[[job["n"], delay]], id=id, replace=True)
+
+
 def linger():
     """In a child: say what becomes of a queue that was opened before the fork, and keep its files open for a while."""
     global name, serial
@@ -118,7 +126,7 @@ def linger():
 
 pen.note("comes")
 while going:
-    draw.choice([put] * 14 + [put_many] + [put_with_key] * 3 + [cancel] * 2 + [reschedule] * 2)()
+    draw.choice([put] * 14 + [put_many] + [put_with_key] * 3 + [cancel] * 2 + [reschedule] * 2 + [edit] * 2)()
     if forks:
         forks = False
         if os.fork() == 0:
