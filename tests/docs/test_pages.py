@@ -64,10 +64,11 @@ def test_troubleshooting_quotes_what_is_said():
     assert [part for part in parts if part not in sources] == []
 
 
-def test_every_alert_has_a_runbook_and_every_runbook_an_alert():
-    alerts = re.findall(r"- alert: (\w+)", text("deploy/prometheus/pywheel.rules.yml"))
-    runbooks = re.findall(r"^### (Pywheel\w+)", text("docs/alarms.md"), re.MULTILINE)
-    assert alerts == runbooks
+def test_every_alert_has_a_runbook_and_its_address_and_every_runbook_an_alert():
+    rules = text("deploy/prometheus/pywheel.rules.yml")
+    alerts = re.findall(r"- alert: (\w+)", rules)
+    assert alerts == re.findall(r"^### (Pywheel\w+)", text("docs/alarms.md"), re.MULTILINE)
+    assert [alert.lower() for alert in alerts] == re.findall(r"runbook_url: .*/docs/alarms.md#(\w+)", rules)
 
 
 def test_capacity_has_the_bytes_that_were_measured():
