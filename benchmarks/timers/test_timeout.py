@@ -1,6 +1,6 @@
 """pywheel.timeout against asyncio.timeout, one after the other in a task, on each loop.
 
-Beside them stands what no timeout on that loop can do without: a `call_at` and its cancel, or the `sleep(0)` alone.
+Beside them stands what asyncio.timeout cannot do without: the loop's `call_at` and its cancel, or the `sleep(0)` alone.
 """
 
 from __future__ import annotations

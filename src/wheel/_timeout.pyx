@@ -11,12 +11,28 @@
 
 cimport cython
 
+import time
 from asyncio import events, exceptions, tasks, timeouts
+from contextvars import Context
+from os import register_at_fork
 from types import FunctionType
+from weakref import WeakValueDictionary
 
 from cpython.object cimport PyObject
+from cython cimport critical_section
+from libc.math cimport INFINITY, ceil, nextafter
+from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 
-from pywheel.timers._loop cimport cancel_timer, is_plain_wheel, wheel_time, wheel_timer
+from pywheel.core._wheel cimport TimingWheel
+from pywheel.core.advance cimport has_overdue, is_behind, next_occupied, wheel_advance_some, wheel_pop
+from pywheel.core.arena cimport arena_find
+from pywheel.core.bits cimport DIGIT_BITS, SLOT_MASK, unlikely
+from pywheel.core.levels cimport NEVER, wheel_t
+from pywheel.core.schedule cimport wheel_remove, wheel_schedule
+from pywheel.timers._event_loop import StockLoop
+
+from pywheel.timers._loop cimport cancel_timer, is_plain_wheel, monotonic_time, wheel_time, wheel_timer
+from pywheel.timers.clock cimport first_ns
 
 cdef extern from *:
     """
@@ -32,6 +48,18 @@ cdef extern from *:
     void set_send "pywheel_set_send"(object type, void *function)
 
 cdef extern from "Python.h":
+    ctypedef int (*inquiry)(PyObject *) noexcept
+    ctypedef struct PyTypeObject:
+        inquiry tp_clear
+    PyObject *Py_None
+    PyTypeObject *Py_TYPE(PyObject *value)
+    void Py_DECREF(PyObject *value)
+    void Py_INCREF(PyObject *value)
+    object PyContext_CopyCurrent()
+    int PyContext_Enter(object context) except -1
+    int PyContext_Exit(object context) except -1
+    PyObject *PyThreadState_GetDict() except? NULL
+    object PyWeakref_NewRef(object value, PyObject *callback)
     PyObject *PyExc_StopIteration
     PyObject *PyDict_GetItemWithError(object items, object key) except? NULL
     bint PyFloat_CheckExact(object value)
@@ -53,21 +81,15 @@ cdef enum:
 
 cdef tuple NAMES = ("created", "active", "expiring", "expired", "finished")
 
-cdef object get_running_loop = events.get_running_loop
 cdef object CancelledError = exceptions.CancelledError
-cdef object find_task = tasks.current_task
-# Up to Python 3.11 that is a function in Python, which looks here.
-cdef dict current_tasks = tasks._current_tasks if type(find_task) is FunctionType else None
 # From Python 3.13 on, whatever else leaves the block tells in its context that time was up.
 cdef object insert_timeout_error = getattr(timeouts.Timeout, "_insert_timeout_error", None)
 
+cdef class Timeout
 
-cdef inline object current_task(object loop):
-    cdef PyObject *found
-    if current_tasks is None:
-        return find_task(loop)
-    found = PyDict_GetItemWithError(current_tasks, loop)
-    return None if found == NULL else <object>found
+include "timeout/running.pxi"
+include "timeout/loops.pxi"
+include "timeout/wheel.pxi"
 
 
 @cython.final
@@ -80,7 +102,10 @@ cdef class Timeout:
         when: the time of the loop at which the task is cancelled, None for never.
     """
     cdef object deadline
-    cdef object handle                  # of the timer; None without one
+    cdef object handle                  # of the loop's timer; None without one
+    cdef TimeoutWheel wheel             # on which it stands instead, or None,
+    cdef uint64_t timer                 # the wheel's handle,
+    cdef object context                 # and where it is to run
     cdef object task
     cdef object cancelling              # how many requests to cancel the task had before
     cdef int state
@@ -109,7 +134,7 @@ cdef class Timeout:
         self.deadline = when
         self.disarm()
         if when is not None:
-            self.arm(get_running_loop())
+            self.arm(running_loop())
 
     def expired(self):
         """Return whether time was up."""
@@ -145,7 +170,7 @@ cdef class Timeout:
     cdef int enter(self) except -1:
         if self.state != CREATED:
             raise RuntimeError("Timeout has already been entered")
-        loop = get_running_loop()
+        loop = running_loop()
         task = current_task(loop)
         if task is None:
             raise RuntimeError("Timeout should be used inside a task")
@@ -159,9 +184,12 @@ cdef class Timeout:
     cdef int arm(self, object loop) except -1:
         """Start the timer."""
         cdef double due
-        if PyFloat_CheckExact(self.deadline) and is_plain_wheel(loop):
+        if PyFloat_CheckExact(self.deadline):
             due = PyFloat_AS_DOUBLE(self.deadline)
-            if due > wheel_time(loop):
+            if not is_plain_wheel(loop):
+                if start(self, loop, due):
+                    return 0
+            elif due > wheel_time(loop):
                 self.handle = wheel_timer(loop, self.deadline, due, expire, (self,))
                 return 0
         if self.deadline <= loop.time():
@@ -172,7 +200,9 @@ cdef class Timeout:
 
     cdef int disarm(self) except -1:
         handle, self.handle = self.handle, None
-        if handle is not None:
+        if self.wheel is not None:
+            stop(self)
+        elif handle is not None:
             cancel_timer(handle)
         return 0
 
@@ -182,7 +212,7 @@ cdef class Timeout:
         assert self.state == ENTERED
         self.task.cancel()
         self.state = EXPIRING
-        self.handle = None
+        self.handle = self.wheel = self.context = None
         return 0
 
 
@@ -292,11 +322,16 @@ def timeout(delay):
     Raises:
         RuntimeError: no loop is running.
     """
-    loop = get_running_loop()
+    cdef KnownClass of
+    loop = running_loop()
     if delay is None:
         return new_timeout(None)
-    if (PyFloat_CheckExact(delay) or PyLong_CheckExact(delay)) and is_plain_wheel(loop):
-        return new_timeout(wheel_time(loop) + PyFloat_AsDouble(delay))
+    if PyFloat_CheckExact(delay) or PyLong_CheckExact(delay):
+        if is_plain_wheel(loop):
+            return new_timeout(wheel_time(loop) + PyFloat_AsDouble(delay))
+        of = known(loop)
+        if of is not None:
+            return new_timeout(time_of(of, loop) + PyFloat_AsDouble(delay))
     return new_timeout(loop.time() + delay)
 
 

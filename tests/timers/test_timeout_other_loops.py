@@ -1,0 +1,422 @@
+"""timeout on asyncio's loop and uvloop: all on a wheel, for which the loop has one timer."""
+
+import asyncio
+import gc
+import itertools
+import os
+import time
+import weakref
+from contextlib import suppress
+from contextvars import ContextVar
+from unittest import mock
+
+import pytest
+
+from tests.interrupts import at_each_place, interrupt, traced
+
+FAR = 1_000.0  # seconds, which nobody waits for
+SOON = 0.001
+KINDS = ["asyncio", "uvloop"]
+
+
+@pytest.fixture
+def pywheel(pywheel):
+    """The native package alone."""
+    if pywheel.implementation != "native":
+        pytest.skip("the twin is asyncio's own")
+    return pywheel
+
+
+def make_loop(kind):
+    return asyncio.SelectorEventLoop() if kind == "asyncio" else pytest.importorskip("uvloop").new_event_loop()
+
+
+@pytest.fixture(params=KINDS)
+def loop(request):
+    """A loop that is not ours."""
+    loop = make_loop(request.param)
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def asyncios():
+    """asyncio's loop, which shows its timers."""
+    loop = make_loop("asyncio")
+    yield loop
+    loop.close()
+
+
+def whens(loop):
+    """When the loop's timers are due that were not cancelled."""
+    return sorted(handle.when() for handle in loop._scheduled if not handle.cancelled())
+
+
+async def hang(timeout):
+    """Wait until time is up; return True."""
+    try:
+        async with timeout:
+            await asyncio.get_running_loop().create_future()
+    except TimeoutError:
+        return True
+
+
+# ---- what the loop sees ----------------------------------------------------------------------------------------------
+
+
+def test_the_loop_has_one_timer_for_all_timeouts(pywheel, asyncios):
+    async def main():
+        async with pywheel.timeout(FAR) as first, pywheel.timeout(2 * FAR), pywheel.timeout(3 * FAR) as last:
+            last.reschedule(last.when() + FAR)
+            assert whens(asyncios) == pytest.approx([first.when()], abs=1e-8)
+            async with pywheel.timeout(FAR / 2) as sooner:
+                assert whens(asyncios) == pytest.approx([sooner.when()], abs=1e-8)
+
+    asyncios.run_until_complete(main())
+
+
+def test_timeouts_that_ended_in_time_wake_the_loop_at_most_once(pywheel, asyncios):
+    async def main():
+        for number in range(100):
+            async with pywheel.timeout(SOON + number * SOON / 10):
+                pass
+        with mock.patch.object(asyncios._selector, "select", wraps=asyncios._selector.select) as select:
+            await asyncio.sleep(30 * SOON)
+        return select.call_count
+
+    assert (
+        asyncios.run_until_complete(main()) <= 4
+    )  # that one, the end of the sleep, and each may be a nanosecond early
+    assert whens(asyncios) == []
+
+
+def test_timeouts_that_ended_late_leave_no_timer(pywheel, asyncios):
+    async def main():
+        assert all(await asyncio.gather(*(hang(pywheel.timeout(number * SOON / 10)) for number in range(50))))
+
+    asyncios.run_until_complete(main())
+    assert whens(asyncios) == []
+
+
+def test_a_thousand_others_do_not_hold_a_timeout_up(pywheel, loop):
+    async def main():
+        far = [loop.create_task(hang(pywheel.timeout(FAR + number))) for number in range(1_000)]
+        await asyncio.sleep(0)
+        assert await asyncio.gather(*(hang(pywheel.timeout(SOON / number)) for number in range(1, 5))) == [True] * 4
+        for task in far:
+            task.cancel()
+        await asyncio.wait(far)
+
+    loop.run_until_complete(main())
+
+
+def test_no_timeout_ends_before_the_loops_time_has_come(pywheel, loop):
+    async def one(delay):
+        timeout = pywheel.timeout(delay)
+        await hang(timeout)
+        return loop.time() - timeout.when()
+
+    async def main():
+        return await asyncio.gather(*(one(number / 7_000) for number in range(200)))
+
+    assert min(loop.run_until_complete(main())) >= 0
+
+
+def test_of_a_crowd_no_turn_ends_more_than_its_share(pywheel, loop):
+    async def turns(delay):
+        """Return how many had ended after each turn; None if the crowd has not entered in time."""
+        when = loop.time() + delay
+        timeouts = [pywheel.timeout_at(when) for _ in range(5_000)]
+        tasks = [loop.create_task(hang(timeout)) for timeout in timeouts]
+        await asyncio.sleep(0)
+        in_time = loop.time() < when
+        while loop.time() <= when:
+            pass
+        ended = [0]
+        while ended[-1] < len(timeouts):
+            await asyncio.sleep(0)
+            ended.append(sum(timeout.expired() for timeout in timeouts))
+        await asyncio.wait(tasks)
+        return ended if in_time else None
+
+    delay = 50 * SOON
+    while (ended := loop.run_until_complete(turns(delay))) is None:
+        delay *= 2
+    assert max(after - before for before, after in itertools.pairwise(ended)) == 1_000
+
+
+def test_a_task_that_is_ready_as_its_time_comes_leaves_in_time(pywheel, asyncios):
+    """Also if an alarm comes in that very turn, for a timeout that has ended."""
+
+    async def main():
+        async with pywheel.timeout(SOON):
+            pass
+        time.sleep(2 * SOON)
+        asyncios.call_soon(asyncio.create_task, late())  # it begins in the turn in which the alarm comes
+        await asyncio.sleep(0)
+        return await asyncio.wait_for(done, 60)
+
+    async def late():
+        async with pywheel.timeout(SOON) as timeout:
+            time.sleep(2 * SOON)
+            await asyncio.sleep(0)
+        done.set_result(timeout.expired())
+
+    done = asyncios.create_future()
+    assert asyncios.run_until_complete(main()) is False
+
+
+# ---- loops of which nothing is known ---------------------------------------------------------------------------------
+
+
+async def timers_of(pywheel, loop):
+    """Return how many timers the loop has for two timeouts."""
+    async with pywheel.timeout(FAR), pywheel.timeout(2 * FAR):
+        return len(whens(loop))
+
+
+def test_a_subclass_is_asked_for_each(pywheel):
+    class Loop(asyncio.SelectorEventLoop):
+        pass
+
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        assert runner.run(timers_of(pywheel, runner.get_loop())) == 2
+
+
+def test_a_loop_in_debug_mode_is_asked_for_each(pywheel, asyncios):
+    asyncios.set_debug(True)
+    assert asyncios.run_until_complete(timers_of(pywheel, asyncios)) == 2
+    asyncios.set_debug(False)
+    assert asyncios.run_until_complete(timers_of(pywheel, asyncios)) == 1
+
+
+@pytest.mark.parametrize("name", ["time", "call_at"])
+@pytest.mark.parametrize("where", ["loop", "class", "base"])
+def test_a_loop_with_another_time_or_call_at_is_asked_for_each_as_long_as_it_has_that(pywheel, asyncios, name, where):
+    owner = {"loop": asyncios, "class": type(asyncios), "base": asyncio.BaseEventLoop}[where]
+    own = getattr(owner, name)
+    assert asyncios.run_until_complete(timers_of(pywheel, asyncios)) == 1
+    with mock.patch.object(owner, name, lambda *args, **options: own(*args, **options)):
+        assert asyncios.run_until_complete(timers_of(pywheel, asyncios)) >= 2
+    assert asyncios.run_until_complete(timers_of(pywheel, asyncios)) == 1
+
+
+def test_uvloop_with_another_time_gives_that(pywheel):
+    loop = make_loop("uvloop")
+
+    async def main():
+        return pywheel.timeout(1).when()
+
+    for owner in (loop, type(loop)):
+        with mock.patch.object(owner, "time", return_value=41.0):
+            assert loop.run_until_complete(main()) == 42.0
+    loop.close()
+
+
+def test_a_system_clock_that_a_test_has_replaced_counts(pywheel, asyncios):
+    async def main():
+        with mock.patch("time.monotonic", return_value=41.0):
+            assert pywheel.timeout(1).when() == 42.0
+            assert await timers_of(pywheel, asyncios) == 2
+
+    asyncios.run_until_complete(main())
+
+
+@pytest.mark.parametrize("delay", [2.0**32, 1e300, float("inf")])
+def test_a_time_that_nobody_lives_to_see_is_left_to_the_loop(pywheel, loop, delay):
+    async def main():
+        async with pywheel.timeout(delay), pywheel.timeout(FAR):
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(main())
+
+
+# ---- what comes in between -------------------------------------------------------------------------------------------
+
+
+def test_the_task_is_cancelled_in_the_context_in_which_it_entered(pywheel, loop):
+    class Task(asyncio.Task):
+        def cancel(self, *args, **options):
+            seen.append(variable.get(None))
+            return super().cancel(*args, **options)
+
+    async def main():
+        variable.set("entering")
+        with suppress(TimeoutError):
+            async with pywheel.timeout(SOON):
+                variable.set("later")
+                await loop.create_future()
+
+    seen, variable = [], ContextVar("variable")
+    loop.run_until_complete(Task(main(), loop=loop))
+    assert seen == ["entering"]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
+def test_a_cancellation_that_raises_leaves_the_others(pywheel, loop, error):
+    class Failing(asyncio.Task):
+        fails = True
+
+        def cancel(self, *args, **options):
+            if self.fails:
+                self.fails = False
+                raise error
+            return super().cancel(*args, **options)
+
+    async def main():
+        return await asyncio.gather(*others)
+
+    told = []
+    loop.set_exception_handler(lambda loop, context: told.append(type(context["exception"])))
+    when = loop.time() + SOON
+    failing = Failing(hang(pywheel.timeout_at(when)), loop=loop)
+    others = [loop.create_task(hang(pywheel.timeout_at(when + number * SOON))) for number in (0, 1)]
+    waiting = loop.create_task(main())
+    try:
+        assert loop.run_until_complete(waiting) == [True, True]
+    except (KeyboardInterrupt, SystemExit):
+        assert error is not ZeroDivisionError
+        assert loop.run_until_complete(waiting) == [True, True]
+    assert told == [error] * (error is ZeroDivisionError)
+    failing.cancel()
+    loop.run_until_complete(asyncio.wait([failing]))
+
+
+def test_an_interrupt_at_any_place_of_asking_for_a_timer_leaves_the_other_timeouts(pywheel, asyncios):
+    async def main(intrusion):
+        others = [asyncios.create_task(hang(pywheel.timeout(number * SOON))) for number in (3, 4)]
+        await asyncio.sleep(0)
+        sooner = pywheel.timeout(SOON)
+        with suppress(KeyboardInterrupt), traced(intrusion):
+            async with sooner:
+                pass
+        assert await asyncio.wait_for(asyncio.gather(*others), 60) == [True, True]
+
+    for intrusion in at_each_place(("asyncio/base_events.py", "asyncio/events.py"), interrupt):
+        asyncios.run_until_complete(main(intrusion))
+
+
+def test_handles_that_somebody_has_cancelled_are_asked_for_again(pywheel, asyncios):
+    async def main():
+        tasks = [asyncios.create_task(hang(pywheel.timeout(10 * SOON)))]
+        await asyncio.sleep(0)
+        for handle in asyncios._scheduled:
+            handle.cancel()
+        tasks.append(asyncios.create_task(hang(pywheel.timeout(20 * SOON))))
+        return await asyncio.gather(*tasks)
+
+    assert asyncios.run_until_complete(main()) == [True, True]
+
+
+def test_a_loop_that_runs_within_another_is_the_running_one(pywheel, loop, asyncios):
+    async def inner():
+        return await hang(pywheel.timeout(SOON))
+
+    async def main():
+        async with pywheel.timeout(FAR):
+            asyncio._set_running_loop(None)
+            try:
+                with pytest.raises(RuntimeError, match="no running event loop"):
+                    pywheel.timeout(1)
+                assert asyncios.run_until_complete(inner())
+            finally:
+                asyncio._set_running_loop(loop)
+        return await inner()
+
+    assert loop.run_until_complete(main())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["EventLoop", *KINDS])
+def test_in_a_forked_child_no_loop_is_running(pywheel, kind):
+    loop = pywheel.EventLoop() if kind == "EventLoop" else make_loop(kind)
+
+    async def main():
+        async with pywheel.timeout(FAR):
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    pywheel.timeout(1)
+                except RuntimeError as error:
+                    code = str(error) != "no running event loop"
+                finally:
+                    os._exit(code)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert loop.run_until_complete(main()) == 0
+    loop.close()
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+async def use(pywheel):
+    async with pywheel.timeout(FAR):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loop_that_was_closed_is_gone_without_the_garbage_collector(pywheel, kind):
+    loop = make_loop(kind)
+    loop.run_until_complete(use(pywheel))
+    alive = weakref.ref(loop)
+    gc.collect()
+    gc.disable()
+    try:
+        loop.close()
+        del loop
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize(("kind", "how"), [("asyncio", "closed"), ("asyncio", "dropped"), ("uvloop", "closed")])
+def test_a_loop_with_an_open_block_is_collected_and_the_block_with_it(pywheel, kind, how):
+    loop = make_loop(kind)
+    loop.set_exception_handler(lambda loop, context: None)
+    timeout = pywheel.timeout_at(loop.time() + FAR)
+    task = loop.create_task(hang(timeout))
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    alive = [weakref.ref(each) for each in (loop, task, timeout)]
+    if how == "closed":
+        loop.close()
+    del loop, task, timeout
+    gc.collect()
+    assert [each() for each in alive] == [None] * 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_loops_that_come_and_go_leave_nothing(pywheel, kind):
+    def many():
+        for _ in range(100):
+            loop = make_loop(kind)
+            loop.run_until_complete(use(pywheel))
+            loop.close()
+        del loop
+        gc.collect()
+        return len(gc.get_objects())
+
+    many()
+    before = many()
+    assert many() - before < 100
+
+
+def test_a_pending_timeout_keeps_its_task_alive(pywheel, loop):
+    """As the loop's own timer does: nobody else holds this task."""
+
+    async def alone():
+        ended.append(await hang(pywheel.timeout(10 * SOON)))
+
+    async def main():
+        loop.create_task(alone())
+        await asyncio.sleep(0)
+        gc.collect()
+        await asyncio.sleep(30 * SOON)
+
+    ended = []
+    loop.run_until_complete(main())
+    assert ended == [True]
