@@ -8,6 +8,7 @@ cimport cython
 import selectors
 import sys
 from asyncio import base_events, events, format_helpers
+from contextvars import Context, ContextVar
 from inspect import signature
 from operator import attrgetter
 from types import MemberDescriptorType
@@ -45,6 +46,7 @@ cdef extern from "Python.h":
     PyObject *Py_None
     PyObject *Py_True
     PyObject *PyContext_CopyCurrent() except NULL
+    PyObject *PyContext_New()
     bint PyContext_CheckExact(PyObject *value)
     int PyContext_Enter(object context)
     int PyContext_Exit(object context)
@@ -62,7 +64,6 @@ cdef extern from "Python.h":
     PyObject *PyObject_Vectorcall(object callback, PyObject *const *args, size_t count, PyObject *names)
     void Py_CLEAR(PyObject *value)
     Py_ssize_t Py_REFCNT(PyObject *value)
-    void _Py_NewReference(PyObject *value)
     bint PyTuple_CheckExact(PyObject *value)
     int PyUnicode_CompareWithASCIIString(PyObject *value, const char *word)
     list PyList_New(Py_ssize_t size)
@@ -78,12 +79,14 @@ cdef extern from "Python.h":
     PyObject *Py_NewRef(PyObject *value)
     PyTypeObject *Py_TYPE(PyObject *value)
     void Py_XDECREF(PyObject *value)
+    void _Py_NewReference(PyObject *value)
 
 
 # One module of several files, as the handles and the loop refer to each other.
 
 include "loop/slots.pxi"
 include "loop/pool.pxi"
+include "loop/context.pxi"
 include "loop/collector.pxi"
 include "loop/handle.pxi"
 include "loop/time.pxi"

@@ -345,6 +345,33 @@ def test_a_callback_runs_in_a_copy_of_the_context_it_was_scheduled_in(loop, cloc
     assert variable.get() == "nowhere"
 
 
+def test_the_context_of_a_pending_timer_has_what_was_set_when_it_was_scheduled_and_changes_do_not_mix(loop, clock):
+    def schedule():
+        variable.set("inside")
+        handles.extend(loop.call_later(1, lambda: seen.append(variable.get())) for _ in range(3))
+        variable.set("later")
+
+    handles, seen = [], []
+    copy_context().run(schedule)
+    contexts = [handle._context for handle in handles[:2]]
+    assert [dict(context)[variable] for context in contexts] == ["inside", "inside"]
+    assert [handle._context for handle in handles[:2]] == contexts
+    contexts[0].run(variable.set, "changed")
+    go(loop, clock, 1)
+    assert seen == ["changed", "inside", "inside"]
+    assert variable.get() == "nowhere"
+
+
+def test_a_cancelled_timer_still_has_its_context(loop):
+    def schedule():
+        variable.set("inside")
+        return loop.call_later(1, print)
+
+    handle = copy_context().run(schedule)
+    handle.cancel()
+    assert handle._context[variable] == "inside"
+
+
 @pytest.mark.parametrize("method", ["call_at", "call_later", "call_soon"])
 def test_a_callback_runs_in_the_context_that_is_given(loop, clock, method):
     context = copy_context()

@@ -3,10 +3,23 @@
 
 cdef extern from *:
     """
-    /* A chain of handles, each held by the callback of the next, is released without as deep a stack. */
+    /* A chain of handles, each held by the callback of the next, is released without as deep a stack. The first in it
+       do without CPython's bin for such objects, which takes a few calls. One counter serves all threads with a GIL. */
+    #ifdef Py_GIL_DISABLED
+      #define PYWHEEL_SHALLOW 0
+    #else
+      #define PYWHEEL_SHALLOW 20
+    #endif
+    static int pywheel_depth = 0;
     static destructor pywheel_release;
     static void pywheel_dealloc(PyObject *self) {
         PyObject_GC_UnTrack(self);
+        if (pywheel_depth < PYWHEEL_SHALLOW) {
+            pywheel_depth++;
+            pywheel_release(self);
+            pywheel_depth--;
+            return;
+        }
         Py_TRASHCAN_BEGIN(self, pywheel_dealloc)
         pywheel_release(self);
         Py_TRASHCAN_END
@@ -119,10 +132,12 @@ cdef int set_when(PyObject *handle, PyObject *when, void *unused) except -1:
 
 cdef PyObject *get_context(PyObject *handle, void *unused) except NULL:
     cdef PyObject *context = NULL
+    cdef bint made
     with critical_section(<object>handle):
-        if at(handle, CONTEXT)[0] != NULL:
+        made = make_context(handle)
+        if made and at(handle, CONTEXT)[0] != NULL:
             context = Py_NewRef(at(handle, CONTEXT)[0])
-    if context == NULL:
+    if made and context == NULL:
         raise AttributeError("_context")
     return context
 

@@ -19,9 +19,10 @@ cdef int run(PyObject *handle) except -1:
     """What Handle._run does, unless the handle is cancelled."""
     cdef object context, callback, args
     cdef PyObject *result = NULL
-    cdef bint plain
+    cdef bint made, plain
     with critical_section(<object>handle):
-        plain = is_plain(handle)
+        made = make_context(handle)
+        plain = made and is_plain(handle)
         if plain:
             context = <object>at(handle, CONTEXT)[0]
             callback = <object>at(handle, CALLBACK)[0]
@@ -29,6 +30,8 @@ cdef int run(PyObject *handle) except -1:
     if not plain:
         if Py_TYPE(handle) == TIMER_HANDLE:
             watch(handle)
+        if unlikely(not made):
+            return failed(<object>handle)
         if not (<object>handle)._cancelled:
             (<object>handle)._run()
         return 0

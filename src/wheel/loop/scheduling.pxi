@@ -12,8 +12,8 @@ cdef object add(WheelScheduling self, object when, double due, object callback, 
     if context != NULL:
         fill(handle, CONTEXT, context)
     else:
-        context = at(handle, CONTEXT)[0] = PyContext_CopyCurrent()
-        if quiet:
+        context = at(handle, CONTEXT)[0] = snapshot()
+        if quiet and PyContext_CheckExact(context):
             PyObject_GC_UnTrack(context)
     fill(handle, LOOP, <PyObject *>self)
     fill(handle, CALLBACK, <PyObject *>callback)

@@ -1,0 +1,75 @@
+# The context of a timer is a copy of the one that was current when it was scheduled. A copy shares the variables of the
+# original, an object that never changes. So a handle keeps the variables in the place of a context, which is made when
+# the callback runs, or somebody asks for it. Most timers are cancelled before.
+
+cdef extern from *:
+    """
+    /* As in CPython's pycore_context.h; `find_variables` sees whether it is. */
+    typedef struct {
+        PyObject_HEAD
+        PyObject *previous;
+        PyObject *variables;
+        PyObject *weakrefs;
+        int entered;
+    } pywheel_context;
+
+    /* Borrowed; NULL in a thread that has had no context yet. */
+    static CYTHON_INLINE PyObject *pywheel_current_variables(void) {
+        PyObject *context = PyThreadState_Get()->context;
+        return context == NULL ? NULL : ((pywheel_context *)context)->variables;
+    }
+    """
+    ctypedef struct context_t "pywheel_context":
+        PyObject *variables
+    PyObject *current_variables "pywheel_current_variables"() noexcept
+
+cdef PyTypeObject *VARIABLES = NULL     # their type; NULL where contexts are not what `context_t` says
+
+
+cdef int find_variables() except -1:
+    """Set VARIABLES, after a trial: a context made of the variables of another has their values."""
+    global VARIABLES
+    cdef PyObject *variables
+    trial, context = ContextVar("trial"), Context()
+    context.run(trial.set, trial)
+    if HAS_GIL and type(context).__basicsize__ == sizeof(context_t):
+        variables = (<context_t *>context).variables
+        if type(<object>variables).__name__ == "hamt":
+            copy = <object>new_context(variables)
+            Py_DECREF(<PyObject *>copy)
+            if copy[trial] is trial:
+                VARIABLES = Py_TYPE(variables)
+    return 0
+
+
+cdef PyObject *new_context(PyObject *variables) noexcept:
+    """Return a context with these variables; NULL, with an error set, without memory."""
+    cdef PyObject *made = PyContext_New()
+    cdef PyObject *none
+    if made != NULL:
+        none = (<context_t *>made).variables
+        (<context_t *>made).variables = Py_NewRef(variables)
+        Py_DECREF(none)
+    return made
+
+
+cdef inline PyObject *snapshot() except NULL:
+    """What a handle keeps for a copy of the current context: its variables, or a copy."""
+    cdef PyObject *variables = current_variables() if VARIABLES != NULL else NULL
+    return PyContext_CopyCurrent() if variables == NULL else Py_NewRef(variables)
+
+
+cdef inline bint make_context(PyObject *handle) noexcept:
+    """Make the context of a handle that keeps variables. False: there is no memory, and an error is set."""
+    cdef PyObject *kept = at(handle, CONTEXT)[0]
+    cdef PyObject *made
+    if kept != NULL and Py_TYPE(kept) == VARIABLES:
+        made = new_context(kept)
+        if made == NULL:
+            return False
+        at(handle, CONTEXT)[0] = made
+        Py_DECREF(kept)
+    return True
+
+
+find_variables()
