@@ -63,6 +63,7 @@ cdef class Timer:
             return ()
         return (payload,) if shape == ONE_ARGUMENT else (*payload,)    # a copy: the collector may not know ours
 
+    @cython.always_allow_keywords(False)
     def cancel(self):
         """Stop the timer, and release the callback and its arguments before returning.
 
