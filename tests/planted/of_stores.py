@@ -322,7 +322,7 @@ def an_expiry_ends_all():
 
 @found_by(
     S + "a_change_that_is_not_made_says_what_stood_in_the_way",
-    "assert self.apply(Cancel(ref)) is self.apply(Reschedule(ref, FAR)) is Change(state)",
+    "assert self.apply(Cancel(ref)) is self.apply(Edit(ref, FAR)) is Change(state)",
 )
 def a_cancel_after_the_claim_says_true():
     command(ops.Cancel, told=lambda store, cancel, change: Change.MADE if change is Change.RUNNING else change)
@@ -348,11 +348,16 @@ def a_cancel_takes_a_job_that_has_changed():
     S + "a_reschedule_moves_it_either_way_and_keeps_its_age",
     "assert (self.job(id).due, self.job(id).created) == (NOW, NOW)",
 )
-def a_reschedule_moves_later_alone():
-    def later(move):
-        return replace(move, due=move.due + 1) if move.delay is None else move
+def a_job_that_is_moved_is_due_a_millisecond_late():
+    def later(edit):
+        return edit if edit.due is None else replace(edit, due=edit.due + 1)
 
-    command(ops.Reschedule, later)
+    command(ops.Edit, later)
+
+
+@found_by(S + "of_two_who_have_seen_a_job_the_second_edit_is_refused", "is Change.CHANGED")
+def an_edit_takes_a_job_that_has_changed():
+    command(ops.Edit, lambda edit: replace(edit, expect=None))
 
 
 @found_by(S + "a_deleted_job_is_forgotten_with_its_history", "assert not self.apply(Delete(ref))")
