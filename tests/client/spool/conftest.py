@@ -3,6 +3,7 @@ import pytest
 from pywheel import JobQueue
 from pywheel.stores import open as open_store
 from pywheel.testing import FaultyStore
+from tests.jobs.waiting import until
 
 
 @pytest.fixture
@@ -27,4 +28,6 @@ def heard():
 @pytest.fixture
 def queue(server, spool, heard):
     with JobQueue(server, spool=spool, listeners=[heard.append]) as queue:
+        # The first look for what waits is over, and has pruned. What a test puts would be taken by it, and tried.
+        until(lambda: queue.store._spool._look_at)
         yield queue
