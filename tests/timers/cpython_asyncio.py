@@ -92,10 +92,10 @@ def in_a_process(scheduling: str, names: Sequence[str]) -> tuple[int, dict[str, 
 
 def run(scheduling: str, result: str, names: Sequence[str]) -> None:
     """Run modules or tests, with our scheduling unless it says stock, and write what came of it."""
+    if scheduling == "native":  # the twin of our timeouts is asyncio's
+        replace_timeouts()  # they know asyncio's loop, so before that is another
     if scheduling in SCHEDULING:
         replace_loops(importlib.import_module(SCHEDULING[scheduling]).WheelScheduling)
-    if scheduling == "native":  # the twin of our timeouts is asyncio's
-        replace_timeouts()
     importlib.import_module("test.support").verbose = False
     suite = unittest.TestSuite()
     for name in names:
