@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
-from itertools import chain, compress, islice, repeat
-from operator import delitem, is_not, itemgetter, setitem
-from typing import TYPE_CHECKING, Any, Final, Generic, SupportsIndex, TypeVar, cast, overload
+import sys
+from collections.abc import Callable, Iterator
+from itertools import chain, islice, repeat
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, SupportsIndex, TypeVar, cast
 
 from .._errors import WheelFull
 from . import _arguments
 from ._arguments import MAX_KEY, MAX_TICK
-from ._pure_base import _Wheel, numbers
-from ._pure_commit import exclusive
-from ._pure_levels import DIGIT_SHIFT, EMPTY, place_of
+from ._pure_levels import DEADLINE, ITEM, KEY, NEVER, START, Levels, Timer, consume, exclusive, numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,24 +20,196 @@ if TYPE_CHECKING:
 __all__ = ["KeyWheel", "TimingWheel"]
 
 _T = TypeVar("_T")
-_D = TypeVar("_D")
 
 _NO_ITEM: Final[Any] = None
 
 
-def _as_list(items: list[Any]) -> list[Any]:
-    return items
+class _Wheel(Levels, Generic[_T]):
+    """A hierarchical timing wheel over integer ticks, 0 .. 2**63-1; what both wheels share.
+
+    It has no clock: `advance` moves it and returns what expired. `start` is the tick it stands at first; at most
+    `max_pending` timers may be live, None for no limit. TypeError, OverflowError or ValueError for another argument.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *_args: Any, **_keywords: Any) -> Self:
+        """Return an empty wheel at tick 0: a subclass may leave out our ``__init__``."""
+        self = super().__new__(cls)
+        Levels.__init__(self)
+        return self
+
+    @exclusive
+    def __init__(self, start: SupportsIndex = 0, *, max_pending: SupportsIndex | None = None) -> None:
+        self._reset(_arguments.tick(start, "start"), _arguments.max_pending(max_pending))
+
+    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
+
+    @property
+    def now(self) -> int:
+        """The tick last advanced to."""
+        return self._now
+
+    @property
+    def max_pending(self) -> int | None:
+        """How many timers may be live; None for no limit."""
+        return self._max_pending
+
+    @exclusive
+    def reschedule(self, handle: SupportsIndex, deadline: SupportsIndex, /) -> bool:
+        """Move a live timer to another absolute tick: the handle stays valid, and `max_pending` has no say.
+
+        From now on it is the last of the timers with this deadline. False, and nothing changes, if the handle is
+        unknown or stale. O(1). TypeError or OverflowError for a bad argument, a stale handle or not.
+        """
+        if type(handle) is not int:
+            handle = _arguments.handle(handle)
+        if type(deadline) is not int or not 0 <= deadline <= MAX_TICK:
+            deadline = _arguments.tick(deadline, "deadline")
+        number = next(numbers)
+        while True:
+            mark = self._mark or self._interrupt()
+            timer = self._timers.get(handle)
+            if timer is None:
+                return False
+            moved = self._moved(handle, timer, deadline, number)
+            if mark == self._mark:
+                old, slots = timer[KEY], self._slots
+                self._timers[handle] = moved
+                self._mark = number
+                if moved[KEY] != old and old in slots and handle in slots[old]:
+                    del slots[old][handle]
+                return True
+
+    def _moved(self, handle: int, timer: Timer, deadline: int, number: int) -> Timer:
+        """Return a timer with another deadline, for which there is a hint."""
+        previous, _, item, key = timer
+        if not deadline >= previous > self._now:
+            key = self._place(handle, deadline)
+        return deadline, number, item, key
+
+    @exclusive
+    def cancel(self, handle: SupportsIndex, /) -> bool:
+        """Remove a live timer; its item is released before this returns.
+
+        False, and nothing changes, if the handle is unknown or stale. O(1). TypeError if it is not an int.
+        """
+        if type(handle) is not int:
+            handle = _arguments.handle(handle)
+        while not self._mark:
+            self._interrupt()
+        timers, slots = self._timers, self._slots
+        if handle not in timers:
+            return False
+        timer = timers[handle]  # released when this returns: the finaliser of the item may call back
+        key = timer[KEY]
+        self._mark = -handle
+        del timers[handle]
+        if key in slots and handle in slots[key]:
+            del slots[key][handle]
+        return True
+
+    @exclusive
+    def advance(self, now: SupportsIndex, limit: SupportsIndex | None = None, /) -> list[_T]:
+        """Move to the tick `now` and return the items, or keys, of the timers that expired.
+
+        They come by deadline; on one tick in the order of their last schedule or reschedule. At most `limit` come back:
+        the others are held back, live, and come first the next time. O(timers that expire or cascade), however many
+        ticks pass. ValueError if `now` lies before the last one or `limit` below 0, OverflowError if `now` is outside
+        0 .. 2**63-1, TypeError if one is not an int.
+        """
+        if (
+            limit is None
+            and type(now) is int
+            and self._now <= now < self._starts[0] >> START
+            and not (self._ready or self._staged or self._taken or self._slots[self._overdue])
+            and self._mark
+        ):
+            self._now = now
+            return []
+        expired: list[_T] = self._advance(now, limit, list)
+        return expired
+
+    def _advance(self, now: SupportsIndex, limit: SupportsIndex | None, pack: Callable[[list[Any]], Any]) -> Any:
+        tick = _arguments.tick(now, "now")
+        most = _arguments.limit(limit)
+        if tick < self._now:
+            raise _arguments.backwards()
+        return self._planned(self._expire, tick, NEVER, NEVER, most, pack)
+
+    @exclusive
+    def next_deadline(self) -> int | None:
+        """Return a tick from `now` to the earliest deadline, `now` if one is due already; None if the wheel is empty.
+
+        It is the deadline itself if that is less than 512 ticks away, at times more. Otherwise the timer cascades
+        there, and a loop of ``advance(next_deadline())`` wakes up at most seven times for nothing. O(levels).
+        """
+        if not self._timers:
+            return None
+        return self._now if self._is_behind() or self._slots[self._overdue] else self._first()
+
+    @exclusive
+    def deadline(self, handle: SupportsIndex, /) -> int | None:
+        """Return the deadline of a live timer as it was given, else None. O(1). TypeError if `handle` is not an int."""
+        timer = self._timers.get(_arguments.handle(handle))
+        return None if timer is None else timer[DEADLINE]
+
+    @exclusive
+    def get(self, handle: SupportsIndex, default: Any = None, /) -> Any:
+        """Return the item, or key, of a live timer, else `default`. O(1). TypeError if `handle` is not an int."""
+        timer = self._timers.get(_arguments.handle(handle))
+        return default if timer is None else timer[ITEM]
+
+    @exclusive
+    def reserve(self, count: SupportsIndex, /) -> None:
+        """Say that `count` timers will be pending at once: the native wheel takes their memory now, this one none.
+
+        O(1). WheelFull if more than `max_pending`, ValueError if negative, TypeError if it is not an int.
+        """
+        number = _arguments.room(count)
+        if self._max_pending is not None and number > self._max_pending:
+            raise WheelFull("more than max_pending timers can never be pending")
+
+    @exclusive
+    def clear(self) -> None:
+        """Remove every timer; `now` stays. The items are released when the wheel is already empty. O(timers)."""
+        self._reset(None, self._max_pending)
+
+    @exclusive
+    def __len__(self) -> int:
+        return len(self._timers)
+
+    @exclusive
+    def __contains__(self, handle: SupportsIndex, /) -> bool:
+        return _arguments.handle(handle) in self._timers
+
+    @exclusive
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the handles that are live now, in no particular order."""
+        return iter(list(self._timers))
+
+    @exclusive
+    def __sizeof__(self) -> int:
+        """Return the bytes of the wheel and all its containers, without handles and items."""
+        owned = [self._timers, self._slots, self._starts, self._taken, self._staged, self._ready]
+        owned += [*self._slots.values(), *self._taken.values(), *self._staged]
+        hints = len(self._ready) + sum(map(len, self._staged))
+        timer, hint = map(sys.getsizeof, ((0, 0, None, 0), (0, 0, 0)))
+        return object.__sizeof__(self) + sum(map(sys.getsizeof, owned)) + len(self._timers) * timer + hints * hint
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot copy or pickle a {type(self).__name__}: its handles are valid for itself alone")
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
+        self.__reduce__()
+
+    @exclusive
+    def _check(self) -> None:
+        """Recompute everything from the timers and compare. RuntimeError if something differs. O(timers)."""
+        self._planned(self._compare)
 
 
-if TYPE_CHECKING:
-
-    class _ItemWheel(_Wheel, Generic[_T]):
-        __slots__ = ()
-else:
-    _ItemWheel = _Wheel
-
-
-class TimingWheel(_ItemWheel[_T]):
+class TimingWheel(_Wheel[_T]):
     """A hierarchical timing wheel over integer ticks, 0 .. 2**63-1, with one Python object for each timer.
 
     It has no clock: `advance` moves it and returns what expired. `start` is the tick it stands at first; at most
@@ -57,67 +227,37 @@ class TimingWheel(_ItemWheel[_T]):
         """
         if type(deadline) is not int or not 0 <= deadline <= MAX_TICK:
             deadline = _arguments.tick(deadline, "deadline")
-        number = next(numbers)
+        handle = next(numbers)
         while True:
-            now = self._now
-            if deadline <= now | 255:  # what `place_of` says, without a call
-                place = (deadline if deadline > now else now) & 255
-            elif deadline <= now | 65535:
-                place = 256 | deadline >> 8 & 255
-            else:
-                place = place_of(deadline, now)
-            handle = number | ((deadline & 255) << DIGIT_SHIFT | place)
-            entry = deadline, handle, item
-            # From here to the return nothing is called and nothing made that the collector tracks.
-            count = self._count
-            if count == self._max_pending:
+            mark = self._mark or self._interrupt()
+            if self._max_pending is not None and len(self._timers) >= self._max_pending:
                 raise WheelFull(
                     "max_pending timers are pending: cancel some, advance, or make a wheel with a higher limit"
                 )
-            slot = self._slots[place]
-            if slot is EMPTY or self._planning or now != self._now:
-                self._open(place, now)
-                continue
-            count += 1
-            slot[handle] = entry
-            self._count = count
-            return handle
-
-    @exclusive
-    def advance(self, now: SupportsIndex, limit: SupportsIndex | None = None, /) -> list[_T]:
-        """Move to the tick `now` and return the items of the timers that expired.
-
-        They come by deadline; on one tick in the order of their last schedule or reschedule. At most `limit` come back:
-        the others are held back, live, and come first the next time. O(timers that expire or cascade), however many
-        ticks pass. ValueError if `now` lies before the last one or `limit` below 0, OverflowError if `now` is outside
-        0 .. 2**63-1, TypeError if one is not an int.
-        """
-        if (
-            type(now) is int
-            and limit is None
-            and not self._held
-            and self._now <= now < self._first_tick
-            and not self._planning
-        ):
-            self._now = now
-            return []
-        return self._advance(now, limit, _as_list)
-
-    @overload
-    def get(self, handle: SupportsIndex, /) -> _T | None: ...
-    @overload
-    def get(self, handle: SupportsIndex, default: _D, /) -> _T | _D: ...
-    @exclusive
-    def get(self, handle: SupportsIndex, default: Any = None, /) -> Any:
-        """Return the item of a live timer, else `default`. O(1). TypeError if `handle` is not an int."""
-        entry = self._entry(_arguments.handle(handle))
-        return default if entry is None else entry[2]
+            distance = deadline - self._now
+            if 0 < distance < 512:  # what `_key` says, without a call
+                key = deadline << START | 56
+            elif 0 < distance < 131_072:
+                key = deadline >> 8 << 8 + START | 48
+            else:
+                key = self._key(deadline)
+            timer = deadline, handle, item, key
+            if mark == self._mark:
+                slots = self._slots
+                if key in slots:
+                    slots[key][handle] = None
+                    self._timers[handle] = timer
+                    self._mark = handle
+                    return handle
+                self._open(key)
 
 
-_add: Final[Callable[[_Wheel, int, Any], int]] = cast("Any", TimingWheel.schedule)  # a key is an item, once checked
+_add: Final[Callable[[_Wheel[Any], int, Any], int]] = cast(
+    "Any", TimingWheel.schedule
+)  # a key is an item, once checked
 
 
-class KeyWheel(_Wheel):
+class KeyWheel(_Wheel[int]):
     """A hierarchical timing wheel over integer ticks, 0 .. 2**63-1, with an integer key, 0 .. 2**64-1, for each timer.
 
     As `TimingWheel`. Besides, the `*_many` methods take and return arrays: they need NumPy, and accept any integer
@@ -139,30 +279,6 @@ class KeyWheel(_Wheel):
         return _add(self, deadline, key)
 
     @exclusive
-    def advance(self, now: SupportsIndex, limit: SupportsIndex | None = None, /) -> list[int]:
-        """Move to the tick `now` and return the keys of the timers that expired. As `TimingWheel.advance`."""
-        if (
-            type(now) is int
-            and limit is None
-            and not self._held
-            and self._now <= now < self._first_tick
-            and not self._planning
-        ):
-            self._now = now
-            return []
-        return self._advance(now, limit, _as_list)
-
-    @overload
-    def get(self, handle: SupportsIndex, /) -> int | None: ...
-    @overload
-    def get(self, handle: SupportsIndex, default: _D, /) -> int | _D: ...
-    @exclusive
-    def get(self, handle: SupportsIndex, default: Any = None, /) -> Any:
-        """Return the key of a live timer, else `default`. O(1). TypeError if `handle` is not an int."""
-        entry = self._entry(_arguments.handle(handle))
-        return default if entry is None else entry[2]
-
-    @exclusive
     def schedule_many(self, deadlines: ArrayLike, keys: ArrayLike) -> NDArray[np.uint64]:
         """Schedule keys for absolute ticks, pair by pair, all or none, and return their handles. O(n).
 
@@ -171,7 +287,22 @@ class KeyWheel(_Wheel):
         """
         ticks, values = _arguments.deadlines(deadlines), _arguments.keys(keys)
         _arguments.same_length(ticks, values, "deadlines and keys")
-        return cast("NDArray[np.uint64]", self._plan(self._add_many, ticks.tolist(), values.tolist()))
+        return cast("NDArray[np.uint64]", self._planned(self._add_many, ticks.tolist(), values.tolist()))
+
+    def _add_many(self, deadlines: list[int], keys: list[int]) -> Any:
+        """Attempt to schedule timers, and return an array of handles."""
+        if self._max_pending is not None and len(self._timers) + len(deadlines) > self._max_pending:
+            raise WheelFull("they would be more than max_pending timers: none of them was scheduled")
+        handles = list(islice(numbers, len(deadlines)))
+        timers = {
+            handle: (deadline, handle, key, self._place(handle, deadline))
+            for handle, deadline, key in zip(handles, deadlines, keys, strict=True)
+        }
+        result = _arguments.numpy().array(handles, "u8")
+        if self._mark:
+            return None
+        self._timers.update(timers)
+        return result
 
     @exclusive
     def reschedule_many(self, handles: ArrayLike, deadlines: ArrayLike) -> NDArray[np.bool_]:
@@ -181,7 +312,23 @@ class KeyWheel(_Wheel):
         """
         which, ticks = _arguments.handles(handles), _arguments.deadlines(deadlines)
         _arguments.same_length(which, ticks, "handles and deadlines")
-        return cast("NDArray[np.bool_]", self._plan(self._move_many, which.tolist(), ticks.tolist()))
+        return cast("NDArray[np.bool_]", self._planned(self._move_many, which.tolist(), ticks.tolist()))
+
+    def _move_many(self, handles: list[int], deadlines: list[int]) -> Any:
+        """Attempt to reschedule timers, and return an array of bools."""
+        timers = self._timers
+        moved: dict[int, Timer] = {}
+        for handle, deadline, number in zip(handles, deadlines, islice(numbers, len(handles)), strict=False):
+            timer = moved.get(handle) or timers.get(handle)
+            if timer is not None:
+                moved[handle] = self._moved(handle, timer, deadline, number)
+        result = _arguments.numpy().array([handle in moved for handle in handles], "?")
+        left = [handle for handle, timer in moved.items() if timer[KEY] != timers[handle][KEY]]
+        changes = chain(map(timers.update, (moved,)), self._hints_leaving({handle: timers[handle] for handle in left}))
+        if self._mark:
+            return None
+        consume(changes)
+        return result
 
     @exclusive
     def cancel_many(self, handles: ArrayLike) -> NDArray[np.bool_]:
@@ -190,101 +337,31 @@ class KeyWheel(_Wheel):
         TypeError, ValueError and ImportError as `schedule_many`.
         """
         which = _arguments.handles(handles)
-        return cast("NDArray[np.bool_]", self._plan(self._cancel_many, which.tolist()))
+        return cast("NDArray[np.bool_]", self._planned(self._cancel_many, which.tolist()))
+
+    def _cancel_many(self, handles: list[int]) -> Any:
+        """Attempt to cancel timers, and return an array of bools."""
+        timers = self._timers
+        live: dict[int, Timer] = {}
+        found = []
+        for handle in handles:
+            found.append(handle in timers and handle not in live)
+            if found[-1]:
+                live[handle] = timers[handle]
+        result = _arguments.numpy().array(found, "?")
+        changes = chain(map(timers.pop, live), self._hints_leaving(live))
+        if self._mark:
+            return None
+        consume(changes)
+        return result
+
+    def _hints_leaving(self, timers: dict[int, Timer]) -> Iterator[Any]:
+        """Return what removes the hints of timers when it is consumed."""
+        slots = [self._slots.get(timer[KEY], {}) for timer in timers.values()]
+        return map(dict.pop, slots, timers, repeat(None))
 
     @exclusive
     def advance_many(self, now: SupportsIndex, limit: SupportsIndex | None = None) -> NDArray[np.uint64]:
         """Move to the tick `now` and return the keys of the timers that expired. As `advance`; ImportError as above."""
         array = _arguments.numpy().array
-        return self._advance(now, limit, lambda keys: cast("NDArray[np.uint64]", array(keys, "u8")))
-
-    def _open_all(self, deadlines: list[int]) -> list[int] | None:
-        """Return the places of deadlines, all of them open, or None if one was closed until now."""
-        now = self._now
-        places = [place_of(deadline, now) for deadline in deadlines]
-        closed = [place for place in set(places) if self._slots[place] is EMPTY]
-        if not closed:
-            return places if now == self._now else None
-        self._planning = False
-        for place in closed:
-            self._open(place, now)
-        return None
-
-    def _emptied(self, places: Iterable[int]) -> list[int]:
-        """Return the batches that will be empty when from each of the places one timer is gone."""
-        leaving = Counter(place for place in places if place < 0)
-        return [number for number, count in leaving.items() if count == len(self._slot(number))]
-
-    def _add_many(self, deadlines: list[int], keys: list[int]) -> Any:
-        """Attempt to schedule timers, and return an array of handles."""
-        count = self._count + len(deadlines)
-        if self._max_pending is not None and count > self._max_pending:
-            raise WheelFull("they would be more than max_pending timers: none of them was scheduled")
-        places = self._open_all(deadlines)
-        if places is None:
-            return None
-        handles = [
-            number | (deadline & 255) << DIGIT_SHIFT | place
-            for deadline, place, number in zip(deadlines, places, islice(numbers, len(deadlines)), strict=False)
-        ]
-        entries = list(zip(deadlines, handles, keys, strict=True))
-        slots = list(map(self._slots.__getitem__, places))
-        result = _arguments.numpy().array(handles, "u8")
-        changes = chain(map(setitem, slots, handles, entries), map(setattr, (self,), ("_count",), (count,)))
-        return result if self._commit(changes, map(dict.pop, slots, handles, repeat(None))) else None
-
-    def _move_many(self, handles: list[int], deadlines: list[int]) -> Any:
-        """Attempt to reschedule timers, and return an array of bools."""
-        places = self._open_all(deadlines)
-        if places is None:
-            return None
-        result = _arguments.numpy().array([self._find(handle) is not None for handle in handles], "?")
-        moves = {move[0]: move for move in zip(handles, places, deadlines, islice(numbers, len(handles)), strict=False)}
-        moved, slots = self._moved, self._slots
-        live: list[int] = []
-        old_places, old_slots, old_entries, new_slots, entries = [], [], [], [], []
-        for handle, place, deadline, number in moves.values():
-            old_place = self._find(handle)
-            slot = EMPTY if old_place is None else self._slot(old_place)
-            entry = slot.get(handle)
-            if entry is not None and old_place is not None:
-                live.append(handle)
-                old_places.append(old_place)
-                old_slots.append(slot)
-                old_entries.append(entry)
-                new_slots.append(slots[place])
-                entries.append((deadline, number, entry[2]))
-        known = {handle: moved.get(handle, entry[0]) for handle, entry in zip(live, old_entries, strict=True)}
-        if self._planning:
-            moved.update(known)  # true already
-        leaving = list(map(is_not, old_slots, new_slots))
-        changes = chain(
-            map(setitem, new_slots, live, entries),
-            map(setitem, repeat(moved), live, map(itemgetter(0), entries)),  # from here on no memory is needed
-            map(delitem, compress(old_slots, leaving), compress(live, leaving)),
-            map(self._held.pop, self._emptied(old_places)),
-        )
-        undoing = chain(
-            map(setitem, old_slots, live, old_entries),
-            map(dict.pop, compress(new_slots, leaving), compress(live, leaving), repeat(None)),
-        )
-        return result if self._commit(changes, undoing) else None
-
-    def _cancel_many(self, handles: list[int]) -> Any:
-        """Attempt to cancel timers, and return an array of bools."""
-        places: dict[int, int] = {}
-        done = []
-        for handle in handles:
-            place = None if handle in places else self._find(handle)
-            done.append(place is not None)
-            if place is not None:
-                places[handle] = place
-        result = _arguments.numpy().array(done, "?")
-        slots = list(map(self._slot, places.values()))
-        changes = chain(
-            map(delitem, slots, places),
-            map(self._moved.pop, places, repeat(None)),
-            map(self._held.pop, self._emptied(places.values())),
-            map(setattr, (self,), ("_count",), (self._count - len(places),)),
-        )
-        return result if self._commit(changes, iter(())) else None
+        return cast("NDArray[np.uint64]", self._advance(now, limit, lambda keys: array(keys, "u8")))

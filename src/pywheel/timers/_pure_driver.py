@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from itertools import chain, count
-from operator import attrgetter
-from threading import RLock
 from types import CoroutineType
 from typing import Any, Final, NoReturn
-from weakref import WeakSet
 
 from .._errors import WheelFull
 from .._seconds import LONGEST, tick_ns, unsigned_ns
@@ -20,23 +15,11 @@ from ..core import _arguments as _core_arguments
 from ..core._pure import TimingWheel
 from . import _arguments
 from ._arguments import Missed
-from ._pure_due import Due
-from ._pure_timer import DUE, FIRED, PENDING, RUNNING, STOPPED, PeriodicTimer, Timer
+from ._pure_timer import FIRED, PENDING, RUNNING, STOPPED, PeriodicTimer, Timer
 
 __all__ = ["Driver", "Timer"]
 
 NEVER: Final = 2**63
-_drivers: Final[WeakSet[Driver]] = WeakSet()
-
-
-def _after_fork() -> None:
-    """Give every driver a free lock: the thread that held it is not in this process."""
-    for driver in _drivers:
-        driver._lock = RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Driver:
@@ -66,16 +49,10 @@ class Driver:
         self._room = _core_arguments.max_pending(max_pending)
         if hasattr(self, "_wheel"):
             self._forget()
-        self._lock = RLock()
-        _drivers.add(self)
         self._wake_before = 0  # a deadline before this tick makes the driver wake earlier
         self._stopped = False
         self._running = False
-        self._ranks = count()
-        self._batch: deque[tuple[int, Timer]] = deque()  # collected, with their handles; in order
-        self._due = 0  # of these, still to be called
         self._wheel: TimingWheel[Timer] = TimingWheel(self._floor(self._now_ns()))
-        self._leaving: Due[Timer] = Due(self._wheel, Timer._is_pending)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot copy or pickle {type(self).__name__!r}")
@@ -163,9 +140,7 @@ class Driver:
 
     def pending(self) -> list[Timer]:
         """Return the timers that are to be called, by deadline. O(n log n)."""
-        with self._lock:
-            timers = [timer for handle, timer in self._batch if timer._is_due(handle)]
-            return sorted(chain(timers, self._leaving.timers()), key=attrgetter("_tick", "_rank"))
+        return self._wheel._in_order()
 
     def next_deadline(self) -> float | None:
         """Return when to look again, in seconds on the clock: no later than the first deadline. None if none pends.
@@ -177,8 +152,7 @@ class Driver:
 
     def __len__(self) -> int:
         """Timers that are to be called. O(1)."""
-        with self._lock:
-            return len(self._leaving) + self._due
+        return len(self._wheel)
 
     # ---- for the drivers -------------------------------------------------------------------------------------------
 
@@ -192,8 +166,7 @@ class Driver:
 
     def _next_tick(self) -> int | None:
         """Return the tick by which to look again."""
-        with self._lock:
-            return self._wheel.now if self._due else self._leaving.next_tick()
+        return self._wheel.next_deadline()
 
     def _run(self, limit: int = NEVER) -> int:
         """Run what is due now, at most `limit` callbacks; return how many ran.
@@ -211,7 +184,7 @@ class Driver:
         if self._in_turn(now, limit, False) == limit:
             return True
         with self._lock:  # if the clock went back, nothing is due
-            return (self._due > 0 or self._leaving.is_behind()) and self._wheel.now <= self._floor(now)
+            return self._wheel._is_behind() and self._wheel.now <= self._floor(now)
 
     def _in_turn(self, now: int, limit: int, whole: bool) -> int:
         mine = False
@@ -230,8 +203,14 @@ class Driver:
         return self._run()
 
     def _turn(self, now: int, limit: int, whole: bool) -> int:
-        if not self._collect(self._floor(now), limit, whole):
-            return 0
+        tick, wheel = self._floor(now), self._wheel
+        with self._lock:
+            if tick < wheel.now:  # the clock went back: what is due by its new time has run
+                return 0
+            if whole:
+                wheel.advance(tick, 0)
+            else:
+                wheel._advance_some(tick, limit, 0)
         behind: deque[PeriodicTimer] = deque()
         done = 0
         while done < limit and (timer := self._next_due(now, behind)) is not None:
@@ -240,40 +219,22 @@ class Driver:
                 behind.append(timer)
         return done
 
-    def _collect(self, tick: int, limit: int, whole: bool) -> bool:
-        """Take what is due out of the wheel, all of it if `whole`, else as much as a step may until `limit` are there.
-
-        False if the clock went back: what is due by its new time has run.
-        """
-        with self._lock:
-            if tick < self._wheel.now:
-                return False
-            if not whole and self._due >= limit:
-                return True
-            for timer in self._wheel.advance(tick) if whole else self._leaving.collect(tick, limit):
-                timer._state = DUE
-                self._batch.append((timer._handle, timer))
-                self._due += 1
-            return True
-
     def _next_due(self, now: int, behind: deque[PeriodicTimer]) -> Timer | None:
         """Return the next timer to call; at the end those that make up for missed calls, one call each in turn."""
+        wheel = self._wheel
         with self._lock:
-            while self._batch:
-                handle, timer = self._batch.popleft()
-                if timer._is_due(handle):
-                    self._due -= 1
-                    if isinstance(timer, PeriodicTimer):
-                        self._add(timer, self._ceil(timer._next(now)))
-                        timer._behind = timer._tick <= self._wheel.now
-                    else:
-                        timer._state = RUNNING
-                    return timer
-            while behind and not self._leaving.is_behind():
+            due: list[Timer] = wheel._advance_some(wheel.now, 0, 1)
+            if due:
+                timer = due[0]
+                if isinstance(timer, PeriodicTimer):
+                    self._add_next(timer, now)
+                else:
+                    timer._state = RUNNING
+                return timer
+            while behind and not wheel._is_behind():
                 late = behind.popleft()
-                if late._state == PENDING and late._behind:
-                    self._move(late, self._ceil(late._next(now)))
-                    late._behind = late._tick <= self._wheel.now
+                if late._behind and wheel.cancel(late._handle):
+                    self._add_next(late, now)
                     return late
             return None
 
@@ -310,13 +271,13 @@ class Driver:
             left = self.pending()
             for timer in left:
                 timer._state = STOPPED
-            self._empty()
+            self._wheel.clear()
         return left
 
     @property
     def _touched(self) -> int:
-        """How many timers collecting has looked at so far, if not as a whole. For tests."""
-        return self._leaving.touched
+        """How many timers were taken out of slots of the wheel so far. For tests."""
+        return self._wheel._touched
 
     def _check(self) -> None:
         """Recompute every invariant of the wheel slowly; RuntimeError says which one is broken. For tests. O(n)."""
@@ -326,12 +287,11 @@ class Driver:
         """Drop all timers, as a forked child must."""
         for timer in self.pending():
             timer._state = FIRED
-        self._empty()
+        self._wheel.clear()
 
-    def _empty(self) -> None:
-        batch, self._batch, self._due = self._batch, deque(), 0
-        self._leaving.clear()
-        del batch
+    @property
+    def _lock(self) -> Any:
+        return self._wheel._lock
 
     # ---- time ------------------------------------------------------------------------------------------------------
 
@@ -373,23 +333,11 @@ class Driver:
         self._add(timer, tick)
 
     def _add(self, timer: Timer, tick: int) -> None:
-        timer._tick, timer._rank = tick, next(self._ranks)
         timer._handle = self._wheel.schedule(tick, timer)
         timer._state = PENDING
 
-    def _move(self, timer: Timer, tick: int) -> None:
-        """Give a timer that is to be called another deadline."""
-        if timer._state == DUE:
-            self._due -= 1
-            self._add(timer, tick)
-        else:
-            timer._tick, timer._rank = tick, next(self._ranks)
-            if not self._wheel.reschedule(timer._handle, tick):
-                timer._handle = self._wheel.schedule(tick, timer)  # it was in a piece
-                self._leaving.discard()
-
-    def _remove(self, timer: Timer) -> None:
-        if timer._state == DUE:
-            self._due -= 1
-        elif not self._wheel.cancel(timer._handle):
-            self._leaving.discard()
+    def _add_next(self, timer: PeriodicTimer, now: int) -> None:
+        """Add the next call of a periodic timer."""
+        tick = self._ceil(timer._next(now))
+        self._add(timer, tick)
+        timer._behind = tick <= self._wheel.now

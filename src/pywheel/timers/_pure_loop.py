@@ -14,7 +14,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from ..core._pure import TimingWheel
-from ._pure_due import Due
 
 if TYPE_CHECKING:
     from typing import TypeVarTuple
@@ -43,6 +42,7 @@ __all__ = ["TimerHandle", "WheelScheduling"]
 
 TICK_BITS: Final = 20
 LAST: Final = 2.0**42  # seconds; every later deadline, infinity too, stands on this tick
+QUOTA: Final = 4096  # timers whose time has not come, in a turn
 LONGEST_WAIT: Final = 86_400.0  # seconds, as in asyncio
 
 _internals: Final[Any] = base_events
@@ -90,8 +90,7 @@ class WheelScheduling(_Loop):
         self.__early = inf  # the earliest `when` on a tick that the wheel has reached
         plain = type(self).time is WheelScheduling.time
         self.__wheel: TimingWheel[TimerHandle] = TimingWheel(_tick_of(self.time()) if plain else 0)
-        self.__leaving: Due[TimerHandle] = Due(self.__wheel, _is_scheduled)
-        self.__due: list[TimerHandle] = []  # collected, not run yet, the first last; also some that were cancelled
+        self.__due: deque[TimerHandle] = deque()  # left by a turn that was interrupted as it put them into `_ready`
         super().__init__(*args, **kwargs)
 
     @property
@@ -103,7 +102,7 @@ class WheelScheduling(_Loop):
         """
         self.__take_popped()
         due = (handle for handle in self.__due if handle._scheduled)
-        handles = sorted(chain(due, self.__leaving.timers()), key=attrgetter("_when"))
+        handles = sorted(chain(due, self.__wheel._in_order()), key=attrgetter("_when"))
         self.__shown, self.__pending = handles, tuple(handles)
         return handles
 
@@ -135,8 +134,8 @@ class WheelScheduling(_Loop):
         self.__clear()
 
     def __clear(self) -> None:
-        due, self.__due = self.__due, []
-        self.__leaving.clear()
+        due, self.__due = self.__due, deque()
+        self.__wheel.clear()
         del due
 
     def call_at(
@@ -182,57 +181,41 @@ class WheelScheduling(_Loop):
 
     def __collect(self) -> None:
         """Move what is due from the wheel to `_ready`, at most `limit` timers. It may need more turns to find them."""
-        now, left = self.time(), self.__limit
-        if len(self.__due) < left:
-            if not self.__leaving.is_behind():  # else those whose `when` it is stay where they are
-                self.__early = inf
-            self.__keep(self.__leaving.collect(max(_tick_of(now), self.__wheel.now), left))
-        due = self.__due
-        too_soon: list[TimerHandle] = []
-        try:
-            while left and due:
-                handle = due[-1]
+        wheel, now, left = self.__wheel, self.time(), self.__limit
+        if not wheel._is_behind():  # else those whose `when` it is stay where they are
+            self.__early = inf
+        tick, most, too_soon = max(_tick_of(now), wheel.now), left, 0
+        while left and too_soon < QUOTA:
+            if not self.__due:
+                self.__due = deque(wheel._advance_some(tick, most, left))
+            due, most = self.__due, 0  # what comes back on the wheel waits for the next turn
+            if not due:
+                break
+            while due:
+                handle = due[0]
                 if handle._scheduled and handle._due <= now:
                     self._ready.append(handle)
                     handle._scheduled = False
                     left -= 1
                 elif handle._scheduled:
-                    too_soon.append(handle)
-                due.pop()
-        finally:
-            for handle in too_soon:
-                self.__place(handle)
-
-    def __keep(self, timers: list[TimerHandle]) -> None:
-        """Put what was collected behind what is left; without memory, back on the wheel."""
-        timers.reverse()
-        try:
-            if self.__due:
-                timers += self.__due
-        except MemoryError:
-            for handle in reversed(timers):
-                self.__place(handle)
-            raise
-        self.__due = timers
+                    self.__place(handle)
+                    too_soon += 1
+                due.popleft()
 
     def __timeout(self) -> float | None:
         """Return how many seconds to wait if nothing is ready; None for ever."""
-        while self.__due and not self.__due[-1]._scheduled:
-            self.__due.pop()
-        if self.__due:
+        tick = self.__wheel.next_deadline()
+        if self.__due or self.__wheel._is_behind():
             return 0
-        tick = self.__leaving.next_tick()
         if tick is None:
             return None
-        if self.__leaving.is_behind():
-            return 0
         when = self.__early if tick <= self.__wheel.now else ldexp(tick, -TICK_BITS)
         return min(max(when - self.time(), 0), LONGEST_WAIT)
 
     @property
     def _touched(self) -> int:
-        """How many timers collecting has looked at so far. For tests."""
-        return self.__leaving.touched
+        """How many timers were taken out of slots of the wheel so far. For tests."""
+        return self.__wheel._touched
 
     def _check(self) -> None:
         """Recompute every invariant of the wheel slowly; RuntimeError says which one is broken. For tests. O(n)."""
@@ -270,10 +253,6 @@ class WheelScheduling(_Loop):
         finally:
             self._current_handle = None
             del handle  # or a cycle: the traceback of an exception holds this frame
-
-
-def _is_scheduled(handle: TimerHandle, timer: int) -> bool:
-    return handle._scheduled and handle._timer == timer
 
 
 def _tick_of(seconds: float) -> int:

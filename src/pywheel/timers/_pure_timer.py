@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from ._pure_driver import Driver
 
 PENDING: Final = 0  # in the wheel; a periodic timer stays there while its callback runs
-DUE: Final = 1  # taken out of it, not called yet
-RUNNING: Final = 2  # its callback has not returned
-FIRED, CANCELLED, STOPPED = 3, 4, 5
+RUNNING: Final = 1  # taken out of it, and its callback has not returned
+FIRED, CANCELLED, STOPPED = 2, 3, 4
 
 
 class Timer:
@@ -28,7 +27,7 @@ class Timer:
         args: the arguments it is called with; empty once released.
     """
 
-    __slots__ = ("_context", "_delay", "_driver", "_handle", "_rank", "_state", "_tick", "args", "callback")
+    __slots__ = ("_context", "_delay", "_driver", "_handle", "_state", "args", "callback")
     callback: Callable[..., Any] | None
     args: tuple[Any, ...]
 
@@ -45,8 +44,6 @@ class Timer:
         self._delay = delay
         self._context = context
         self._handle = 0
-        self._tick = 0
-        self._rank = 0  # among the timers of one tick
         self._state = STOPPED
         self.callback = callback
         self.args = args
@@ -66,9 +63,8 @@ class Timer:
         O(1).
         """
         with self._driver._lock:
-            if self._state > DUE:
+            if self._state != PENDING or not self._driver._wheel.cancel(self._handle):
                 return False
-            self._driver._remove(self)
             self._state = CANCELLED
         self._release()
         return True
@@ -100,19 +96,17 @@ class Timer:
 
     def when(self) -> float | None:
         """Return when it is due, in seconds on its driver's clock, rounded up to the tick; None unless it is active."""
-        with self._driver._lock:
-            return self._tick * self._driver._length / 1e9 if self._state <= DUE else None
+        tick = self._tick()
+        return None if tick is None else tick * self._driver._length / 1e9
 
     def remaining(self) -> float | None:
         """Return the seconds until it is due, 0 if it is late, rounded up to the tick; None unless it is active."""
-        with self._driver._lock:
-            if self._state > DUE:
-                return None
-            return max(0, self._tick * self._driver._length - self._driver._now_ns()) / 1e9
+        tick = self._tick()
+        return None if tick is None else max(0, tick * self._driver._length - self._driver._now_ns()) / 1e9
 
     def active(self) -> bool:
         """Return whether it is going to be called."""
-        return self._state <= DUE
+        return self._state == PENDING
 
     def cancelled(self) -> bool:
         """Return whether `cancel` stopped it."""
@@ -121,18 +115,17 @@ class Timer:
     def _plan(self, ns: int) -> None:
         """A periodic timer goes on from there."""
 
-    def _is_pending(self, handle: int) -> bool:
-        return self._state == PENDING and self._handle == handle
-
-    def _is_due(self, handle: int) -> bool:
-        return self._state == DUE and self._handle == handle  # else it was cancelled, or reset and is due once more
+    def _tick(self) -> int | None:
+        """Return its deadline in ticks; None unless it is active."""
+        with self._driver._lock:
+            return self._driver._wheel.deadline(self._handle) if self._state == PENDING else None
 
     def _rearm(self, ns: int, planned: int) -> bool:
         driver = self._driver
         tick = driver._ceil(ns)
         with driver._lock:
-            if self._state <= DUE:
-                driver._move(self, tick)
+            if self._state == PENDING:
+                driver._wheel.reschedule(self._handle, tick)
             elif self._state == RUNNING:
                 driver._admit(self, tick)
             elif self._state == STOPPED:
