@@ -10,6 +10,9 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 
+from tests.implementations import load
+from tests.interrupts import at_each_place, interrupt, traced
+
 MOST = 400  # far more collections than a call makes
 
 
@@ -198,3 +201,37 @@ def test_a_call_survives_others_in_its_middle(core, call, meddling):
 @pytest.mark.parametrize("call", BULK, ids=lambda function: function.__name__)
 def test_a_bulk_call_survives_others_in_its_middle(core, call, meddling):
     run(core.KeyWheel, call, meddling)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [call for call in CALLS if call not in (cancel_one, cancel_held_back)],
+    ids=lambda function: function.__name__,
+)  # there is no place in `cancel`, from the first look to the end
+def test_an_interrupt_at_any_place_of_a_call_loses_no_timer(call):
+    interrupted_at_each_place(load("pure").TimingWheel, call)
+
+
+@pytest.mark.parametrize("call", BULK, ids=lambda function: function.__name__)
+def test_an_interrupt_at_any_place_of_a_bulk_call_loses_no_timer(call):
+    interrupted_at_each_place(load("pure").KeyWheel, call)
+
+
+def interrupted_at_each_place(wheel_class, call):
+    """All timers come out in order afterwards, but for those that the interrupted call had done with."""
+    expected = World(wheel_class)
+    call(expected)
+    done = {*expected.expired, *expected.cancelled}
+    for intrusion in at_each_place(("core/_pure.py", "core/_pure_levels.py"), interrupt):
+        world = World(wheel_class)
+        pending = {world.wheel.get(handle) for handle in world.wheel}
+        with suppress(KeyboardInterrupt), traced(intrusion):
+            call(world)
+        world.wheel._check()
+        left = [world.wheel.get(handle) for handle in world.wheel]
+        assert len(left) == len(set(left)) == len(world.wheel)
+        missing = pending - set(left)
+        assert missing in (set(), pending & done) or (world.cleared and not left)
+        assert sorted(world.wheel.advance(2**63 - 1)) == sorted(left)
+        assert len(world.wheel) == 0
+        world.wheel._check()

@@ -99,14 +99,16 @@ class _Wheel(Levels, Generic[_T]):
         while not self._mark:
             self._interrupt()
         timers, slots = self._timers, self._slots
-        if handle not in timers:
+        try:
+            timer = timers[handle]  # released when this returns: the finaliser of the item may call back
+        except KeyError:
             return False
-        timer = timers[handle]  # released when this returns: the finaliser of the item may call back
-        key = timer[KEY]
         self._mark = -handle
         del timers[handle]
-        if key in slots and handle in slots[key]:
-            del slots[key][handle]
+        try:  # noqa: SIM105  # that would be a call
+            del slots[timer[KEY]][handle]
+        except KeyError:  # its slot was taken
+            pass
         return True
 
     @exclusive

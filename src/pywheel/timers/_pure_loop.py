@@ -187,7 +187,7 @@ class WheelScheduling(_Loop):
         tick, most, too_soon = max(_tick_of(now), wheel.now), left, 0
         while left and too_soon < QUOTA:
             if not self.__due:
-                self.__due = deque(wheel._advance_some(tick, most, left))
+                self.__due = wheel._advance_some(tick, most, left, deque)
             due, most = self.__due, 0  # what comes back on the wheel waits for the next turn
             if not due:
                 break
