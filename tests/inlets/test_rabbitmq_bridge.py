@@ -1,13 +1,17 @@
 """The bridge from RabbitMQ, on a real one, and back into it by the outlet."""
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 
 from pywheel import BadJob, BadOption
+from pywheel.inlets.bridge import SourceAway
 from pywheel.inlets.rabbitmq import RabbitMQSource
+from pywheel.inlets.received import Received
 from pywheel.outlets import RabbitMQ
 from tests.inlets.carrying import carrying, until
 from tests.jobs.waiting import working
@@ -133,6 +137,17 @@ async def test_a_message_that_comes_again_is_put_once(rabbitmq_server, jobs):
     assert lost
     assert sorted(set(bodies)) == sorted([b"first", *(b"%d" % number for number in range(100))])
     assert len(bodies) == 101
+
+
+def test_a_connection_that_breaks_within_an_ack_is_an_outage(jobs):
+    async def breaks(*_, **__):
+        raise Exception  # noqa: TRY002  (as aiormq has it)
+
+    source = RabbitMQSource(jobs, "t", "amqp://127.0.0.1", "q")
+    source._settled = 0
+    source._channel = SimpleNamespace(basic_ack=breaks)
+    with pytest.raises(SourceAway):
+        asyncio.run(source.settle([Received(1, None)], []))
 
 
 @on_a_loop

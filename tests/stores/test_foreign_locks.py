@@ -349,3 +349,23 @@ def test_a_process_stopped_as_it_claims_what_is_due_holds_up_no_job_that_is_due_
         [claimed] = stopped.ended()
     assert [job.id for job in claimed.jobs] == [due]
     assert stopped.tries == 1
+
+
+def test_no_claim_is_dated_before_its_job_was_due(queue, url, monkeypatch):
+    queue.put("known", priority=1, delay="1h")
+    sends = OwnSession.send
+
+    def slowly(session, batch):
+        time.sleep(0.1)
+        return sends(session, batch)
+
+    with JobQueue(url) as theirs:
+        theirs.reserve("known")  # so that it knows the topic's priorities
+        for delay in (0.05, 0.15, 0.25):  # due before, between and after the trips of a claim
+            id = queue.put("known", delay=delay)
+            with monkeypatch.context() as slow:
+                slow.setattr(OwnSession, "send", slowly)
+                while not (jobs := theirs.reserve("known")):
+                    pass
+            assert [job.id for job in jobs] == [id]
+            assert queue.jobs.history(id)[0].started >= jobs[0].due

@@ -120,7 +120,7 @@ class RabbitMQSource(Source):
                 for message in taken:
                     await self._channel.basic_ack(message.token, wait=False)
             self._settled = tags[-1] if tags else self._settled
-        except (self._amqp.exceptions.AMQPError, RuntimeError, OSError) as error:  # RuntimeError: it is closed
+        except Exception as error:  # aiormq says by a bare Exception that the connection broke
             raise SourceAway(str(error) or type(error).__name__) from error
 
     async def close(self) -> None:

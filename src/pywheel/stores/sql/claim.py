@@ -182,7 +182,10 @@ def _due(
     nexts, found = list[int](), list[Found]()
     for priority in [one for one in all_of_them if after is None or after[0] is None or one <= after[0]]:
         began = time.monotonic()
-        seen = answer[1:] if not known and all_of_them == (0,) else (yield look(priority, most - len(found)))
+        if known or all_of_them != (0,):  # leases begin when the jobs were seen to be due, not in the trip before
+            answer = yield (_state(number), *look(priority, most - len(found)))
+            topic = _Topic(*answer[0][0])
+        seen = answer[1:]
         some = found_of(seen[0])
         if bounded:
             heads.found(number, priority, firsts[priority], some[0].due if some else topic.now, len(some), began)
