@@ -157,8 +157,9 @@ class Accounts:
                 if line["wall"] + 1 < line["due"]:
                     self.blame("early", f"job {id} began {line['due'] - line['wall']:.0f} ms before it was due")
                 if row is not None and row.started is not None and id not in unsure and dues[id]:
-                    # Before the first answer came, the first due time held already.
-                    due = [due for at, due in dues[id] if at <= row.started or at == dues[id][0][0]][-1]
+                    # Before the first answer came, the first due time held already. One under way may hold.
+                    last = [due for told, _, due in dues[id] if told <= row.started or told == dues[id][0][0]][-1]
+                    due = min([last, *(due for told, asked, due in dues[id] if asked <= row.started < told)])
                     if row.started + 2 < due:
                         self.blame("early", f"job {id} was claimed {due - row.started:.0f} ms before it was due")
                 if line["wall"] > self.cancelled.get(id, NEVER):
@@ -168,12 +169,12 @@ class Accounts:
                         self.blame("cancelled", f"job {id} began {late:.0f} ms after its cancel")
 
     def _dues(self):
-        """Return for each job when an answer came, and the earliest due time from then on, in order."""
+        """Return for each job when an answer came, when it was asked for, and the earliest due time by it, in order."""
         dues = defaultdict(list)
         for line, _, delay, id in self._put_jobs():
-            dues[id].append((line["wall"], line["at"] + delay * 1000))
+            dues[id].append((line["wall"], line["at"], line["at"] + delay * 1000))
         for line in self._told("reschedule"):
-            dues[line["id"]].append((line["wall"], line["at"] + line["delay"] * 1000))
+            dues[line["id"]].append((line["wall"], line["at"], line["at"] + line["delay"] * 1000))
         for found in dues.values():
             found.sort()
         return dues

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from pywheel import JobQueue, StoreError
-from pywheel.jobs.commands import Put
+from pywheel.jobs.commands import Put, SetNote
 from pywheel.jobs.queries import ListTopics
 from tests.isolated.child import environment
 from tests.jobs.waiting import until
@@ -247,7 +247,14 @@ class Storm:
         end = time.monotonic() + DRAINED
         while any(count.delayed or count.running for count in self.queue.topics.counts().values()):
             assert time.monotonic() < end, f"jobs are left: {self.queue.topics.counts()}"
+            self.time_a_commit()
             self.let_pass(0.1)
+
+    def time_a_commit(self):
+        """Note how long one takes, as the producers do by what they ask."""
+        at = time.time() * 1000
+        insist(lambda: self.queue.store.apply([SetNote("storm", b"")]), self.look_after)
+        self.pen.note("told", what="note", at=at, outcome=None)
 
     def end(self):
         for process in self.processes:
