@@ -13,6 +13,7 @@ from pywheel.jobs import State
 from pywheel.jobs.commands import Claim, ClaimPolicy, Expire, Purge, SetNote
 from pywheel.jobs.limits import note_of
 from pywheel.stores.relational.session import OwnSession
+from pywheel.stores.sql.statement import Rows
 from tests.jobs.waiting import working
 from tests.stores.on_mysql.emptied import emptied
 
@@ -369,3 +370,37 @@ def test_no_claim_is_dated_before_its_job_was_due(queue, url, monkeypatch):
                     pass
             assert [job.id for job in jobs] == [id]
             assert queue.jobs.history(id)[0].started >= jobs[0].due
+
+
+_CLAIM = Claim("known", (), ClaimPolicy(60_000, 5), "w", 10, limit=10)
+
+
+def test_what_a_claim_takes_as_its_topic_is_resumed_is_told(queue, url, monkeypatch):
+    sends = OwnSession.send
+
+    def torn(session, batch):
+        if len(batch) == 3 and isinstance(batch[1], Rows) and "looked" in batch[1].columns:
+            [paused] = sends(session, batch[:1])
+            queue.topics.resume("known")
+            return [paused, *sends(session, batch[1:])]
+        return sends(session, batch)
+
+    with JobQueue(url) as theirs:
+        assert theirs.store.apply([_CLAIM])[0].jobs == []  # so that it knows the topic's priorities
+        id = queue.put("known")
+        queue.topics.pause("known")
+        monkeypatch.setattr(OwnSession, "send", torn)
+        [claimed] = theirs.store.apply([_CLAIM])
+    assert [job.id for job in claimed.jobs] == [id]
+    assert not claimed.paused
+
+
+def test_due_jobs_behind_many_that_a_transaction_holds_are_claimed(queue, url, connection):
+    with JobQueue(url) as theirs:
+        assert theirs.store.apply([_CLAIM])[0].jobs == []  # so that it knows the topic's priorities
+        held = queue.put_many([queue.job("known") for _ in range(100)])
+        free = queue.put_many([queue.job("known") for _ in range(20)])
+        for id in held:
+            queue.jobs.edit(id, headers={"by": "them"}, connection=connection)
+        claims = [theirs.store.apply([_CLAIM])[0] for _ in range(2)]
+        assert [job.id for claimed in claims for job in claimed.jobs] == free

@@ -55,28 +55,27 @@ _PLANS: Final = (
     (re.compile(r"\b(STRAIGHT_JOIN \w+) (\w) ON ([^()]*\bhash = )"), r"\1 \2 FORCE INDEX (hash) ON \3"),
     (re.compile(r"\b(FROM \w+) j (WHERE j\.state = \d AND j\.(?:topic|next)\b)"), r"\1 j FORCE INDEX (job_next) \2"),
 )
+_TAKEN_IDS: Final = "JSON_TABLE(@pywheel_ids, '$[*]' COLUMNS (place FOR ORDINALITY, id bigint PATH '$')) w"
+_DUE: Final = """job j WHERE j.state = 0 AND j.topic = :topic AND j.priority = :priority
+    AND j.next >= :first AND j.next <= {now}
+    AND (SELECT t.paused = 0 AND t.lanes = :lanes FROM topic t WHERE t.id = :topic)"""
 # MySQL locks what it reads of an index, the job after the last that is due too: others could not claim, move or cancel
 # that one. So the look locks nothing, and it looks at more than are wanted, as others may have locked the first ones.
-_DUE: Final = re.compile(
-    r"FROM (\w+) j (WHERE j\.state = 0 AND j\.topic = .*?)\s+(ORDER BY j\.next, j\.id) LIMIT :most FOR UPDATE",
-    re.DOTALL,
-)
-_DUE_BY_IDS: Final = (
-    r"FROM (SELECT j.id FROM \1 j \2 \3 LIMIT :reach) o STRAIGHT_JOIN \1 j FORCE INDEX (PRIMARY) ON j.id = o.id \2 "
-    "LIMIT :most FOR UPDATE"
-)
-_TAKEN_IDS: Final = "JSON_TABLE(@pywheel_ids, '$[*]' COLUMNS (place FOR ORDINALITY, id bigint PATH '$')) w"
+# If they have locked all of those, it says that there are some, and the claim looks once more, with locks. By SELECT:
+# what SET reads it locks.
 # The backoff comes first: what an UPDATE sets may count for what it sets next.
 _TAKE: Final = f"""
 SELECT count(*), json_arrayagg(c.id ORDER BY c.next, c.id),
     coalesce(max(c.lost), 0) = 0 AND coalesce(sum(c.size), 0) <= :bytes
 INTO @pywheel_looked, @pywheel_ids, @pywheel_whole FROM (
-    SELECT j.id, j.next, j.lost, length(j.body) AS size FROM job j WHERE j.state = 0 AND j.topic = :topic
-        AND j.priority = :priority AND j.next >= :first AND j.next <= {{now}}
-        AND (SELECT t.paused = 0 AND t.lanes = :lanes FROM topic t WHERE t.id = :topic)
-    ORDER BY j.next, j.id LIMIT :most FOR UPDATE SKIP LOCKED
+    SELECT j.id, j.next, j.lost, length(j.body) AS size
+    FROM (SELECT j.id FROM {_DUE} ORDER BY j.next, j.id LIMIT :reach) o
+    STRAIGHT_JOIN {_DUE.replace("WHERE", "FORCE INDEX (PRIMARY) ON j.id = o.id WHERE", 1)}
+    LIMIT :most FOR UPDATE SKIP LOCKED
 ) c;
-SET @pywheel_ids = IF(@pywheel_whole, @pywheel_ids, NULL);
+SELECT IF(@pywheel_whole, @pywheel_ids, NULL),
+    IF(@pywheel_looked < :most, (SELECT count(*) FROM (SELECT j.id FROM {_DUE} LIMIT :most) r), @pywheel_looked)
+INTO @pywheel_ids, @pywheel_looked;
 UPDATE {_TAKEN_IDS} STRAIGHT_JOIN job j ON j.id = w.id
 SET j.backoff = round(
         json_value('[:delays]', concat('$[', greatest(least(j.claims + 1 - j.unspent, :last), 1) - 1, ']'))
@@ -149,7 +148,6 @@ class MysqlDialect(ServerDialect):
 
     def named(self, text: str) -> str:
         """Return SQL with names of tables, as a format for literals."""
-        text = _DUE.sub(_DUE_BY_IDS, text)
         text = _FORGET.sub(r"DELETE t FROM (\3 FOR UPDATE SKIP LOCKED) o STRAIGHT_JOIN \1 t ON t.\2 = o.\2", text)
         text = _DROP.sub(rf"DELETE t FROM {_IDS} STRAIGHT_JOIN \1 t FORCE INDEX (PRIMARY) ON t.\2 = i.id", text)
         if self.lock in text:

@@ -33,7 +33,7 @@ _SMALL: Final = 256  # bytes of a body that are read before it is known whether 
 _LOOKED: Final = " ".join(FOUND)
 _TAKEN: Final = " ".join((*TAKEN, "looked"))
 _LOOKS: Final = 4  # times that a claim under a limit looks for jobs that others do not lock
-_BEYOND: Final = 64
+_BEYOND: Final = 64  # jobs that a claim looks at beyond twice what it wants: others may have locked them
 _LOOK_AGAIN: Final = 1_000  # ms after which a claim looks at all due jobs
 _LATER: Final = 100  # ms after which a job is asked for again that another transaction was at
 
@@ -67,11 +67,6 @@ class _Topic(NamedTuple):
 
 
 _BY_ID: Final = "{w: id} {then} job j ON j.id = w.id WHERE +j.state = 0"
-
-
-def _reach(most: int) -> dict[str, int]:
-    """Return how many jobs are wanted, and how many are looked at where those that others have locked count, too."""
-    return {"most": most, "reach": 2 * most + _BEYOND}
 
 
 def _state(number: int) -> Select:
@@ -161,7 +156,7 @@ def _due(
     heads, firsts = tx.topics.heads, dict[int, int | None]()
 
     def look(priority: int, most: int) -> list[Rows]:
-        values: dict[str, Any] = {"topic": number, "priority": priority, "small": small, **_reach(most)}
+        values: dict[str, Any] = {"topic": number, "priority": priority, "most": most, "small": small}
         head = firsts[priority] = heads.first(number, priority) if bounded else None
         place = after[1:] if after is not None and after[0] in (None, priority) else None
         if head is not None:
@@ -276,7 +271,13 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
     for priority in priorities_of(lanes):
         left = most - len(jobs)
         place, first = {"topic": number, "priority": priority}, tx.topics.heads.first(number, priority)
-        more = {"priority": priority, **_reach(left), "begin": command.begin - len(jobs), "bytes": bytes_left}
+        more = {
+            "priority": priority,
+            "most": left,
+            "reach": 2 * left + _BEYOND,
+            "begin": command.begin - len(jobs),
+            "bytes": bytes_left,
+        }
         more["first"] = -FURTHEST if first is None else first
         batch = (_state(number), Rows(_TAKEN, tx.dialect.take, values | more), Rows("next", _NEXT, place))
         began = time.monotonic()
@@ -284,7 +285,7 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
         looked = rows[0][-1]
         if now_lanes != lanes and not jobs:
             return None  # which reads what priorities there are
-        if paused:
+        if paused and rows[0][0] is None:  # it may have been resumed before the rows were taken
             break
         if rows[0][0] is not None:
             some = [taken_of(row, command.topic) for row in rows]
@@ -304,7 +305,8 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
         nexts += [] if next_ is None else [next_]
         nexts += [] if first is None else [now + _LOOK_AGAIN]  # others may have put some that are due before it
     begun = min(max(command.begin, 0), len(jobs))
-    return Claimed(jobs, begun, [], paused=bool(paused), next=None if paused else min(nexts, default=None))
+    paused = bool(paused) and not jobs
+    return Claimed(jobs, begun, [], paused=paused, next=None if paused else min(nexts, default=None))
 
 
 def _chosen(command: Claim, ready: Sequence[Found], gate: Gate | None = None) -> tuple[Sequence[Found], int]:
