@@ -31,7 +31,7 @@ from pywheel.core.levels cimport NEVER, wheel_t
 from pywheel.core.schedule cimport wheel_remove, wheel_schedule
 from pywheel.timers._event_loop import StockLoop
 
-from pywheel.timers._loop cimport cancel_timer, is_plain_wheel, monotonic_time, wheel_time, wheel_timer
+from pywheel.timers._loop cimport cancel_timer, is_plain_wheel, wheel_time, wheel_timer
 from pywheel.timers.clock cimport first_ns
 
 cdef extern from *:
@@ -322,16 +322,12 @@ def timeout(delay):
     Raises:
         RuntimeError: no loop is running.
     """
-    cdef KnownClass of
     loop = running_loop()
     if delay is None:
         return new_timeout(None)
     if PyFloat_CheckExact(delay) or PyLong_CheckExact(delay):
         if is_plain_wheel(loop):
             return new_timeout(wheel_time(loop) + PyFloat_AsDouble(delay))
-        of = known(loop)
-        if of is not None:
-            return new_timeout(time_of(of, loop) + PyFloat_AsDouble(delay))
     return new_timeout(loop.time() + delay)
 
 

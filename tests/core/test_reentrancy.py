@@ -1,5 +1,6 @@
 """Finalisers and weak reference callbacks that call back into the wheel which is just letting their object go."""
 
+import gc
 import weakref
 from functools import partial
 
@@ -247,4 +248,25 @@ def test_an_index_method_that_raises_changes_nothing(any_wheel_class):
         with pytest.raises(RuntimeError, match="no number today"):
             call()
     assert (wheel.now, len(wheel), wheel.deadline(handle)) == (10, 1, 20)
+    wheel._check()
+
+
+def test_a_collection_within_clear_finds_a_wheel_that_it_may_call(any_core):
+    wheel, ran = any_core.TimingWheel(), []
+
+    def meddle(phase, _):
+        if phase == "start" and not ran:
+            ran.append(True)
+            wheel.schedule(0, "meanwhile")
+            wheel.advance(0, 0)
+
+    wheel.schedule(5, "before")
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(meddle)
+    gc.set_threshold(1, 10**6, 10**6)
+    try:
+        wheel.clear()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(meddle)
     wheel._check()

@@ -222,6 +222,25 @@ def test_a_system_clock_that_a_test_has_replaced_counts(pywheel, asyncios):
     asyncios.run_until_complete(main())
 
 
+@pytest.mark.parametrize("ahead", [100, -100])
+def test_a_system_clock_that_is_replaced_while_a_block_is_open_counts(pywheel, asyncios, ahead):
+    real, turns = time.monotonic, []
+
+    async def main():
+        async with pywheel.timeout(60 if ahead > 0 else FAR):
+            with mock.patch("time.monotonic", lambda: real() + ahead):
+                for _ in range(10):
+                    turns.append(asyncios.time())
+                    await asyncio.sleep(0)
+
+    if ahead > 0:
+        with pytest.raises(TimeoutError):
+            asyncios.run_until_complete(main())
+        assert len(turns) < 5
+    else:
+        asyncios.run_until_complete(main())
+
+
 @pytest.mark.parametrize("delay", [2.0**32, 1e300, float("inf")])
 def test_a_time_that_nobody_lives_to_see_is_left_to_the_loop(pywheel, loop, delay):
     async def main():

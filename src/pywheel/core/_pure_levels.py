@@ -125,7 +125,8 @@ class Levels:
             self._interrupt()
         timers, self._timers = self._timers, timers  # the items are released, in order, when it returns
         self._slots, self._starts, self._overdue = slots, starts, -1
-        self._taken, self._staged, self._merged, self._ready, self._at = taken, staged, None, ready, 0
+        self._taken, self._staged = taken, staged  # of more than three a tuple would be made: see above
+        self._merged, self._ready, self._at = None, ready, 0
         self._max_pending = max_pending
         self._mark = number
         if now is not None:
@@ -146,7 +147,7 @@ class Levels:
                     self._mark, result = 0, None
                     try:
                         result = attempt(*arguments)
-                    except (KeyError, RuntimeError):  # it saw a change in its midst
+                    except (LookupError, RuntimeError):  # it saw a change in its midst
                         if not self._mark:
                             raise
                     if result is not None:

@@ -10,10 +10,6 @@ cdef bint is_plain_wheel(object loop) except -1:
     return ours.own_call_at and not (ours._closed or ours._debug)
 
 
-cdef double monotonic_time() except? -1:
-    return monotonic()
-
-
 cdef double wheel_time(object loop) except? -1:
     return (<WheelScheduling>loop).present()
 

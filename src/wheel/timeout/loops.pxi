@@ -94,11 +94,6 @@ cdef inline KnownClass known_of_uvloop(loops):
     return of_uvloop if of_uvloop is not None and loops is of_uvloop.loops else None
 
 
-cdef inline double time_of(KnownClass known, object loop) except? -1:
-    """loop.time()"""
-    return loop.time() if known.milliseconds else monotonic_time()
-
-
 cdef inline bint is_debugged(KnownClass known, object loop) except -1:
     """loop.get_debug()"""
     return loop.get_debug() if known.milliseconds else loop._debug

@@ -85,10 +85,12 @@ cdef bint start(Timeout timeout, object loop, double due) except -1:
     cdef double now
     if of is None or is_debugged(of, loop):
         return False
-    now = time_of(of, loop)
+    now = loop.time()
     if not now < due < LAST:
         return False
     wheel, tick, context = wheel_of(loop, of, now), first_ns(due), PyContext_CopyCurrent()
+    if last_tick(now) < wheel.wheel.now:            # a test has set the clock back
+        return False
     with critical_section(wheel):
         timer = wheel_schedule(&wheel.wheel, tick, <uintptr_t><PyObject *>timeout)
         if timer:
@@ -130,7 +132,7 @@ cdef int set_alarm(TimeoutWheel self, object loop) except -1:
     disown(self)
     tick = earliest(self)
     if tick != NEVER:
-        now = time_of(self.known, loop)
+        now = loop.time()
         tick = max(tick, last_tick(now))
         alarm = Alarm.__new__(Alarm)
         alarm.wheel = self
@@ -203,7 +205,7 @@ cdef int wake(TimeoutWheel self) except -1:
 
 cdef int cancel_due(TimeoutWheel self, object loop) except -1:
     """Cancel the tasks whose time is up, so many that the turn is not long."""
-    cdef uint64_t tick = last_tick(time_of(self.known, loop))
+    cdef uint64_t tick = last_tick(loop.time())
     cdef bint failed
     cdef Timeout timeout
     cdef int _i
