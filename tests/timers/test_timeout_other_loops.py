@@ -228,7 +228,7 @@ def test_a_system_clock_that_is_replaced_while_a_block_is_open_counts(pywheel, a
 
     async def main():
         async with pywheel.timeout(60 if ahead > 0 else FAR):
-            with mock.patch("time.monotonic", lambda: real() + ahead):
+            with mock.patch("time.monotonic", side_effect=lambda: real() + ahead):
                 for _ in range(10):
                     turns.append(asyncios.time())
                     await asyncio.sleep(0)
