@@ -11,7 +11,6 @@
 
 cimport cython
 
-import time
 from asyncio import events, exceptions, tasks, timeouts
 from contextvars import Context
 from os import register_at_fork

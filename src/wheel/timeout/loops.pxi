@@ -1,5 +1,5 @@
 # Loops of others whose timers are known: asyncio's own and uvloop's, as they were made. Nothing is known of a loop of a
-# subclass, nor of one whose `time` or `call_at` somebody has replaced, in the class, in the loop, or `time.monotonic`.
+# subclass, nor of one whose `time` or `call_at` somebody has replaced, in the class or in the loop.
 
 cdef extern from *:
     """
@@ -35,9 +35,6 @@ cdef extern from *:
     const bint HAS_GIL "PYWHEEL_HAS_GIL"
     unsigned int version_of "pywheel_version"(object self)
     bint has_method "pywheel_has_method"(object self, object name) except -1
-
-cdef dict names_of_time = vars(time)
-cdef object monotonic_of_python = time.monotonic
 
 
 @cython.final
@@ -76,8 +73,6 @@ cdef inline KnownClass known(object loop):
     cdef KnownClass found
     if type(loop) is of_asyncio.loops:
         found = of_asyncio
-        if PyDict_GetItemWithError(names_of_time, "monotonic") != <PyObject *>monotonic_of_python:
-            return None
     else:
         found = known_of_uvloop(type(loop))
         if found is None:
