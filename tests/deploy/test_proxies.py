@@ -55,7 +55,8 @@ def caddy(folder, port, service, pem):
         ("jobs.example {", f"https://127.0.0.1:{port} {{\n    tls {pem} {pem}"),
         ("127.0.0.1:8080", f"127.0.0.1:{service}"),
     )
-    text = "{\n    admin off\n    auto_https disable_redirects\n}\n"
+    # As the page says: without a grace period it ends when the last stream does.
+    text = "{\n    admin off\n    auto_https disable_redirects\n    grace_period 5s\n}\n"
     (folder / "Caddyfile").write_text(text + block)
     return [located(CADDY), "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
 
