@@ -85,7 +85,7 @@ def migrate(
 ) -> None:
     """Make the tables of a server's store, or bring them up to date.
 
-    Whoever opens a store does that too, if the database lets him. Stores in files need nobody to do it.
+    Opening a store does the same, if the database allows it. Stores in files do not need this command.
     """
     statements = migration(absolute(store))
     if sql:

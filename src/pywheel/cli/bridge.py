@@ -35,7 +35,7 @@ def rabbitmq(
     exchange: Annotated[
         str | None, typer.Option(help="Declare this fanout exchange and the queue, durable, and bind them.")
     ] = None,
-    prefetch: Annotated[int, typer.Option(min=1, max=65_535, help="So many messages at once.")] = 1_000,
+    prefetch: Annotated[int, typer.Option(min=1, max=65_535, help="Messages to take at once.")] = 1_000,
     store: Store = DEFAULT_STORE,
 ) -> None:
     """Take the messages of a queue of RabbitMQ, until SIGTERM or Ctrl-C."""

@@ -31,7 +31,7 @@ def list_(
     due_until: o.DueUntil = None,
     error: o.Error = None,
     after: Annotated[int, typer.Option(help="With an id above this one.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="So many at most.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="The most to list.")] = 50,
     as_json: o.AsJson = False,
 ) -> None:
     """List jobs by id."""

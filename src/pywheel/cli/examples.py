@@ -164,8 +164,8 @@ The outcome is that of the last tick: a job's state, or skipped; nothing if its 
   pywheel spool retry -5                         # send it again, which was refused
   pywheel spool delete -5                        # or forget it
 
-A job waits; or it is being sent, also if whoever sent it was killed a moment ago; or the store refused it, as the
-error says, and it stays here until somebody sends it again or deletes it. Ids are those that put returned.""",
+A job waits, is being sent, or was refused by the store. A process that was killed a moment ago may leave a job as being
+sent. A refused job has its error and stays here until you retry or delete it. Ids are those that put returned.""",
     "spool drain": """
   pywheel spool drain --store postgresql://shop@db/shop --spool sqlite:////var/lib/shop/spool.db
 

@@ -89,7 +89,7 @@ def emit_pairs(pairs: Mapping[str, Any], record: Any, *, as_json: bool) -> None:
 
 
 def _print(text: str) -> None:
-    """Print a result. OSError if the shell has closed the output: whoever asked would take it for told."""
+    """Print a result. OSError if the shell has closed the output: success would be a lie."""
     if _closed:
         raise OSError(errno.EBADF, "it is closed")
     print(text)
@@ -157,7 +157,7 @@ class Shown(Protocol):
     """Shows how far it is."""
 
     def __call__(self, done: int) -> object:
-        """Show that so many are done."""
+        """Show how many are done."""
 
 
 @contextmanager

@@ -23,7 +23,7 @@ schedules = group(
 @schedules.command("list", epilog=examples("schedules list"))
 def list_schedules(
     store: Store = DEFAULT_STORE,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.", min=1)] = 1_000,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="The most to list.", min=1)] = 1_000,
     as_json: AsJson = False,
 ) -> None:
     """List schedules by name: when their next tick comes, when the last one came, and what became of it."""

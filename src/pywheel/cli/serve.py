@@ -50,7 +50,7 @@ def serve(
 ) -> None:
     """Serve the HTTP API, the page and the metrics of a store, until SIGTERM or Ctrl-C.
 
-    It then takes nothing more and lets what is under way end; whoever waits for a job is told that none came.
+    It then takes no more requests and lets those under way end. Clients that wait for a job are told that none came.
     """
     try:
         from ..server import app as service
