@@ -106,7 +106,7 @@ def _topics(store: RedisStore, _: q.ListTopics) -> list[Topic]:
     found = []
     for name, known in _known(store):
         paused, *lanes = known.split(b" ")
-        ranks = {int(lane) for lane in lanes if lane[-1:].isdigit()} - {0}
+        ranks = {int(lane.removesuffix(b"s")) for lane in lanes} - {0}  # that of suspects has an s behind it
         found.append(Topic(name.decode(), paused != b"", tuple(sorted(ranks, reverse=True))))
     return sorted(found)
 

@@ -174,8 +174,9 @@ def _due(
     topic = _Topic(*answer[0][0])
     tx.topics.lanes[number] = topic.lanes  # they only grow, and this is read while nobody can take one back
     all_of_them = priorities_of(topic.lanes)
+    passed = [one for one in all_of_them if after is not None and after[0] is not None and one > after[0]]
     nexts, found = list[int](), list[Found]()
-    for priority in [one for one in all_of_them if after is None or after[0] is None or one <= after[0]]:
+    for priority in all_of_them[len(passed) :]:
         began = time.monotonic()
         if known or all_of_them != (0,):  # leases begin when the jobs were seen to be due, not in the trip before
             answer = yield (_state(number), *look(priority, most - len(found)))
@@ -188,6 +189,9 @@ def _due(
         if len(found) >= most:
             return topic, found, topic.now
         nexts += [due for [due] in seen[1] if due is not None] if probe else []
+    if probe and passed:
+        answer = yield [Rows("next", _NEXT, {"topic": number, "priority": priority}) for priority in passed]
+        nexts += [due for [[due]] in answer if due is not None]
     return topic, found, min(nexts, default=None)
 
 

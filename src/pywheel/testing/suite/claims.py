@@ -213,6 +213,13 @@ class ClaimTests(StoreTests):
         ids = [self.put(due=NOW - due, priority=priority) for due, priority in ((9, 2), (5, 2), (9, 0), (4, 0))]
         assert [job.id for job in self.first(9, after=(None, NOW - 5, 0)).jobs] == [ids[1], ids[3]]
 
+    def test_a_claim_behind_a_position_tells_of_what_is_due_next_before_it(self) -> None:
+        id = self.put(due=NOW - 5)
+        self.put(due=NOW + 7, priority=3)
+        claimed = self.first(9, after=(0, NOW - 6, 0))
+        assert ([job.id for job in claimed.jobs], claimed.next) == ([id], NOW + 7)
+        assert self.first(9, after=(0, NOW - 6, 0)).next == NOW + 7
+
     def test_suspects_hold_up_nobody_who_is_due_behind_them(self) -> None:
         lost = [self.put(due=NOW - 50 + n) for n in range(6)]
         self.reserve(policy=TERMS._replace(ttr=10))

@@ -12,7 +12,7 @@ from .base import FAR, NOW, TERMS, StoreTests
 
 __all__ = ["EditTests"]
 
-_FIELDS: dict[str, Any] = {"ttr": 7_000, "max_attempts": 3, "headers": {"a": 'ä"/\\'}, "priority": 2}
+_FIELDS: dict[str, Any] = {"ttr": 7_000, "max_attempts": 3, "headers": {"a": 'ä"/\\'}, "priority": 2, "expires": 90_000}
 
 
 class EditTests(StoreTests):

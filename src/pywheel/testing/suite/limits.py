@@ -11,6 +11,7 @@ from ...jobs.commands import (
     ClaimPolicy,
     Delete,
     Edit,
+    Expire,
     Import,
     Nack,
     Pause,
@@ -107,6 +108,15 @@ class PriorityTests(StoreTests):
         assert self.put(key="k", replace=True) == id
         assert (self.job(id).priority, self.lane(8)) == (0, [])
         assert [due.id for due in self.waiting()] == [id]
+
+    def test_the_priority_of_a_suspect_is_one_of_its_topic(self) -> None:
+        id = self.put(key="k")
+        self.reserve()
+        self.pass_time(TERMS.ttr + TERMS.slack)
+        self.apply(Expire(9))
+        assert self.put(key="k", replace=True, priority=3) == id
+        assert (self.job(id).lost, self.job(id).priority) == (2, 3)
+        assert [topic.priorities for topic in self.store.ask(ListTopics())] == [(3,)]
 
     def test_an_imported_job_keeps_its_priority(self) -> None:
         job = Job(1, "t", b"i", NOW, NOW, self.job(self.put(due=FAR)).state, priority=7)
