@@ -861,10 +861,15 @@ export interface components {
              * @default 0
              */
             priority?: number;
+            /**
+             * @description Seconds after its due time.
+             * @default null
+             */
+            expires?: number | null;
             /** @description Names the claim; opaque. It is the proof that the job is yours. */
             receipt: string;
         };
-        /** @description What changes of a job that waits. What is not given stays; null takes ttr, max_attempts or headers away. */
+        /** @description What changes of a job that waits. What is not given stays; null takes ttr, max_attempts, expires, headers off. */
         Edit: {
             /** @description From now: seconds, or text such as 30m. */
             delay?: number | string | null;
@@ -886,6 +891,8 @@ export interface components {
             } | null;
             /** @description Of what is due of the topic the highest comes first. */
             priority?: number;
+            /** @description How long after its due time it may begin; later it is cancelled instead. A span such as 10m. */
+            expires?: number | string | null;
         };
         /** @description A part of what was found. */
         Found: {
@@ -954,6 +961,11 @@ export interface components {
              * @default 0
              */
             priority?: number;
+            /**
+             * @description Seconds after its due time.
+             * @default null
+             */
+            expires?: number | null;
         };
         /** @description What was tried with a job, oldest first. */
         History: {
@@ -1059,6 +1071,8 @@ export interface components {
              * @default 0
              */
             priority?: number;
+            /** @description How long after its due time it may begin; later it is cancelled instead. A span such as 10m. */
+            expires?: number | string | null;
         };
         /** @description Jobs to be put, all or none. */
         NewJobs: {

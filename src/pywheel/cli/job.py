@@ -32,6 +32,7 @@ _BATCH = 1_000  # jobs in a transaction
 _Text = Annotated[bool, typer.Option("--text", help="The body is text as it is, no JSON.")]
 _File = Annotated[Path | None, typer.Option(help="The body is what this file holds, as it is.")]
 _Ttr = Annotated[str | None, typer.Option(help="How long a handler may run.")]
+_Expires = Annotated[str | None, typer.Option(help="How long after its due time it may begin; later it is cancelled.")]
 _Attempts = Annotated[int | None, typer.Option(help="How often it is tried in all.")]
 _Header = Annotated[
     list[str] | None, typer.Option("--header", "-H", help="For the handler, as name=value; may be said again.")
@@ -62,6 +63,7 @@ def put(
         bool, typer.Option("--lines", help="A job a line, of --file or standard input; a thousand a transaction.")
     ] = False,
     as_json: o.AsJson = False,
+    expires: _Expires = None,
     dedupe_for: Annotated[
         str | None, typer.Option(help="Refuse it also if a job with its key ended less than so long ago.")
     ] = None,
@@ -79,6 +81,7 @@ def put(
         "traceparent": traceparent,
         "dedupe_for": o.span_or_none(dedupe_for),
         "priority": priority,
+        "expires": o.span_or_none(expires),
     }
     if lines:
         if key is not None or body not in (None, "-"):
@@ -222,6 +225,7 @@ def edit(
     ttr: _Ttr = None,
     max_attempts: _Attempts = None,
     priority: Annotated[int | None, typer.Option(help="From -9 to 9.")] = None,
+    expires: _Expires = None,
     header: _Header = None,
     as_json: o.AsJson = False,
 ) -> int:
@@ -233,6 +237,7 @@ def edit(
         "ttr": o.span_or_none(ttr),
         "max_attempts": max_attempts,
         "priority": priority,
+        "expires": o.span_or_none(expires),
         "headers": dict(map(_header, header)) if header else None,
     }
     changes: Any = {name: value for name, value in given.items() if value is not None}

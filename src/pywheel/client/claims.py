@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from .._errors import BadBody, BadJob
 from ..jobs.checks import name, whole
-from ..jobs.commands import ClaimPolicy, Nack, Release, Reserve, Touch
+from ..jobs.commands import Cancel, ClaimPolicy, Command, Nack, Release, Reserve, Touch
 from ..jobs.durations import Duration, delay_ms, duration
 from ..jobs.handler import RaisedElsewhere, kept
 from ..jobs.job import Job
@@ -31,6 +31,8 @@ def reserve(calls: Calls, command: Reserve) -> list[Job]:
         while again:
             jobs: list[Job] = calls.apply(turn.command)
             again = turn.more(jobs)
+            if turn.dropped:
+                calls.store.apply(turn.drops())
     finally:
         if turn.sealed:
             calls.store.apply(turn.releases())
@@ -41,8 +43,8 @@ async def reserve_async(calls: Calls, command: Reserve) -> list[Job]:
     """`reserve`, for asyncio. A task that is cancelled meanwhile gives back what it got before it ends."""
     turn = _Turn(calls.store, command)
 
-    async def release(releases: Sequence[Release]) -> None:
-        await _uninterrupted([calls.batches.add(release) for release in releases])
+    async def settle(commands: Sequence[Command[Any]]) -> None:
+        await _uninterrupted([calls.batches.add(command) for command in commands])
 
     while True:
         claim = calls.batches.add(turn.command)
@@ -52,43 +54,59 @@ async def reserve_async(calls: Calls, command: Reserve) -> list[Job]:
             await _uninterrupted([claim])
             if claim.exception() is None:
                 turn.more(claim.result())
-            await release(turn.releases(everything=True))
+            await settle([*turn.drops(), *turn.releases(everything=True)])
             raise
         except BaseException:
-            await release(turn.releases())
+            await settle(turn.releases())
             raise
+        await settle(turn.drops())
         if not again:
-            await release(turn.releases())
+            await settle(turn.releases())
             return turn.jobs()
 
 
 class _Turn:
-    """What a reserve has got so far: jobs, and those that cannot be read, claimed meanwhile so that others come."""
+    """What a reserve has got so far: jobs, and those that cannot be read, claimed meanwhile so that others come.
+
+    Those that have expired are dropped at once: there may be many, and the next ones are behind them.
+    """
 
     def __init__(self, store: Store, command: Reserve) -> None:
         self.command = command
         """What is asked for next."""
         self._most, self._least = command.bytes, command.least
         self._opened = store.opened
+        self._clock = store.clock
         self._got: list[Job] = []
         self._error: BadBody | None = None
         self.sealed: list[Job] = []
+        self.dropped: list[Command[Any]] = []
 
     def more(self, jobs: Sequence[Job]) -> bool:
-        """Take jobs in; return whether to reserve more, as some could not be read."""
-        before = len(self.sealed)
+        """Take jobs in; return whether to reserve more, as some cannot be given out."""
+        before, had = len(self.sealed), len(self._got)
+        now = self._clock.wall()
         for job in jobs:
+            if job.expired(now):
+                self.dropped += [Release(job.id, job.claims), Cancel(job.id, (job.due, job.claims))]
+                continue
             try:
                 self._got.append(self._opened(job))
             except BadBody as error:
                 self._error = self._error or error
                 self.sealed.append(job._replace(body=b""))  # there may be many, and they are only given back
-        wanted = self.command.limit - len(jobs) + len(self.sealed) - before
+        got = len(self._got) - had
+        wanted = self.command.limit - got
         self.command = replace(self.command, limit=wanted)
         if self._most is not None:
             self.command.bytes = self._most - sum(len(job.body) for job in self._got)
             self.command.least = self._least - len(self._got)
-        return before < len(self.sealed) < _MOST_SEALED and wanted > 0
+        return got < len(jobs) and wanted > 0 and (before == len(self.sealed) or len(self.sealed) < _MOST_SEALED)
+
+    def drops(self) -> list[Command[Any]]:
+        """Return what cancels those that have expired since this was asked last."""
+        drops, self.dropped = self.dropped, []
+        return drops
 
     def releases(self, *, everything: bool = False) -> list[Release]:
         """Return what gives back those that cannot be read, or everything."""

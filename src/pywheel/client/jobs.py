@@ -102,8 +102,8 @@ class Jobs:
             expect: the Job as you have seen it: CHANGED if it was edited, moved or claimed since.
             connection: yours, with a transaction, as for `JobQueue.put`. Where bodies are encrypted, one that the same
                 transaction has put goes by its key.
-            options: `body`, `delay` or `at`, `priority`, `headers`, `ttr`, `max_attempts`: as for `JobQueue.put`.
-                Headers come in place of all that there were.
+            options: `body`, `delay` or `at`, `priority`, `headers`, `ttr`, `max_attempts`, `expires`: as for
+                `JobQueue.put`. Headers come in place of all that there were.
 
         Raises:
             BadJob: nothing is given, or it makes no sense.

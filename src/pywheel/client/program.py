@@ -66,6 +66,7 @@ class TaskOptions(TypedDict, total=False):
     to: str
     dedupe_for: Duration
     priority: int
+    expires: Duration
 
 
 class Decorator(Protocol):

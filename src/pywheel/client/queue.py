@@ -130,6 +130,8 @@ class JobQueue(_Queue):
             dedupe_for: refuse the job also if one with its key ended less than so long ago, however it ended. It is
                 asked of the finished jobs that are there still: not of those that were pruned or deleted.
             priority: from -9 to 9: of what is due of the topic the highest comes first.
+            expires: how long after its due time it may begin. Who claims it later cancels it instead. A retry has a
+                due time of its own.
 
         Raises:
             BadJob: an argument makes no sense.

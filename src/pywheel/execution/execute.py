@@ -1,7 +1,7 @@
 """The one way to run a handler, for threads and for coroutines.
 
-First a tick of a schedule is asked whether it may run; then the tracer's span begins, and in it the handler is called,
-what it returned is awaited, and what is to be kept of that is encoded.
+First a job that may be skipped is asked whether it may run; then the tracer's span begins, and in it the handler is
+called, what it returned is awaited, and what is to be kept of that is encoded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..jobs.commands import Ack, Nack, Release
 from ..jobs.handler import Handler, current_job, ending, rest_of, to_the_end
 from ..jobs.job import Job
 from ..stores.contract import Store
-from .ticks import is_tick
+from .ticks import asks
 
 __all__ = ["Ended", "Execution", "end_child", "settlement"]
 
@@ -47,7 +47,7 @@ class Execution:
         function: the handler's.
         events: whose tracer stands around each call.
         keep: encodes what the function returned; None if nothing of it is kept.
-        admit: called before a tick of a schedule runs; what it raises stands for what its handler would have raised.
+        admit: called before a job runs that may be skipped; what it raises stands for what its handler would raise.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Execution:
         token = current_job.set(job)
         ended = _DONE
         try:
-            if job.headers and is_tick(job):  # most have none
+            if (job.headers or job.expires) and asks(job):  # most have none
                 self._admit(job)
             if spans is None and tracer is None:
                 ended = self._call(job, finish, process)
@@ -96,7 +96,7 @@ class Execution:
         process, token = _process, current_job.set(job)
         ended = _DONE
         try:
-            if job.headers and is_tick(job):
+            if (job.headers or job.expires) and asks(job):
                 await asyncio.to_thread(self._admit, job)
             with self._events.handling(job):
                 result = self._function(job)

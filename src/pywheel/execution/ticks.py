@@ -1,6 +1,6 @@
-"""Whether a tick of a schedule may run: what it was put for may have changed, and the one before may run still.
+"""Whether a claimed job may run: it may have expired; of a tick the schedule may have changed, or one before run still.
 
-Whoever has claimed a tick's job asks here before the handler starts. The claim is what counts: of two ticks that are
+Whoever has claimed such a job asks here before the handler starts. The claim is what counts: of two ticks that are
 claimed, the one that was claimed later gives way.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 from .._errors import BadBody, StoreError
-from ..jobs.handler import NotNow, Skipped
+from ..jobs.handler import NotNow, Skipped, expired
 from ..jobs.job import Job, State
 from ..jobs.queries import Filter, GetHistories, GetJob, GetPage
 from ..jobs.schedule import BY_HAND, LATE, NAME, VERSION, Schedule, tick_of
 from ..stores.contract import Store
 from ..stores.schedule_notes import ScheduleNotes
 
-__all__ = ["admit", "is_tick"]
+__all__ = ["admit", "asks", "is_tick"]
 
 _PAGE: Final = 1_000
 _AWAY: Final = 1.0  # seconds until a tick is claimed again of which the store could not say whether it may run
@@ -28,13 +28,22 @@ def is_tick(job: Job) -> bool:
     return NAME in job.headers
 
 
+def asks(job: Job) -> bool:
+    """Whether a claimed job is to be admitted before it runs."""
+    return job.expires is not None or is_tick(job)
+
+
 def admit(store: Store, job: Job) -> None:
-    """Return if a claimed tick may run. Two or three queries.
+    """Return if a claimed job may run. Two or three queries for a tick, none for others.
 
     Raises:
-        Skipped: its schedule has changed or says so; it is to be cancelled.
+        Skipped: it has expired, or its schedule has changed or says so; it is to be cancelled.
         NotNow: the one before runs still, and this one is to wait for it; or the store cannot say.
     """
+    if late := expired(job, store.clock.wall()):
+        raise late
+    if not is_tick(job):
+        return
     try:
         schedule = ScheduleNotes(store).get(job.headers[NAME])
         _ask(store, schedule, job, tick_of(job))

@@ -95,6 +95,13 @@ class Skipped(PywheelError):
     """Raised instead of a handler's call: the job is not wanted any more. It is given back unspent, and cancelled."""
 
 
+def expired(job: Job, now: int) -> Skipped | None:
+    """Return why a claimed job is not begun at a time of the store's clock, ms, if it comes too late."""
+    if not job.expired(now):
+        return None
+    return Skipped(f"it expired: it could have begun {(now - job.due) / 1000:.1f} s after its due time")
+
+
 class Verdict(NamedTuple):
     """What becomes of a job whose handler raised something."""
 

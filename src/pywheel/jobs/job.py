@@ -100,6 +100,7 @@ FIELDS: Final = (
     Field("max_attempts", int, "big", None, integer),
     Field("headers", Mapping, "json", None, lambda headers, _: text_by_name(headers, "header")),
     Field("priority", int, "small", 0, lambda value, name: whole(value, name, PRIORITIES, -PRIORITIES)),
+    Field("expires", int, "big", None, integer),
 )
 """The properties that are only kept, checked and shown, in the order that they have in `NewJob` and in `Job`."""
 
@@ -115,6 +116,7 @@ class NewJob(NamedTuple):
     max_attempts: int | None = None
     headers: Mapping[str, str] | None = None
     priority: int = 0  # among what is due of a topic the highest comes first, from -9 to 9
+    expires: int | None = None  # no attempt begins so long after its due time: the job is cancelled instead
     replace: bool = False  # whether a delayed job with this key takes these values, instead of refusing the put
     delay: int | None = None  # due so long after the store's clock when it is stored
     parent: tuple[int, int] | None = None  # the receipt of the running job that puts it, and whose key it may take over
@@ -141,6 +143,7 @@ class Job(NamedTuple):
     max_attempts: int | None = None
     headers: Mapping[str, str] = {}
     priority: int = 0  # among what is due of the topic the highest comes first
+    expires: int | None = None  # how long after its due time an attempt may begin
     claims: int = 0  # how often it was claimed or edited; with the id, the receipt of the latest claim. Never goes down
     attempt: int = 0  # claims that count: not those given back, nor those before the last retry by hand
     lease_until: int | None = None  # only while running
@@ -152,6 +155,10 @@ class Job(NamedTuple):
         """The values of FIELDS."""
         values: Any = self[OF_JOB]
         return values  # type: ignore[no-any-return]
+
+    def expired(self, now: int) -> bool:
+        """Whether it is too late to begin with it at a time of the store's clock, ms."""
+        return self.expires is not None and self.due + self.expires < now
 
     def json(self) -> Any:
         """Return what the body says as JSON. BadBody if it is none; NoKey, which is one too, if it is encrypted."""

@@ -32,6 +32,7 @@ class _Values(TypedDict, total=False):
     max_attempts: int | None
     headers: Mapping[str, str] | None
     priority: int
+    expires: Duration | None
 
 
 class JobOptions(_Values, total=False):
@@ -71,6 +72,7 @@ def new_job(
     traceparent: str | None = None,
     dedupe_for: Duration | None = None,
     priority: int = 0,
+    expires: Duration | None = None,
 ) -> NewJob:
     """Return the record; `put` says what the arguments mean. BadJob for those that make no sense."""
     due, wait, parent = 0, None, None
@@ -99,6 +101,7 @@ def new_job(
         None if max_attempts is None else whole(max_attempts, "max_attempts", _MOST_ATTEMPTS),
         headers or None,
         priority if priority == 0 else whole(priority, "priority", PRIORITIES, -PRIORITIES),
+        None if expires is None else duration(expires, "expires", 1),
         replace,
         wait,
         parent,

@@ -93,6 +93,7 @@ def _record(context: Context, wish: NewJob, place: str | int, trace: dict[str, s
             None,
             wish.dedupe_for,
             wish.priority,
+            wish.expires,
         )
     except BadJob as error:
         raise refusal(error, pointer, too_large=len(content) > queue.calls.max_body) from None

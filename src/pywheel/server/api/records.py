@@ -76,6 +76,7 @@ def _fields(job: Job, *, body: bool) -> dict[str, Any]:
         "encrypted": key_of(job.body) or "unknown" if sealed else None,
         **dict(zip(_KEPT, job.kept, strict=True)),
         "ttr": None if job.ttr is None else job.ttr / 1000,
+        "expires": None if job.expires is None else job.expires / 1000,
         "attempt": job.attempt,
         "claims": job.claims,
         "lease_until": None if job.lease_until is None else moment_out(job.lease_until),

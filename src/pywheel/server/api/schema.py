@@ -69,6 +69,10 @@ Receipt = Annotated[str, Meta(description="Names the claim; opaque. It is the pr
 Wait = Annotated[float, Meta(ge=0, description="Seconds to wait for its end; at most 30.")]
 Error = Annotated[str | None, Meta(description="What went wrong; its end is kept if it is long.")]
 PRIORITY = Annotated[int, Meta(ge=-9, le=9, description="Of what is due of the topic the highest comes first.")]
+Expires = Annotated[
+    float | str | None,
+    Meta(description="How long after its due time it may begin; later it is cancelled instead. A span such as 10m."),
+]
 ATTEMPTS = Annotated[int, Meta(ge=1, le=1_000_000, description="How often it is tried in all.")]
 DryRun = Annotated[bool, Meta(description="Count what it would be, and change nothing.")]
 
@@ -119,6 +123,7 @@ class NewJob(In, gc=False):
         ),
     ] = None
     priority: PRIORITY = 0
+    expires: Expires = None
 
 
 class NewJobs(In):
@@ -166,6 +171,7 @@ class JobOut(Struct, omit_defaults=True, kw_only=True):
     lease_until: Annotated[Time | None, Meta(description="Until when its claim holds, while it runs.")] = None
     last_error: str | None = None
     priority: PRIORITY = 0
+    expires: Annotated[float | None, Meta(description="Seconds after its due time.")] = None
 
 
 class ReservedJob(JobOut, kw_only=True):
@@ -218,7 +224,7 @@ class Reschedule(In):
 
 
 class Edit(Reschedule):
-    """What changes of a job that waits. What is not given stays; null takes ttr, max_attempts or headers away."""
+    """What changes of a job that waits. What is not given stays; null takes ttr, max_attempts, expires, headers off."""
 
     body: Body = field(default_factory=Raw)
     body_base64: Base64 = None
@@ -228,6 +234,7 @@ class Edit(Reschedule):
         dict[str, str] | UnsetType | None, Meta(description="Text by name, for the handler, in place of all there was.")
     ] = UNSET
     priority: PRIORITY | UnsetType = UNSET
+    expires: Expires | UnsetType = UNSET
 
 
 class Retry(In):

@@ -92,7 +92,7 @@ class Wish(NamedTuple):
         if wrong or made is None:
             return None, wrong
         if source is not None:
-            made = made._replace(ttr=source.ttr, max_attempts=source.max_attempts)
+            made = made._replace(ttr=source.ttr, max_attempts=source.max_attempts, expires=source.expires)
         return made._replace(due=at or 0, delay=None if at is not None else delay or 0), wrong
 
     def change(self, source: Job, record: NewJob) -> Edit:

@@ -1,0 +1,124 @@
+"""Jobs that are not worth while any more so long after their due time."""
+
+import asyncio
+
+import pytest
+
+from pywheel import BadJob, Fixed, JobQueue, Keyring
+from pywheel.events import JobSkipped
+from pywheel.jobs import State
+from pywheel.testing import run_due
+from tests.jobs.fixtures import NOW
+
+
+@pytest.fixture
+def calls(queue):
+    ran = []
+    queue.handler("t", retry=Fixed("1h"))(lambda job: ran.append(job.id))
+    return ran
+
+
+def test_a_job_that_comes_too_late_is_cancelled_and_its_handler_is_not_called(queue, clock, calls):
+    skipped = []
+    queue.events.listen(lambda event: skipped.append(event) if isinstance(event, JobSkipped) else None)
+    late = queue.put("t", delay="1m", expires="10s")
+    kept = queue.put("t", delay="1m")
+    clock.advance(70.001)
+    run_due(queue)
+    assert calls == [kept]
+    job = queue.get(late)
+    assert (job.state, job.attempt, job.expires) == (State.CANCELLED, 0, 10_000)
+    assert [(event.job.id, "expired" in event.reason) for event in skipped] == [(late, True)]
+
+
+def test_at_the_very_end_of_its_time_it_still_begins(queue, clock, calls):
+    id = queue.put("t", delay="1m", expires="10s")
+    clock.advance(70)
+    run_due(queue)
+    assert calls == [id]
+
+
+def test_a_retry_has_a_due_time_of_its_own(queue, clock):
+    times = []
+
+    @queue.handler("t", retry=Fixed("1h"))
+    def fails(job):
+        times.append(job.attempt)
+        raise ValueError
+
+    id = queue.put("t", expires="10s")
+    run_due(queue)
+    clock.advance(3_605)
+    run_due(queue)
+    clock.advance(3_611)
+    run_due(queue)
+    assert (times, queue.get(id).state) == ([1, 2], State.CANCELLED)
+
+
+def test_an_edit_gives_it_more_time_or_all_time(queue, clock, calls):
+    longer, forever = (queue.put("t", expires="10s") for _ in range(2))
+    assert queue.jobs.edit(longer, expires="1h")
+    assert queue.jobs.edit(forever, expires=None)
+    clock.advance(3_599)
+    run_due(queue)
+    assert sorted(calls) == [longer, forever]
+
+
+def test_all_jobs_of_a_task_may_expire(queue):
+    @queue.task("mail", expires="5m")
+    def mail(to: str) -> None: ...
+
+    assert queue.get(mail.put("a")).expires == 300_000
+    assert queue.get(mail.options(expires="1s").put("a")).expires == 1_000
+
+
+@pytest.mark.parametrize("wrong", [0, "-1s", "soon", True])
+def test_what_is_no_time_is_refused(queue, wrong):
+    with pytest.raises(BadJob, match="expires"):
+        queue.put("t", expires=wrong)
+
+
+def reserved(queue, *arguments):
+    return queue.reserve(*arguments)
+
+
+def reserved_on_a_loop(queue, *arguments):
+    return asyncio.run(queue.aio.reserve(*arguments))
+
+
+@pytest.mark.parametrize("reserve", [reserved, reserved_on_a_loop])
+def test_a_reserve_cancels_what_has_expired_and_gives_what_is_behind_it(queue, clock, reserve):
+    late = queue.put_many(queue.job("t", expires="1s") for _ in range(7))
+    kept = queue.put_many(queue.job("t", delay=1) for _ in range(3))
+    clock.advance(2)
+    assert [job.id for job in reserve(queue, "t", 2)] == kept[:2]
+    assert [queue.get(id).state for id in late] == [State.CANCELLED] * 7
+    assert [job.id for job in reserve(queue, "t", 9)] == kept[2:]
+    assert queue.jobs.history(late[0])[-1].outcome == "cancelled"
+
+
+@pytest.mark.parametrize("reserve", [reserved, reserved_on_a_loop])
+def test_a_reserve_looks_past_what_has_expired_and_what_it_cannot_read(queue, clock, reserve):
+    sealing = JobQueue(queue.store, encryption=Keyring({"a": b"1" * 32}))
+    late = queue.put("t", expires="1s")
+    sealed = sealing.put("t", "secret", delay=0.5)
+    kept = queue.put("t", delay=1)
+    clock.advance(2)
+    assert [job.id for job in reserve(queue, "t", 3)] == [kept]
+    assert [queue.get(id).state for id in (late, sealed)] == [State.CANCELLED, State.DELAYED]
+
+
+def test_a_cancelled_reserve_gives_back_what_it_got_and_drops_what_has_expired(queue, clock):
+    late, kept = queue.put("t", expires="1s"), queue.put("t", delay=1)
+    clock.advance(2)
+
+    async def cancelled():
+        task = asyncio.create_task(queue.aio.reserve("t", 2))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert (queue.get(late).state, queue.get(kept).state) == (State.CANCELLED, State.DELAYED)
+    assert (queue.get(late).due, queue.get(kept).attempt) == (NOW, 0)
