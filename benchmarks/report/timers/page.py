@@ -14,18 +14,17 @@ PAGE = Path(__file__).with_name("page.md")
 
 def page(results: Results, lines: list[Goal], timer_lines: list[Goal]) -> str:
     """Return docs/benchmarks.md."""
-    horizons = ("schedule", "cancel", "schedule+cancel", "reschedule", "delivery")
     return PAGE.read_text(encoding="utf-8").format(
         machine=machine(results),
         taken=taken(results),
         reached=tables.reached([*lines, *timer_lines]),
-        missed=tables.missed([*lines, *timer_lines]),
         goals=tables.goals(lines),
         timer_goals=tables.goals(timer_lines),
         callbacks=tables.callbacks(results),
         lateness=tables.lateness(results),
         callback_collection=tables.callback_collection(results),
         calls=tables.comparisons(results),
+        others=tables.other_calls(results),
         bulk=tables.bulk(results),
         ticks=tables.ticks(results),
         growth=tables.growth(results),
@@ -35,7 +34,7 @@ def page(results: Results, lines: list[Goal], timer_lines: list[Goal]) -> str:
         timeouts=tables.timeouts(results),
         ttl_dict=tables.ttl_dict(results),
         workloads=tables.workloads(results),
-        horizons=tables.comparisons(results, "horizons", horizons),
+        horizons=tables.horizons(results),
     )
 
 

@@ -14,22 +14,22 @@ from benchmarks.report.timers.wheel_goals import WHEEL
 def figures(results: Results) -> str:
     """Return the README's few figures."""
 
-    def times(measure: str, peer: str, size: int) -> str:
-        ratio = results.ratio(measure, peer, WHEEL, size)
+    def times(ratio: float | None) -> str:
         return f"{ratio:.0f} times" if ratio else "- times"
 
     def own(measure: str, peer: str, size: int) -> str:
         return spoken(results.ns(measure, peer, size) or 0)
 
     many, most = 100_000, 1_000_000
-    churn = [times("schedule+cancel", peer, many) for peer in ("asyncio", "uvloop", "heapq")]
+    churn = [times(results.usual_ratio("schedule+cancel", peer, WHEEL)) for peer in ("asyncio", "uvloop", "heapq")]
     bulk = [own(measure, "KeyWheel", most) for measure in ("schedule_many", "cancel_many", "advance_many")]
     memory = results.value("resident", "bytes", WHEEL, most) or 0
     lines = (
-        f"- With {many:,} timers pending, starting and cancelling one takes {own('schedule+cancel', WHEEL, many)}: ",
-        f"asyncio takes {churn[0]} as long, uvloop {churn[1]}, heapq {churn[2]}.\n",
+        f"- With {many:,} timers pending, starting and cancelling one takes {own('schedule+cancel', WHEEL, many)}. ",
+        f"asyncio takes {churn[0]} as long, uvloop {churn[1]}, heapq {churn[2]} ",
+        f"(medians of 1,000 to {most:,} pending).\n",
         f"- With {most:,} pending, delivering one takes {own('delivery', WHEEL, most)}: ",
-        f"heapq takes {times('delivery', 'heapq', most)} as long.\n",
+        f"heapq takes {times(results.ratio('delivery', 'heapq', WHEEL, most))} as long.\n",
         f"- `KeyWheel`'s bulk calls take {bulk[0]} to schedule one, {bulk[1]} to cancel one in random order, ",
         f"{bulk[2]} to deliver one.\n",
         _echo(results),

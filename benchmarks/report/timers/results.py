@@ -39,6 +39,12 @@ class Results:
             return None
         return median(their / our for their, our in zip(theirs, ours, strict=False))
 
+    def usual_ratio(self, measure: str, peer: str, base: str) -> float | None:
+        """Return the median of the ratios at all sizes."""
+        ratios = [self.ratio(measure, peer, base, size) for size in self.sizes(measure)]
+        known = [ratio for ratio in ratios if ratio is not None]
+        return median(known) if known else None
+
     def more_ms(self, measure: str, peer: str, base: str, size: int) -> float | None:
         """Return how many milliseconds more than `base` the peer took: the median of the rounds' differences."""
         ours = self._seconds.get((measure, base, size, "uniform"))

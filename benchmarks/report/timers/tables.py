@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from benchmarks.report import text
-from benchmarks.report.text import item, spoken, table, times
+from benchmarks.report.text import spoken, table, times
 from benchmarks.report.timers.goal import Goal
 from benchmarks.report.timers.results import Results
 
@@ -14,7 +14,6 @@ OTHERS = (
     "empty call",
     "pure TimingWheel",
     "heapq",
-    "heapq, by methods",
     "asyncio",
     "uvloop",
     "sched",
@@ -22,15 +21,17 @@ OTHERS = (
 )
 MEASURES = {
     "schedule": "From no timer to all pending, one `schedule` after another; the handles are kept in a list.",
-    "schedule again": "The same in a wheel that has held as many before: its memory is there already.",
     "cancel": "All of them, in random order. asyncio and heapq only mark a timer here and pay when its time comes.",
     "schedule+cancel": "Start and cancel one more timer, again and again, while the others are pending.",
     "reschedule": "Move timers to a later deadline, in random order; the others cancel and schedule anew.",
     "delivery": "`advance` until all have expired, about 16 of them in a step, each an item of its own.",
-    "empty tick": "`advance` by one tick on which nothing is due, with 0 and with 100 000 timers pending behind it.",
-    "jump of 2^40": "`advance` by 2^40 ticks on an empty wheel.",
-    "next_deadline": "Asked again and again.",
-    "cancel+next_deadline": "Cancel a random timer, then ask for the next deadline.",
+}
+OTHER_CALLS = {
+    ("schedule again", 100_000): "`schedule` of 100 000 timers into memory that is there already",
+    ("empty tick", 100_000): "`advance` by a tick on which nothing is due, 100 000 pending",
+    ("jump of 2^40", 0): "`advance` by 2^40 ticks on an empty wheel",
+    ("next_deadline", 100_000): "`next_deadline`, 100 000 pending",
+    ("cancel+next_deadline", 100_000): "cancel a random timer, then `next_deadline`, 100 000 pending",
 }
 
 
@@ -46,31 +47,36 @@ def reached(lines: Collection[Goal]) -> str:
     return f"Of {len(lines)} goals {sum(line.met == 'yes' for line in lines)} were reached."
 
 
-def missed(lines: Iterable[Goal]) -> str:
-    """Return a list of the goals that were not reached, or not measured."""
-    items = [item(f"{line.measure}: {_seen(line)}, goal {line.goal}") for line in lines if line.met != "yes"]
-    return "".join(items).rstrip() or "None."
-
-
-def _seen(line: Goal) -> str:
-    return "not measured" if line.met == "not measured" else f"measured {line.marked}"
-
-
-def comparisons(results: Results, workload: str = "uniform", measures: Iterable[str] = MEASURES) -> str:
+def comparisons(results: Results) -> str:
     """Return a section for each measure: the wheel's time, and how many times that the others take."""
     parts = []
-    for measure in measures:
-        peers = [peer for peer in OTHERS if peer in results.peers(measure, workload)]
-        rows = []
-        for size in results.sizes(measure, workload):
-            ours = results.ns(measure, "TimingWheel", size, workload)
-            others = [times(results.ratio(measure, peer, "TimingWheel", size, workload)) for peer in peers]
-            rows.append((text.size(size), spoken(ours) if ours else "", *others))
+    for measure, about in MEASURES.items():
+        peers = [peer for peer in OTHERS if peer in results.peers(measure)]
+        rows = [(text.size(size), *_beside(results, measure, size, peers)) for size in results.sizes(measure)]
         if rows:
-            title = measure if workload == "uniform" else f"{measure}, {workload}"
-            about = MEASURES.get(measure, "")
-            parts.append(f"### {title}\n\n{about}\n\n" + table(("pending", "TimingWheel", *peers), rows))
+            parts.append(f"### {measure}\n\n{about}\n\n" + table(("pending", "TimingWheel", *peers), rows))
     return "\n\n".join(parts)
+
+
+def other_calls(results: Results) -> str:
+    """Return a row for each of the other calls."""
+    peers = ("KeyWheel", "empty call", "pure TimingWheel", "heapq", "asyncio")
+    rows = [(title, *_beside(results, *call, peers)) for call, title in OTHER_CALLS.items()]
+    return table(("call", "TimingWheel", *peers), rows)
+
+
+def horizons(results: Results) -> str:
+    """Return a row for each measure with 100 000 timers of any horizon."""
+    rows = [(measure, *_beside(results, measure, 100_000, OTHERS, "horizons")) for measure in MEASURES]
+    return table(("100 000 pending", "TimingWheel", *OTHERS), rows)
+
+
+def _beside(
+    results: Results, measure: str, size: int, peers: Iterable[str], workload: str = "uniform"
+) -> tuple[str, ...]:
+    ours = results.ns(measure, "TimingWheel", size, workload)
+    others = (times(results.ratio(measure, peer, "TimingWheel", size, workload)) for peer in peers)
+    return (spoken(ours) if ours else "", *others)
 
 
 def bulk(results: Results) -> str:
