@@ -29,16 +29,14 @@ Written by `make bench-outlets`; do not edit. pywheel {version}, {about}.
 
 ### What was measured
 
-One worker process delivers 128-byte bodies by webhook, signed, from a SQLite store with synchronous=FULL, to
-endpoints in another process on the same host, which answer at once. Every measure is taken {rounds} times, in turns
-with the others: the figure is the median, the best stands in brackets. Before each round *fsync*, the median of a 4
-KB write with fdatasync, took {fsync} ms, and a sleep of 1 ms lasted {wake} ms longer at p99 (*wake*). No delivery
-can be more punctual than both allow. The load of the machine, of {cores} processors, was {load} when it began.
+One worker process delivers signed webhooks of 128 bytes from a SQLite store with synchronous=FULL to endpoints in
+another process on the same host. Measures take turns, {rounds} times each: the figure is the median, the best stands
+in brackets. Before each round a 4 KB write with fdatasync took {fsync} ms, and a sleep of 1 ms lasted {wake} ms
+longer at p99; the load of the {cores} processors was {load} at the beginning.
 
-Late is a delivery by the time from its due time until the endpoint has the request; {rate} a second come, to 20
-endpoints of one topic unless it says otherwise. *p99* is of all of a round; *of a second* is the median over the
-seconds of each one's p99: what others do on a busy machine disturbs it less. The hanging endpoint takes requests
-and never answers; each call to it ends after 15 s. `concurrency` is 200, `per_host` 20 unless it says otherwise.
+*late* is the time from the due time until the endpoint has the request, at {rate} deliveries a second to 20 endpoints
+of one topic. *of a second* is the median of the p99s of all seconds. An endpoint that hangs never answers; each call
+to it ends after 15 s. `concurrency` is 200, `per_host` 20. A row may say otherwise.
 
 {table}
 """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-_REDIS = "append-only file, fsync once a second: a crash of the machine loses up to the last second"
-_POSTGRES = "PostgreSQL's defaults (`fsync`, `synchronous_commit`): on the disk before `{}` returns"
+_REDIS = "an fsync each second: a crash of the machine loses up to that"
+_POSTGRES = "before `{}` returns (PostgreSQL's defaults)"
 _HERE = "benchmarks.queues.peers."
 _OWN = "benchmarks.queues.client pywheel"
 _NODE = Path(__file__).parent / "peers" / "bullmq_node.cjs"
@@ -40,9 +40,9 @@ PEERS = [
         ("pywheel-timer",),
         "sqlite",
         f"{_HERE}pywheel",
-        "SQLite, synchronous=FULL: on the disk before `put` returns",
-        "`concurrency=8`.",
-        "One host: the workers share a file. Jobs may come twice after a crash.",
+        "before `put` returns (synchronous=FULL)",
+        "`concurrency=8`",
+        "several hosts; that a job comes once",
         _ALL,
     ),
     Peer(
@@ -52,8 +52,8 @@ PEERS = [
         "postgresql",
         f"{_HERE}pywheel",
         _POSTGRES.format("put"),
-        "`concurrency=8`; the same server as procrastinate's.",
-        "Jobs may come twice after a crash.",
+        "`concurrency=8`",
+        "that a job comes once",
         _ALL,
         _OWN,
     ),
@@ -63,9 +63,9 @@ PEERS = [
         ("pywheel-timer", "PyMySQL"),
         "mariadb",
         f"{_HERE}pywheel",
-        "MariaDB's defaults (`innodb_flush_log_at_trx_commit=1`): on the disk before `put` returns",
-        "`concurrency=8`; the server without a binary log.",
-        "Jobs may come twice after a crash.",
+        "before `put` returns (MariaDB's defaults)",
+        "`concurrency=8`; no binary log",
+        "that a job comes once",
         _ALL,
         _OWN,
     ),
@@ -76,8 +76,8 @@ PEERS = [
         "redis",
         f"{_HERE}pywheel",
         _REDIS,
-        "`concurrency=8`; the same server as the others' on Redis.",
-        "Jobs may come twice after a crash.",
+        "`concurrency=8`",
+        "that a job comes once",
         _ALL,
         _OWN,
     ),
@@ -87,10 +87,9 @@ PEERS = [
         ("huey",),
         "sqlite",
         f"huey.bin.huey_consumer {_HERE}huey.app -w 8 -k thread -s 1 -d 0.1 -m 0.1 -n -q",
-        "SQLite, WAL, `fsync=True`: on the disk before `put` returns",
-        "8 threads; the scheduler once a second, which is the shortest it takes, the queue polled every 0.1 s without"
-        " backing off; no results kept.",
-        "A task leaves the file before its handler runs: what a killed worker had taken is lost.",
+        "before `put` returns (`fsync=True`)",
+        "8 threads; the scheduler once a second, the shortest it takes; polls every 0.1 s; no results",
+        "tasks that a killed worker had taken are lost",
     ),
     Peer(
         "dramatiq",
@@ -99,10 +98,8 @@ PEERS = [
         "redis",
         f"dramatiq {_HERE}dramatiq --processes 1 --threads 8 --skip-logging",
         _REDIS,
-        "One process of 8 threads; `dramatiq_worker_timeout=100`: looks for what fell due every 0.1 s (1 s"
-        " unless set).",
-        "Delayed messages wait in the memory of a worker, up to 1000 a thread: behind that many far ones, a near one"
-        " may wait as long as they do.",
+        "8 threads; `dramatiq_worker_timeout=100` looks for due messages every 0.1 s (by default 1 s)",
+        "delayed messages wait in a worker's memory, up to 1000 a thread; a near one may wait behind far ones",
         environment="dramatiq_worker_timeout=100",
     ),
     Peer(
@@ -113,10 +110,9 @@ PEERS = [
         f"celery -A {_HERE}celery worker -P threads -c 8 -l error"
         " --without-gossip --without-mingle --without-heartbeat",
         _REDIS,
-        "8 threads, prefetch multiplier 64, no results, visibility timeout longer than the longest delay.",
-        "Delayed tasks wait in the memory of a worker, all of them. One delayed by more than the visibility timeout (1"
-        " hour unless set) is delivered again and again. A task is acknowledged before its handler runs, unless"
-        " `acks_late` is set.",
+        "8 threads, prefetch multiplier 64, no results, visibility timeout longer than the longest delay",
+        "all delayed tasks wait in a worker's memory; one delayed beyond the visibility timeout (by default 1 hour)"
+        " comes again and again; without `acks_late` a task is acknowledged before its handler runs",
     ),
     Peer(
         "beanstalkd",
@@ -124,10 +120,9 @@ PEERS = [
         ("greenstalk",),
         "beanstalkd",
         f"{_HERE}beanstalkd",
-        "binlog (`-b`), fsync at most every 50 ms, its default: a crash of the machine loses up to that",
-        "8 threads with a connection each, which reserve, handle and delete.",
-        "Delays are whole seconds: those of this workload are rounded to them, and so fall due in bursts. All jobs"
-        " are held in memory.",
+        "an fsync every 50 ms (`-b`): a crash of the machine loses up to that",
+        "8 threads with a connection each",
+        "delays are whole seconds, so jobs fall due in bursts; all jobs are held in memory",
     ),
     Peer(
         "procrastinate",
@@ -136,10 +131,8 @@ PEERS = [
         "postgresql",
         f"procrastinate --log-level warning --app {_HERE}procrastinate.app worker -c 8 -p 0.1",
         _POSTGRES.format("defer"),
-        "A coroutine handler, concurrency 8; polls every 0.1 s (5 s unless set), as a job that falls due wakes nobody;"
-        " autovacuum looks every second, as a table just made has no statistics yet.",
-        "Jobs of a killed worker stay in state `doing` until a task of your own retries them. The jobs of a batch"
-        " have one moment.",
+        "a coroutine handler, concurrency 8; polls every 0.1 s (by default 5 s); autovacuum looks every second",
+        "jobs of a killed worker stay `doing` until a task of your own retries them; a batch has one due time",
         _ALL,
         setup=f"procrastinate --app {_HERE}procrastinate.app schema --apply",
     ),
@@ -150,10 +143,9 @@ PEERS = [
         "redis",
         "rq.cli worker --url {url} --with-scheduler --worker-class rq.worker.SimpleWorker --quiet",
         _REDIS,
-        "`SimpleWorker`, which runs jobs in its own process one after another (its usual worker forks for each), with"
-        " the scheduler, which looks once a second; no results kept.",
-        "The moment of a job is cut to a whole second: it may come up to 1 s too soon. The job of a killed"
-        " worker is marked as failed, not run again, unless it was put with `Retry`.",
+        "`SimpleWorker`, which runs one job after another without a fork; the scheduler looks once a second; no"
+        " results",
+        "a job may come up to 1 s too soon; that of a killed worker fails unless it was put with `Retry`",
     ),
     Peer(
         "bullmq",
@@ -162,9 +154,8 @@ PEERS = [
         "redis",
         f"{_HERE}bullmq",
         _REDIS,
-        "A coroutine handler, concurrency 8; completed jobs are removed.",
-        "Its worker waits whole seconds, rounded up, for the next job to fall due (its Node.js twin waits to the"
-        " millisecond). A job whose worker was killed twice fails for good.",
+        "a coroutine handler, concurrency 8; completed jobs are removed",
+        "its worker waits whole seconds, rounded up, for the next job; a job whose worker was killed twice fails",
         _ALL,
     ),
     Peer(
@@ -174,11 +165,9 @@ PEERS = [
         "redis",
         f"{_NODE} work 50",
         _REDIS,
-        "An asynchronous handler, concurrency 50, as its pages show; completed jobs are removed; promises instead of"
-        " tasks.",
-        "Its worker waits in a call that blocks until the next job is due, and Redis looks for calls whose time is over"
-        " ten times a second (`hz 10`, unless set): so jobs come up to 0.1 s late. A job whose worker was killed twice"
-        " fails for good.",
+        "an asynchronous handler, concurrency 50, as its pages show; completed jobs are removed",
+        "jobs come up to 0.1 s late, as Redis ends its blocking calls ten times a second (`hz 10`); a job whose worker"
+        " was killed twice fails",
         _ALL,
         str(_NODE),
         language="node",

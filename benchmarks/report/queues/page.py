@@ -12,7 +12,7 @@ from benchmarks.queues.catalogue import Peer
 from benchmarks.queues.measures import MEASURES, PACE
 from benchmarks.report.queues.goals import CONTENDERS, CONTESTED, GOALS
 from benchmarks.report.stores.results import Results, Turn, middle
-from benchmarks.report.text import item, number, table
+from benchmarks.report.text import number, row, table
 
 PAGE = Path(__file__).with_name("page.md")
 
@@ -58,7 +58,7 @@ def page(results: Results, versions: Mapping[Peer, str]) -> str:
         slow=next(measure.floor for measure in MEASURES if measure.floor),
         rates=figures(results, versions, RATES),
         rest=figures(results, versions, REST),
-        notes="\n".join(note(peer, text) for peer, text in versions.items()),
+        queues=queues(versions),
         **{measure.name: measure.count for measure in MEASURES},
     )
 
@@ -121,11 +121,8 @@ def rounds(results: Results, *, goals: bool) -> str:
     return "-".join(map(str, sorted(counts)))
 
 
-def note(peer: Peer, versions: str) -> str:
-    """Return what is to be known about a queue."""
-    return (
-        f"## {peer.title}\n\n{versions}.\n\n"
-        + item(f"Durable: {peer.durability}.")
-        + item(f"Configured: {peer.configured}")
-        + item(f"Not promised: {peer.caveats}")
-    )
+def queues(versions: Mapping[Peer, str]) -> str:
+    """Return a table of what is to be known about each queue."""
+    head = ("queue", "of", "on the disk", "configured", "not promised")
+    rows = [[peer.title, found, peer.durability, peer.configured, peer.caveats] for peer, found in versions.items()]
+    return "\n".join([row(head), row(["---"] * len(head)), *map(row, rows)])
