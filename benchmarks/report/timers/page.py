@@ -18,7 +18,7 @@ def page(results: Results, lines: list[Goal], timer_lines: list[Goal]) -> str:
         machine=machine(results),
         taken=taken(results),
         reached=tables.reached([*lines, *timer_lines]),
-        goals=tables.goals(lines),
+        goals=tables.goals(line for line in lines if line.met != "yes"),
         timer_goals=tables.goals(timer_lines),
         callbacks=tables.callbacks(results),
         lateness=tables.lateness(results),

@@ -10,8 +10,6 @@ from benchmarks.report.timers.goal import Goal
 from benchmarks.report.timers.results import Results
 
 OTHERS = (
-    "KeyWheel",
-    "empty call",
     "pure TimingWheel",
     "heapq",
     "asyncio",
@@ -37,9 +35,7 @@ OTHER_CALLS = {
 
 def goals(lines: Iterable[Goal]) -> str:
     """Return the goals and what was measured."""
-    return table(
-        ("measure", "goal", "measured", "met"), [(line.measure, line.goal, line.marked, line.met) for line in lines]
-    )
+    return table(("measure", "goal", "measured"), [(line.measure, line.goal, line.marked) for line in lines])
 
 
 def reached(lines: Collection[Goal]) -> str:
@@ -148,11 +144,11 @@ def timeouts(results: Results) -> str:
 
 
 def ttl_dict(results: Results) -> str:
-    """Return what TTLDict takes, and how many times that cachetools takes."""
+    """Return what TTLDict takes with the most keys, and how many times that cachetools takes."""
     names = ("TTLDict, bounded", "TTLCache", "TTLCache, with a lock")
     rows = []
     for measure in ("set", "[]", "get", "touch", "set again", "set, when full", "expire"):
-        for size in results.sizes(measure, "TTL"):
+        for size in results.sizes(measure, "TTL")[-1:]:
             ours = results.ns(measure, "TTLDict", size, "TTL")
             others = [times(results.ratio(measure, name, "TTLDict", size, "TTL")) for name in names]
             rows.append((f"{measure}, {text.size(size)}", spoken(ours) if ours else "", *others))
