@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pywheel import Fixed, JobQueue, Limit, ManualClock, StoreAway
+from pywheel.jobs import Outcome
 from pywheel.jobs.commands import Claim, Claimed, ClaimPolicy, Expire, Pause, Reserve
 from pywheel.jobs.job import Due
 from pywheel.jobs.limits import Limits
@@ -327,3 +328,19 @@ def test_what_is_put_before_what_was_seen_is_claimed_at_once(stage):
     stage.queue.put("t", at=datetime.fromtimestamp(stage.clock.wall() / 1000 - 8, UTC))
     stage.work([worker], 2)
     assert stage.queue.topics.counts()["t"].done == 3
+
+
+def test_a_handler_has_its_whole_ttr_also_when_the_answer_to_its_claim_was_long_under_way(stage, monkeypatch):
+    stage.queue.handler("t", ttr=1, retry=Fixed(0, attempts=9))(print)
+    id = stage.queue.put("t")
+    apply, stage.takes = stage.store.apply, 0.95
+
+    def slow(commands):
+        found = apply(commands)
+        if any(isinstance(outcome, Claimed) and outcome.jobs for outcome in found):
+            stage.clock.advance(timedelta(milliseconds=450))
+        return found
+
+    monkeypatch.setattr(stage.store, "apply", slow)
+    stage.play("t", steps=30)
+    assert [(row.attempt, row.outcome) for row in stage.queue.jobs.history(id)] == [(1, Outcome.DONE)]

@@ -73,6 +73,14 @@ class Lease:
         ttr = self.job.ttr or self.topic.handler.ttr
         return ttr + lease_margin(ttr)
 
+    @property
+    def short(self) -> bool:
+        """Whether it does not last for the handler's ttr: the answer to the claim was under way for long."""
+        if self.started is None or not self.begun:
+            return False
+        ttr = self.job.ttr or self.topic.handler.ttr
+        return self.until - self.started < (ttr + lease_margin(ttr) / 2) / 1000
+
 
 class Quarantine:
     """The suspects on probation.
@@ -114,7 +122,9 @@ class Leases:
         self._all: set[Lease] = set()
         self._held = 0  # how many of them the store does not know to have begun
         self._young: deque[Lease] = deque()  # claimed less than _BEGIN ago; most are settled before they are older
-        self._old: list[Lease] = []  # that wait in a pool still, or whose beginning the store is to be told
+        self._old: list[
+            Lease
+        ] = []  # that wait in a pool still, or whose beginning the store is to be told; some may have ended
         self._kept: set[Lease] = set()  # whose lease is renewed while the handler runs
         self.quarantine = Quarantine()
         self.bytes = 0
@@ -143,6 +153,7 @@ class Leases:
         self._kept -= settled
         if not self._all:
             self._young.clear()
+            self._old.clear()
 
     def _count(self, leases: Iterable[Lease], sign: int, suspect: Callable[[Lease], object]) -> None:
         size = held = 0
@@ -163,16 +174,18 @@ class Leases:
             self._old = [
                 lease
                 for lease in self._old
-                if not lease.ended and (lease.started is None or not lease.begun) and lease in self._all
+                if not lease.ended and (lease.started is None or not lease.begun or lease.short) and lease in self._all
             ]
         return self._old
 
     def begins(self, now: float) -> list[Lease]:
-        """Return the claims whose handlers have begun without the store knowing, and go on."""
+        """Return the claims whose handlers go on and have begun without the store knowing, or later than it knows."""
         return [
             lease
             for lease in self._look(now)
-            if not lease.begun and lease.started is not None and now - lease.started >= _BEGIN
+            if lease.started is not None
+            and now - lease.started >= _BEGIN
+            and (not lease.begun or lease not in self._kept)
         ]
 
     def stuck(self, now: float) -> dict[TopicState, bool]:
@@ -200,7 +213,7 @@ class Leases:
 
     def look_at(self, now: float) -> float | None:
         """Return when to look again; None without claims."""
-        if self._held:
+        if self._held or self._look(now):
             return now + _BEGIN / 2
         if not self._kept:
             return None
