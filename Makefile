@@ -32,6 +32,7 @@ help:
 	@echo "make stress    many random examples, long histories, repetitions and kills; SQLite on the disk"
 	@echo "make planted   a fault is planted in the product, and a test must find it; again with each of some hundred others"
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
+	@echo "make promotion  replicas of PostgreSQL, MariaDB and Redis that take over while workers and producers run"
 	@echo "make page      the page of the service in a real Chromium"
 	@echo "make screenshots  pictures of the page, for the docs"
 	@echo "make clients   the service asked by clients in Python, Node, Java and Go, and by what its document says"
@@ -93,6 +94,10 @@ stress: $(VENV)/test.group $(VENV)/native
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -m "servers and not clients and not frameworks and not packaging" $(ARGS)
+
+.PHONY: promotion
+promotion: $(VENV)/test.group $(VENV)/native
+	@$(BIN)/python -m pytest -n 2 --dist worksteal tests/promotion -m servers $(ARGS)
 
 .PHONY: page screenshots
 page: export PYWHEEL_AXE = $(abspath $(VENV))/axe

@@ -27,10 +27,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 
 # Folders all of whose tests have the marker. (Others have it on some.)
 WHOLE = {
-    **dict.fromkeys(("on_mysql", "on_postgres", "on_redis"), "servers"),
+    **dict.fromkeys(("on_mysql", "on_postgres", "on_redis", "promotion"), "servers"),
     **{name: name for name in ("clients", "frameworks", "packaging", "planted")},
 }
-STORES_ON_SERVERS = {"mariadb", "mysql", "on_mysql", "on_postgres", "on_redis", "postgres", "redis"}
+STORES_ON_SERVERS = {"mariadb", "mysql", "on_mysql", "on_postgres", "on_redis", "postgres", "promotion", "redis"}
 OF_A_SERVER = re.compile(f"({'|'.join(STORES_ON_SERVERS)})(-[0-9].*)?")  # postgres-4: as that version made it
 _numbers = itertools.count(1)
 NOTHING = SimpleNamespace(params={})

@@ -71,6 +71,12 @@ class Proxy:
         with self._changed:
             self._break()
 
+    def lead_to(self, server):
+        """Lead to another server from now on, and break every connection."""
+        with self._changed:
+            self._server = server
+            self._break()
+
     def cut_after(self, *, requests=None, answers=None):
         """Break every connection once so many more bytes went through; new ones are welcome."""
         with self._changed:

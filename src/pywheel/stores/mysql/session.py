@@ -82,6 +82,9 @@ class MysqlSession(OwnSession):
                     ) from error
                 time.sleep(0.1)
 
+    def _mark(self) -> Statement:
+        return requested(self._lane.client, next(self._lane.requests))
+
     def _put(self, insert: Insert, *, again: bool) -> Sequence[int] | None:
         # Of one alone, or the second time, an error says that it is there; else rows say which are.
         plain = again or len(insert.rows) == 1 or not insert.unless_taken

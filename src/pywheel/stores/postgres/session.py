@@ -84,6 +84,9 @@ class PostgresSession(OwnSession):
                 raise Unknown("the connection broke in a commit, and whether it happened is not known yet")
             time.sleep(_LOOK)
 
+    def _mark(self) -> Statement:
+        return Select("SELECT pg_logical_emit_message(true, 'pywheel', '')::text")
+
     def _put(self, insert: Insert, *, again: bool) -> Sequence[int] | None:
         text, values = self._store.dialect.put(insert)
         if again and (there := self._there(insert)):

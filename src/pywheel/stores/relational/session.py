@@ -59,6 +59,10 @@ class OwnSession(ABC):
         """Return whether the commit took place in which the connection broke. Unknown if that cannot be learned."""
 
     @abstractmethod
+    def _mark(self) -> Statement:
+        """Return a change that nobody reads: once it is committed, a synchronous replica has all that came before."""
+
+    @abstractmethod
     def _put(self, insert: Insert, *, again: bool) -> Sequence[int] | None:
         """Insert jobs, count them and commit. `again`: it may have happened before."""
 
@@ -84,6 +88,7 @@ class OwnSession(ABC):
             self.abandon()
             if not self._happened(put):
                 raise StoreAway(f"{error}; nothing of it was stored") from error
+            self._replicate()
         self._connection = None
 
     def put(self, insert: Insert) -> Sequence[int] | None:
@@ -97,6 +102,8 @@ class OwnSession(ABC):
                 self._connection = self._lane.writing(self._until)
                 again, sent = sent, True
                 found = self._put(insert, again=again)
+                if again:
+                    self._replicate()
             except StoreError as error:
                 self.abandon()
                 away = isinstance(error, StoreAway)
@@ -108,6 +115,16 @@ class OwnSession(ABC):
             self._connection = None
             return found
         raise AssertionError
+
+    def _replicate(self) -> None:
+        """Return once a synchronous replica has what was found to be committed; Unknown if that takes too long.
+
+        A session that is ended while it waits for the replica leaves a commit that the server shows all the same.
+        """
+        try:
+            self._store.run(self._mark(), until=self._until)
+        except StoreError as error:
+            raise Unknown(f"{error}; it is stored, and whether a replica has it is not known") from error
 
     def _send(self, batch: Batch) -> Sequence[Any]:
         with self._store.translated():
