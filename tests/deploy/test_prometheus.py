@@ -11,6 +11,8 @@ import pytest
 
 from pywheel import Fixed, JobQueue
 from pywheel.observe.endpoint import Endpoint
+from pywheel.observe.tally import Labels
+from pywheel.server.live import Reader
 from pywheel.server.metrics import exposition
 from tests.deploy.test_board import EXPRESSIONS
 from tests.deploy.tools import DEPLOY, PROMTOOL, Prometheus, checked
@@ -56,10 +58,11 @@ def test_every_expression_of_the_board_is_promql(tmp_path):
 @contextlib.contextmanager
 def exporting(queue):
     """Serve what `exposition` says, as the service does."""
+    reader, labels = Reader(lambda: queue.store), Labels()
 
     class Exporter(BaseHTTPRequestHandler):
         def do_GET(self):
-            content_type, text = exposition(queue, self.headers.get("Accept", ""))
+            content_type, text = exposition(queue, reader.look(set()), labels, self.headers.get("Accept", ""))
             self.send_response(200)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(text)))

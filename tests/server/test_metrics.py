@@ -1,9 +1,5 @@
 """The gauges of a store, as Prometheus reads them."""
 
-import gc
-import time
-import weakref
-
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
@@ -11,7 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from pywheel import JobQueue, StoreAway
 from pywheel.jobs.queries import CountJobs
 from pywheel.observe.prometheus import PrometheusMetrics
-from pywheel.server import metrics as module
+from pywheel.observe.tally import Labels
+from pywheel.server.live import Reader
 from pywheel.server.metrics import exposition
 from pywheel.testing import ManualClock
 from tests.asked import when_asked
@@ -24,15 +21,14 @@ def clock():
 
 
 @pytest.fixture
-def queue(any_url, clock, monkeypatch):
-    monkeypatch.setattr(module, "_FRESH", 0.0)
+def queue(any_url, clock):
     options = {"clock": clock} if any_url.startswith(("memory:", "sqlite:")) else {}
     with JobQueue(any_url, **options) as queue:
         yield queue
 
 
-def samples(queue, accept=""):
-    content_type, text = exposition(queue, accept)
+def samples(queue, accept="", labels=None):
+    content_type, text = exposition(queue, Reader(lambda: queue.store).look(set()), labels or Labels(), accept)
     parse = openmetrics if content_type.startswith("application/openmetrics-text") else plain
     families = list(parse(text.decode()))
     return {
@@ -96,18 +92,6 @@ def test_openmetrics_says_the_same(one):
     assert samples(one, accept).keys() == samples(one).keys()
 
 
-def test_scrapers_that_come_together_share_one_reading(one, monkeypatch):
-    calls = []
-    when_asked(monkeypatch, one.store, CountJobs, calls.append)
-    monkeypatch.setattr(module, "_FRESH", 60.0)
-    for _ in range(5):
-        exposition(one)
-    assert len(calls) == 1
-    module._collectors[one]._until = time.monotonic() - 1
-    exposition(one)
-    assert len(calls) == 2
-
-
 def test_a_store_that_is_away_is_told_and_no_error(one, monkeypatch):
     def away(query):
         raise StoreAway("the server does not answer")
@@ -125,19 +109,8 @@ def test_what_the_queue_itself_counted_is_there_too(monkeypatch):
     assert found["pywheel_store_up",] == 1
 
 
-def test_topics_beyond_the_bound_are_summed_up(one, monkeypatch):
-    monkeypatch.setattr(module.Labels, "__init__", lambda labels: vars(labels).update(_most=2, _known={}))
+def test_topics_beyond_the_bound_are_summed_up(one):
     one.put_many([one.job(f"t{n}") for n in range(5)])
-    found = samples(one)
+    found = samples(one, labels=Labels(2))
     assert {key[1] for key in found if key[0] == "pywheel_topic_paused"} == {"t0", "t1", "_others"}
     assert found["pywheel_jobs", "_others", "delayed"] == 3
-
-
-def test_a_queue_that_nobody_uses_any_more_is_not_kept():
-    queue = JobQueue("memory:")
-    exposition(queue)
-    queue.close()
-    gone = weakref.ref(queue)
-    del queue
-    gc.collect()
-    assert gone() is None

@@ -11,8 +11,9 @@ from pywheel import JobQueue
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import ClaimPolicy
-from pywheel.jobs.queries import CountJobs, Filter, GetForecast, GetHistories, GetJob, ListJobs
+from pywheel.jobs.queries import CountJobs, Filter, GetForecast, GetHistories, GetJob, ListEnded, ListJobs
 from pywheel.stores import open
+from pywheel.stores.sqlite import dialect
 from pywheel.stores.sqlite.dialect import TAIL
 from tests.stores.files import NOW, TERMS, put
 
@@ -167,3 +168,33 @@ def test_a_forecast_of_many_topics_takes_few_statements(store):
     edges = list(range(NOW, NOW + 2_001, 20))
     assert store.ask(GetForecast(edges)) == [20] * 100
     assert len(texts) < 120
+
+
+# ---- what is long ---------------------------------------------------------------------------------------------------
+
+
+def test_rows_that_are_parsed_one_by_one_are_the_same(store, monkeypatch):
+    jobs = [NewJob(f't,[{number}]\u2028\\"', bytes([number]), NOW + number, key=f"]{number}") for number in range(50)]
+    store.apply([ops.Put(tuple(jobs))])
+    asked = [
+        CountJobs(),
+        ListJobs(Filter(), 0, 100),
+        ListJobs(Filter("nothing"), 0, 100),
+        GetJob(('t,[7]\u2028\\"', "]7")),
+    ]
+    before = [store.ask(query) for query in asked]
+    monkeypatch.setattr(dialect, "_LONG", 0)
+    assert [store.ask(query) for query in asked] == before
+    assert len(before[0]) == len(before[1]) == 50
+
+
+def test_the_last_ends_of_very_many_topics_take_few_statements(store):
+    store.apply([ops.Put(tuple(NewJob(f"t{number}", b"", NOW) for number in range(500)))])
+    for topic in ("t7", "t8"):
+        [[job]] = store.apply([ops.Reserve(topic, 1, TERMS, "w")])
+        store.apply([ops.Ack(job.id, job.claims)])
+    texts = []
+    store._database.read(lambda connection: connection.set_trace_callback(texts.append))
+    assert {one.topic for one in store.ask(ListEnded(None, 0, 10))} == {"t7", "t8"}
+    assert len(texts) < 10
+    assert max(map(len, texts)) < 2_000  # no list of all topics

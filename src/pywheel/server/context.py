@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from .._errors import PywheelError, StoreClosed, StoreError
 from ..jobs.commands import SetNote
 from ..jobs.queries import GetJob
+from ..observe.tally import Labels
 from ..stores.contract import Store, intact
 from .live import Live
 from .places import Places
@@ -71,6 +72,8 @@ class Context:
     limits: Limits = field(default_factory=Limits)
     live: Live = field(init=False)
     """What is to be seen of the queue: for the page and all streams."""
+    labels: Labels = field(default_factory=Labels)
+    """What topics are called by `/metrics`."""
     waiting: Waiting | None = None
     """Who waits for jobs; made when the first one does."""
     feed: Feed | None = None

@@ -7,9 +7,10 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from itertools import islice
-from typing import Final, NamedTuple
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, repeat
+from typing import Final, NamedTuple, TypeAlias
 
 from .._errors import StoreError
 from ..jobs.job import Counts
@@ -18,7 +19,7 @@ from ..stores.contract import Store
 from ..stores.notifier import Member
 from .coming import Coming, Forecaster
 
-__all__ = ["Live", "Snapshot", "TopicNow"]
+__all__ = ["Live", "Snapshot", "TopicNow", "Topics"]
 
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _NEWEST: Final = 1_000  # ended jobs that are read at once
@@ -30,6 +31,9 @@ _LINGER: Final = 15.0  # seconds that it goes on after the last viewer, who may 
 _AHEAD: Final = 50  # topics of which it is seen what is coming, at once
 _WIDE: Final = 2_000  # topics, of all of which it is seen what is coming: it costs as many as there are
 _TREND: Final = 60  # snapshots
+_PASTS: Final = 5_000  # topics of which it is remembered what ended: those in which something did last
+_SHARE: Final = 4  # a look of a second is followed by so many seconds without
+_NONE: Final = Counts()
 
 
 class TopicNow(NamedTuple):
@@ -38,11 +42,57 @@ class TopicNow(NamedTuple):
     name: str
     paused: bool
     counts: Counts
+    first_due: int | None  # when the first delayed job is or was due, ms
     rate: float | None  # jobs that ended, a second, over the last ten; None before the second snapshot
     late_p50: int | None  # ms from due to started, of what ended within a minute; None if nothing did
     late_p99: int | None
-    first_due: int | None  # when the first delayed job is or was due, ms
     trend: tuple[int, ...]  # how many ended between snapshots, oldest first
+
+    def overdue(self, now: int) -> int:
+        """Return for how many ms its first delayed job has been due; 0 if none is."""
+        return max(now - self.first_due, 0) if self.first_due is not None else 0
+
+
+_Figures: TypeAlias = tuple[float | None, int | None, int | None, tuple[int, ...]]
+"""The last four of these."""
+
+
+class Topics(Mapping[str, TopicNow]):
+    """How each topic does, by name. What is not asked for is not made: there may be very many."""
+
+    def __init__(
+        self,
+        counts: Mapping[str, Counts],
+        paused: Collection[str],
+        firsts: Mapping[str, int],
+        lively: Mapping[str, _Figures],
+        quiet: _Figures,
+    ) -> None:
+        """`lively` has the figures of topics in which something has ended of late, `quiet` those of any other one."""
+        self.counts = counts
+        self.lively = lively
+        self._paused = paused
+        self._firsts = firsts
+        self._quiet = quiet
+
+    def __getitem__(self, name: str) -> TopicNow:
+        figures = self.lively.get(name, self._quiet)
+        return TopicNow(name, name in self._paused, self.counts[name], self._firsts.get(name), *figures)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.counts)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def rate(self, names: Iterable[str]) -> float | None:
+        """Return how many jobs of some topics end in a second; None before the second snapshot."""
+        if self._quiet[0] is None:
+            return None
+        return sum(self.lively[name][0] or 0.0 for name in names if name in self.lively)
+
+
+_NO_TOPICS: Final = Topics({}, (), {}, {}, (None, None, None, ()))
 
 
 class Snapshot(NamedTuple):
@@ -50,12 +100,11 @@ class Snapshot(NamedTuple):
 
     number: int
     at: int  # by the store's clock, ms
-    topics: tuple[TopicNow, ...]  # by name
+    topics: Topics
     members: tuple[Member, ...]  # by name
-    coming: dict[
-        str | None, Coming | None
-    ]  # by topic, those that somebody looks at; None is all topics, unless too many
+    coming: dict[str | None, Coming | None]  # of topics that somebody looks at; None is all topics, unless too many
     ended: tuple[Ended, ...]  # since the snapshot before, oldest first
+    changed: Sequence[str]  # topics whose counts are others than in the snapshot before
     cut: bool  # whether more have ended than could be read
     took: float  # seconds that reading took
     error: str | None = None  # why this is the one before, with its time; the log has more
@@ -91,13 +140,10 @@ class Live:
     async def now(self, topics: Iterable[str | None] = ()) -> Snapshot:
         """Return a snapshot that is not older than the time between two, and has what is coming of these topics."""
         wanted = set(topics)
-        loop = asyncio.get_running_loop()
-        if self._turn is None or self._turn[0] is not loop:
-            self._turn = loop, asyncio.Lock()
-        async with self._turn[1]:  # who comes while somebody looks takes what that one has seen
+        async with self._alone():  # who comes while somebody looks takes what that one has seen
             latest = self._latest
             age = time.monotonic() - self._taken
-            if latest is None or age >= max(self.every, latest.took) or not wanted <= latest.coming.keys():
+            if latest is None or age >= max(self.every, _SHARE * latest.took) or not wanted <= latest.coming.keys():
                 latest = await self._look(wanted)
             return latest
 
@@ -130,16 +176,25 @@ class Live:
         try:
             while self._viewers or time.monotonic() - self._left < _LINGER:
                 began = time.monotonic()
-                self._tell(await self._look(set()))
+                async with self._alone():
+                    await self._look(set())
                 took = time.monotonic() - began
-                await asyncio.sleep(max(self.every - took, took, self.every / 4))
+                await asyncio.sleep(max(self.every - took, _SHARE * took, self.every / 4))
         finally:
             self._tell(None)  # it failed: whoever looks asks anew
 
+    def _alone(self) -> asyncio.Lock:
+        """Return what one holds to look: between two looks all who watch have their turn, and miss none."""
+        loop = asyncio.get_running_loop()
+        if self._turn is None or self._turn[0] is not loop:
+            self._turn = loop, asyncio.Lock()
+        return self._turn[1]
+
     async def _look(self, wanted: set[str | None]) -> Snapshot:
-        self._latest = await asyncio.to_thread(self._reader.look, wanted | set(islice(self._wanted, _AHEAD)))
-        self._taken = time.monotonic()
-        return self._latest
+        latest = await asyncio.to_thread(self._reader.look, wanted | set(islice(self._wanted, _AHEAD)))
+        self._latest, self._taken = latest, time.monotonic()
+        self._tell(latest)  # whoever asked for it: what has ended is in no other one
+        return latest
 
     def _tell(self, snapshot: Snapshot | None) -> None:
         if self._next is not None and not self._next.done():
@@ -149,13 +204,16 @@ class Live:
 
 
 class Reader:
-    """Makes snapshots, on any thread, one at a time."""
+    """Makes snapshots, on any thread, one at a time. What it remembers is bounded, but for a few bytes a topic."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._forecaster = Forecaster()
-        self._pasts: dict[str, _Past] = {}
+        self._pasts: dict[str, _Past] = {}  # of the topics in which something has ended of late, the last one last
+        self._counts: Mapping[str, Counts] = {}  # as they were seen last
+        self._times = deque[int](maxlen=_TREND)  # of snapshots, ms
+        self._began = self._at = 0  # when it first looked, and last
         self._seen: dict[tuple[int, int], None] = {}  # what has ended of late, oldest first
         self._last: Snapshot | None = None
 
@@ -167,39 +225,55 @@ class Reader:
                 self._last = self._read(self._store(), number, wanted)
             except StoreError as error:
                 _LOGGER.warning("no snapshot: %s", error)
-                before = self._last or Snapshot(0, int(time.time() * 1000), (), (), {}, (), False, 0.0)
-                self._last = before._replace(number=number, ended=(), cut=False, error=type(error).__name__)
+                before = self._last or Snapshot(0, int(time.time() * 1000), _NO_TOPICS, (), {}, (), (), False, 0.0)
+                self._last = before._replace(number=number, ended=(), changed=(), cut=False, error=type(error).__name__)
             return self._last
 
     def _read(self, store: Store, number: int, wanted: set[str | None]) -> Snapshot:
         began = time.monotonic()
         at = store.clock.wall()
         counts = store.ask(CountJobs())
-        topics = store.ask(ListTopics())
+        paused = frozenset(topic.name for topic in store.ask(ListTopics()) if topic.paused)
         firsts = store.ask(GetNextDues())
-        ended, cut = self._ended(store, at)
-        by_topic: dict[str, list[Ended]] = {}
-        for one in ended:
-            by_topic.setdefault(one.topic, []).append(one)
-        shown = []
-        for topic in topics:
-            count = counts.get(topic.name, _NONE)
-            past = self._pasts.get(topic.name)
-            if past is None:
-                past = self._pasts[topic.name] = _Past(count, at)
-            past.see(count, by_topic.get(topic.name, ()), at, cut)
-            shown.append(
-                TopicNow(topic.name, topic.paused, count, *past.figures(at), firsts.get(topic.name), past.trend)
-            )
-        for gone in self._pasts.keys() - {topic.name for topic in topics}:
-            del self._pasts[gone]
+        members = tuple(store.ask(ListWorkers()))
         coming = {
-            topic: None if topic is None and len(topics) > _WIDE else self._forecaster.look(store, topic, at)
+            topic: None if topic is None and len(counts) > _WIDE else self._forecaster.look(store, topic, at)
             for topic in wanted
         }
-        members = tuple(store.ask(ListWorkers()))
-        took = time.monotonic() - began
-        return Snapshot(number, at, tuple(shown), members, coming, tuple(ended), cut, took)
+        ended, cut = self._ended(store, at)
+        changed = (
+            [name for name, each in counts.items() if self._counts.get(name, _NONE) != each] if self._began else []
+        )
+        self._take_in(counts, changed, ended, at, cut)
+        seconds = min(at - self._began, _WINDOW) / 1000
+        lively = {name: past.figures(at, seconds, self._times) for name, past in self._pasts.items()}
+        topics = Topics(counts, paused, firsts, lively, _Past().figures(at, seconds, self._times))
+        return Snapshot(number, at, topics, members, coming, tuple(ended), changed, cut, time.monotonic() - began)
+
+    def _take_in(
+        self, counts: Mapping[str, Counts], changed: Sequence[str], ended: Sequence[Ended], at: int, cut: bool
+    ) -> None:
+        """Remember what has ended since the snapshot before, and in which topics."""
+        gap, before = at - self._at if self._began else 0, self._counts
+        self._began, self._at, self._counts = self._began or at, at, counts
+        by_topic: dict[str, list[Ended]] = {name: [] for name in changed}
+        for one in ended:
+            by_topic.setdefault(one.topic, []).append(one)
+        if gap > 0:
+            self._times.append(at)
+        for name, here in by_topic.items():
+            was, now = before.get(name, _NONE), counts.get(name, _NONE)
+            # The difference is too small where finished jobs are purged, and what was read where it is cut off.
+            number = max(len(here), now.done + now.dead - was.done - was.dead)
+            if gap > _WINDOW:  # nobody has looked for a while: what ended before that is nothing of now
+                number = number * _WINDOW // gap if cut else sum(one.ended >= at - _WINDOW for one in here)
+            if here or number:
+                past = self._pasts[name] = self._pasts.pop(name) if name in self._pasts else _Past()
+                past.see(number if gap > 0 else 0, here, at)
+        oldest = self._times[0] if self._times else at
+        for name, past in list(self._pasts.items()):
+            if name not in counts or past.forget(oldest, at) or len(self._pasts) > _PASTS:
+                del self._pasts[name]
 
     def _ended(self, store: Store, at: int) -> tuple[list[Ended], bool]:
         """Return what has ended since the snapshot before, oldest first, and whether there was more than that.
@@ -215,42 +289,33 @@ class Reader:
         return new, len(found) >= _NEWEST or (self._last is not None and self._last.at < since)
 
 
-_NONE: Final = Counts()
-
-
 class _Past:
-    """What was seen of a topic before."""
+    """What has ended in a topic of late."""
 
-    __slots__ = ("_at", "_began", "_counts", "_late", "_rates", "trend")
+    __slots__ = ("_late", "_numbers")
 
-    def __init__(self, counts: Counts, at: int) -> None:
-        self.trend: tuple[int, ...] = ()
-        self._counts = counts
-        self._began = self._at = at
-        self._rates: list[tuple[int, int]] = []  # (until when, how many ended)
+    def __init__(self) -> None:
+        self._numbers: list[tuple[int, int]] = []  # (at which snapshot, how many ended before it)
         self._late: list[tuple[int, int]] = []  # (ended, ms late)
 
-    def see(self, counts: Counts, ended: Sequence[Ended], at: int, cut: bool) -> None:
-        """Take in what is counted now, and what has ended since; `cut`: more has than that."""
-        gap = at - self._at
-        if gap > 0:
-            # The difference is too small where finished jobs are purged, and what was read where it is cut off.
-            number = max(len(ended), counts.done + counts.dead - self._counts.done - self._counts.dead)
-            if gap > _WINDOW:  # nobody has looked for a while: what ended before that is nothing of now
-                number = number * _WINDOW // gap if cut else sum(one.ended >= at - _WINDOW for one in ended)
-            self.trend = (*self.trend[1 - _TREND :], number)
-            if number:
-                self._rates.append((at, number))
-        self._counts, self._at = counts, at
-        self._rates = [rate for rate in self._rates if rate[0] >= at - _WINDOW]
+    def see(self, number: int, ended: Sequence[Ended], at: int) -> None:
+        """Take in that so many ended since the snapshot before, and those of them that were read."""
+        if number:
+            self._numbers.append((at, number))
         late = [(one.ended, max(one.lateness, 0)) for one in ended if one.lateness is not None]
-        self._late = [one for one in self._late + late if one[0] >= at - _MINUTE][-_SAMPLES:]
+        self._late = (self._late + late)[-_SAMPLES:]
 
-    def figures(self, at: int) -> tuple[float | None, int | None, int | None]:
-        """Return jobs a second, and lateness p50 and p99 in ms."""
-        seconds = min(at - self._began, _WINDOW) / 1000
-        rate = sum(number for _, number in self._rates) / seconds if seconds > 0 else None
+    def forget(self, oldest: int, at: int) -> bool:
+        """Forget what is too long ago, and return whether that is all."""
+        self._numbers = [one for one in self._numbers if one[0] >= oldest]
+        self._late = [one for one in self._late if one[0] >= at - _MINUTE]
+        return not self._numbers and not self._late
+
+    def figures(self, at: int, seconds: float, times: Iterable[int]) -> _Figures:
+        """Return jobs a second, lateness p50 and p99 in ms, and the trend over the times of snapshots."""
+        trend = tuple(map(dict(self._numbers).get, times, repeat(0)))
+        rate = sum(number for when, number in self._numbers if when >= at - _WINDOW) / seconds if seconds > 0 else None
         late = sorted(late for _, late in self._late)
         if not late:
-            return rate, None, None
-        return rate, late[len(late) // 2], late[min(len(late) * 99 // 100, len(late) - 1)]
+            return rate, None, None, trend
+        return rate, late[len(late) // 2], late[min(len(late) * 99 // 100, len(late) - 1)], trend

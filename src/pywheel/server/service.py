@@ -120,7 +120,8 @@ async def _metrics(request: Request) -> Response:
     grant = await context.access.identify(request.scope, context.read)
     demand_all(grant, "read", "ask for /v1/counts")
     try:
-        kind, content = await context.read(exposition, context.queue, request.headers.get("accept", ""))
+        snapshot, accept = await context.live.now(), request.headers.get("accept", "")
+        kind, content = await context.read(exposition, context.queue, snapshot, context.labels, accept)
     except ImportError as error:  # it says what to install
         raise Problem("not-implemented", f"there are no metrics here: {error}") from None
     return Response(content, headers={"content-type": kind})

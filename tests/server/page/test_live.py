@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import gc
 import gzip
 import threading
 import time
+import tracemalloc
 import zlib
 from itertools import pairwise
 
@@ -56,16 +58,16 @@ def test_throughput_and_lateness_are_those_of_what_ended(manual, clock):
     clock.advance(1.05)
     work(manual, "mail", 20)
     clock.advance(0.95)
-    [mail] = look(reader).topics
+    mail = look(reader).topics["mail"]
     assert mail.rate == pytest.approx(10)
     assert (mail.late_p50, mail.late_p99) == (50, 50)
     assert mail.trend == (20,)
     clock.advance(11)
-    [mail] = look(reader).topics
+    mail = look(reader).topics["mail"]
     assert mail.rate == 0
     assert mail.late_p50 == 50
     clock.advance(61)
-    assert look(reader).topics[0].late_p50 is None
+    assert look(reader).topics["mail"].late_p50 is None
 
 
 def test_what_ended_while_nobody_looked_is_no_throughput_of_now(manual, clock):
@@ -74,12 +76,12 @@ def test_what_ended_while_nobody_looked_is_no_throughput_of_now(manual, clock):
     look(reader)
     work(manual, "mail", 25)
     clock.advance(25)
-    assert look(reader).topics[0].rate == 0
+    assert look(reader).topics["mail"].rate == 0
     work(manual, "mail", 5)
     clock.advance(12)
-    assert look(reader).topics[0].rate == 0
+    assert look(reader).topics["mail"].rate == 0
     clock.advance(1)
-    assert look(reader).topics[0].rate == 0
+    assert look(reader).topics["mail"].rate == 0
 
 
 def test_of_very_many_topics_it_is_not_seen_what_is_coming_of_all(manual, monkeypatch):
@@ -125,7 +127,7 @@ def test_nothing_is_counted_twice_and_purging_is_no_negative_throughput(manual, 
     look(reader)
     manual.jobs.purge()
     clock.advance(1)
-    assert look(reader).topics[0].trend == (4, 3, 0)
+    assert look(reader).topics["mail"].trend == (4, 3, 0)
 
 
 def test_the_oldest_due_is_that_of_delayed_jobs_paused_or_not(manual, clock):
@@ -134,7 +136,50 @@ def test_the_oldest_due_is_that_of_delayed_jobs_paused_or_not(manual, clock):
     manual.topics.pause("mail")
     clock.advance(10)
     snapshot = look(Reader(lambda: manual.store))
-    assert snapshot.at - snapshot.topics[0].first_due == 5_000
+    assert snapshot.at - snapshot.topics["mail"].first_due == 5_000
+
+
+def test_of_topics_in_which_nothing_ends_the_counts_alone_are_kept(manual, clock):
+    manual.put_many([manual.job(f"quiet.{topic}", b"", delay=600) for topic in range(1_000)])
+    manual.put_many([manual.job("busy", b"") for _ in range(70)])
+    reader = Reader(lambda: manual.store)
+    look(reader)
+    tracemalloc.start()
+    try:
+        for _ in range(70):
+            work(manual, "busy", 1)
+            clock.advance(1)
+            snapshot = look(reader)
+        gc.collect()
+        kept = tracemalloc.take_snapshot().filter_traces(
+            [tracemalloc.Filter(inclusive=True, filename_pattern="*/live.py")]
+        )
+    finally:
+        tracemalloc.stop()
+    assert sum(trace.size for trace in kept.traces) < 200_000
+    assert snapshot.topics["quiet.7"].trend == (0,) * 60
+    assert snapshot.topics["busy"].trend == (1,) * 60
+
+
+def test_what_ended_is_remembered_of_so_many_topics_the_last_ones(manual, clock, monkeypatch):
+    monkeypatch.setattr("pywheel.server.live._PASTS", 3)
+    reader = Reader(lambda: manual.store)
+    manual.put_many([manual.job(f"t{topic}", b"") for topic in range(5)])
+    look(reader)
+    for topic in range(5):
+        work(manual, f"t{topic}", 1)
+        clock.advance(1)
+        topics = look(reader).topics
+    assert [sum(topics[name].trend) for name in topics] == [0, 0, 1, 1, 1]
+
+
+def test_a_topic_that_is_new_has_what_ended_in_it_since(manual, clock):
+    reader = Reader(lambda: manual.store)
+    look(reader)
+    manual.put_many([manual.job("mail", b"") for _ in range(20)])
+    work(manual, "mail", 20)
+    clock.advance(2)
+    assert look(reader).topics["mail"].rate == 10
 
 
 def test_a_store_that_fails_leaves_the_figures_of_before_and_says_why(manual):
@@ -291,6 +336,48 @@ def test_first_views_at_once_are_one_look(queue, sites):
 
     assert len(set(map(id, asyncio.run(main())))) == 1
     assert counted.reads == 1
+
+
+def test_who_watches_is_told_what_ended_whoever_asked_for_the_snapshot(manual, clock):
+    """A page that wants something else to be looked at makes one between two; what ended is in no other one."""
+    live = Live(lambda: manual.store, every=0.05)
+    manual.put_many([manual.job("mail", b"") for _ in range(3)])
+    ended = []
+
+    async def watch():
+        async with contextlib.aclosing(live.watch()) as snapshots:
+            async for snapshot in snapshots:
+                ended.extend(one.id for one in snapshot.ended)
+                if len(ended) == 3:
+                    return
+
+    async def main():
+        await live.now()
+        watching = asyncio.create_task(watch())
+        for topic in ("mail", "shop", "bank"):
+            work(manual, "mail", 1)
+            clock.advance(0.01)
+            await live.now([topic])
+        await asyncio.wait_for(watching, 20)
+
+    asyncio.run(main())
+    assert sorted(ended) == sorted(job.id for job in manual.jobs.list("mail"))
+
+
+def test_what_is_shown_is_rendered_beside_the_loop(queue, sites, monkeypatch):
+    """Of very many topics that takes a while, and others have requests."""
+    threads, original = [], feed.fragments_of
+
+    def fragments_of(*words):
+        threads.append(threading.get_ident())
+        with contextlib.suppress(RuntimeError):
+            threads.append(asyncio.get_running_loop())
+        return original(*words)
+
+    monkeypatch.setattr(feed, "fragments_of", fragments_of)
+    with sites(queue).client() as client:
+        assert client.get("/").status_code == 200
+    assert len(threads) == 1
 
 
 def test_a_reader_that_fails_ends_the_streams_so_that_they_ask_anew(queue, sites, monkeypatch, caplog):

@@ -94,18 +94,17 @@ class Feed:
 
     async def _run(self) -> None:
         began = self._context.queue.store.clock.wall()
-        before: dict[str, Counts] | None = None
+        last: int | None = None
         while self._listeners:  # a reader that has failed begins anew
             async with aclosing(self._context.live.watch()) as snapshots:
                 async for snapshot in snapshots:
                     self._tell(ended_event(one) for one in snapshot.ended if one.ended >= began)
-                    counts = {topic.name: topic.counts for topic in snapshot.topics}
-                    if before is not None:
+                    if last is not None:
                         for listener in self._listeners:
-                            listener.missed |= snapshot.cut
-                        changed = [name for name, each in counts.items() if before.get(name) != each]
-                        self._tell(counts_event(name, counts[name]) for name in changed)
-                    before = counts
+                            listener.missed |= snapshot.cut or snapshot.number != last + 1
+                        counts = snapshot.topics.counts
+                        self._tell(counts_event(name, counts[name]) for name in snapshot.changed)
+                    last = snapshot.number
                     if not self._listeners:
                         return
 

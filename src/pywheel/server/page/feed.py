@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import struct
 import time
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -64,27 +65,24 @@ class Feed:
 
     def __init__(self, live: Live) -> None:
         self.live = live
-        self._frames: dict[View, Frame] = {}
+        self._frames: dict[View, tuple[int, asyncio.Future[Frame]]] = {}  # with the number of the snapshot
 
     async def parts(self, ask: Ask, name: str, topic: str | None = None) -> tuple[Snapshot, dict[str, str]]:
         """Return the fragments of a view as they are now."""
         view = View(name, topic, ask.root, _rights(ask.visitor))
         snapshot = await self.live.now(view.topics)
-        return snapshot, self.frame(view, snapshot).parts
+        return snapshot, (await self.frame(view, snapshot)).parts
 
-    def frame(self, view: View, snapshot: Snapshot) -> Frame:
-        """Return what a view shows; rendered unless somebody else has asked for it."""
-        before = self._frames.get(view)
-        if before is not None and before.number == snapshot.number:
-            return before
-        parts = fragments_of(view.name, snapshot, view.visitor, view.root, view.topic)
-        known = before.parts if before else {}
-        news = {id: part for id, part in parts.items() if known.get(id) != part}
-        frame = Frame(snapshot.number, parts, _event(parts), _event(news))
-        if len(self._frames) >= _FRAMES:
-            self._frames.clear()
-        self._frames[view] = frame
-        return frame
+    async def frame(self, view: View, snapshot: Snapshot) -> Frame:
+        """Return what a view shows: rendered once, in a thread, as there may be very many topics."""
+        rendering = self._frames.get(view)
+        if rendering is None or rendering[0] != snapshot.number:
+            before = rendering[1] if rendering is not None else None
+            if len(self._frames) >= _FRAMES:
+                self._frames.clear()
+            task = asyncio.ensure_future(asyncio.to_thread(_rendered, view, snapshot, _parts_of(before)))
+            rendering = self._frames[view] = snapshot.number, task
+        return await asyncio.shield(rendering[1])
 
     async def stream(self, ask: Ask) -> Response:
         """Answer with the frames of a view from now on."""
@@ -108,7 +106,7 @@ class Feed:
         """Yield the frames of a view, until whoever looks may see something else by now."""
         if packed:
             yield _GZIP_HEAD
-        frame = self.frame(view, await self.live.now(view.topics))
+        frame = await self.frame(view, await self.live.now(view.topics))
         yield frame.whole[packed]
         last, asked = frame.number, time.monotonic()
         async with contextlib.aclosing(self.live.watch(view.topics)) as snapshots:
@@ -123,9 +121,22 @@ class Feed:
                     if visitor is None or _rights(visitor) != view.visitor:
                         return
                     asked = time.monotonic()
-                frame = self.frame(view, snapshot)
+                frame = await self.frame(view, snapshot)
                 yield (frame.news if frame.number == last + 1 else frame.whole)[packed]
                 last = frame.number
+
+
+def _parts_of(rendering: asyncio.Future[Frame] | None) -> Mapping[str, str]:
+    """Return the fragments that were rendered before, as far as that has ended well."""
+    if rendering is None or not rendering.done() or rendering.cancelled() or rendering.exception() is not None:
+        return {}
+    return rendering.result().parts
+
+
+def _rendered(view: View, snapshot: Snapshot, before: Mapping[str, str]) -> Frame:
+    parts = fragments_of(view.name, snapshot, view.visitor, view.root, view.topic)
+    news = {id: part for id, part in parts.items() if before.get(id) != part}
+    return Frame(snapshot.number, parts, _event(parts), _event(news))
 
 
 def _event(parts: dict[str, str]) -> tuple[bytes, bytes]:

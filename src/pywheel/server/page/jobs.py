@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -28,6 +29,7 @@ __all__ = ["Jobs"]
 _LIMIT: Final = 50
 _PREVIEW: Final = 96  # bytes of a body
 _SELECTED: Final = 1_000
+_COMPLETED: Final = 500  # topics that the browser knows to complete
 
 
 class Times(NamedTuple):
@@ -63,16 +65,15 @@ class Jobs:
             trouble = str(error)
         view = "topic" if asked.topic and not trouble else "jobs"
         snapshot, parts = await self._feed.parts(ask, view, asked.topic or None)
-        known = [topic for topic in snapshot.topics if ask.visitor.may("read", topic.name)]
-        here = next((topic for topic in known if topic.name == asked.topic), None)
+        names = await ask.context.read(_names, snapshot.topics, ask.visitor)
         return ask.page(
             "jobs.html",
             200 if not trouble else 400,
             asked=asked,
             jobs=jobs,
             trouble=trouble,
-            topics=[topic.name for topic in known][:500],
-            topic_here=here,
+            topics=names,
+            topic_here=snapshot.topics.get(asked.topic) if view == "topic" else None,
             parts=parts,
             live=urlencode({"view": "topic", "topic": asked.topic}) if view == "topic" else "",
             next=f"{asked.query}&{urlencode({'after': following})}".lstrip("&") if following else "",
@@ -175,6 +176,11 @@ async def _confirm(
         times=times,
         wrong=wrong,
     )
+
+
+def _names(topics: Iterable[str], visitor: Grant) -> list[str]:
+    """Return the first topics that a visitor may see, for the browser to complete what is typed."""
+    return list(islice((name for name in topics if visitor.may("read", name)), _COMPLETED))
 
 
 def _sensible(ask: Ask, asked: Asked) -> list[Action]:

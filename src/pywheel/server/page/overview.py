@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from ...jobs.job import Counts
@@ -48,61 +53,46 @@ class Worker(NamedTuple):
 def fragments_of(name: str, snapshot: Snapshot, visitor: Grant, root: str, topic: str | None) -> dict[str, str]:
     """Return the fragments of a view by the ids of the elements that they are in."""
     parts = {"as-of": fragment("fragments.html", "as_of", snapshot=snapshot)}
+    topics = snapshot.topics
     if name == "overview":
-        rows = _rows(snapshot, visitor)
-        totals = Counts(*(sum(numbers) for numbers in zip(*(row.topic.counts for row in rows), strict=True)))
-        rates = [row.topic.rate for row in rows if row.topic.rate is not None]
-        rate = sum(rates) if rates else None
-        parts["totals"] = fragment(
-            "fragments.html",
-            "totals",
-            totals=totals if rows else Counts(),
-            rate=rate,
-            rows=rows,
-            members=_members(snapshot, visitor),
-            root=root,
-        )
-        rest = len(rows) - _ROWS
-        if rest > 0:
-            rows = sorted(sorted(rows, key=_needs, reverse=True)[:_ROWS], key=lambda row: row.topic.name)
+        seen = [each for each in topics if visitor.everywhere or visitor.may("read", each)]
+        totals = Counts(*(sum(topics.counts[each][state] for each in seen) for state in range(len(Counts()))))
+        rate, members = topics.rate(seen) if seen else None, _members(snapshot, visitor)
+        parts["totals"] = fragment("fragments.html", "totals", totals=totals, rate=rate, members=members, root=root)
+        shown = heapq.nlargest(_ROWS, map(topics.__getitem__, seen), key=partial(_needs, now=snapshot.at))
+        rows = _rows(sorted(shown, key=attrgetter("name")), snapshot, visitor)
+        rest = len(seen) - len(rows)
         parts["topics"] = fragment("fragments.html", "topics", rows=rows, rest=rest, now=snapshot.at, root=root)
     if name in ("overview", "topic"):
-        shown = topic if name == "topic" else None
-        coming = snapshot.coming.get(shown)
+        about = topic if name == "topic" else None
+        coming = snapshot.coming.get(about)
         if coming is not None:
             totals_so_far = accumulate((part.total for part in coming.parts), max, initial=0)
             charts = [histogram(part, least) for part, least in zip(coming.parts, totals_so_far, strict=False)]
             parts["coming"] = fragment(
-                "fragments.html", "coming", coming=coming, charts=charts, topic=shown or "", root=root
+                "fragments.html", "coming", coming=coming, charts=charts, topic=about or "", root=root
             )
     if name == "topic":
-        here = [row for row in _rows(snapshot, visitor) if row.topic.name == topic]
-        parts["topic-now"] = fragment("fragments.html", "topic_now", rows=here, now=snapshot.at)
+        here = topics.get(topic or "")
+        rows = _rows([here], snapshot, visitor) if here is not None and visitor.may("read", here.name) else []
+        parts["topic-now"] = fragment("fragments.html", "topic_now", rows=rows, now=snapshot.at)
     if name == "workers":
         parts["workers"] = fragment("fragments.html", "workers", workers=_workers(snapshot, visitor), root=root)
     return parts
 
 
-def _rows(snapshot: Snapshot, visitor: Grant) -> list[Row]:
-    handled: dict[str, int] = {}
-    for member in snapshot.members:
-        for name in member.topics:
-            handled[name] = handled.get(name, 0) + 1
+def _rows(topics: Iterable[TopicNow], snapshot: Snapshot, visitor: Grant) -> list[Row]:
+    handled = Counter(name for member in snapshot.members for name in member.topics)
     return [
-        Row(
-            topic,
-            snapshot.at - topic.first_due if topic.first_due is not None and topic.first_due < snapshot.at else 0,
-            visitor.may("admin", topic.name),
-            handled.get(topic.name, 0),
-        )
-        for topic in snapshot.topics
-        if visitor.may("read", topic.name)
+        Row(topic, topic.overdue(snapshot.at), visitor.may("admin", topic.name), handled[topic.name])
+        for topic in topics
     ]
 
 
-def _needs(row: Row) -> tuple[Any, ...]:
-    counts = row.topic.counts
-    return counts.dead > 0, row.overdue > 1_000, row.topic.paused, row.topic.rate or 0, counts.delayed + counts.running
+def _needs(topic: TopicNow, now: int) -> tuple[Any, ...]:
+    """Return how much a topic needs somebody, to be compared."""
+    counts = topic.counts
+    return counts.dead > 0, topic.overdue(now) > 1_000, topic.paused, topic.rate or 0, counts.delayed + counts.running
 
 
 def _members(snapshot: Snapshot, visitor: Grant) -> list[Member]:

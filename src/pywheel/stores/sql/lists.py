@@ -206,11 +206,9 @@ _Place = tuple[int, int]  # a time, and an id
 
 
 def _first_of_groups(
-    groups: Sequence[_Group], firsts: Statement, read: Callable[[_Group], Statement], limit: int, sign: int
+    firsts: Statement, read: Callable[[_Group], Statement], limit: int, sign: int
 ) -> Steps[list[_Place]]:
     """Return the first places of all groups: of those alone whose first comes early enough."""
-    if not groups:
-        return []
     [rows] = yield (firsts,)
     ordered = sorted(((sign * first, (topic, kind)) for topic, kind, first in rows if first is not None))
     found: list[_Place] = []
@@ -228,6 +226,8 @@ def _first_of_groups(
 def _by_due(topics: Names, wanted: Asked, after: Position, limit: int) -> Steps[list[Position]]:
     """Return the places of delayed jobs in a due range, by (due, id)."""
     groups = yield from priorities_in(topics, wanted.filter.topic)
+    if not groups:
+        return []
     sign, behind, order, best = (-1, "<", "DESC", "max") if wanted.newest else (1, ">", "ASC", "min")
     span = {"due": after.due, "id": after.id, "until": wanted.until, "limit": limit}
     within = f"j.next {behind}= :due AND j.next {'>' if wanted.newest else '<'}= :until"
@@ -245,7 +245,7 @@ def _by_due(topics: Names, wanted: Asked, after: Position, limit: int) -> Steps[
     def read(group: _Group) -> Statement:
         return Rows("next id", text, {"topic": group[0], "priority": group[1], **span})
 
-    return [Position(*place) for place in (yield from _first_of_groups(groups, firsts, read, limit, sign))]
+    return [Position(*place) for place in (yield from _first_of_groups(firsts, read, limit, sign))]
 
 
 def ended(lookup: Lookup, query: q.ListEnded) -> Steps[list[Ended]]:
@@ -253,14 +253,15 @@ def ended(lookup: Lookup, query: q.ListEnded) -> Steps[list[Ended]]:
     known, workers, limit = lookup.topics, lookup.workers, query.most
     if limit == 0:
         return []
-    groups = [(row[0], code) for row in (yield from known.rows(query.topic)) for code in range(len(FINISHED))]
     span = {"since": clamped(query.since), "limit": limit}
     of = "j.ended >= :since AND j.topic ="
+    states = " UNION ALL ".join(f"SELECT {code} AS state" for code in range(len(FINISHED)))
     firsts = Rows(
         "topic state first",
-        f"SELECT w.topic, w.state, (SELECT max(j.ended) FROM finished j WHERE {of} w.topic AND j.state = w.state) "
-        "AS first FROM {w: topic, state}",
-        {"w": groups, **span},
+        "SELECT topic, state, first FROM (SELECT t.id AS topic, s.state AS state, (SELECT max(j.ended) "
+        f"FROM finished j WHERE {of} t.id AND j.state = s.state) AS first FROM topic t CROSS JOIN ({states}) s "
+        f"{'' if query.topic is None else 'WHERE t.name = :name'}) f WHERE first IS NOT NULL",
+        {"name": query.topic, **span},
     )
     order = "ORDER BY j.ended DESC, j.id DESC LIMIT :limit"
     text = f"SELECT j.ended, j.id FROM finished j WHERE {of} :topic AND j.state = :state {order}"
@@ -268,14 +269,15 @@ def ended(lookup: Lookup, query: q.ListEnded) -> Steps[list[Ended]]:
     def read(group: _Group) -> Statement:
         return Rows("ended id", text, {"topic": group[0], "state": group[1], **span})
 
-    places = yield from _first_of_groups(groups, firsts, read, limit, -1)
+    places = yield from _first_of_groups(firsts, read, limit, -1)
     columns = "id topic key state due started ended attempt worker error outcome"
     text = f"SELECT {listed(columns.split(), 'j')} FROM finished j WHERE j.id {{in ids}}"
     [rows] = yield (Rows(columns, text, {"ids": sorted(id for _, id in places)}),)
+    topics = yield from known.named(row[1] for row in rows)
     named = yield from workers.named(row[8] for row in rows)
     found = [
         Ended(
-            id, known.names[number], key, FINISHED[state], due, started, ended, attempt, named.get(worker),
+            id, topics[number], key, FINISHED[state], due, started, ended, attempt, named.get(worker),
             error if outcome == 2 else None,
         )
         for id, number, key, state, due, started, ended, attempt, worker, error, outcome in rows

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
+from operator import add
 from typing import Any, Final
 
 from ...jobs import lifecycle
@@ -175,7 +175,12 @@ def histories(known: Lookup, query: q.GetHistories) -> Steps[list[list[Attempt]]
 def topics(known: Lookup, _: q.ListTopics) -> Steps[list[Topic]]:
     """Return all topics, by name."""
     found = yield from known.topics.rows()
-    return [Topic(name, bool(paused), tuple(p for p in priorities(lanes) if p)) for _, name, paused, lanes in found]
+    return [Topic(name, bool(paused), _others(lanes)) for _, name, paused, lanes in found]
+
+
+@lru_cache
+def _others(lanes: int) -> tuple[int, ...]:
+    return tuple(priority for priority in priorities(lanes) if priority)
 
 
 @lru_cache
@@ -190,9 +195,6 @@ def priorities_in(topics: Names, topic: str | None) -> Steps[list[tuple[int, int
     return [(number, priority) for number, _, _, lanes in rows for priority in priorities_of(lanes)]
 
 
-_COUNTED: Final = (State.DELAYED.value, *(state.value for state in FINISHED))
-
-
 def counts(known: Lookup, query: q.CountJobs) -> Steps[dict[str, Counts]]:  # noqa: ARG001  (as all that reads)
     """Return the counts of each topic."""
     running = Rows(
@@ -203,17 +205,21 @@ def counts(known: Lookup, query: q.CountJobs) -> Steps[dict[str, Counts]]:  # no
     )
     [rows, runs, *sums] = yield (Rows("id name", "SELECT id, name FROM topic ORDER BY name"), running, *known.tallies)
     known.topics.learn({name: number for number, name in rows})
-    found: dict[int, Counter[str]] = {number: Counter() for number, _ in rows}
+    found = {number: Counts() for number, _ in rows}
     for topic, *jobs in chain.from_iterable(sums):
         if topic in found:  # else its jobs are of no topic, which `verify` tells
-            found[topic].update({state: int(more) for state, more in zip(_COUNTED, jobs, strict=True)})
+            delayed, done, cancelled, dead = map(int, jobs)
+            found[topic] = _more(found[topic], Counts(delayed, 0, done, dead, cancelled))
     for topic, begun, lapsed, spent, jobs in runs:
         if topic in found:
             # As far as `lifecycle` asks, all of them are like this one.
-            run = Run(0, spent, bool(begun), 0 if lapsed else 2, 1, 0)
-            found[topic][State.DELAYED.value] -= jobs
-            found[topic][lifecycle.seen(run, 1).value] += jobs
-    return {name: Counts(**found[number]) for number, name in sorted(rows, key=lambda row: row[1])}
+            state = lifecycle.seen(Run(0, spent, bool(begun), 0 if lapsed else 2, 1, 0), 1)
+            found[topic] = _more(_more(found[topic], Counts(-jobs)), Counts(**{state.value: jobs}))
+    return {name: found[number] for number, name in sorted(rows, key=lambda row: row[1])}
+
+
+def _more(counts: Counts, others: Counts) -> Counts:
+    return Counts(*map(add, counts, others))
 
 
 def claims(known: Lookup, query: q.ListClaims) -> Steps[list[tuple[int, int]]]:  # noqa: ARG001  (as all that reads)
@@ -235,15 +241,12 @@ _FIRST: Final = (
 def next_dues(lookup: Lookup, query: q.GetNextDues) -> Steps[dict[str, int]]:
     """Return when the first delayed job of each topic is due, of some that are not paused, or of all."""
     known, topics = lookup.topics, query.topics
-    paused = topics is None
-    if topics is None or not all(topic in known.numbers for topic in topics):
+    if topics is not None and not all(topic in known.numbers for topic in topics):
         yield from known.rows()
-    topics = sorted(known.numbers) if topics is None else topics
-    named = {known.numbers[topic]: topic for topic in topics if topic in known.numbers}
-    first = _FIRST.format(topic="t.id", priority=0)
-    unpaused = "" if paused else "t.paused = 0 AND"
-    text = f"SELECT t.id, t.lanes, ({first}) AS next FROM topic t WHERE {unpaused} t.id {{in topics}}"
-    [rows] = yield (Rows("id lanes next", text, {"topics": sorted(named)}),)
+    numbers = sorted(known.numbers[topic] for topic in topics or () if topic in known.numbers)
+    which = "" if topics is None else "WHERE t.paused = 0 AND t.id {in topics}"
+    text = f"SELECT t.id, t.lanes, ({_FIRST.format(topic='t.id', priority=0)}) AS next FROM topic t {which}"
+    [rows] = yield (Rows("id lanes next", text, {"topics": numbers}),)
     found = [(number, due) for number, _, due in rows]
     lanes = [(number, priority) for number, lanes, _ in rows for priority in priorities_of(lanes) if priority]
     if lanes:
@@ -251,6 +254,7 @@ def next_dues(lookup: Lookup, query: q.GetNextDues) -> Steps[dict[str, int]]:
         text = f"SELECT w.topic, ({first}) AS next FROM {{w: topic, priority}}"
         [others] = yield (Rows("topic next", text, {"w": lanes}),)
         found += others
+    named = yield from known.named(number for number, _ in found)
     dues: dict[str, int] = {}
     for number, due in found:
         if due is not None:
