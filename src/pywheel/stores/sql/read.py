@@ -215,7 +215,8 @@ def counts(known: Lookup, query: q.CountJobs) -> Steps[dict[str, Counts]]:  # no
             # As far as `lifecycle` asks, all of them are like this one.
             state = lifecycle.seen(Run(0, spent, bool(begun), 0 if lapsed else 2, 1, 0), 1)
             found[topic] = _more(_more(found[topic], Counts(-jobs)), Counts(**{state.value: jobs}))
-    return {name: found[number] for number, name in sorted(rows, key=lambda row: row[1])}
+    named = known.topics.names  # whose texts are there already
+    return {named.get(number, name): found[number] for number, name in sorted(rows, key=lambda row: row[1])}
 
 
 def _more(counts: Counts, others: Counts) -> Counts:
