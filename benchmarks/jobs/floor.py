@@ -21,7 +21,7 @@ from pywheel.stores.sqlite.connection import connect
 from pywheel.stores.sqlite.dialect import SQLITE
 
 BODY = b"x" * 128
-PUT = "INSERT INTO job (topic, next, due, created, body) VALUES (?, ?, ?, ?, ?)"
+PUT = "INSERT INTO job (topic, next, created, body) VALUES (?, ?, ?, ?)"
 _DUE: Final = SQLITE.text(
     "SELECT id, claims, body FROM job WHERE state = 0 AND topic = 1 AND priority = 0 AND next <= {now} "
     "ORDER BY next, id LIMIT :most"
@@ -90,9 +90,8 @@ class RawInserts:
         """Let all jobs be due now."""
         self._execute("UPDATE job SET next = 0")
 
-    def _row(self, now: int) -> tuple[int, int, int, int, bytes]:
-        due = now + self._draw.randrange(5_000, 20_000)
-        return 1, due, due, now, BODY
+    def _row(self, now: int) -> tuple[int, int, int, bytes]:
+        return 1, now + self._draw.randrange(5_000, 20_000), now, BODY
 
     def close(self) -> None:
         """Close the file."""

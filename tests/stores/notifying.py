@@ -41,8 +41,8 @@ class Turn:
     def insert(self, topic, due):
         """Insert a job as `put` does, and note that it is due; return its id and the number of its topic."""
         number = self.topic(topic)
-        insert = "INSERT INTO job (topic, next, due, created, body) VALUES (?, ?, ?, ?, x'')"
-        id = self.execute(insert, (number, due, due, due)).lastrowid
+        insert = "INSERT INTO job (topic, next, created, body) VALUES (?, ?, ?, x'')"
+        id = self.execute(insert, (number, due, due)).lastrowid
         self.changes.due(number, id, due)
         return id, number
 
@@ -239,8 +239,8 @@ def child(*args):
 def run(host, job=1, lease=1):
     """Have a job run, one that is there or a new one."""
     host.connection.execute(
-        "INSERT INTO job (id, topic, state, next, due, created, claims, started, begun, tries, body) "
-        "VALUES (?, 1, 1, ?, 1, 1, 1, 1, 1, 1, x'') ON CONFLICT (id) DO UPDATE SET state = 1, next = excluded.next, "
-        "claims = 1, started = 1, begun = 1, tries = 1",
+        "INSERT INTO job (id, topic, state, next, due, created, claims, started, begun, body) "
+        "VALUES (?, 1, 1, ?, 1, 1, 1, 1, 1, x'') ON CONFLICT (id) DO UPDATE SET state = 1, next = excluded.next, "
+        "due = 1, claims = 1, started = 1, begun = 1",
         (job, lease),
     )

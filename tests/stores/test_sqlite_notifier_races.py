@@ -81,7 +81,7 @@ class Worker(threading.Thread):
 
     def read(self, shards, above):
         """Only what this worker cannot know yet: so a hint that is missing stays missing."""
-        query = "SELECT id, due FROM job WHERE due > ? AND due <= ?"
+        query = "SELECT id, next FROM job WHERE next > ? AND next <= ?"
         rows = self.host.reading.execute(query, (above, self.horizon)).fetchall()
         self.known |= {id for id, due in rows if shards >> slice_of(due) & 1}
 
@@ -138,7 +138,7 @@ def test_every_job_is_known_to_its_owner_in_the_end(tmp_path, seed):
     over = time.monotonic()
     until(lambda: settled(workers, over) or any(worker.error for worker in workers))
     host = Host(path)
-    jobs = host.connection.execute("SELECT id, due FROM job").fetchall()
+    jobs = host.connection.execute("SELECT id, next FROM job").fetchall()
     host.close()
     for worker in workers:
         worker.stop = True

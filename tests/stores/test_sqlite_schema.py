@@ -105,16 +105,19 @@ def test_a_claim_is_stored_as_lifecycle_has_it(store, claims, unspent, ttr, limi
     for table in ("job", "topic"):
         raw.execute(f"DELETE FROM {table}")
     raw.execute("INSERT INTO topic (id, name) VALUES (1, 't')")
-    columns = "id, topic, next, due, created, claims, unspent, ttr, max_attempts, body"
-    row = (NOW, NOW, NOW, claims, unspent, ttr, limit)
-    raw.execute(f"INSERT INTO job ({columns}) VALUES (7, 1, ?, ?, ?, ?, ?, ?, ?, x'')", row)
+    columns = "id, topic, next, created, claims, unspent, ttr, max_attempts, body"
+    row = (NOW, NOW, claims, unspent, ttr, limit)
+    raw.execute(f"INSERT INTO job ({columns}) VALUES (7, 1, ?, ?, ?, ?, ?, ?, x'')", row)
     claimed = apply(store, c.Claim("t", (7,), ClaimPolicy(1_000, 3, tuple(delays), jitter, 30, 200), "w", int(begun)))
-    stored = raw.execute("SELECT claims, claims - unspent, begun, next, tries, backoff FROM job").fetchone()
+    stored = raw.execute("SELECT claims, claims - unspent, begun, next, due, backoff FROM job").fetchone()
     [job] = claimed.jobs
     attempt = lifecycle.attempts(claims + 1, unspent)
     lease = NOW + ((ttr or 1_000) + 30 if begun else 200)
-    assert stored[:5] == (claims + 1, attempt, int(begun), lease, limit or 3)
+    assert stored[:5] == (claims + 1, attempt, int(begun), lease, NOW)
     assert (job.claims, job.attempt, job.lease_until) == (stored[0], stored[1], stored[3])
+    if attempt >= (limit or 3):
+        assert stored[5] is None
+        return
     bounds = [lifecycle.backoff(delays, attempt, jitter, draw) for draw in (-1, 1)]
     assert bounds[0] <= stored[5] <= bounds[1]
 
@@ -133,11 +136,12 @@ def test_running_jobs_are_seen_and_lost_as_lifecycle_says(store, runs):
     raw.execute("INSERT OR IGNORE INTO topic (id, name) VALUES (1, 't')")
     raw.execute("INSERT INTO counts VALUES (1, ?, 0, 0, 0)", (len(runs),))
     raw.execute("UPDATE counted SET job = ?", (len(runs),))
-    columns = "id, topic, state, next, due, created, claims, unspent, started, begun, tries, backoff, body"
+    columns = "id, topic, state, next, due, created, claims, unspent, started, begun, backoff, body"
     states, endings = [], {}
     for id, (begun, left, attempt, unspent, backoff) in enumerate(runs, 1):
-        values = (id, NOW + left, NOW - 9, NOW - 9, attempt + unspent, unspent, NOW - 5, begun, backoff)
-        raw.execute(f"INSERT INTO job ({columns}) VALUES (?, 1, 1, ?, ?, ?, ?, ?, ?, ?, 2, ?, x'')", values)
+        again = backoff if attempt < 2 else None
+        values = (id, NOW + left, NOW - 9, NOW - 9, attempt + unspent, unspent, NOW - 5, begun, again)
+        raw.execute(f"INSERT INTO job ({columns}) VALUES (?, 1, 1, ?, ?, ?, ?, ?, ?, ?, ?, x'')", values)
         run = lifecycle.Run(attempt + unspent, attempt, begun, NOW + left, 2, backoff)
         states.append(lifecycle.seen(run, NOW))
         if left <= 0:

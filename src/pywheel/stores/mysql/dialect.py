@@ -63,7 +63,7 @@ _DUE: Final = """job j WHERE j.state = 0 AND j.topic = :topic AND j.priority = :
 # that one. So the look locks nothing, and it looks at more than are wanted, as others may have locked the first ones.
 # If they have locked all of those, it says that there are some, and the claim looks once more, with locks. By SELECT:
 # what SET reads it locks.
-# The backoff comes first: what an UPDATE sets may count for what it sets next.
+# The backoff comes first, and `due` before `next`: what an UPDATE sets may count for what it sets next.
 _TAKE: Final = f"""
 SELECT count(*), json_arrayagg(c.id ORDER BY c.next, c.id),
     coalesce(max(c.lost), 0) = 0 AND coalesce(sum(c.size), 0) <= :bytes
@@ -77,19 +77,18 @@ SELECT IF(@pywheel_whole, @pywheel_ids, NULL),
     IF(@pywheel_looked < :most, (SELECT count(*) FROM (SELECT j.id FROM {_DUE} LIMIT :most) r), @pywheel_looked)
 INTO @pywheel_ids, @pywheel_looked;
 UPDATE {_TAKEN_IDS} STRAIGHT_JOIN job j ON j.id = w.id
-SET j.backoff = round(
+SET j.backoff = IF(j.claims + 1 - j.unspent < coalesce(nullif(j.max_attempts, 0), :tries), round(
         json_value('[:delays]', concat('$[', greatest(least(j.claims + 1 - j.unspent, :last), 1) - 1, ']'))
         * (1 + :jitter * {{draw}})
-    ),
-    j.state = 1, j.claims = j.claims + 1, j.started = {{now}}, j.worker = :worker, j.begun = w.place <= :begin,
-    j.next = {{now}} + IF(w.place <= :begin, :slack + coalesce(nullif(j.ttr, 0), :ttr), :hold),
-    j.tries = coalesce(nullif(j.max_attempts, 0), :tries);
+    ), NULL),
+    j.state = 1, j.claims = j.claims + 1, j.due = j.next, j.started = {{now}}, j.worker = :worker, j.begun = w.place <= :begin,
+    j.next = {{now}} + IF(w.place <= :begin, :slack + coalesce(nullif(j.ttr, 0), :ttr), :hold);
 SELECT {listed(TAKEN, "j", attempt="j.claims - j.unspent")}, @pywheel_looked
 FROM (SELECT 1) n LEFT JOIN ({_TAKEN_IDS} STRAIGHT_JOIN job j ON j.id = w.id) ON true
 """
 _SERVER: Final = "concat_ws(':', @@hostname, @@port, @@server_id)"
 _LIST: Final = re.compile(r"\{([a-z]+): ")
-_FILLED: Final = re.compile(r"\b(started bigint|worker int)")
+_FILLED: Final = re.compile(r"\b(started bigint|worker int|backoff bigint)")
 """Columns that a claim writes: with values from the beginning, a row does not grow, and pages are not split."""
 _SET: Final = re.compile(r"(^|, )([a-z_]+)(?= = )")
 

@@ -30,12 +30,12 @@ WITH c AS MATERIALIZED (
 ), w AS MATERIALIZED (
     SELECT c.id, row_number() OVER () AS place FROM c WHERE (SELECT all_of_them FROM n)
 ), u AS (
-    UPDATE job j SET state = 1, claims = j.claims + 1, started = {{now}}, worker = :worker,
+    UPDATE job j SET state = 1, claims = j.claims + 1, due = j.next, started = {{now}}, worker = :worker,
         begun = CASE WHEN w.place <= :begin THEN 1 ELSE 0 END,
         next = {{now}} + CASE WHEN w.place <= :begin THEN :slack + coalesce(nullif(j.ttr, 0), :ttr) ELSE :hold END,
-        tries = coalesce(nullif(j.max_attempts, 0), :tries),
-        backoff = round((:delays::bigint[])[greatest(least(j.claims + 1 - j.unspent, :last), 1)]
-            * (1 + :jitter * {{draw}}))
+        backoff = CASE WHEN j.claims + 1 - j.unspent < coalesce(nullif(j.max_attempts, 0), :tries) THEN
+            round((:delays::bigint[])[greatest(least(j.claims + 1 - j.unspent, :last), 1)] * (1 + :jitter * {{draw}}))
+        END
     FROM w WHERE j.id = w.id RETURNING {listed(TAKEN, "j", attempt="j.claims - j.unspent")}
 )
 SELECT {listed(TAKEN, "u")}, n.looked FROM n LEFT JOIN u ON true

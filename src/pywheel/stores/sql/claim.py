@@ -52,7 +52,7 @@ def _order(one: Found) -> tuple[int, int, int]:
 
 
 def _look(source: str, body: str = "j.body") -> str:
-    columns = listed(FOUND, "j", size="length(j.body)", body=body)
+    columns = listed(FOUND, "j", due="j.next", size="length(j.body)", body=body)
     return f"SELECT {columns} FROM {source}"
 
 
@@ -347,7 +347,7 @@ def _others(tx: Transaction, topic: int, ids: Sequence[int], found: Sequence[Fou
     if not tx.dialect.skip:
         return []
     missing = sorted({*ids}.difference([one.id for one in found]))
-    text = "SELECT j.id, j.priority, j.due FROM job j WHERE j.id {in ids} AND j.topic = :topic AND j.state = 0"
+    text = "SELECT j.id, j.priority, j.next AS due FROM job j WHERE j.id {in ids} AND j.topic = :topic AND j.state = 0"
     [rows] = yield (Rows("id priority due", text, {"ids": missing, "topic": topic}),)
     return list(rows)
 
@@ -416,8 +416,8 @@ def _let_through(
 
 
 _START: Final = (
-    "UPDATE job SET state = 1, claims = j.claims + 1, started = :started, worker = :worker, next = w.next, "
-    "begun = w.begun, tries = w.tries, backoff = round(w.backoff * (1 + :jitter * {draw}))"
+    "UPDATE job SET state = 1, claims = j.claims + 1, due = j.next, started = :started, worker = :worker, "
+    "next = w.next, begun = w.begun, backoff = round(w.backoff * (1 + :jitter * {draw}))"
 )
 """The jitter is that of `lifecycle.backoff`; a test compares them."""
 
@@ -443,20 +443,21 @@ def _start(
     workers = yield from tx.numbers((command.worker,), add=True, of=tx.workers)
     absent = [one.id for one in found if one.body is None]
     jobs: list[Job] = []
-    rows: list[tuple[int, int, int, int, int]] = []
+    rows: list[tuple[int, int, int, int | None]] = []
     policy, now = command.policy, topic.now
     delays, held_until, longest = tuple(policy.backoff), now + policy.hold, now + policy.slack
     for place, (due, id, created, *fields, claims, unspent, lost, error, _, body) in enumerate(found):
         claims += 1
         attempt, begins = lifecycle.attempts(claims, unspent), place < begun
         lease = longest + (fields[_TTR] or policy.ttr) if begins else held_until
-        rows.append((id, lease, int(begins), fields[_MOST_ATTEMPTS] or policy.max_attempts, _backoff(delays, attempt)))
+        again = _backoff(delays, attempt) if attempt < (fields[_MOST_ATTEMPTS] or policy.max_attempts) else None
+        rows.append((id, lease, int(begins), again))
         jobs.append(
             record(id, command.topic, body, due, created, _RUNNING, fields, claims, attempt, lease, error, lost)
         )
     rows.sort()
     values = {"w": rows, "started": now, "worker": workers[command.worker], "jitter": policy.jitter}
-    batch.append(WriteJobs(_START, "{w: id, next, begun, tries, backoff}", "+j.state = 0", values))
+    batch.append(WriteJobs(_START, "{w: id, next, begun, backoff}", "+j.state = 0", values))
     if absent:
         batch.append(Rows("id body", "SELECT j.id, j.body FROM job j WHERE j.id {in ids}", {"ids": absent}))
     tx.changes.leases = min(tx.changes.leases, *[row[1] for row in rows])

@@ -16,7 +16,7 @@ from ...jobs.job import Outcome, State
 from ..checks import clamped, in_range
 from .put import writing
 from .read import LAST_ERROR, NAMED
-from .rows import ATTEMPTED, KEPT, STAYS, columns_of, listed
+from .rows import ATTEMPTED, DUE, KEPT, STAYS, columns_of, listed
 from .schema import FINISHED, OUTCOMES, code_of
 from .settle import expire_all, expire_among, move
 from .statement import Do, Drop, Each, Rows, Select, Steps, WriteJobs
@@ -30,7 +30,7 @@ _OLD: Final = 20  # finished jobs with a key of which the latest is meant
 _EDITED: Final = ", claims = claims + 1, unspent = unspent + 1"
 _CANCEL: Final = move(
     str(code_of(State.CANCELLED)), "{now}", OUTCOMES.index(Outcome.CANCELLED),
-    attempt="0", claims="j.claims + 1", unspent="j.unspent + 1", started="NULL", worker="NULL",
+    attempt="0", due="j.next", claims="j.claims + 1", unspent="j.unspent + 1", started="NULL", worker="NULL",
 )  # fmt: skip
 
 
@@ -83,7 +83,9 @@ def _find_all(tx: Transaction, commands: Sequence[C]) -> Steps[list[_Found | Non
     return [found.get(command.ref) for command in commands if isinstance(command.ref, int)]
 
 
-_LIVE: Final = "j.id, j.topic, j.state, j.due, j.claims, j.key, CASE WHEN j.next <= {now} THEN 1 ELSE 0 END AS lapsed"
+_LIVE: Final = (
+    f"j.id, j.topic, j.state, {DUE} AS due, j.claims, j.key, CASE WHEN j.next <= {{now}} THEN 1 ELSE 0 END AS lapsed"
+)
 _ENDED: Final = "j.id, j.topic, j.state + 2 AS state, j.due, j.claims, j.key, 0 AS lapsed"
 _COLUMNS: Final = "id topic state due claims key lapsed"
 
@@ -195,9 +197,8 @@ def _retry(tx: Transaction, command: Retry, found: _Found) -> Steps[Change | Job
             return JobExists(f"job {rows[0][0]} has this key now and is live", rows[0][0])
     values = {"ids": [found.id], **_when(command)}
     again = (
-        f"INSERT INTO job ({listed(STAYS)}, unspent, next, due, error) SELECT {listed(STAYS)}, claims, "
-        f"coalesce(:due, {{now}} + :delay), coalesce(:due, {{now}} + :delay), {LAST_ERROR} "
-        "FROM finished j WHERE j.id {in ids}"
+        f"INSERT INTO job ({listed(STAYS)}, unspent, next, error) SELECT {listed(STAYS)}, claims, "
+        f"coalesce(:due, {{now}} + :delay), {LAST_ERROR} FROM finished j WHERE j.id {{in ids}}"
     )
     yield (Do(again, values), Do(ATTEMPTED, values), Do("DELETE FROM finished WHERE id {in ids}", values))
     tx.tally.add(found.topic, found.code - 1, -1)

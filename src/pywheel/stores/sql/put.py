@@ -75,7 +75,7 @@ def _may_be_free(tx: Transaction, commands: Sequence[Put]) -> bool:
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
-_PLAIN: Final = ("id", "topic", "next", "due", "created", "body")
+_PLAIN: Final = ("id", "topic", "next", "created", "body")
 _ALL: Final = (*_PLAIN, *KEPT)
 
 
@@ -113,7 +113,7 @@ def _inserting(tx: Transaction, topics: Mapping[str, int], ids: Sequence[int], j
         if delay is not None:
             due, when = now + delay, later(now, delay)
         moved.append((topic, id, due))
-        rows.append((id, topic, when, when, moment, job.body))
+        rows.append((id, topic, when, moment, job.body))
         if job[OF_NEW_JOB] != DEFAULTS:
             columns = _ALL
     if columns is _ALL:
@@ -307,8 +307,7 @@ def _put_part(tx: Transaction, commands: Sequence[Put], holders: dict[Any, _Hold
 def writing(columns: Iterable[str], more: str = "") -> str:
     """Return what gives a job that waits values of these columns, and another due time if there is one."""
     values = "".join(f", {one} = :{one}" for one in columns)
-    due = "coalesce(:due, {now} + :delay, due)"
-    return f"UPDATE job SET next = {due}, due = {due}{values}{more} WHERE id = :id"
+    return f"UPDATE job SET next = coalesce(:due, {{now}} + :delay, next){values}{more} WHERE id = :id"
 
 
 _REPLACE: Final = writing(("body", *REPLACED))
@@ -372,7 +371,7 @@ def _import_all(tx: Transaction, some: Sequence[Imported]) -> Steps[Sequence[int
         ]
         fields, spent = columns_of(job.kept), (job.claims, job.claims - job.attempt, job.lost)
         if job.state is State.DELAYED:
-            new = (id, topic, job.due, job.due, job.created, job.body, *fields)
+            new = (id, topic, job.due, job.created, job.body, *fields)
             live.append((*new, *spent, int(one.passed), storable(one.last_error)))
             tx.changes.due(topic, id, job.due)
         else:

@@ -15,7 +15,7 @@ from ...jobs.job import Attempt, Counts, Due, Job, Outcome, State, Topic
 from ...jobs.lifecycle import Run
 from ...jobs.limits import priorities
 from ..checks import clamped, in_range
-from .rows import ATTEMPT, HEAD, job_of, listed
+from .rows import ATTEMPT, DUE, HEAD, job_of, listed, run_of
 from .schema import ENDED, FINISHED, OUTCOMES
 from .statement import Rows, Select, Steps
 from .transaction import Lookup, Names
@@ -31,8 +31,8 @@ LAST_ERROR: Final = (
     "AND a.error IS NOT NULL ORDER BY a.claim DESC LIMIT 1)) END"
 )
 """The last error of a finished job, of its last attempt or of one before."""
-_NOT_RUNNING: Final = dict.fromkeys(("next", "begun", "tries", "backoff"), "0")
-_LIVE_HEAD: Final = f"SELECT {listed(HEAD, 'j')}, {{now}} AS now"
+_NOT_RUNNING: Final = dict.fromkeys(("next", "begun", "backoff"), "0")
+_LIVE_HEAD: Final = f"SELECT {listed(HEAD, 'j', due=DUE)}, {{now}} AS now"
 _ENDED_HEAD: Final = (
     f"SELECT {listed(HEAD, 'j', state=f'j.state + {ENDED}', error=LAST_ERROR, **_NOT_RUNNING)}, {{now}} AS now"
 )
@@ -116,8 +116,8 @@ def heads(topics: Names, ids: Sequence[int]) -> Steps[list[tuple[Job, int]]]:
 
 def there(ids: Sequence[int]) -> Steps[dict[int, int]]:
     """Return when those of some ids are due of which there are jobs, by id."""
-    select = "SELECT j.id, j.due"
-    rows = yield from found_in("id due", select, select, {"ids": sorted(ids)})
+    live, ended = f"SELECT j.id, {DUE} AS due", "SELECT j.id, j.due"
+    rows = yield from found_in("id due", live, ended, {"ids": sorted(ids)})
     return {id: row[1] for id, row in rows.items()}
 
 
@@ -125,13 +125,13 @@ def states(known: Lookup, query: q.GetStates) -> Steps[list[State | None]]:  # n
     """Return the states of jobs."""
     ids = query.ids
     values = {"ids": sorted({id for id in ids if in_range(id)})}
-    columns = "id state claims unspent next begun tries"
+    columns = "id state claims unspent next begun backoff"
     text = f"SELECT {listed(columns.split(), 'j')}, {{now}} AS now FROM job j WHERE j.id {{in ids}}"
     finished = Rows("id state", "SELECT j.id, j.state FROM finished j WHERE j.id {in ids}", values)
     live, ended = yield (Rows(f"{columns} now", text, values), finished)
     found = {id: FINISHED[state] for id, state in ended}
-    for id, state, claims, unspent, next_, begun, tries, now in live:
-        run = Run(claims, lifecycle.attempts(claims, unspent), bool(begun), next_, tries, 0)
+    for id, state, claims, unspent, next_, begun, backoff, now in live:
+        run = run_of(claims, lifecycle.attempts(claims, unspent), begun, next_, backoff)
         found[id] = lifecycle.seen(run, now) if state else State.DELAYED
     return [found.get(id) for id in ids]
 
@@ -200,7 +200,7 @@ def counts(known: Lookup, query: q.CountJobs) -> Steps[dict[str, Counts]]:  # no
     running = Rows(
         "topic begun lapsed spent jobs",
         "SELECT topic, begun, lapsed, spent, count(*) AS jobs FROM (SELECT j.topic, j.begun, CASE WHEN j.next <= {now} "
-        "THEN 1 ELSE 0 END AS lapsed, CASE WHEN j.claims - j.unspent >= j.tries THEN 1 ELSE 0 END AS spent "
+        "THEN 1 ELSE 0 END AS lapsed, CASE WHEN j.backoff IS NULL THEN 1 ELSE 0 END AS spent "
         "FROM job j WHERE j.state = 1) r GROUP BY topic, begun, lapsed, spent",
     )
     [rows, runs, *sums] = yield (Rows("id name", "SELECT id, name FROM topic ORDER BY name"), running, *known.tallies)

@@ -16,10 +16,12 @@ from ...jobs.lifecycle import Run
 from .schema import ENDED, FINISHED
 
 __all__ = [
-    "ATTEMPT", "ATTEMPTED", "DEFAULTS", "ENDING", "FOUND", "HEAD", "KEPT", "MOVED", "REPLACED", "STAYS", "TAKEN",
-    "Found", "columns_of", "found_of", "job_of", "listed", "record", "taken_of",
+    "ATTEMPT", "ATTEMPTED", "DEFAULTS", "DUE", "ENDING", "FOUND", "HEAD", "KEPT", "MOVED", "REPLACED", "STAYS", "TAKEN",
+    "Found", "columns_of", "found_of", "job_of", "listed", "record", "run_of", "taken_of",
 ]  # fmt: skip
 
+DUE: Final = "coalesce(j.due, j.next)"
+"""When a live job is or was due."""
 KEPT: Final = tuple(field.name for field in FIELDS)
 """The columns of FIELDS."""
 DEFAULTS: Final = tuple(field.default for field in FIELDS)
@@ -35,7 +37,7 @@ ATTEMPT: Final = ("claim", "attempt", "started", "ended", "outcome", "worker", "
 ENDING: Final = ("state", "ended", "attempt", "outcome", "error", "result")
 """What a finished job has besides: how it ended."""
 HEAD: Final = ("id", "topic", "state", "due", "created", "claims", "unspent", "lost", *KEPT, "error", "next", "begun",
-               "tries", "backoff")  # fmt: skip
+               "backoff")  # fmt: skip
 """What is read of a job for `job_of`, before the time and, maybe, the body."""
 FOUND: Final = ("due", "id", "created", *KEPT, "claims", "unspent", "lost", "error", "size", "body")
 """What is read of a job that may be claimed."""
@@ -97,10 +99,16 @@ def taken_of(row: Sequence[Any], topic: str) -> Job:
     return record(id, topic, body, due, created, State.RUNNING, fields, claims, attempt, lease, error, lost)
 
 
+def run_of(claims: int, attempt: int, begun: int, lease: int, backoff: int | None) -> Run:
+    """Return the claim under way of a job, as its row has it."""
+    left = backoff is not None
+    return Run(claims, attempt, bool(begun), lease, attempt + left, backoff or 0)
+
+
 def job_of(row: Sequence[Any], names: Mapping[int, str], body: bytes = b"") -> Job:
     """Return the record of a row with the columns of HEAD and the time. A lease that is over is seen as ended."""
     id, topic, code, due, created, claims, unspent, lost = row[: _FIELDS_OF_HEAD.start]
-    error, next_, begun, tries, backoff, now = row[_RUN : _RUN + 6]
+    error, next_, begun, backoff, now = row[_RUN : _RUN + 5]
     state, lease = State.DELAYED, None
     attempt = lifecycle.attempts(claims, unspent)
     if code >= ENDED:
@@ -108,7 +116,7 @@ def job_of(row: Sequence[Any], names: Mapping[int, str], body: bytes = b"") -> J
     elif code == 1 and now < next_:
         state, lease = State.RUNNING, next_
     elif code == 1:
-        ending = lifecycle.lost(Run(claims, attempt, bool(begun), next_, tries, backoff))
+        ending = lifecycle.lost(run_of(claims, attempt, begun, next_, backoff))
         state, lost = ending.state, ending.lost
         attempt -= not ending.spent
         due = due if ending.due is None else ending.due

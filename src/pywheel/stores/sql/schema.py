@@ -26,7 +26,7 @@ ENDED: Final = 2
 TYPES: Final = {
     "id": "big", "job": "big", "topic": "int", "state": "small", "next": "big", "due": "big", "created": "big",
     "claims": "big", "unspent": "int", "lost": "small", "passed": "small", "error": "text", "started": "big",
-    "worker": "int", "begun": "small", "tries": "big", "backoff": "big", "body": "bytes", "ended": "big",
+    "worker": "int", "begun": "small", "backoff": "big", "body": "bytes", "ended": "big",
     "outcome": "small", "attempt": "int", "result": "bytes", "claim": "int", "delay": "big", "n": "int", "name": "name",
     "label": "binary", "lanes": "int",
     "live": "big", "done": "big", "cancelled": "big", "dead": "big", "value": "bytes", "until": "big",
@@ -58,18 +58,17 @@ CREATE TABLE job (
     topic {int} NOT NULL,
     state {small} NOT NULL DEFAULT 0,   -- 0 delayed, 1 running
     next {big} NOT NULL,                -- its due time, or the end of its lease
-    due {big} NOT NULL,
     created {big} NOT NULL,
     claims {int} NOT NULL DEFAULT 0,    -- the present one too; with the id, the receipt
     unspent {int} NOT NULL DEFAULT 0,   -- claims that do not count as attempts
     lost {small} NOT NULL DEFAULT 0,    -- what the last claim came to: lifecycle.NEVER_LOST, LOST_HELD, LOST_BEGUN
     passed {small} NOT NULL DEFAULT 0,  -- 1: it gave its key to a successor
 {fields}    error {text},                       -- the last one
-    started {big},                      -- of the claim under way, as are those that follow
+    due {big},                          -- of the claim under way, as are those that follow: when the job was due
+    started {big},
     worker {int},
     begun {small} NOT NULL DEFAULT 0,   -- 0: held
-    tries {big} NOT NULL DEFAULT 0,     -- attempts that it has in all
-    backoff {big} NOT NULL DEFAULT 0,   -- how long after the lease's end it is due again, if nobody settles it
+    backoff {big},                      -- how long after the lease's end it is due again; NULL: no attempt is left
     body {bytes} NOT NULL
 );
 CREATE INDEX job_next ON job (state, topic, priority, next, id);

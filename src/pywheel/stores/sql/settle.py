@@ -30,7 +30,7 @@ _HELD: Final = "+j.state = 1 AND j.claims = w.claims AND j.next > {now}"
 """Whether a receipt still holds its job. The plus keeps a database from looking for the state first."""
 _LAPSED: Final = "j.state = 1 AND j.next <= {now}"
 _THEIR_LAPSED: Final = f"+{_LAPSED}"
-_SPENT: Final = "j.claims - j.unspent >= j.tries"
+_SPENT: Final = "j.backoff IS NULL"
 _RECEIPTS: Final = "{w: id, claims}"
 _TOPIC: Final = {"id": "j.id", "topic": "j.topic"}
 _PROLONG: Final = "UPDATE job SET next = {now} + w.ttr, begun = CASE WHEN w.begun = 1 THEN 1 ELSE j.begun END"
@@ -139,7 +139,7 @@ def _fail(nacks: Sequence[tuple[Any, ...]], dead: set[int], again: set[int]) -> 
     failures, values = "{w: id, claims, delay, error}", {"w": nacks}
     buried = f"{_HELD} AND (w.delay IS NULL OR {_SPENT})"
     due = "{now} + w.delay"
-    back = f"UPDATE job SET state = 0, next = {due}, due = {due}, lost = 0, error = coalesce(w.error, j.error)"
+    back = f"UPDATE job SET state = 0, next = {due}, due = NULL, lost = 0, error = coalesce(w.error, j.error)"
     return [
         (WriteJobs(_BURY, failures, buried, values, _TOPIC), _buried, dead),
         (Drop([id for id, *_ in nacks]), None, dead),
@@ -150,7 +150,7 @@ def _fail(nacks: Sequence[tuple[Any, ...]], dead: set[int], again: set[int]) -> 
 
 def _give_back(releases: Sequence[tuple[int, int]], again: set[int]) -> list[_Step]:
     values = {"w": releases}
-    back = "UPDATE job SET state = 0, next = j.due, unspent = j.unspent + 1, lost = 0"
+    back = "UPDATE job SET state = 0, next = j.due, due = NULL, unspent = j.unspent + 1, lost = 0"
     return [
         (WriteJobs(_record(_RELEASED, "{now}"), _RECEIPTS, _HELD, values), None, again),
         (WriteJobs(back, _RECEIPTS, _HELD, values, {**_TOPIC, "next": "j.due"}), _again, again),
@@ -234,7 +234,7 @@ def _lose(tx: Transaction, ids: Sequence[int]) -> Steps[tuple[int, tuple[int, ..
     values = {"w": [(id,) for id in ids]}
     due = "CASE WHEN j.begun = 1 THEN j.next + j.backoff ELSE j.due END"
     again = (
-        f"UPDATE job SET state = 0, due = {due}, next = {due}, lost = 1 + j.begun, unspent = j.unspent + 1 - j.begun"
+        f"UPDATE job SET state = 0, next = {due}, due = NULL, lost = 1 + j.begun, unspent = j.unspent + 1 - j.begun"
     )
     spent = f"{_THEIR_LAPSED} AND j.begun = 1 AND {_SPENT}"
     buried, _, _, live = yield (

@@ -30,12 +30,12 @@ _HANDED_ON: Final = (
 )
 """Whether a job that is live again does not get its key, as another one has it."""
 _LIVE_AGAIN: Final = (
-    f"INSERT INTO job ({_STAYS}, unspent, next, due, passed) SELECT {_STAYS}, claims, {{now}}, {{now}}, {_HANDED_ON} "
+    f"INSERT INTO job ({_STAYS}, unspent, next, passed) SELECT {_STAYS}, claims, {{now}}, {_HANDED_ON} "
     "FROM finished f WHERE id {in ids}"
 )
 _VOID: Final = (
     "UPDATE job SET unspent = CASE WHEN unspent < 0 THEN 0 WHEN unspent > claims THEN claims ELSE unspent END, "
-    "claims = claims + 1, started = coalesce(started, {now}) WHERE id {in ids}"
+    "claims = claims + 1, started = coalesce(started, {now}), due = coalesce(due, next) WHERE id {in ids}"
 )
 _LAST: Final = "(SELECT max(a.claim) FROM attempt a WHERE a.job = {table}.id)"
 _MOST: Final = "(SELECT a.job, max(a.claim) AS claim FROM attempt a GROUP BY a.job)"
@@ -44,7 +44,7 @@ CHECKS: Final = (
         faults.NOWHERE,
         "SELECT id FROM job WHERE state NOT IN (0, 1) UNION ALL SELECT id FROM finished WHERE state NOT IN (0, 1, 2)",
         (
-            "UPDATE job SET state = 0, next = {now}, due = {now}, lost = 0, unspent = claims WHERE id {in ids}",
+            "UPDATE job SET state = 0, next = {now}, due = NULL, lost = 0, unspent = claims WHERE id {in ids}",
             ATTEMPTED,
             _LIVE_AGAIN,
             "DELETE FROM finished WHERE id {in ids}",
@@ -71,7 +71,8 @@ CHECKS: Final = (
     ),
     Check(
         faults.LEASES,
-        "SELECT id FROM job WHERE state = 1 AND (claims < 1 OR unspent < 0 OR unspent >= claims OR started IS NULL)",
+        "SELECT id FROM job WHERE state = 1 AND (claims < 1 OR unspent < 0 OR unspent >= claims "
+        "OR started IS NULL OR due IS NULL)",
         (_VOID,),
     ),
     Check(
