@@ -116,6 +116,20 @@ def test_a_job_that_is_committed_after_others_that_are_due_later_begins_at_once_
     assert world.late[0] < 1_000
 
 
+def test_a_quick_pool_with_priorities_holds_what_it_works_off_within_50_ms(world):
+    world.queue.handler("u", concurrency=4)(print)
+    world.queue.put_many([world.queue.job("u", priority=number % 3) for number in range(20_000)])
+    worker = SimulatedWorker(world, ("u",))
+    held = []
+    for milliseconds, turns in ((0.25, 160), (60, 20)):
+        for _ in range(turns):
+            worker.turn()
+            world.clock.advance(timedelta(milliseconds=milliseconds))
+        held.append(max(world.asked[-5:]))
+    assert held[0] > 200  # 50 for each that runs at once
+    assert held[1] < 20
+
+
 def test_a_drain_gives_back_at_once_what_waits_in_a_pool(world):
     """It was claimed ahead, and need not wait for the handlers that go on."""
     world.queue.handler("u", concurrency=10)(print)

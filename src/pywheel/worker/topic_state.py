@@ -23,10 +23,10 @@ _AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be 
 _SOON: Final = 0.001  # seconds before a topic is asked again that was asked too early
 _WHOLE: Final = 0.5  # seconds between claims that look at all that is due
 _UNSEEN: Final = 1_000  # ms before a claim for which jobs may still be put: their commits were under way
-_AHEAD: Final = 32  # times as many as run at once may wait in the pool, if they have priorities
-_GROWTH: Final = 8
-_QUICK: Final = 0.05  # seconds
-_SLOW: Final = 0.2
+_PACE: Final = (0.05, 8, 0.2)
+"""Seconds in which a pool that may hold more works off what it holds, how many times more, and when it may hold less."""
+_WITH_PRIORITIES: Final = (0.025, 2, 0.05)
+"""The same with priorities. What is claimed comes before all that is put later: so it is what takes 50 ms."""
 
 
 class Places:
@@ -93,9 +93,7 @@ class TopicState:
             return int(self.inside == 0)  # no other topic's large bodies hold up this one
         if waits:
             return begin
-        # What is claimed comes before all that is put later, whatever its priority: so few of those that are not quick.
-        buffer = min(self._buffer, _AHEAD * self.handler.concurrency) if self.priorities else self._buffer
-        return self.handler.concurrency + buffer - self.inside
+        return self.handler.concurrency + self._buffer - self.inside
 
     def _looked_at(self, limits: Limits, begin: int) -> int:
         most, per, every, burst = limits
@@ -217,9 +215,10 @@ class TopicState:
         if self._fed_at and (self.inside == 0 or self._passed >= self.handler.concurrency + self._buffer):
             took = now - self._fed_at
             self._passed, self._fed_at = 0, now if self.inside else 0.0
-            if took < _QUICK:
-                self._buffer = min(max(_GROWTH * self._buffer, self.handler.concurrency), _MOST)
-            elif took > _SLOW:
+            quick, growth, slow = _WITH_PRIORITIES if self.priorities else _PACE
+            if took < quick:
+                self._buffer = min(max(growth * self._buffer, self.handler.concurrency), _MOST)
+            elif took > slow:
                 self._buffer //= 2
 
     def stuck(self) -> list[Lease]:
