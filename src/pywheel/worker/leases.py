@@ -122,9 +122,8 @@ class Leases:
         self._all: set[Lease] = set()
         self._held = 0  # how many of them the store does not know to have begun
         self._young: deque[Lease] = deque()  # claimed less than _BEGIN ago; most are settled before they are older
-        self._old: list[
-            Lease
-        ] = []  # that wait in a pool still, or whose beginning the store is to be told; some may have ended
+        # That wait in a pool still, or whose beginning the store is to be told; some may have ended.
+        self._old: list[Lease] = []
         self._kept: set[Lease] = set()  # whose lease is renewed while the handler runs
         self.quarantine = Quarantine()
         self.bytes = 0

@@ -24,7 +24,7 @@ _SOON: Final = 0.001  # seconds before a topic is asked again that was asked too
 _WHOLE: Final = 0.5  # seconds between claims that look at all that is due
 _UNSEEN: Final = 1_000  # ms before a claim for which jobs may still be put: their commits were under way
 _PACE: Final = (0.05, 8, 0.2)
-"""Seconds in which a pool that may hold more works off what it holds, how many times more, and when it may hold less."""
+"""Seconds in which a pool that may hold more works off what it holds, how many times more, when it may hold less."""
 _WITH_PRIORITIES: Final = (0.025, 2, 0.05)
 """The same with priorities. What is claimed comes before all that is put later: so it is what takes 50 ms."""
 

@@ -81,7 +81,8 @@ SET j.backoff = IF(j.claims + 1 - j.unspent < coalesce(nullif(j.max_attempts, 0)
         json_value('[:delays]', concat('$[', greatest(least(j.claims + 1 - j.unspent, :last), 1) - 1, ']'))
         * (1 + :jitter * {{draw}})
     ), NULL),
-    j.state = 1, j.claims = j.claims + 1, j.due = j.next, j.started = {{now}}, j.worker = :worker, j.begun = w.place <= :begin,
+    j.state = 1, j.claims = j.claims + 1, j.due = j.next, j.started = {{now}}, j.worker = :worker,
+    j.begun = w.place <= :begin,
     j.next = {{now}} + IF(w.place <= :begin, :slack + coalesce(nullif(j.ttr, 0), :ttr), :hold);
 SELECT {listed(TAKEN, "j", attempt="j.claims - j.unspent")}, @pywheel_looked
 FROM (SELECT 1) n LEFT JOIN ({_TAKEN_IDS} STRAIGHT_JOIN job j ON j.id = w.id) ON true
