@@ -233,9 +233,7 @@ def _lose(tx: Transaction, ids: Sequence[int]) -> Steps[tuple[int, tuple[int, ..
     ids = sorted(ids)
     values = {"w": [(id,) for id in ids]}
     due = "CASE WHEN j.begun = 1 THEN j.next + j.backoff ELSE j.due END"
-    again = (
-        f"UPDATE job SET state = 0, next = {due}, due = NULL, lost = 1 + j.begun, unspent = j.unspent + 1 - j.begun"
-    )
+    again = f"UPDATE job SET state = 0, next = {due}, due = NULL, lost = 1 + j.begun, unspent = j.unspent + 1 - j.begun"
     spent = f"{_THEIR_LAPSED} AND j.begun = 1 AND {_SPENT}"
     buried, _, _, live = yield (
         WriteJobs(_BURY_LOST, "{w: id}", spent, values, {**_TOPIC, "claims": "j.claims", "ended": "j.next"}),
