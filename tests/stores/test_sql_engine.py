@@ -1,6 +1,7 @@
 """What the SQL engine does with statements, on SQLite: how many there are, which ids they give, what they bound."""
 
 import random
+import re
 import sqlite3
 from contextlib import contextmanager
 from itertools import pairwise
@@ -11,6 +12,7 @@ from pywheel import JobQueue
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.commands import ClaimPolicy
+from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import CountJobs, Filter, GetForecast, GetHistories, GetJob, ListEnded, ListJobs
 from pywheel.stores import open
 from pywheel.stores.sqlite import dialect
@@ -101,6 +103,17 @@ def test_puts_alone_are_counted_when_they_are_many(store):
     assert counts["t"].delayed + counts["u"].delayed == TAIL + 5
     [[counted]] = store._connection.execute("SELECT job FROM counted").fetchall()
     assert counted >= TAIL
+
+
+def test_a_reserve_under_a_limit_that_is_reached_looks_at_no_more_jobs_than_it_wants(store):
+    put_many(store, 100)
+    policy = ClaimPolicy(60_000, 3, (0,), limits=Limits(1))
+    reserve = ops.Reserve("t", 2, policy, "w")
+    assert [len(jobs) for jobs in store.apply([reserve])] == [1]
+    with traced(store) as texts:
+        assert store.apply([reserve]) == [[]]
+    [look] = [text for text in texts if "ORDER BY j.next" in text]
+    assert re.findall("LIMIT ([0-9]+)", look) == ["2"]
 
 
 # ---- changes --------------------------------------------------------------------------------------------------------

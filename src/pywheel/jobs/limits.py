@@ -19,7 +19,6 @@ from .durations import Duration, duration, refuse_long
 from .job import PRIORITIES
 
 __all__ = [
-    "LOOKED_PAST",
     "PRIORITIES",
     "Gate",
     "Limit",
@@ -28,12 +27,12 @@ __all__ = [
     "ShutGate",
     "lane",
     "limits_of",
+    "looked_at",
     "note_of",
     "priorities",
 ]
 
-LOOKED_PAST: Final = 1_000
-"""Due jobs among which a `Reserve` looks for some that a limit by key lets through."""
+_LOOKED_PAST: Final = 1_000
 _POLL: Final = 80  # ms after which a job that waits for a place is asked for again: another worker may have freed one
 _MOMENT: Final = 10  # ms after which a claim is tried again that another one was before
 _MOST: Final = 1_000_000
@@ -93,6 +92,11 @@ def limits_of(limit: int | Limit | None, rate: str | Rate | None) -> Limits | No
         raise BadOption(f"per= of a Limit is the text behind the name of a group, such as ':', not {per!r:.40}")
     every, burst = (0, 1) if rate is None else _cells(_rate(rate))
     return Limits(most, per, every, burst)
+
+
+def looked_at(limit: int, limits: Limits | None) -> int:
+    """Return among how many due jobs a `Reserve` looks for so many: where groups may hold up the first, among others."""
+    return limit if limits is None or limits.per is None else max(limit, _LOOKED_PAST)
 
 
 def _rate(rate: Any) -> Rate:

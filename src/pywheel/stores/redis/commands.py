@@ -21,7 +21,7 @@ from ..._errors import JobExists, NonceTaken, StoreError
 from ...jobs import commands as c
 from ...jobs.job import Due, NewJob
 from ...jobs.lifecycle import LOST_BEGUN
-from ...jobs.limits import LOOKED_PAST, note_of
+from ...jobs.limits import looked_at, note_of
 from ..checks import lately, same_ids, storable
 from . import records
 from .connection import as_json, encoded, given
@@ -212,7 +212,7 @@ def _claim_fields(command: c.Claim) -> tuple[bytes, ...]:
 
 def _reserve_fields(command: c.Reserve) -> tuple[bytes, ...]:
     """Return a claim of the first jobs that begins them all."""
-    limit = command.limit if command.policy.limits is None else max(command.limit, LOOKED_PAST)
+    limit = looked_at(command.limit, command.policy.limits)
     least = max(command.least, 0)
     return _claim(command, begin=command.limit, suspects=_MANY, least=least, limit=limit, reserves=True), b""
 

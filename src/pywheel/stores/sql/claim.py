@@ -16,7 +16,7 @@ from ...jobs import lifecycle
 from ...jobs.commands import Claim, Claimed, Reserve
 from ...jobs.job import Due, Job, State
 from ...jobs.lifecycle import LOST_BEGUN
-from ...jobs.limits import LOOKED_PAST, Gate, ShutGate, note_of
+from ...jobs.limits import Gate, ShutGate, looked_at, note_of
 from ..checks import FURTHEST, IDS, clamped
 from .notes import set_note
 from .read import priorities_of
@@ -88,7 +88,7 @@ def reserve(tx: Transaction, commands: Sequence[Reserve]) -> Steps[list[list[Job
         number, bounded = numbers[command.topic], bool(tx.dialect.take)
         limits = command.policy.limits
         whole = limits is None and command.bytes is None
-        most = limit if limits is None else max(limit, LOOKED_PAST)
+        most = looked_at(limit, limits) + (_BEYOND if limits is not None and tx.dialect.skip else 0)
         small = None if whole else _SMALL
         look = partial(_due, tx, number, most, small, lock=limits is None)
         lapsed = tx.lapsed

@@ -18,7 +18,7 @@ from ...jobs import lifecycle
 from ...jobs.commands import Ref
 from ...jobs.job import FIELDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
 from ...jobs.lifecycle import Ending, Run
-from ...jobs.limits import LOOKED_PAST, PRIORITIES, Gate, Limits, note_of
+from ...jobs.limits import PRIORITIES, Gate, Limits, looked_at, note_of
 from ...jobs.queries import Filter
 from ...stores.checks import sound
 
@@ -252,7 +252,7 @@ class Model:
         gate = self._gate(command.topic, command.policy.limits, now)
         due = [job for job in self._delayed(command.topic) if job.due <= now]
         admits = None if gate is None else lambda job: gate.admits(job.key)
-        looked = due if gate is None else due[: max(command.limit, LOOKED_PAST)]
+        looked = due[: looked_at(command.limit, command.policy.limits)]
         chosen = lifecycle.reserve(command, looked, lambda job: len(job.body), admits)
         self._shut(command.topic, gate)
         return [self._start(job, command, now, begun=True) for job in chosen]
