@@ -314,6 +314,54 @@ def test_an_interrupt_at_any_place_of_asking_for_a_timer_leaves_the_other_timeou
         asyncios.run_until_complete(main(intrusion))
 
 
+@pytest.fixture
+def no_collector():
+    """No collection, which would have loops of before closed while places are counted."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_an_interrupt_at_any_place_of_a_turn_leaves_the_other_timeouts(pywheel):
+    """The loop itself loses the handle that it holds then, and a task the cancellation that has begun."""
+
+    def turn():
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+
+    for intrusion in at_each_place("asyncio/base_events.py", interrupt):
+        loop = make_loop("asyncio")
+        loop.set_exception_handler(lambda loop, context: None)
+        timeouts = [pywheel.timeout_at(loop.time() + number * SOON) for number in (1, 2, 3)]
+        tasks = [loop.create_task(hang(timeout)) for timeout in timeouts]
+        turn()
+        with suppress(KeyboardInterrupt, RuntimeError), traced(intrusion):
+            while not timeouts[-1].expired():
+                turn()
+        end = time.monotonic() + 10
+        while sum(timeout.expired() for timeout in timeouts) < 2:
+            assert time.monotonic() < end, intrusion
+            turn()
+        for task in tasks:
+            task.cancel()
+        turn()
+        loop.close()
+
+
+def test_a_handle_that_somebody_has_cancelled_is_asked_for_again_in_the_next_turn(pywheel, asyncios):
+    async def main():
+        timeout = pywheel.timeout(20 * SOON)
+        task = asyncios.create_task(hang(timeout))
+        await asyncio.sleep(0)
+        for handle in asyncios._scheduled:
+            handle.cancel()
+        return await asyncio.wait_for(task, 60)
+
+    assert asyncios.run_until_complete(main())
+
+
 def test_handles_that_somebody_has_cancelled_are_asked_for_again(pywheel, asyncios):
     async def main():
         tasks = [asyncios.create_task(hang(pywheel.timeout(10 * SOON)))]
