@@ -95,7 +95,7 @@ def limits_of(limit: int | Limit | None, rate: str | Rate | None) -> Limits | No
 
 
 def looked_at(limit: int, limits: Limits | None) -> int:
-    """Return among how many due jobs a `Reserve` looks for so many: where groups may hold up the first, among others."""
+    """Return among how many due jobs a `Reserve` looks for so many: groups may hold up the first of them."""
     return limit if limits is None or limits.per is None else max(limit, _LOOKED_PAST)
 
 
