@@ -14,7 +14,6 @@ cimport cython
 from asyncio import events, exceptions, tasks, timeouts
 from contextvars import Context
 from os import register_at_fork
-from sys import _getframe
 from types import FunctionType
 from weakref import WeakValueDictionary
 
@@ -82,8 +81,6 @@ cdef enum:
 cdef tuple NAMES = ("created", "active", "expiring", "expired", "finished")
 
 cdef object CancelledError = exceptions.CancelledError
-cdef object Handle = events.Handle, TimerHandle = events.TimerHandle
-cdef object run_once = StockLoop._run_once.__code__
 # From Python 3.13 on, whatever else leaves the block tells in its context that time was up.
 cdef object insert_timeout_error = getattr(timeouts.Timeout, "_insert_timeout_error", None)
 

@@ -6,18 +6,13 @@
 #
 # A tick is a nanosecond: the first at which the loop's time, a float of seconds, has reached the deadline.
 #
-# asyncio looks for timers that are due as a turn begins, and queues them by time. What is ready by then goes first, what
-# comes due since has to wait. An alarm that finds timeouts due behind the next timer of the queue has another one run
-# behind that. How far asyncio has looked stands in its frame alone, and is read there.
+# asyncio looks for timers that are due as a turn begins, and a task that is ready by then goes first. An alarm, later
+# in that turn, only knows that its own time had come by then. What came due since waits for an alarm of the next turn.
 
 cdef enum:
     FEW = 16                            # timeouts that are looked at one by one for the earliest
     LIMIT = 1000                        # timeouts that one turn of the loop ends
     QUOTA = 4096                        # timeouts that it may move in the wheel, or collect
-
-cdef enum:
-    LATER = -1                          # instead of a place in the loop's queue
-    UNKNOWN = -2
 
 cdef double LAST = 2.0 ** 32            # seconds; later deadlines are left to the loop
 cdef double MILLISECOND = 0.001
@@ -48,12 +43,8 @@ cdef class Alarm:
     """What the loop calls. If the loop drops it before, as an interrupt comes or somebody cancels the handle, there is
     another one in the next turn."""
     cdef TimeoutWheel wheel
-    cdef object timer                   # the loop's, in whose place this stands and which runs first, or None
 
     def __call__(self):
-        timer, self.timer = self.timer, None
-        if timer is not None and not timer._cancelled:
-            timer._run()
         wake(self.wheel)
 
     def __dealloc__(self):
@@ -139,62 +130,19 @@ cdef int set_alarm(TimeoutWheel self, object loop) except -1:
     cdef Alarm alarm
     cdef double now
     cdef uint64_t tick
-    cdef Py_ssize_t place = UNKNOWN
     last, self.handle = self.handle, None
     disown(self)
     tick = earliest(self)
     if tick != NEVER:
         now = loop.time()
+        tick = max(tick, last_tick(now))
         alarm = Alarm.__new__(Alarm)
         alarm.wheel = self
-        if tick <= last_tick(now) and not is_left(self):
-            place = place_in_turn(self, loop, tick)
-        if place > 0:
-            stand_in(loop, alarm, place - 1)
-        else:
-            if place == UNKNOWN:
-                tick = max(tick, last_tick(now))
-            self.handle = PyWeakref_NewRef(ask(self, loop, alarm, tick / 1e9, now), NULL)
+        self.handle = PyWeakref_NewRef(ask(self, loop, alarm, tick / 1e9, now), NULL)
         self.alarm, self.wake_before = <PyObject *>alarm, tick
     handle = last() if last is not None else None
     if handle is not None:
         handle.cancel()
-    return 0
-
-
-cdef Py_ssize_t place_in_turn(TimeoutWheel self, object loop, uint64_t tick) except -3:
-    """How many timers that asyncio's loop is about to call in this turn come before that tick; LATER if it comes in a
-    later turn."""
-    cdef uint64_t begun = 0 if self.known.milliseconds else turn_began()
-    cdef double when = tick / 1e9
-    cdef Py_ssize_t place
-    if begun == 0:
-        return UNKNOWN
-    if tick > begun:
-        return LATER
-    ready = loop._ready
-    for place in range(len(ready)):
-        handle = ready[place]
-        if type(handle) is not TimerHandle or handle._when > when:
-            return place
-    return len(ready)
-
-
-cdef uint64_t turn_began() except? 0:
-    """The tick up to which asyncio's loop has looked for timers in this turn; 0 if it is not that which calls us."""
-    frame = _getframe().f_back          # the innermost is that of a handle
-    if frame is None or frame.f_code is not run_once:
-        return 0
-    end = frame.f_locals.get("end_time")
-    return last_tick(end) if type(end) is float else 0
-
-
-cdef int stand_in(object loop, Alarm alarm, Py_ssize_t place) except -1:
-    """Have the alarm run behind a timer in the loop's queue, in its place: with one more in the queue the last one would
-    run in the next turn."""
-    handle = Handle(alarm, (), loop, Context())
-    alarm.timer = loop._ready[place]
-    loop._ready[place] = handle
     return 0
 
 
@@ -223,12 +171,6 @@ cdef object ask(TimeoutWheel self, object loop, Alarm alarm, double when, double
     if when <= now:
         return loop.call_soon(alarm, context=Context())
     return loop.call_later(ceil((when - now) / MILLISECOND) * MILLISECOND, alarm, context=Context())
-
-
-cdef bint is_left(TimeoutWheel self) noexcept:
-    """Whether some whose time is up are left to the next turn, which may end no more in this one."""
-    with critical_section(self):
-        return is_behind(&self.wheel)
 
 
 cdef uint64_t earliest(TimeoutWheel self) noexcept:
@@ -276,30 +218,22 @@ cdef int wake(TimeoutWheel self) except -1:
 
 
 cdef int cancel_due(TimeoutWheel self, object loop) except -1:
-    """Cancel the tasks whose time is up, so many that the turn is not long; of asyncio's loop up to its next timer."""
-    cdef uint64_t now = last_tick(loop.time()), tick = now if self.known.milliseconds else min(now, self.wake_before)
-    cdef int left = LIMIT
-    self.wake_before = 0                # there will be another alarm
-    while True:
-        cancel_by(self, loop, tick, &left)
-        tick = earliest(self)
-        if tick > now or is_left(self) or place_in_turn(self, loop, tick) != 0:
-            return 0
-
-
-cdef int cancel_by(TimeoutWheel self, object loop, uint64_t tick, int *left) except -1:
-    """Cancel the tasks whose time is up by this tick, at most so many."""
+    """Cancel the tasks whose time is up, so many that the turn is not long."""
+    cdef uint64_t tick = last_tick(loop.time())
     cdef bint failed
     cdef Timeout timeout
+    cdef int _i
+    if not self.known.milliseconds:
+        tick = min(tick, self.wake_before)
+    self.wake_before = 0                # there will be another alarm
     with critical_section(self):
-        failed = tick >= self.wheel.now and wheel_advance_some(&self.wheel, tick, left[0], QUOTA)
+        failed = tick >= self.wheel.now and wheel_advance_some(&self.wheel, tick, LIMIT, QUOTA)
     if failed:
         raise MemoryError
-    while left[0]:
+    for _i in range(LIMIT):
         timeout = pop(self)
         if timeout is None:
             break
-        left[0] -= 1
         try:
             expire_in_context(timeout)
         except (SystemExit, KeyboardInterrupt):
