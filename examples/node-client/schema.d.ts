@@ -57,7 +57,7 @@ export interface paths {
         };
         /**
          * Get a job
-         * @description Its ETag changes with each edit and claim. Cancel, reschedule and edit take it as If-Match. Needs the scope `read`.
+         * @description Its ETag changes with each edit, each claim and each put that replaces it. Cancel, reschedule and edit take it as If-Match. Needs the scope `read`.
          */
         get: operations["getJob"];
         put?: never;
@@ -85,7 +85,7 @@ export interface paths {
         };
         /**
          * Get a job, named by its key
-         * @description Its ETag changes with each edit and claim. Cancel, reschedule and edit take it as If-Match. Needs the scope `read`.
+         * @description Its ETag changes with each edit, each claim and each put that replaces it. Cancel, reschedule and edit take it as If-Match. Needs the scope `read`.
          */
         get: operations["getJobByKey"];
         put?: never;
@@ -845,7 +845,7 @@ export interface components {
              */
             attempt?: number;
             /**
-             * @description How often it was claimed or edited.
+             * @description How often it was claimed, edited or replaced.
              * @default 0
              */
             claims?: number;
@@ -945,7 +945,7 @@ export interface components {
              */
             attempt?: number;
             /**
-             * @description How often it was claimed or edited.
+             * @description How often it was claimed, edited or replaced.
              * @default 0
              */
             claims?: number;

@@ -162,9 +162,36 @@ def test_a_job_that_has_not_changed_since_is_changed(api, method, suffix, words)
     assert api(method, f"/v1/jobs/{id}{suffix}", headers={"if-match": tag}, **words).status_code == 204
 
 
-def test_a_tag_that_no_job_has_is_no_match(api):
+@pytest.mark.parametrize(
+    "tag",
+    [
+        *('"x"', "x", '""', '"delayed-1-0", "delayed-2-0"', 'W/"delayed-1-0"', '"delayed-1-"', '"delayed--1-0"'),
+        *(
+            '"delayed-1--1"',
+            '"delayed-ffffffffffffffff-0"',
+            '"delayed-0-ffffffffffffffff"',
+            '"delayed-4000000000000000-0"',
+        ),
+        *('"delayed--4000000000000000-0"', '"delayed-1-3fffffffffffffff"'),
+    ],
+)
+def test_a_tag_that_no_job_has_is_no_match(api, tag):
     id = api.put(delay="1h")
-    assert problem(api("POST", f"/v1/jobs/{id}/cancel", headers={"if-match": '"x"'})) == "changed"
+    for method, suffix, words in CHANGES:
+        answer = api(method, f"/v1/jobs/{id}{suffix}", headers={"if-match": tag}, **words)
+        assert (answer.status_code, problem(answer)) == (412, "changed")
+
+
+def test_a_job_that_was_replaced_since_has_another_tag(api):
+    at = "2100-01-01T00:00:00Z"
+    id = api.put(at=at, key="k")
+    tag = api("GET", f"/v1/jobs/{id}").headers["etag"]
+    assert api.put(at=at, key="k", body="new", replace=True) == id
+    assert api("GET", f"/v1/jobs/{id}", headers={"if-none-match": tag}).status_code == 200
+    for method, suffix, words in CHANGES:
+        answer = api(method, f"/v1/jobs/{id}{suffix}", headers={"if-match": tag}, **words)
+        assert (answer.status_code, problem(answer)) == (412, "changed")
+    assert api.queue.get(int(id)).json() == "new"
 
 
 def test_a_waiting_job_is_edited_by_its_id_or_its_key(api, clock):

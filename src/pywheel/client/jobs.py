@@ -99,7 +99,7 @@ class Jobs:
 
         Args:
             ref: the job.
-            expect: the Job as you have seen it: CHANGED if it was edited, moved or claimed since.
+            expect: the Job as you have seen it: CHANGED if it was edited, moved, replaced or claimed since.
             connection: yours, with a transaction, as for `JobQueue.put`. Where bodies are encrypted, one that the same
                 transaction has put goes by its key.
             options: `body`, `delay` or `at`, `priority`, `headers`, `ttr`, `max_attempts`, `expires`: as for

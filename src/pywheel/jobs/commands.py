@@ -131,7 +131,8 @@ class Put(Command[list[int]]):
     """Store new jobs, all or none. Outcome: their ids, in order. O(log jobs) each.
 
     JobExists if a key is taken by a live job. With `replace`, a delayed job with that key takes the new body, due time,
-    ttr, max_attempts, headers and priority instead, and keeps its id and its attempts. A job whose `parent` is the
+    ttr, max_attempts, headers and priority instead, and keeps its id and its attempts. Like an
+    Edit that is a change for `expect`: its claims grow by one. A job whose `parent` is the
     receipt of the running job that has the key takes the key over. A job with `dedupe_for` is refused by JobExists also
     if no live job has its key, and one of the last 20 with it ended less than so many ms ago: done, dead or cancelled.
     Of two such puts at the same time the second sees the first.

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from ..._errors import BadJob
 from ...jobs import new_job
+from ...jobs.checks import FURTHEST, MOST
 from ...jobs.commands import Cancel, Change, Delete, Ref, Retry, called
 from ...jobs.durations import delay_ms
 from ...jobs.job import Job, State
@@ -25,7 +26,6 @@ __all__ = ["cancel", "delete", "edit", "get", "history", "reference", "result", 
 
 _ID: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _TAG: Final = re.compile(rb'"[a-z]+-([0-9a-f]{1,16})-([0-9a-f]{1,16})"')
-_MOST: Final = 2**63 - 1
 _FINISHED: Final = "done, dead or cancelled"
 
 
@@ -115,7 +115,7 @@ def reference(call: Call) -> Ref:
         call.demand(call.parameters.topic)
         return call.parameters.topic, call.parameters.key
     id = call.path_params["id"]
-    if not _ID.fullmatch(id) or abs(int(id)) > _MOST:
+    if not _ID.fullmatch(id) or abs(int(id)) > MOST:
         raise Problem("no-such-job", f"there is no job {id[:40]!r}: an id is what the put answered")
     return int(id)
 
@@ -160,6 +160,7 @@ def _expected(call: Call) -> tuple[int, int] | None:
     if given == b"*":
         return None
     found = _TAG.fullmatch(given)
-    if found is None:
+    due, claims = (int(found[1], 16), int(found[2], 16)) if found is not None else (FURTHEST, FURTHEST)
+    if max(due, claims) >= FURTHEST:
         raise Problem("changed", "this If-Match is no ETag of a job: give the one that came with it, just one")
-    return int(found[1], 16), int(found[2], 16)
+    return due, claims

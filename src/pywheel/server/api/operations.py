@@ -78,7 +78,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         headers=("If-None-Match",),
         answers={200: schema.JobOut, 304: None},
         problems=("no-such-job",),
-        notes="Its ETag changes with each edit and claim. Cancel, reschedule and edit take it as If-Match.",
+        notes="Its ETag changes with each edit, each claim and each put that replaces it. Cancel, reschedule and edit "
+        "take it as If-Match.",
     ),
     *_one(
         "delete",

@@ -20,21 +20,9 @@ from ..problems import Problem
 from .schema import AttemptOut, JobOut, ReservedJob, ResultOut
 
 __all__ = [
-    "Turns",
-    "after_cursor",
-    "attempt_out",
-    "body_of",
-    "cursor",
-    "etag",
-    "job_out",
-    "jobs_out",
-    "moment_out",
-    "no_cursor",
-    "receipt",
-    "receipt_of",
-    "reserved",
-    "result_out",
-]
+    "Turns", "after_cursor", "attempt_out", "body_of", "cursor", "etag", "job_out", "jobs_out", "moment_out",
+    "no_cursor", "receipt", "receipt_of", "reserved", "result_out",
+]  # fmt: skip
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
@@ -228,7 +216,7 @@ def no_cursor() -> Problem:
 
 
 def etag(job: Job) -> str:
-    """Return the entity tag of a job: another one after each claim and each edit."""
+    """Return the entity tag of a job: another one after each claim, each edit and each put that replaces it."""
     return f'"{job.state.value}-{job.due:x}-{job.claims:x}"'
 
 

@@ -11,49 +11,12 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 __all__ = [
-    "ATTEMPTS",
-    "AllCounts",
-    "AttemptOut",
-    "Bulk",
-    "BulkAnswer",
-    "BulkRetry",
-    "Bury",
-    "ByKey",
-    "Changed",
-    "Claims",
-    "CountsOut",
-    "Edit",
-    "Events",
-    "FieldProblem",
-    "Filter",
-    "Find",
-    "Found",
-    "History",
-    "Ids",
-    "JobOut",
-    "Key",
-    "Nack",
-    "NackAnswer",
-    "NewJob",
-    "NewJobs",
-    "NewSchedule",
-    "Part",
-    "ProblemOut",
-    "PutAnswer",
-    "Reschedule",
-    "Reserve",
-    "ReservedJob",
-    "ResultByKey",
-    "ResultOf",
-    "ResultOut",
-    "Retry",
-    "ScheduleOut",
-    "Schedules",
-    "Topic",
-    "TopicOut",
-    "Topics",
-    "Touch",
-]
+    "ATTEMPTS", "AllCounts", "AttemptOut", "Bulk", "BulkAnswer", "BulkRetry", "Bury", "ByKey", "Changed", "Claims",
+    "CountsOut", "Edit", "Events", "FieldProblem", "Filter", "Find", "Found", "History", "Ids", "JobOut", "Key",
+    "Nack", "NackAnswer", "NewJob", "NewJobs", "NewSchedule", "Part", "ProblemOut", "PutAnswer", "Reschedule",
+    "Reserve", "ReservedJob", "ResultByKey", "ResultOf", "ResultOut", "Retry", "ScheduleOut", "Schedules", "Topic",
+    "TopicOut", "Topics", "Touch",
+]  # fmt: skip
 
 LONGEST = 16_384
 Topic = Annotated[str, Meta(min_length=1, max_length=LONGEST, description="1 to 16384 characters.", examples=["mail"])]
@@ -167,7 +130,7 @@ class JobOut(Struct, omit_defaults=True, kw_only=True):
     max_attempts: int | None = None
     headers: dict[str, str] = {}
     attempt: Annotated[int, Meta(description="How many attempts were spent, the present one included.")] = 0
-    claims: Annotated[int, Meta(description="How often it was claimed or edited.")] = 0
+    claims: Annotated[int, Meta(description="How often it was claimed, edited or replaced.")] = 0
     lease_until: Annotated[Time | None, Meta(description="Until when its claim holds, while it runs.")] = None
     last_error: str | None = None
     priority: PRIORITY = 0

@@ -14,7 +14,7 @@ from ...jobs import lifecycle
 from ...jobs.commands import Cancel, Change, Delete, Edit, Pause, Purge, Retry, Rewrite
 from ...jobs.job import Outcome, State
 from ..checks import clamped, in_range
-from .put import writing
+from .put import EDITED, writing
 from .read import LAST_ERROR, NAMED
 from .rows import ATTEMPTED, DUE, KEPT, STAYS, columns_of, listed
 from .schema import FINISHED, OUTCOMES, code_of
@@ -27,7 +27,6 @@ __all__ = ["cancel", "delete", "edit", "pause", "purge", "retry", "rewrite"]
 C = TypeVar("C", Cancel, Edit, Retry, Delete)
 _STATES: Final = (State.DELAYED, State.RUNNING, *FINISHED)
 _OLD: Final = 20  # finished jobs with a key of which the latest is meant
-_EDITED: Final = ", claims = claims + 1, unspent = unspent + 1"
 _CANCEL: Final = move(
     str(code_of(State.CANCELLED)), "{now}", OUTCOMES.index(Outcome.CANCELLED),
     attempt="0", due="j.next", claims="j.claims + 1", unspent="j.unspent + 1", started="NULL", worker="NULL",
@@ -162,7 +161,7 @@ def _edit(tx: Transaction, pairs: Sequence[tuple[Edit, _Found]]) -> Steps[list[C
         tx.changes.due(found.topic, found.id, due)
     yield from tx.know_priorities(priorities)
     if rows:
-        yield [Each(writing(columns, _EDITED if columns else ""), some) for columns, some in rows.items()]
+        yield [Each(writing(columns, EDITED if columns else ""), some) for columns, some in rows.items()]
     return outcomes
 
 

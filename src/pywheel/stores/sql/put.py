@@ -21,7 +21,7 @@ from .settle import expire_among
 from .statement import Each, Insert, Last, Rows, Select, Steps, once_each
 from .transaction import Taken, Transaction
 
-__all__ = ["NOT_FREE", "plain", "put", "take_in", "writing"]
+__all__ = ["EDITED", "NOT_FREE", "plain", "put", "take_in", "writing"]
 
 _LAST: Final = 20  # jobs with a key among which one that ended lately is looked for
 
@@ -310,7 +310,9 @@ def writing(columns: Iterable[str], more: str = "") -> str:
     return f"UPDATE job SET next = coalesce(:due, {{now}} + :delay, next){values}{more} WHERE id = :id"
 
 
-_REPLACE: Final = writing(("body", *REPLACED))
+EDITED: Final = ", claims = claims + 1, unspent = unspent + 1"
+"""What else an edit writes: by its claims it is seen that the job is another one."""
+_REPLACE: Final = writing(("body", *REPLACED), EDITED)
 
 
 def _replace(tx: Transaction, id: int, job: NewJob) -> Steps[None]:

@@ -149,12 +149,36 @@ class EditTests(StoreTests):
         id = self.put(key="k", due=FAR)
         self.apply(Edit(id, body=b"1", fields={"priority": 3}))
         assert self.put(key="k", body=b"2", replace=True) == id
-        assert (self.job(id).body, self.job(id).priority, self.job(id).claims) == (b"2", 0, 1)
+        assert (self.job(id).body, self.job(id).priority, self.job(id).claims) == (b"2", 0, 2)
         self.apply(Edit(id, body=b"3"))
         assert self.apply(Cancel(id))
         assert self.apply(Retry(id, NOW))
         assert self.one().body == b"3"
         assert self.store.verify() == []
+
+    def test_a_put_that_replaces_a_job_is_a_change_for_who_has_seen_it(self) -> None:
+        new, edited, released = (self.put(key=key, due=FAR) for key in ("new", "edited", "released"))
+        self.apply(Edit(edited, body=b"1"))
+        self.apply(Edit(released, NOW))
+        assert self.apply(Release(released, self.held(released).claims))
+        self.apply(Edit(released, FAR))
+        for id in (new, edited, released):
+            seen = self.job(id)
+            assert self.put(key=seen.key, due=FAR, body=b"2", replace=True) == id
+            for command in (Edit(id, body=b"3", expect=(FAR, seen.claims)), Cancel(id, expect=(FAR, seen.claims))):
+                assert self.apply(command) is Change.CHANGED
+            assert self.job(id) == seen._replace(body=b"2", claims=seen.claims + 1)
+            assert self.apply(Edit(id, NOW, expect=(FAR, seen.claims + 1)))
+            [job] = self.claim(id, begin=1).jobs
+            assert (job.body, job.attempt, job.claims) == (b"2", 1, seen.claims + 2)
+        assert self.store.verify() == []
+
+    def test_of_two_jobs_of_one_put_the_second_is_no_change_of_the_first(self) -> None:
+        """Nobody has seen it."""
+        first, second = self.apply(Put(tuple(NewJob("t", body, FAR, "k", replace=True) for body in (b"1", b"2"))))
+        assert (first, self.job(first).claims) == (second, 0)
+        self.apply(Put(tuple(NewJob("t", body, FAR, "k", replace=True) for body in (b"3", b"4"))))
+        assert (self.job(first).body, self.job(first).claims) == (b"4", 1)
 
     def test_a_worker_is_told_of_a_job_that_is_due_sooner_by_an_edit(self) -> None:
         id = self.put(due=FAR)

@@ -75,7 +75,8 @@ class KeyTests(StoreTests):
         self.pass_time(10)
         more: dict[str, Any] = {"body": b"new", "ttr": 9, "max_attempts": 2, "headers": {"h": "1"}, "replace": True}
         assert self.put(key="k", due=FAR + 5, **more) == id
-        assert self.job(id) == Job(id, "t", b"new", FAR + 5, NOW, State.DELAYED, "k", 9, 2, {"h": "1"})
+        new = Job(id, "t", b"new", FAR + 5, NOW, State.DELAYED, "k", 9, 2, {"h": "1"}, claims=1)
+        assert self.job(id) == new
         assert self.put(key="k", delay=5, **more) == id
         assert self.job(id).due == NOW + 15
         assert self.counts() == Counts(delayed=1)

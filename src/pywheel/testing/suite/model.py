@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..._errors import JobExists, PywheelError
@@ -87,7 +88,9 @@ class Model:
     # ---- for clients ------------------------------------------------------------------------------------------------
 
     def _put(self, command: c.Put, now: int) -> list[int]:
-        return self._once(command, lambda: [self._store(job, now) for job in command.jobs], command.jobs, now)
+        touched: set[int] = set()  # a job that a command has put, or replaced once, is seen by nobody in between
+        store = partial(self._store, now=now, touched=touched)
+        return self._once(command, lambda: list(map(store, command.jobs)), command.jobs, now)
 
     def _import(self, command: c.Import, now: int) -> list[int]:
         holding = [one.new for one in command.jobs if one.holds_key]
@@ -130,18 +133,21 @@ class Model:
         """Whether the job that has the key takes the new values, or hands the key on."""
         return job.replace if holder.run is None else job.parent == (holder.job.id, holder.job.claims)
 
-    def _store(self, new: NewJob, now: int) -> int:
+    def _store(self, new: NewJob, now: int, touched: set[int]) -> int:
         self._know(new.topic, new.priority)
         due, headers = lifecycle.due(now, new.due, new.delay), dict(new.headers or ())
         holder = self._holder(new.topic, new.key)
         if holder is not None and holder.run is None:
             fields = {field.name: getattr(new, field.name) for field in FIELDS} | {"headers": headers}
-            holder.job = holder.job._replace(body=new.body, due=due, **fields)
+            claims = holder.job.claims + (holder.job.id not in touched)
+            touched.add(holder.job.id)
+            holder.job = holder.job._replace(body=new.body, due=due, claims=claims, **fields)
             return holder.job.id
         if holder is not None:
             holder.passed = True
         job = Job(0, new.topic, new.body, due, now, State.DELAYED, *new.kept)
-        return self._keep_job(Kept(job._replace(headers=headers), []))
+        touched.add(id := self._keep_job(Kept(job._replace(headers=headers), [])))
+        return id
 
     def _take_in(self, one: Imported) -> int:
         self._know(one.job.topic, one.job.priority)

@@ -164,32 +164,39 @@ local function enter_past(b, job, past, result)
     return state
 end
 
--- Replaces a job that waits.
-local function replace(holder, state, job)
-    flush() -- it may be one of those that are put
+-- Replaces a job that waits. It counts as a claim given back, unless it was one of those that are put.
+local function replace(holder, state, job, touched)
+    flush()
     local _, from = due_of(job.topic, holder)
     local jobs = chunk(':j:', holder)
     call('ZREM', from, holder)
     call('HSET', jobs, holder, sub(call('HGET', jobs, holder), 1, 6) .. sub(job.job, 7))
+    if not touched[holder] then
+        state = state or state_or_new(holder, 0)
+        new_claim(state, receipts_base())
+        state[FORGIVEN] = state[FORGIVEN] + 1
+    end
     if state then
         state[PRIORITY] = job.priority
         keep(holder, state)
     end
+    touched[holder] = true
     wait_until(holder, job.topic, job.due, job.priority, state and state[LOST])
     return number(holder)
 end
 
-local function enter(job, held)
+local function enter(job, held, touched)
     local topic, key, how = job.topic, job.key, job.how
     local keys = key and not how.passed and held[topic]
     local holder = keys and keys[key]
     local state = holder and state_of(holder)
     if holder and not (state and state[STATE] == RUNNING) then
-        return replace(holder, state, job)
+        return replace(holder, state, job, touched)
     elseif holder then
         add(keys_of(topic).former, 0, with_key(key, holder)) -- it hands its key on
     end
     local id, b = new_id()
+    touched[b] = true
     set(chunk(':j:', b), b, job.job)
     local past = how.past and enter_past(b, job, how.past, job.result)
     if keys then
@@ -225,8 +232,9 @@ function commands.put_keyed(asked)
     if outcome then
         return outcome
     end
+    local touched = {}
     for place, job in ipairs(jobs) do
-        ids[place] = enter(job, held)
+        ids[place] = enter(job, held, touched)
         noted[place] = ids[place]
     end
     noted[#noted + 1] = asked.fingerprint
