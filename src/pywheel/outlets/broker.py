@@ -17,20 +17,9 @@ from .contract import C, Outlet, delivery_id
 from .settings import Settings
 
 __all__ = [
-    "CONTENT_TYPE",
-    "MESSAGE_ID",
-    "BrokerOutlet",
-    "NotConfirmed",
-    "address",
-    "chosen",
-    "common",
-    "is_address",
-    "is_own",
-    "message_id",
-    "passed",
-    "patient",
-    "patterns",
-]
+    "CONTENT_TYPE", "MESSAGE_ID", "BrokerOutlet", "NotConfirmed", "address", "chosen", "common", "is_address",
+    "is_own", "message_id", "passed", "patient", "patterns",
+]  # fmt: skip
 
 CONTENT_TYPE: Final = "content-type"
 MESSAGE_ID: Final = "message-id"

@@ -22,18 +22,9 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 __all__ = [
-    "EVERYTHING",
-    "PROXY",
-    "Access",
-    "Failures",
-    "Mode",
-    "ProxySignIn",
-    "demand",
-    "demand_all",
-    "header",
-    "is_loopback",
-    "refuse_strangers",
-]
+    "EVERYTHING", "PROXY", "Access", "Failures", "Mode", "ProxySignIn", "demand", "demand_all", "header",
+    "is_loopback", "refuse_strangers",
+]  # fmt: skip
 
 Mode = Literal["tokens", "open"]
 

@@ -22,18 +22,9 @@ if TYPE_CHECKING:
     from ..context import Context
 
 __all__ = [
-    "HEADERS",
-    "Ask",
-    "Handler",
-    "allowed",
-    "back",
-    "by_tls",
-    "cookie_path",
-    "guarded",
-    "html",
-    "root_of",
+    "HEADERS", "Ask", "Handler", "allowed", "back", "by_tls", "cookie_path", "guarded", "html", "root_of",
     "same_site",
-]
+]  # fmt: skip
 
 HEADERS: Final = {
     "Cache-Control": "no-store",

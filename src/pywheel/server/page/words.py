@@ -10,19 +10,8 @@ from typing import Final
 from markupsafe import Markup
 
 __all__ = [
-    "NOTHING",
-    "ago",
-    "error_group",
-    "first_line",
-    "iso",
-    "late",
-    "length",
-    "number",
-    "pace",
-    "size",
-    "stamp",
-    "when",
-]
+    "NOTHING", "ago", "error_group", "first_line", "iso", "late", "length", "number", "pace", "size", "stamp", "when",
+]  # fmt: skip
 
 NOTHING: Final = "\N{EN DASH}"  # where there is no figure
 _NARROW: Final = "\u202f"  # no-break: 12 431
