@@ -43,6 +43,7 @@ help:
 	@echo "make pythons   the same on every Python of PYTHONS that is here"
 	@echo "make asyncio   CPython's own tests of asyncio, on pywheel's loop"
 	@echo "make crash     kill workers and servers and fail the power at random moments, and simulate crashes, for longer than the tests do"
+	@echo "make soak      an hour of jobs of every kind, with a reload each minute: memory, file and lateness stay flat"
 	@echo "make bench     measure against asyncio, uvloop, heapq and others; write docs/benchmarks.md"
 	@echo "make bench-jobs  measure the jobs beside the floor of the disk; write docs/jobs-benchmarks.md"
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
@@ -140,6 +141,11 @@ crash: $(VENV)/test.group $(VENV)/native
 	PYWHEEL_CUTS=$${PYWHEEL_CUTS:-10000} \
 	$(BIN)/python -m pytest -s -o faulthandler_timeout=0 tests/worker/test_ledger.py tests/worker/test_crashes.py \
 	tests/worker/test_simulation.py tests/stores/test_vectors.py tests/faults/test_power_loss.py $(ARGS)
+
+# 500 jobs a second on one file, for PYWHEEL_SOAK seconds.
+.PHONY: soak
+soak: $(VENV)/test.group $(VENV)/native
+	@$(BIN)/python -m tests.soak $${PYWHEEL_SOAK:-3600} $(ARGS)
 
 bench-jobs: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.jobs docs/jobs-benchmarks.md $(ARGS)
