@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(items):
         if (
             item.path.parent.name in STORES_ON_SERVERS
             or any(map(OF_A_SERVER.fullmatch, given))
-            or any(name == "server" or name.endswith("_server") for name in fixtures)
+            or any(name.endswith("_server") for name in fixtures)
         ):
             item.add_marker("servers")
         if "sqlite" in item.nodeid.lower():

@@ -50,6 +50,7 @@ def done(server, topic):
     return job["id"]
 
 
+@pytest.mark.stress
 def test_who_listens_hears_of_ends_and_counts_of_the_topic(server):
     listener = Listener(server, topic="heard")
     done(server, "not heard")
@@ -61,6 +62,7 @@ def test_who_listens_hears_of_ends_and_counts_of_the_topic(server):
     assert {counts["topic"] for _, _, counts in listener.of("counts")} == {"heard"}
 
 
+@pytest.mark.stress
 def test_who_comes_back_hears_what_was_missed_once(server):
     first = Listener(server, topic="again")
     one = done(server, "again")
@@ -75,6 +77,7 @@ def test_who_comes_back_hears_what_was_missed_once(server):
     assert one not in missed
 
 
+@pytest.mark.stress
 def test_who_comes_back_with_an_id_that_is_none_is_told_that_something_was_missed(server):
     listener = Listener(server, last="yesterday")
     until(lambda: listener.of("missed"))
@@ -90,12 +93,14 @@ def test_more_streams_than_the_server_keeps_are_refused(queue):
     api.close()
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("path", ["/v1/events", "/live"])
 def test_the_head_of_a_stream_ends(server, path):
     assert server("HEAD", path).headers["content-type"] == "text/event-stream"
     assert server("GET", "/healthz").status_code == 200
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("count", [50])
 def test_streams_that_are_closed_leave_nothing(server, count):
     for _ in range(count):

@@ -15,6 +15,8 @@ from pywheel.jobs.queries import ListWorkers
 from tests.jobs.waiting import until
 from tests.server.client import Process, problem, read_all
 
+pytestmark = pytest.mark.stress
+
 HEAD = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 BODY = b'{"topic": "raw"}'
 

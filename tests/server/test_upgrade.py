@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.stress
+
 WISH = "Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\n"
 BODY = b'{"topic": "mail",\r\n"body": "\\r\\nUpgrade: h2c"}'
 

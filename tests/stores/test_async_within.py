@@ -119,7 +119,7 @@ async def sqlalchemys(url, *, session):
     await engine.dispose()
 
 
-@pytest.fixture(params=[*POSTGRES, *MYSQL, *SQLITE])
+@pytest.fixture(params=[*SQLITE, *(pytest.param(name, marks=pytest.mark.servers) for name in (*POSTGRES, *MYSQL))])
 def driver(request):
     return request.param
 

@@ -12,12 +12,12 @@ def spool(tmp_path):
 
 
 @pytest.fixture
-def server(tmp_path):
+def store(tmp_path):
     """A store that goes away when it is told to; it survives the queue."""
-    with open_store(f"sqlite:///{tmp_path}/server.db") as store:
-        server = FaultyStore(store)
-        server.close = lambda: None
-        yield server
+    with open_store(f"sqlite:///{tmp_path}/server.db") as inner:
+        store = FaultyStore(inner)
+        store.close = lambda: None
+        yield store
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def heard():
 
 
 @pytest.fixture
-def queue(server, spool, heard):
-    with JobQueue(server, spool=spool, listeners=[heard.append]) as queue:
+def queue(store, spool, heard):
+    with JobQueue(store, spool=spool, listeners=[heard.append]) as queue:
         # The first look for what waits is over, and has pruned. What a test puts would be taken by it, and tried.
         until(lambda: queue.store._spool._look_at)
         yield queue

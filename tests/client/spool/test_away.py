@@ -18,68 +18,68 @@ from tests.client.spool.spooled import back, bodies, forwarded
 from tests.jobs.waiting import until, working
 
 
-def test_while_the_store_is_there_puts_go_to_it(queue, server):
+def test_while_the_store_is_there_puts_go_to_it(queue, store):
     assert queue.put("t", 1) == 1
     assert queue.put("t", 2, key="k") == 2
-    assert bodies(server) == [1, 2]
+    assert bodies(store) == [1, 2]
     assert sum(queue.store._spool.counts()) == 0
 
 
-def test_what_was_put_while_it_was_away_is_forwarded_in_order_and_once(queue, server):
+def test_what_was_put_while_it_was_away_is_forwarded_in_order_and_once(queue, store):
     queue.put("t", 0)
-    server.away = True
+    store.away = True
     ids = [queue.put("t", n) for n in range(1, 4)]
     ids += queue.put_many(queue.job("t", n) for n in range(4, 7))
     assert ids == [-1, -2, -3, -4, -5, -6]
-    assert bodies(server) == [0]
-    back(queue, server)
-    assert bodies(server) == list(range(7))
+    assert bodies(store) == [0]
+    back(queue, store)
+    assert bodies(store) == list(range(7))
     assert [queue.get(id).json() for id in ids] == list(range(1, 7))
     assert all(queue.get(id).id > 0 for id in ids)
     assert queue.topics.counts()["t"].delayed == 7
 
 
-def test_a_job_is_forwarded_with_all_that_it_was_put_with(queue, server):
-    server.away = True
+def test_a_job_is_forwarded_with_all_that_it_was_put_with(queue, store):
+    store.away = True
     due = datetime(2050, 1, 1, tzinfo=UTC)
     id = queue.put("t", b"\x00\xff", at=due, key="k", ttr=5, max_attempts=7, headers={"a": "\N{SNOWMAN}"})
     waiting = queue.get(id)
     assert (waiting.id, waiting.state, waiting.attempt) == (id, State.DELAYED, 0)
-    back(queue, server)
+    back(queue, store)
     there = queue.get(id)
     assert there == waiting._replace(id=there.id, created=there.created)
-    assert there == server.inner.ask(GetJob(("t", "k")))
+    assert there == store.inner.ask(GetJob(("t", "k")))
     assert (there.due, there.ttr, there.max_attempts) == (int(due.timestamp() * 1000), 5_000, 7)
 
 
-def test_a_delay_counts_from_the_put(queue, server):
-    server.away = True
+def test_a_delay_counts_from_the_put(queue, store):
+    store.away = True
     before = time.time_ns() // 1_000_000
     id = queue.put("t", delay=60)
     after = time.time_ns() // 1_000_000
-    back(queue, server)
+    back(queue, store)
     assert before + 60_000 <= queue.get(id).due <= after + 60_000
 
 
-def test_what_may_have_arrived_is_sent_again_and_happens_once(queue, server):
+def test_what_may_have_arrived_is_sent_again_and_happens_once(queue, store):
     def lost(when, commands):
         if when == "after" and any(isinstance(command, Put) and command.jobs for command in commands):
-            server.fault = None
+            store.fault = None
             raise StoreAway("the answer was lost")
 
-    server.fault = lost
+    store.fault = lost
     one = queue.put("t", 1)
     until(lambda: forwarded(queue))
-    server.fault = lost
+    store.fault = lost
     many = queue.put_many([queue.job("t", 2), queue.job("t", 3, key="k")])
     until(lambda: forwarded(queue))
     assert (one, many) == (-1, [-2, -3])
-    assert bodies(server) == [1, 2, 3]
+    assert bodies(store) == [1, 2, 3]
     assert [queue.get(id).id for id in (one, *many)] == [1, 2, 3]
 
 
-def test_an_answer_that_is_lost_while_forwarding_makes_no_second_job(queue, server):
-    server.away = True
+def test_an_answer_that_is_lost_while_forwarding_makes_no_second_job(queue, store):
+    store.away = True
     for n in range(5):
         queue.put("t", n)
     lost = []
@@ -89,42 +89,42 @@ def test_an_answer_that_is_lost_while_forwarding_makes_no_second_job(queue, serv
             lost.append(commands)
             raise StoreAway("the answer was lost")
 
-    server.fault = lose
-    back(queue, server)
+    store.fault = lose
+    back(queue, store)
     assert len(lost) == 3
-    assert bodies(server) == list(range(5))
+    assert bodies(store) == list(range(5))
 
 
-def test_a_busy_store_is_away_too_and_a_full_one_is_not(queue, server):
+def test_a_busy_store_is_away_too_and_a_full_one_is_not(queue, store):
     def fails(error):
         def fail(when, commands):
             raise error
 
         return fail
 
-    server.fault = fails(StoreBusy("locked"))
+    store.fault = fails(StoreBusy("locked"))
     assert queue.put("t", 1) == -1
-    server.fault = None
-    back(queue, server)
-    server.fault = fails(StoreFull("no room"))
+    store.fault = None
+    back(queue, store)
+    store.fault = fails(StoreFull("no room"))
     with pytest.raises(StoreFull):
         queue.put("t", 2)
-    server.fault = None
-    assert bodies(server) == [1]
+    store.fault = None
+    assert bodies(store) == [1]
 
 
-def test_what_makes_no_sense_is_refused_at_once(queue, server):
-    server.away = True
+def test_what_makes_no_sense_is_refused_at_once(queue, store):
+    store.away = True
     with pytest.raises(BadJob):
         queue.put("t", delay="soon")
     good, bad = queue.store.apply([Put((NewJob("t", b"1", 0),)), Put((NewJob("t", "text", 0),))])
     assert good == [-1]
     assert isinstance(bad, BadJob)
-    back(queue, server)
-    assert bodies(server) == [1]
+    back(queue, store)
+    assert bodies(store) == [1]
 
 
-def test_after_the_first_failure_no_put_goes_to_the_store_until_it_is_back(queue, server):
+def test_after_the_first_failure_no_put_goes_to_the_store_until_it_is_back(queue, store):
     callers = []
 
     def stalled(when, commands):  # at puts; what changes nothing may be answered by what is known here
@@ -132,19 +132,19 @@ def test_after_the_first_failure_no_put_goes_to_the_store_until_it_is_back(queue
             callers.append((threading.current_thread().name, commands))
             raise StoreAway("no answer within the time limit")
 
-    server.fault = stalled
+    store.fault = stalled
     ids = [queue.put("t", n) for n in range(20)]
     with pytest.raises(StoreAway, match="has been away for"):
         queue.topics.pause("t")
     assert len(ids) == 20
     assert [name for name, _ in callers].count(threading.current_thread().name) == 1
-    server.fault = None
-    back(queue, server)
-    assert bodies(server) == list(range(20))
+    store.fault = None
+    back(queue, store)
+    assert bodies(store) == list(range(20))
     assert queue.put("t", 20) > 0
 
 
-def test_puts_do_not_make_the_probes_come_sooner(queue, server, monkeypatch):
+def test_puts_do_not_make_the_probes_come_sooner(queue, store, monkeypatch):
     monkeypatch.setattr("pywheel.client.forwarder._BACKOFF", (1_000.0, 1_000.0))
     probes = []
 
@@ -152,7 +152,7 @@ def test_puts_do_not_make_the_probes_come_sooner(queue, server, monkeypatch):
         probes.append(threading.current_thread())
         raise StoreAway("no answer")
 
-    server.fault = away
+    store.fault = away
     queue.put("t", 0)
     until(lambda: len(set(probes)) == 2)
     for n in range(1, 50):
@@ -161,14 +161,14 @@ def test_puts_do_not_make_the_probes_come_sooner(queue, server, monkeypatch):
     assert len(set(probes)) == 2
 
 
-def test_whoever_finds_the_store_away_nobody_waits_for_it_again(queue, server):
+def test_whoever_finds_the_store_away_nobody_waits_for_it_again(queue, store):
     id, calls = queue.put("t", 1), []
 
     def away(when, commands):
         calls.append(threading.current_thread())
         raise StoreAway("no answer within the time limit")
 
-    server.fault = away
+    store.fault = away
     with pytest.raises(StoreAway, match="no answer"):
         queue.cancel(id)
     for ask in (lambda: queue.cancel(id), lambda: queue.get(id), queue.topics.counts, lambda: queue.reserve("t")):
@@ -176,37 +176,37 @@ def test_whoever_finds_the_store_away_nobody_waits_for_it_again(queue, server):
             ask()
     assert queue.put("t", 2) == -1
     assert calls.count(threading.current_thread()) == 1
-    server.fault = None
-    back(queue, server)
+    store.fault = None
+    back(queue, store)
     assert queue.cancel(id)
 
 
-def test_a_busy_store_can_be_read(queue, server):
+def test_a_busy_store_can_be_read(queue, store):
     def busy(when, commands):
         raise StoreBusy("locked")
 
     id = queue.put("t", 1)
-    server.fault = busy
+    store.fault = busy
     assert queue.put("t", 2) == -1
     assert queue.get(id).json() == 1
     assert queue.topics.counts()["t"].delayed == 1
 
 
-def test_a_worker_on_a_queue_with_a_spool_handles_all_that_was_put(queue, server):
+def test_a_worker_on_a_queue_with_a_spool_handles_all_that_was_put(queue, store):
     handled = []
     queue.handler("t", concurrency=2)(lambda job: handled.append(job.json()))
     with working(queue):
         for n in range(60):
             if n % 20 == 10:
-                server.away = True
+                store.away = True
             queue.put("t", n)
             if n % 20 == 19:
-                back(queue, server)
+                back(queue, store)
         until(lambda: len(handled) >= 60)
     assert sorted(handled) == list(range(60))
 
 
-def test_without_a_thread_puts_are_kept_all_the_same(queue, server, monkeypatch):
+def test_without_a_thread_puts_are_kept_all_the_same(queue, store, monkeypatch):
     queue.store._forwarder.stop()
     queue.store._forwarder._over = False
 
@@ -215,19 +215,19 @@ def test_without_a_thread_puts_are_kept_all_the_same(queue, server, monkeypatch)
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_thread)
-        server.away = True
+        store.away = True
         assert queue.put("t", 1) == -1
-        server.away = False
+        store.away = False
         assert queue.put("t", 2) == -2
     queue.put("t", 3)
-    back(queue, server)
-    assert sorted(bodies(server)) == [1, 2, 3]
+    back(queue, store)
+    assert sorted(bodies(store)) == [1, 2, 3]
 
 
-def test_a_batch_of_tasks_gets_what_can_be_had(queue, server):
+def test_a_batch_of_tasks_gets_what_can_be_had(queue, store):
     async def main():
         there = await queue.aio.put("t", 0)
-        server.away = True
+        store.away = True
         outcomes = await asyncio.gather(
             queue.aio.put("t", 1),
             queue.aio.cancel(there),
@@ -238,21 +238,21 @@ def test_a_batch_of_tasks_gets_what_can_be_had(queue, server):
         assert [outcomes[0], outcomes[2], outcomes[3]] == [-1, [-2, -3], -4]
         assert isinstance(outcomes[1], StoreAway)
         assert (await queue.aio.get(-3)).json() == 3
-        back(queue, server)
+        back(queue, store)
         assert await queue.aio.cancel(-4)
 
     asyncio.run(main())
-    assert bodies(server) == list(range(5))
+    assert bodies(store) == list(range(5))
     assert queue.get(-4).state is State.CANCELLED
 
 
-def test_who_looks_on_hears_of_it(queue, server, heard):
+def test_who_looks_on_hears_of_it(queue, store, heard):
     tally = Tally()
     queue.events.listen(tally)
-    server.away = True
+    store.away = True
     queue.put("t", 1)
     queue.put_many([queue.job("u", n) for n in range(3)])
-    back(queue, server)
+    back(queue, store)
     until(lambda: isinstance(heard[-1], StoreBack))
     assert [type(event) for event in heard] == [
         StoreFailed, JobsSpooled, JobsPut, JobsSpooled, JobsPut, JobsForwarded, JobsForwarded, StoreBack
@@ -261,15 +261,15 @@ def test_who_looks_on_hears_of_it(queue, server, heard):
     assert [tally.total(name) for name in ("spooled", "put", "forwarded", "refused")] == [4, 4, 4, 0]
 
 
-def test_who_waits_for_a_spooled_job_hears_of_its_end_in_the_store(queue, server):
+def test_who_waits_for_a_spooled_job_hears_of_its_end_in_the_store(queue, store):
     queue.handler("t", results=True)(lambda job: job.json() + 1)
-    server.away = True
+    store.away = True
     id = queue.put("t", 41, key="k", dedupe_for="1h")
     found = []
     waiting = threading.Thread(target=lambda: found.append(queue.wait(id)))
     waiting.start()
     until(lambda: len(queue.calls.waits))
-    back(queue, server)
+    back(queue, store)
     with working(queue):
         waiting.join(60)
     assert (found[0].id, found[0].state, found[0].json()) == (id, State.DONE, 42)

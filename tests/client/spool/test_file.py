@@ -85,20 +85,20 @@ def test_what_was_forwarded_is_known_for_31_days_and_then_forgotten(spool):
     file.close()
 
 
-def test_a_store_that_forgot_a_put_has_no_such_job(queue, server):
-    server.away = True
+def test_a_store_that_forgot_a_put_has_no_such_job(queue, store):
+    store.away = True
     id = queue.put("t", 1)
-    back(queue, server)
-    nonces = server.inner._connection
+    back(queue, store)
+    nonces = store.inner._connection
     nonces.execute("DELETE FROM nonce")
     assert queue.cancel(id) is Change.NOT_FOUND
     with pytest.raises(NoSuchJob):
         queue.get(id)
-    assert bodies(server) == [1]
+    assert bodies(store) == [1]
 
 
-def test_the_spools_own_jobs_are_no_workers_business(queue, server):
-    server.away = True
+def test_the_spools_own_jobs_are_no_workers_business(queue, store):
+    store.away = True
     id = queue.put("t", 1)
     [claimed] = queue.store._spool.file.apply([Claim("t", (-id,), ClaimPolicy(1_000, 3), "w", 1)])
     assert claimed.jobs == []

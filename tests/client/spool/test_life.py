@@ -20,7 +20,7 @@ from tests.jobs.waiting import until
 
 
 @pytest.fixture
-def closed_port(monkeypatch, server):
+def closed_port(monkeypatch, store):
     """The address of a server that cannot be reached yet; call it to start the server."""
     started = []
 
@@ -31,13 +31,13 @@ def closed_port(monkeypatch, server):
             raise StoreAway("connection refused")
         if isinstance(started[0], Exception):
             raise started[0]
-        return server
+        return store
 
     monkeypatch.setattr(queue_module, "open_store", opened)
     return started.append
 
 
-def test_a_queue_is_opened_and_takes_puts_before_its_server_is_there(closed_port, server, spool):
+def test_a_queue_is_opened_and_takes_puts_before_its_server_is_there(closed_port, store, spool):
     with JobQueue("server://user:secret@host/jobs?password=secret", spool=spool) as queue:
         assert "secret" not in repr(queue)
         assert "secret" not in queue.store.url
@@ -55,10 +55,10 @@ def test_a_queue_is_opened_and_takes_puts_before_its_server_is_there(closed_port
                 ask()
             assert "secret" not in str(caught.value)
         closed_port(True)
-        until(lambda: queue.store.url == server.url)
+        until(lambda: queue.store.url == store.url)
         until(lambda: forwarded(queue))
         assert queue.topics.counts()["t"].delayed == 1
-        assert queue.store.durability == server.durability
+        assert queue.store.durability == store.durability
 
 
 def test_a_server_that_turns_out_to_be_none_is_told(closed_port, spool):
@@ -82,9 +82,9 @@ def test_a_server_that_is_none_from_the_beginning_is_an_error(closed_port, spool
 
 
 @pytest.mark.parametrize("wrong", ["memory:", 5, "spool.db", "sqlite:///no/such/folder/spool.db"])
-def test_what_cannot_be_a_spool_is_an_error(server, wrong):
+def test_what_cannot_be_a_spool_is_an_error(store, wrong):
     with pytest.raises((BadOption, TypeError, StoreError)):
-        JobQueue(server, spool=wrong)
+        JobQueue(store, spool=wrong)
 
 
 def test_a_store_is_not_its_own_spool(tmp_path):
@@ -96,32 +96,32 @@ def test_a_store_is_not_its_own_spool(tmp_path):
 # ---- at the end -----------------------------------------------------------------------------------------------------
 
 
-def test_what_waits_is_forwarded_by_the_next_queue_with_that_spool(server, spool):
-    server.away = True
-    with JobQueue(server, spool=spool) as queue:
+def test_what_waits_is_forwarded_by_the_next_queue_with_that_spool(store, spool):
+    store.away = True
+    with JobQueue(store, spool=spool) as queue:
         ids = [queue.put("t", n) for n in range(3)]
-        assert bodies(server) == []
+        assert bodies(store) == []
     with pytest.raises(StoreClosed):
         queue.put("t", 3)
-    server.away = False
-    with JobQueue(server, spool=spool) as queue:
+    store.away = False
+    with JobQueue(store, spool=spool) as queue:
         until(lambda: forwarded(queue))
-        assert bodies(server) == [0, 1, 2]
+        assert bodies(store) == [0, 1, 2]
         assert [queue.get(id).json() for id in ids] == [0, 1, 2]
 
 
-def test_a_queue_that_is_open_forwards_what_a_process_that_is_gone_left(queue, server, spool, monkeypatch):
+def test_a_queue_that_is_open_forwards_what_a_process_that_is_gone_left(queue, store, spool, monkeypatch):
     monkeypatch.setattr("pywheel.client.forwarder._IDLE", 0.01)
     other = Spool(spool)
     other.add([Put((NewJob("t", b"1", 0),), "n")])
     other.close()
     queue.store._forwarder.wake()
-    until(lambda: bodies(server) == [1])
+    until(lambda: bodies(store) == [1])
 
 
-def test_a_queue_that_nobody_closed_leaves_no_thread_behind(server, spool):
+def test_a_queue_that_nobody_closed_leaves_no_thread_behind(store, spool):
     before = set(threading.enumerate())
-    queue = JobQueue(server, spool=spool)
+    queue = JobQueue(store, spool=spool)
     queue.put("t", 1)
     [thread] = set(threading.enumerate()) - before
     del queue
@@ -129,7 +129,7 @@ def test_a_queue_that_nobody_closed_leaves_no_thread_behind(server, spool):
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers with signals here")
-def test_a_signal_handler_puts_in_the_middle_of_a_put(queue, server):
+def test_a_signal_handler_puts_in_the_middle_of_a_put(queue, store):
     told = []
 
     def put(*_):
@@ -140,7 +140,7 @@ def test_a_signal_handler_puts_in_the_middle_of_a_put(queue, server):
         signal.setitimer(signal.ITIMER_REAL, 0.002)
 
     before = signal.signal(signal.SIGALRM, put)
-    server.away = True
+    store.away = True
     signal.setitimer(signal.ITIMER_REAL, 0.002)
     try:
         for number in range(300):
@@ -151,11 +151,11 @@ def test_a_signal_handler_puts_in_the_middle_of_a_put(queue, server):
         signal.signal(signal.SIGALRM, lambda *_: None)  # of a signal that it ignores Python may say that
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    back(queue, server)
-    assert sorted(bodies(server)) == sorted(told)
+    back(queue, store)
+    assert sorted(bodies(store)) == sorted(told)
 
 
-def test_close_ends_the_thread_also_from_a_listener(server, spool):
+def test_close_ends_the_thread_also_from_a_listener(store, spool):
     closed = []
 
     def close(event):
@@ -163,42 +163,42 @@ def test_close_ends_the_thread_also_from_a_listener(server, spool):
             queue.close()
             closed.append(event)
 
-    queue = JobQueue(server, spool=spool, listeners=[close])
-    server.away = True
+    queue = JobQueue(store, spool=spool, listeners=[close])
+    store.away = True
     queue.put("t", 1)
     thread = queue.store._forwarder._thread
-    server.away = False
+    store.away = False
     until(lambda: closed and not thread.is_alive())
     queue.close()
-    assert bodies(server) == [1]
+    assert bodies(store) == [1]
 
 
 # ---- what stands in the way -----------------------------------------------------------------------------------------
 
 
-def test_a_put_that_the_store_fails_at_is_refused_in_the_end_and_holds_up_no_other(queue, server, monkeypatch, heard):
+def test_a_put_that_the_store_fails_at_is_refused_in_the_end_and_holds_up_no_other(queue, store, monkeypatch, heard):
     monkeypatch.setattr("pywheel.client.forwarder._BACKOFF", (0.001, 0.001))
 
     def fails(when, commands):
         if any(isinstance(command, Put) and any(job.body == b'"bad"' for job in command.jobs) for command in commands):
             raise StoreError("the packet is too large")
 
-    server.away = True
+    store.away = True
     ids = [queue.put("t", body) for body in ("good", "bad", "better")]
-    server.fault = fails
-    back(queue, server)
-    assert bodies(server) == ["good", "better"]
+    store.fault = fails
+    back(queue, store)
+    assert bodies(store) == ["good", "better"]
     assert queue.get(ids[1]).state is State.DEAD
     assert "the packet is too large" in queue.get(ids[1]).last_error
     assert [event.id for event in heard if isinstance(event, JobRefused)] == [ids[1]]
-    server.fault = None
+    store.fault = None
     assert queue.jobs.retry(ids[1])
     until(lambda: forwarded(queue))
     assert queue.get(ids[1]).json() == "bad"
 
 
-def test_a_spool_that_takes_nothing_is_an_error_of_the_put(queue, server):
+def test_a_spool_that_takes_nothing_is_an_error_of_the_put(queue, store):
     queue.store._spool.file.close()
-    server.away = True
+    store.away = True
     with pytest.raises(StoreClosed):
         queue.put("t", 1)

@@ -31,29 +31,29 @@ def forwarding(queue):
     other.close()
 
 
-def test_a_put_with_a_key_is_not_overtaken_by_an_older_one_of_the_spool(queue, server):
-    server.away = True
+def test_a_put_with_a_key_is_not_overtaken_by_an_older_one_of_the_spool(queue, store):
+    store.away = True
     old = queue.put("t", "old", key="k", replace=True)
     with forwarding(queue):
-        server.away = False
+        store.away = False
         until(lambda: queue.store._breaker.away is None)
         plain = queue.put("t", "plain")
         new = queue.put("t", "new", key="k", replace=True)
         assert (plain > 0, old < 0, new < 0) == (True, True, True)
-        assert bodies(server) == ["plain"]
+        assert bodies(store) == ["plain"]
     until(lambda: forwarded(queue))
-    assert bodies(server) == ["plain", "new"]
+    assert bodies(store) == ["plain", "new"]
     assert queue.get(old) == queue.get(new) == queue.get(("t", "k"))
     assert queue.put("t", "newest", key="k", replace=True) == queue.get(new).id
 
 
-def test_a_key_that_is_taken_by_then_is_refused_kept_and_can_be_sent_again(queue, server, heard):
+def test_a_key_that_is_taken_by_then_is_refused_kept_and_can_be_sent_again(queue, store, heard):
     holder = queue.put("t", "first", key="k")
-    server.away = True
+    store.away = True
     refused, other = queue.put("t", "second", key="k"), queue.put("t", "third")
     both = queue.put_many([queue.job("t", "fourth"), queue.job("t", "fifth", key="k")])
-    back(queue, server)
-    assert bodies(server) == ["first", "third"]
+    back(queue, store)
+    assert bodies(store) == ["first", "third"]
     assert queue.get(other).id > 0
     for id in (refused, *both):
         job = queue.get(id)
@@ -71,8 +71,8 @@ def test_a_key_that_is_taken_by_then_is_refused_kept_and_can_be_sent_again(queue
         queue.get(both[0])
 
 
-def test_a_job_of_the_spool_is_cancelled_there_or_where_it_is(queue, server):
-    server.away = True
+def test_a_job_of_the_spool_is_cancelled_there_or_where_it_is(queue, store):
+    store.away = True
     queue.put("t", 0)  # finds it away, and may have arrived
     first, second, *pair = queue.put("t", 1), queue.put("t", 2), *queue.put_many([queue.job("t", 3), queue.job("t", 4)])
     assert queue.cancel(first)
@@ -82,8 +82,8 @@ def test_a_job_of_the_spool_is_cancelled_there_or_where_it_is(queue, server):
         with pytest.raises(StoreAway, match="not known yet"):
             ask()
     assert queue.jobs.retry(second) is Change.DELAYED
-    back(queue, server)
-    assert bodies(server) == [0, 2, 3, 4]
+    back(queue, store)
+    assert bodies(store) == [0, 2, 3, 4]
     assert queue.reschedule(second, "1h")
     assert queue.cancel(pair[0])
     assert queue.get(pair[0]).state is State.CANCELLED
@@ -98,8 +98,8 @@ def test_a_job_of_the_spool_is_cancelled_there_or_where_it_is(queue, server):
             queue.get(unknown)
 
 
-def test_a_job_of_the_spool_is_cancelled_if_it_is_as_expected(queue, server):
-    server.away = True
+def test_a_job_of_the_spool_is_cancelled_if_it_is_as_expected(queue, store):
+    store.away = True
     queue.put("t", 0)  # finds it away, and may have arrived
     first, second = queue.put("t", 1, at=LATER), queue.put("t", 2, at=LATER)
     due = queue.get(first).due
@@ -109,32 +109,32 @@ def test_a_job_of_the_spool_is_cancelled_if_it_is_as_expected(queue, server):
     with pytest.raises(StoreAway, match="not known yet"):
         queue.calls.apply(Edit(first, 5, None, (due, 0)))
     assert queue.calls.apply(Cancel(first, (due, 0)))
-    back(queue, server)
+    back(queue, store)
     assert queue.calls.apply(Cancel(second, (due, 1))) is Change.CHANGED
     assert queue.calls.apply(Cancel(second, (due, 0)))
 
 
-def test_what_may_have_been_sent_is_not_said_to_be_cancelled(queue, server):
-    server.away = True
+def test_what_may_have_been_sent_is_not_said_to_be_cancelled(queue, store):
+    store.away = True
     id = queue.put("t", 1)
     with forwarding(queue), pytest.raises(StoreAway):
         queue.cancel(id)
     with pytest.raises(StoreAway):
         queue.cancel(id)
-    back(queue, server)
-    assert bodies(server) == [1]
+    back(queue, store)
+    assert bodies(store) == [1]
     assert queue.cancel(id)
 
 
-def test_a_put_whose_answer_was_lost_is_not_said_to_be_cancelled_while_it_waits(queue, server):
+def test_a_put_whose_answer_was_lost_is_not_said_to_be_cancelled_while_it_waits(queue, store):
     """It may be in the store, where a worker may have it."""
 
     def lost(when, commands):
         if when == "after" and any(isinstance(command, Put) for command in commands):
-            server.away = True
+            store.away = True
             raise StoreAway("the answer was lost")
 
-    server.fault = lost
+    store.fault = lost
     id = queue.put("t", 1, at=LATER)
     due = queue.get(id).due
     assert id < 0
@@ -142,18 +142,18 @@ def test_a_put_whose_answer_was_lost_is_not_said_to_be_cancelled_while_it_waits(
         queue.cancel(id)
     with pytest.raises(StoreAway, match="not known yet"):
         queue.calls.apply(Cancel(id, (due, 1)))
-    server.fault = None
-    back(queue, server)
-    assert bodies(server) == [1]
+    store.fault = None
+    back(queue, store)
+    assert bodies(store) == [1]
     assert queue.cancel(id)
-    assert server.inner.ask(GetJob(1)).state is State.CANCELLED
+    assert store.inner.ask(GetJob(1)).state is State.CANCELLED
 
 
-def test_nothing_is_said_of_a_key_while_it_may_belong_to_a_job_of_the_spool(queue, server):
-    server.away = True
+def test_nothing_is_said_of_a_key_while_it_may_belong_to_a_job_of_the_spool(queue, store):
+    store.away = True
     queue.put("t", 1, key="k")
     with forwarding(queue):
-        server.away = False
+        store.away = False
         until(lambda: queue.store._breaker.away is None)
         for ask in (queue.cancel, queue.jobs.retry, queue.jobs.delete, lambda ref: queue.reschedule(ref, 5)):
             with pytest.raises(StoreAway, match="not known yet"):
@@ -162,11 +162,11 @@ def test_nothing_is_said_of_a_key_while_it_may_belong_to_a_job_of_the_spool(queu
     assert queue.cancel(("t", "k"))
 
 
-def test_a_put_in_the_callers_own_transaction_is_never_spooled(queue, server):
+def test_a_put_in_the_callers_own_transaction_is_never_spooled(queue, store):
     within = []
-    server.apply_within = lambda connection, put: within.append((connection, put)) or [7]
+    store.apply_within = lambda connection, put: within.append((connection, put)) or [7]
     assert queue.put("t", 1, key="k", connection="theirs") == 7
-    server.away = True
+    store.away = True
     queue.put("t", 2)
     assert queue.put("t", 3, connection="theirs") == 7
     with pytest.raises(StoreAway, match="older put of this key"):
@@ -174,14 +174,14 @@ def test_a_put_in_the_callers_own_transaction_is_never_spooled(queue, server):
     assert [connection for connection, _ in within] == ["theirs", "theirs"]
 
 
-def test_a_job_of_the_spool_is_not_cancelled_in_the_callers_own_transaction(queue, server):
+def test_a_job_of_the_spool_is_not_cancelled_in_the_callers_own_transaction(queue, store):
     """It is not in that database; once it is, its id of the spool names it there."""
     within = []
-    server.apply_within = lambda connection, command: within.append((connection, command.ref)) or True
-    server.away = True
+    store.apply_within = lambda connection, command: within.append((connection, command.ref)) or True
+    store.away = True
     id = queue.put("t", 1, key="k")
     with forwarding(queue):
-        server.away = False
+        store.away = False
         until(lambda: queue.store._breaker.away is None)
         for ref in (id, ("t", "k")):
             for ask in (queue.cancel, lambda ref, connection: queue.reschedule(ref, 5, connection=connection)):
@@ -194,7 +194,7 @@ def test_a_job_of_the_spool_is_not_cancelled_in_the_callers_own_transaction(queu
     assert queue.get(id).id > 0
 
 
-def test_threads_of_two_queues_beside_a_store_that_comes_and_goes(queue, server, spool):
+def test_threads_of_two_queues_beside_a_store_that_comes_and_goes(queue, store, spool):
     told, over, dice = {n: [] for n in range(4)}, threading.Event(), random.Random(1)
 
     def lose(when, commands):
@@ -208,8 +208,8 @@ def test_threads_of_two_queues_beside_a_store_that_comes_and_goes(queue, server,
             told[int(topic)].append(number)
             number += 1
 
-    with JobQueue(server, spool=spool) as other:
-        server.fault = lose
+    with JobQueue(store, spool=spool) as other:
+        store.fault = lose
         threads = [
             threading.Thread(target=produce, args=(str(n), "k" if n > 1 else None, (queue, other)[n % 2])) for n in told
         ]
@@ -218,15 +218,15 @@ def test_threads_of_two_queues_beside_a_store_that_comes_and_goes(queue, server,
         for _ in range(30):
             before = {n: len(numbers) for n, numbers in told.items()}
             until(lambda before=before: all(len(told[n]) > before[n] + 3 for n in told))
-            server.away = not server.away
+            store.away = not store.away
         over.set()
         for thread in threads:
             thread.join()
-        server.fault = None
-        back(queue, server)
+        store.fault = None
+        back(queue, store)
         until(lambda: other.store._breaker.away is None)
     for n, numbers in told.items():
-        assert sorted(bodies(server, str(n))) == (numbers if n < 2 else numbers[-1:])
+        assert sorted(bodies(store, str(n))) == (numbers if n < 2 else numbers[-1:])
 
 
 class Leap:
@@ -245,16 +245,16 @@ class Leap:
         return self.ahead
 
 
-def test_a_put_passes_no_older_one_of_its_key_whenever_the_lease_of_that_ends(queue, server, spool, monkeypatch):
+def test_a_put_passes_no_older_one_of_its_key_whenever_the_lease_of_that_ends(queue, store, spool, monkeypatch):
     """Whoever was killed while it forwarded the older one holds it until then."""
     leap = Leap(monkeypatch)
     for reads in count(1):
         key = f"k{reads}"
-        server.away = True
+        store.away = True
         queue.put("t", "old", key=key, replace=True)
         killed = Spool(spool)
         until(killed.take)
-        server.away = False
+        store.away = False
         until(lambda: queue.store._breaker.away is None)
         leap.reads = reads
         queue.put("t", "new", key=key, replace=True)

@@ -19,7 +19,7 @@ from tests.isolated.child import environment, run_well
 from tests.jobs.waiting import until
 
 HERE = Path(__file__).parent
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork and no SIGKILL here")
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork and no SIGKILL here")]
 
 
 @pytest.fixture
@@ -49,7 +49,6 @@ def test_killed_at_any_step_nothing_is_lost_and_nothing_comes_twice(urls, where)
     assert len(jobs) == count // 2 + len(latest)
 
 
-@pytest.mark.stress
 def test_producers_killed_at_any_moment_leave_each_put_once(urls):
     told = Counter()
     for life in range(4):
