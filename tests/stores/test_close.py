@@ -61,6 +61,7 @@ print("well")
 """
 
 
+@pytest.mark.stress
 def test_threads_that_put_and_read_get_a_result_or_closed(shared_url):
     assert run_well("-c", CLOSE, shared_url) == "well\n"
 
@@ -103,7 +104,11 @@ def test_every_method_was_tried():
     untried = {"apply", "ask", "close", "opened", "sealed", "sealed_result"}
     of_the_process = {"before_exit", "before_fork", "after_fork_in_child", "after_fork_in_parent"}  # also when closed
     assert {name for name in methods if not name.startswith("_")} == {*CALLS, *untried, *of_the_process} - {"put"}
-    assert {kind.__name__ for kind in QUERIES} == {kind.__name__ for kind in Query.__subclasses__()}
+    # Of the package alone: tests have some of their own, which the same process may have run.
+    ours = {
+        kind.__name__ for kind in Query.__subclasses__() if kind.__module__ == Query.__module__
+    }  # a test has its own
+    assert {kind.__name__ for kind in QUERIES} == ours
 
 
 def while_closing(store, use, expected):
@@ -244,5 +249,6 @@ print("well")
 """
 
 
+@pytest.mark.stress
 def test_notifiers_that_begin_and_listen_while_it_is_closed_get_a_result_or_closed(shared_url):
     assert run_well("-c", NOTIFIERS, shared_url) == "well\n"

@@ -1,12 +1,12 @@
 """Group commit: who finds nobody committing commits for all."""
 
 import threading
-import time
 
 import pytest
 
 from pywheel import StoreBusy, StoreError
 from pywheel.stores.group_commit import GroupCommit
+from tests.jobs.waiting import until
 
 
 class Recorder:
@@ -144,25 +144,21 @@ def test_callers_who_come_back_share_each_commit():
     assert len(commits) <= 30  # 40 if the first who comes back went alone each time
 
 
-def test_nobody_waits_for_callers_who_have_gone(monkeypatch):
-    monkeypatch.setattr("pywheel.stores.group_commit._LONGEST", 0.2)
-    seconds = [0.5, 0, 0, 0]
-
-    def transact(ops, until, commit):
-        time.sleep(seconds.pop(0))
+def test_nobody_waits_for_callers_who_have_gone():
+    def transact(ops, limit, commit):
+        if ops == [1]:
+            begun.set()
+            until(lambda: leader._waiting)
         return ops
 
+    begun = threading.Event()
     leader = GroupCommit(transact, lambda error: False, 60, gather=1)
     first = threading.Thread(target=lambda: leader.apply([1]))
     first.start()
-    while len(seconds) == 4:
-        time.sleep(0.001)
+    assert begun.wait(60)
     assert leader.apply([2]) == [2]
     first.join()
-    began = time.monotonic()
-    for _ in range(2):
-        assert leader.apply([3]) == [3]
-    assert time.monotonic() - began < 0.2
+    assert leader._crowd == 1  # the next one waits for nobody
 
 
 def test_a_call_that_nobody_begins_with_in_time_is_busy_and_never_happens(recorder):

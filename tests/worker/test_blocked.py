@@ -14,7 +14,7 @@ from pywheel.jobs import Outcome, State
 from pywheel.stores import open
 from tests.jobs.waiting import finished, until, working
 
-POLICIES = [{"ttr": 0.2}, {"ttr": 1}, {"ttr": 0.5, "keep_lease": True}, {"ttr": 60}]
+POLICIES = [{"ttr": 1}, {"ttr": 2, "keep_lease": True}, {"ttr": 60}]  # a machine that stands still for one loses it
 NUMBER = 20
 
 

@@ -2,7 +2,6 @@
 
 import html
 import re
-import time
 
 import pytest
 
@@ -10,6 +9,7 @@ from pywheel import JobQueue
 from pywheel.jobs.commands import Nack, SetNote
 from pywheel.jobs.job import State
 from pywheel.jobs.queries import ListNotes
+from tests.jobs.waiting import until
 
 from .site import Site, buttons, post, said, tokens
 
@@ -24,14 +24,15 @@ def dead(queue, topic="shop.notify", error="it failed", **words):
 
 def wait_until_over(client, answer):
     """Return the page of a bulk action, once it is over."""
-    path = answer.headers["location"]
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        page = client.get(path)
-        if "Done." in page.text or "stopped" in page.text or "then it ended" in page.text:
-            return page.text
-        time.sleep(0.02)
-    raise AssertionError(page.text)
+
+    def over():
+        nonlocal text
+        text = client.get(answer.headers["location"]).text
+        return any(word in text for word in ("Done.", "stopped", "then it ended"))
+
+    text = ""
+    until(over)
+    return text
 
 
 def test_a_delayed_job_is_cancelled(queue, client):
@@ -483,5 +484,4 @@ def test_a_store_that_is_closed_is_said(sites):
         queue.close()
         assert post(client, f"/jobs/{id}", action="cancel").status_code == 503
         assert client.get(f"/jobs/{id}").status_code == 503
-        time.sleep(site.context.live.every)
-        assert "The store does not answer" in client.get("/workers").text
+        until(lambda: "The store does not answer" in client.get("/workers").text)
