@@ -28,8 +28,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo      replay a real server's timers, keep a million of them live, kill a worker of jobs, show the page"
-	@echo "make test      the tests, on the native wheel and on its pure twin: what to run before each commit"
-	@echo "make stress    many random examples, long histories, repetitions and kills; SQLite on the disk"
+	@echo "make test      what is true on any machine, on the native wheel and on its pure twin: to run before each commit"
+	@echo "make stress    processes, signals, kills and real time; many random examples, long histories; SQLite on the disk"
 	@echo "make planted   a fault is planted in the product, and a test must find it; again with each of some hundred others"
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
 	@echo "make promotion  replicas of PostgreSQL, MariaDB and Redis that take over while workers and producers run"
@@ -71,8 +71,8 @@ demo: $(VENV)/demo.group $(VENV)/native
 
 HERE = not packaging and not planted and not servers and not clients and not frameworks and not browser and not docs and not coming
 
-# What a developer runs before each commit: a few random examples, and files in memory, where it has room for them.
-test: MORE = 2
+# What a developer runs before each commit: a few random examples, and files in memory, where it has room for them. No
+# process, no signal, no sleep: tests/real_time.py fails the test that has one.
 test: export HYPOTHESIS_PROFILE ?= quick
 test: export TMPDIR ?= $(shell $(PYTHON) tests/scratch.py)
 test: $(VENV)/test.group $(VENV)/native
@@ -85,7 +85,7 @@ planted: export TMPDIR ?= $(shell $(PYTHON) tests/scratch.py)
 planted: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) tests/planted -m planted $(ARGS)
 
-# What that leaves out: many examples, long histories, repetitions and kills; and what SQLite does, on the disk.
+# What that leaves out: processes, signals, kills, real time; many examples, long histories; what SQLite does, on the disk.
 stress: MORE = 2
 stress: export HYPOTHESIS_PROFILE ?= ci
 stress: export PYWHEEL_REOPEN ?= 1

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import seeds
+from tests import real_time, seeds
 from tests.implementations import CORES, MODULES, SMALL, TINY_POOL, load
 from tests.outlets.brokers import Nats, RabbitMQ
 from tests.stores import servers
@@ -53,6 +53,7 @@ def pytest_collection():
 
 def pytest_configure(config):
     config.pluginmanager.register(seeds)
+    config.pluginmanager.register(real_time)
     try:
         for name in CORES:
             load(name)

@@ -194,6 +194,7 @@ def test_a_forbidden_arrow_is_found(name, source, wrong):
     assert wrong_arrows(name, source) == wrong
 
 
+@pytest.mark.stress
 def test_the_package_imports_nothing_but_the_standard_library():
     """What the sources cannot say: what importing it really loads. A build's own helpers do not count."""
     code = "import sys; before = set(sys.modules); import pywheel; print(*sorted(set(sys.modules) - before))"
@@ -210,17 +211,20 @@ inspect dataclasses decimal fractions dis ast pathlib uuid hashlib pickle concur
 """.split()
 
 
+@pytest.mark.stress
 def test_importing_the_package_loads_nothing_that_is_slow_to_load():
     code = "import sys; before = set(sys.modules); import pywheel; print(*sorted(set(sys.modules) - before))"
     assert set(run_well("-c", code).split()) & set(SLOW) == set()
 
 
+@pytest.mark.stress
 def test_a_driver_is_not_imported_before_a_store_needs_it():
     code = "import sys, pywheel.stores, pywheel.client, pywheel.worker, pywheel.testing; print(*sorted(sys.modules))"
     drivers = set().union(*DRIVERS.values())
     assert drivers & set(run_well("-c", code).split()) == set()
 
 
+@pytest.mark.stress
 def test_telemetry_is_not_imported_before_somebody_asks_for_it():
     modules = "pywheel.observe.prometheus, pywheel.observe.opentelemetry, pywheel.server.metrics"
     code = f"import sys, {modules}; print(*sorted(sys.modules))"
@@ -228,6 +232,7 @@ def test_telemetry_is_not_imported_before_somebody_asks_for_it():
     assert loaded & {"prometheus_client", "opentelemetry"} == set()
 
 
+@pytest.mark.stress
 def test_commands_that_do_not_serve_wait_for_no_service():
     code = "import sys, pywheel.cli.app; print(*sorted(sys.modules))"
     loaded = {name.partition(".")[0] for name in run_well("-c", code).split()}

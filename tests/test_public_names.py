@@ -170,6 +170,7 @@ def test_what_a_page_imports_and_names_is_there(page):
             assert room != "pywheel" or name in pywheel.__all__
 
 
+@pytest.mark.stress
 def test_dir_and_a_star_give_every_public_name_before_it_was_asked_for():
     code = """
 import pywheel

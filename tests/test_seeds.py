@@ -9,6 +9,8 @@ import pytest
 
 from tests.isolated.child import environment
 
+pytestmark = pytest.mark.stress
+
 DRAWS = """
 import json, os, random
 from pathlib import Path

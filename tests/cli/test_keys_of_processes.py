@@ -20,7 +20,7 @@ from tests.outlets.amqp import amqp
 from tests.outlets.endpoint import Endpoint
 from tests.server.client import Process
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")]
 KEY = bytes(range(32))
 KEYS = f"a:{base64.b64encode(KEY).decode()}"
 PROGRAM = """

@@ -70,6 +70,7 @@ def test_every_command_says_what_it_does_and_the_main_ones_show_it(call):
             assert f"  pywheel {name}" in shown
 
 
+@pytest.mark.stress
 def test_the_version_can_be_asked_for_as_of_any_program():
     from pywheel import __version__, implementation
 
@@ -87,6 +88,7 @@ def pipe(*arguments, **words):
     )
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("arguments", [["version"], ["--help"], ["--version"], ["version", "--json"], []], ids=str)
 def test_a_reader_that_has_gone_is_no_error(arguments):
     read, write = os.pipe()
@@ -96,6 +98,7 @@ def test_a_reader_that_has_gone_is_no_error(arguments):
     assert (process.returncode, err) == (0, b"")
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("arguments", [["version"], ["--help"], ["version", "--json"]], ids=str)
 def test_an_output_that_is_full_is_an_error_of_its_own(arguments):
@@ -106,6 +109,7 @@ def test_an_output_that_is_full_is_an_error_of_its_own(arguments):
     assert err.count(b"\n") == 1
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX")
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_do_no_harm(tmp_path, closed):
@@ -117,6 +121,7 @@ def test_closed_streams_do_no_harm(tmp_path, closed):
     assert result.stderr == (b"pywheel: the output cannot be written: it is closed\n" if closed == ">&-" else b"")
 
 
+@pytest.mark.stress
 def test_characters_that_the_encoding_lacks_are_written_with_a_backslash():
     result = run("-m", "pywheel.cli", "show", "\N{SNOWMAN}", PYTHONIOENCODING="ascii")
     assert result.returncode == 2

@@ -15,6 +15,8 @@ from pywheel.jobs import State
 from tests.isolated.child import environment, run
 from tests.jobs.waiting import until
 
+pytestmark = pytest.mark.stress
+
 POSIX = pytest.mark.skipif(os.name == "nt", reason="signals and shells of POSIX")
 MODULE = """
 from pywheel import JobQueue

@@ -7,9 +7,13 @@ import subprocess
 import sys
 import urllib.request
 
+import pytest
+
 from tests.cli.test_processes import POSIX, seen
 from tests.isolated.child import environment
 from tests.jobs.waiting import until
+
+pytestmark = pytest.mark.stress
 
 
 @POSIX

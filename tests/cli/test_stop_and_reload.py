@@ -9,9 +9,8 @@ from pywheel.jobs import State
 from tests.cli.steps import Stepped
 from tests.isolated.child import run_well
 from tests.jobs.waiting import until
-from tests.often import often
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")]
 ONE, SEVERAL = (), ("--processes", "2")
 TERM, INT, HUP, QUIT = signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT
 
@@ -130,14 +129,6 @@ IN_SEVERAL = [
     replaced_while_an_old_one_drains,
     replacing_as_a_source_changes,
 ]
-QUICK = {
-    (draining_for_a_reload, ONE, TERM),
-    (draining_for_a_reload, ONE, INT),
-    (draining_for_a_reload, SEVERAL, TERM),
-    (drained_for_a_reload, ONE, TERM),
-    (importing_again, ONE, TERM),
-    (replacing_as_a_source_changes, SEVERAL, TERM),
-}
 STOPS = [
     *((step, ONE, number) for step in IN_ONE for number in (TERM, INT, HUP, QUIT)),
     *((step, SEVERAL, number) for step in IN_SEVERAL for number in (TERM, INT, QUIT)),
@@ -145,8 +136,7 @@ STOPS = [
 
 
 def named(step, options, number):
-    marks = [] if (step, options, number) in QUICK else [pytest.mark.stress]
-    return pytest.param(step, options, number, marks=marks, id=f"{step.__name__}-{len(options) or 1}-{number.name}")
+    return pytest.param(step, options, number, id=f"{step.__name__}-{len(options) or 1}-{number.name}")
 
 
 @pytest.mark.parametrize(("step", "options", "number"), [named(*case) for case in STOPS])
@@ -170,7 +160,7 @@ def test_a_signal_to_stop_at_any_step_ends_it_and_cuts_no_grace(shop, step, opti
 
 
 @pytest.mark.parametrize("options", [ONE, SEVERAL])
-@pytest.mark.parametrize("number", [TERM, pytest.param(INT, marks=pytest.mark.stress)])
+@pytest.mark.parametrize("number", [TERM, INT])
 def test_a_source_that_changes_while_it_drains_for_a_stop_neither_cuts_the_grace_nor_begins_it_again(
     shop, options, number
 ):
@@ -187,7 +177,6 @@ def test_a_source_that_changes_while_it_drains_for_a_stop_neither_cuts_the_grace
     assert (shop.queue.get(id).state, shop.queue.get(id).attempt) == (State.DONE, 1)
 
 
-@pytest.mark.stress
 @pytest.mark.parametrize("options", [ONE, SEVERAL])
 @pytest.mark.parametrize("step", [at_work, draining_for_a_reload])
 def test_a_second_signal_ends_the_grace(shop, step, options):
@@ -198,7 +187,6 @@ def test_a_second_signal_ends_the_grace(shop, step, options):
     assert (shop.queue.get(id).state, shop.queue.get(id).attempt) == (State.DELAYED, 0)
 
 
-@pytest.mark.stress
 @pytest.mark.parametrize("step", [drained_for_a_reload, mended])
 def test_a_second_signal_ends_a_reload_whose_exit_functions_hang(shop, step):
     step(shop, ONE)
@@ -207,7 +195,6 @@ def test_a_second_signal_ends_a_reload_whose_exit_functions_hang(shop, step):
     assert shop.ended() in {-TERM, -INT}
 
 
-@pytest.mark.stress
 def test_a_hang_up_of_several_that_are_to_begin_again_anyway_is_no_stop(shop):
     drained_for_a_reload(shop, SEVERAL)
     before = len(shop.noted("worker-import"))  # one of the two may have had no time to begin
@@ -217,7 +204,6 @@ def test_a_hang_up_of_several_that_are_to_begin_again_anyway_is_no_stop(shop):
     shop.reached("worker-import", before + 2)
 
 
-@pytest.mark.stress
 @pytest.mark.parametrize("raised", ["", "    raise RuntimeError"])
 def test_ctrl_c_that_the_program_catches_as_it_is_imported_is_a_stop(shop, raised):
     text = shop.source.read_text().replace(
@@ -233,7 +219,7 @@ def test_ctrl_c_that_the_program_catches_as_it_is_imported_is_a_stop(shop, raise
 # ---- what is given back before it begins again ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [ONE, pytest.param(SEVERAL, marks=pytest.mark.stress)])
+@pytest.mark.parametrize("options", [ONE, SEVERAL])
 def test_a_reload_gives_back_unspent_what_it_had_claimed(shop, options):
     """Also what a handler still works on when its grace is over; the next process has it at once, whatever its ttr."""
     shop.start(*options, "--grace", "1")
@@ -294,7 +280,7 @@ for line in count(1):
 
 
 @pytest.mark.parametrize(
-    "case", often([("supervisor", TERM), ("supervisor", INT), ("worker", TERM), ("worker", INT), ("worker", HUP)])
+    "case", [("supervisor", TERM), ("supervisor", INT), ("worker", TERM), ("worker", INT), ("worker", HUP)]
 )
 def test_a_signal_at_each_line_of_beginning_again_ends_the_process(case):
     """Until the last it is noted, then it kills: nothing is held any more. None is lost."""

@@ -14,7 +14,7 @@ from pywheel.jobs import State
 from tests.cli.test_processes import seen, work
 from tests.jobs.waiting import until
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")]
 SHOP = """
 import logging, sys
 from pywheel import Fixed, JobQueue

@@ -332,6 +332,7 @@ def test_an_reserve_that_is_cut_off_by_the_end_of_its_loop_gives_its_jobs_back(q
 # ---- fork -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_the_batches_of_a_forked_child_are_its_own(queue):
@@ -355,6 +356,7 @@ def test_the_batches_of_a_forked_child_are_its_own(queue):
     assert asyncio.run(program())
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_forked_child_puts_as_its_parent_does(tmp_path):

@@ -416,6 +416,7 @@ def _there_and_back(old, new, before):
     assert (live(old), live(new)) == ([], before)
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("first", often([1, 2]))
 def test_killed_after_any_write_and_begun_again_nothing_is_twice_or_missing(urls, first):
     if urls is None:

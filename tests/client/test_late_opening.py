@@ -139,6 +139,7 @@ def test_no_other_attribute_comes_from_nowhere():
         queue.put("")
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_each_process_opens_its_own_after_a_fork(place, tmp_path):
     from tests.isolated.child import run_well

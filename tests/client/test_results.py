@@ -309,6 +309,7 @@ def test_a_worker_rings_who_waits_in_another_process(request, url, tmp_path, mon
         assert queue.store.verify() == []
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_waits_by_a_thread_of_its_own(tmp_path):

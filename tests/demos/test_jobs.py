@@ -11,10 +11,11 @@ import pytest
 from tests.isolated.child import environment, run
 from tests.jobs.waiting import until
 
+pytestmark = pytest.mark.stress
+
 POSIX = pytest.mark.skipif(os.name == "nt", reason="signals and shells of POSIX")
 
 
-@pytest.mark.stress
 @POSIX
 def test_the_demo_accounts_for_every_job():
     result = run("-m", "demos.jobs", "--jobs", "400", "--seconds", "1")

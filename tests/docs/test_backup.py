@@ -14,6 +14,8 @@ from pywheel import JobQueue
 from tests.docs.pages import FENCE, text
 from tests.stores import servers
 
+pytestmark = pytest.mark.stress
+
 SECTIONS = {
     part.partition("\n")[0]: [code for kind, code in FENCE.findall(part) if kind == "sh"]
     for part in text("docs/backup.md").split("\n## ")[1:]

@@ -8,6 +8,8 @@ import pytest
 
 from tests.docs.pages import blocks
 
+pytestmark = pytest.mark.stress
+
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/jobs.md"])
 def test_they_are_few_and_deliver_a_job(page, tmp_path):

@@ -212,6 +212,7 @@ def shell(tmp_path):
     return typed
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("found", cases([it for it in here("sh") if "curl" not in it.code], PAGE))
 def test_the_shell_does_what_the_page_types(found, shell, address, tmp_path):
     replaced = PREPARED.get(found[0].page, lambda *_: None)(tmp_path, address) or {}
@@ -228,6 +229,7 @@ CURL = "curl -s -w '\\n%{http_code}'"
 ANSWERS = re.compile(r"answers (\d{3}) with `(\{.*?\})`")
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 @pytest.mark.parametrize("found", cases([it for it in here("sh") if "curl" in it.code], PAGE))
 def test_the_service_answers_what_the_page_asks_and_as_it_says(found, shell, tmp_path):
@@ -272,6 +274,7 @@ def test_a_problem_looks_as_the_page_shows(it):
 # ---- what others read ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("it", here("yaml"), ids=str)
 def test_prometheus_and_alertmanager_take_their_settings(it, tmp_path):
     tool, check = {
@@ -283,12 +286,14 @@ def test_prometheus_and_alertmanager_take_their_settings(it, tmp_path):
     checked(tool, *check, str(tmp_path / "settings.yml"))
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("it", here("dockerfile"), ids=str)
 def test_an_image_runs_a_command_that_is_there(it, shell):
     [command] = re.findall(r"^CMD (\[.*\])$", it.code, re.MULTILINE)
     shell(shlex.join(["pywheel", *json.loads(command)]))
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("it", here("console"), ids=str)
 def test_a_table_has_the_columns_that_the_page_shows(it, shell, tmp_path):
     JobQueue(f"sqlite:///{tmp_path}/shop.db").close()

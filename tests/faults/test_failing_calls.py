@@ -10,7 +10,7 @@ from pywheel.testing import ManualClock
 from tests.faults.calls import needs_preload, run_child
 from tests.faults.store_life import NOW, held
 
-pytestmark = needs_preload
+pytestmark = [pytest.mark.stress, needs_preload]
 
 FULL, FAILED, DENIED = "StoreFull", "StoreError", "StoreReadOnly"
 
@@ -35,8 +35,8 @@ def lives(folder, error, kind, end="cut off"):
         ("EACCES", "o", "cut off", {DENIED}, 5),
         ("EMFILE", "o", "cut off", {FAILED, DENIED}, 5),  # by the time SQLite is asked why there are files again
         # SQLite does not say why its shared memory cannot grow.
-        pytest.param("EIO", "w", "cut off", {FAILED, FULL}, 100, marks=pytest.mark.stress),
-        pytest.param("EINTR", "w", "cut off", set(), 0, marks=pytest.mark.stress),
+        ("EIO", "w", "cut off", {FAILED, FULL}, 100),
+        ("EINTR", "w", "cut off", set(), 0),
     ],
 )
 def test_a_call_that_fails_is_a_named_error_and_nothing_was_done(tmp_path, error, kind, end, kinds, least):

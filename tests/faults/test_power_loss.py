@@ -26,7 +26,7 @@ from tests.faults.spool_life import SERVER
 from tests.faults.store_life import LEASE, NOW, POLICY, TOPICS, held
 from tests.seeds import SEED
 
-pytestmark = needs_preload
+pytestmark = [pytest.mark.stress, needs_preload]
 
 CUTS = int(os.environ.get("PYWHEEL_CUTS") or 200)
 STEPS = 60

@@ -7,6 +7,8 @@ import pytest
 from tests.implementations import CORES, MODULES
 from tests.isolated.child import run_well
 
+pytestmark = pytest.mark.stress
+
 PENDING = """
 import sys, {module} as core
 class Late:

@@ -8,7 +8,11 @@ import pytest
 from tests.implementations import PURE_ONLY
 from tests.isolated.child import run_well
 
-pytestmark = pytest.mark.skipif(PURE_ONLY or sys.platform != "linux", reason="the native wheel maps memory on Linux")
+pytestmark = [
+    pytest.mark.stress,
+    pytest.mark.stress,
+    pytest.mark.skipif(PURE_ONLY or sys.platform != "linux", reason="the native wheel maps memory on Linux"),
+]
 
 MREMAP = {"x86_64": 25, "aarch64": 216}.get(os.uname().machine if hasattr(os, "uname") else "")
 

@@ -5,7 +5,7 @@ import pytest
 from tests.implementations import PURE_ONLY
 from tests.isolated.child import run, run_well
 
-pytestmark = pytest.mark.skipif(PURE_ONLY, reason="the native loop is asked for")
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(PURE_ONLY, reason="the native loop is asked for")]
 
 LATER = """
 import asyncio, inspect, warnings

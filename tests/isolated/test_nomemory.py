@@ -8,11 +8,13 @@ import pytest
 from tests.implementations import CORES, SMALL, TINY_POOL
 from tests.isolated.child import run_well, script
 
+pytestmark = pytest.mark.stress
+
 # There the interpreter itself damages its heap, with no extension loaded but that which has the memory run out.
 DAMAGED = pytest.mark.skipif(
     (3, 12) <= sys.version_info < (3, 14), reason="this Python crashes by itself when the twin finds no memory"
 )
-TWIN = pytest.param("pure", marks=[DAMAGED, pytest.mark.stress])
+TWIN = pytest.param("pure", marks=DAMAGED)
 NATIVE = [name for name in CORES if name == "native"]
 
 
@@ -24,6 +26,6 @@ def test_an_operation_without_memory_raises_memory_error_and_loses_no_timer(impl
 
 
 @pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this Python comes without _testcapi")
-@pytest.mark.parametrize("implementation", [*NATIVE, pytest.param("pure", marks=pytest.mark.stress)])
+@pytest.mark.parametrize("implementation", [*NATIVE, "pure"])
 def test_an_allocation_that_fails_in_a_turn_of_the_loop_costs_one_callback_at_most(implementation):
     run_well(script("loop_nomemory_child.py"), implementation)

@@ -5,6 +5,8 @@ import pytest
 from tests.implementations import CORES, MODULES
 from tests.isolated.child import run_well
 
+pytestmark = pytest.mark.stress
+
 CODE = """
 import {module} as core
 import numpy as np

@@ -8,7 +8,11 @@ from tests.implementations import PURE_ONLY
 from tests.isolated import child
 from tests.isolated.subinterpreter_child import OWN_GIL, SHARED_GIL
 
-pytestmark = pytest.mark.skipif(sys.implementation.name != "cpython", reason="subinterpreters are CPython's")
+pytestmark = [
+    pytest.mark.stress,
+    pytest.mark.stress,
+    pytest.mark.skipif(sys.implementation.name != "cpython", reason="subinterpreters are CPython's"),
+]
 
 both_kinds = pytest.mark.parametrize("config", [OWN_GIL, SHARED_GIL])
 

@@ -6,6 +6,8 @@ import pywheel
 from tests.implementations import PURE_ONLY
 from tests.isolated import child
 
+pytestmark = pytest.mark.stress
+
 needs_extension = pytest.mark.skipif(PURE_ONLY, reason="PYWHEEL_PURE=1: the extension need not be there")
 
 SHOW = "import pywheel; print(pywheel.implementation, pywheel.TimingWheel.__module__, pywheel.KeyWheel.__module__)"

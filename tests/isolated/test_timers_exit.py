@@ -10,6 +10,8 @@ import pytest
 from tests.implementations import CORES
 from tests.isolated.child import environment, run, run_well
 
+pytestmark = pytest.mark.stress
+
 COMMON = """
 import faulthandler, sys, threading, time
 import pywheel

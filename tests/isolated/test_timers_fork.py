@@ -8,7 +8,7 @@ import pytest
 from tests.implementations import CORES
 from tests.isolated.child import run_well
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")]
 
 COMMON = """
 import os, signal, sys, threading, time, warnings

@@ -232,6 +232,7 @@ def test_what_a_function_returns_becomes_bytes_of_every_type():
     assert [encoded_result(value) for value in (None, b"x", strange)] == [None, b"x", strange]
 
 
+@pytest.mark.stress
 def test_tasks_of_plain_types_do_without_msgspec():
     code = """
 import sys

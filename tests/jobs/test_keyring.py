@@ -288,6 +288,7 @@ def test_an_error_shows_nothing_of_a_body_or_a_key():
         assert repr(ONE)[2:20] not in shown
 
 
+@pytest.mark.stress
 def test_without_the_library_a_keyring_says_what_to_install():
     code = """
 import sys
@@ -302,6 +303,7 @@ except BadOption as error:
     assert "pip install 'pywheel-timer[crypto]'" in said
 
 
+@pytest.mark.stress
 def test_the_client_does_not_load_the_library():
     code = "import sys, json, pywheel.client, pywheel.worker; print(json.dumps('cryptography' in sys.modules))"
     assert json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout) is False

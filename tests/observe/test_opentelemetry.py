@@ -354,6 +354,7 @@ def shop(tmp_path, monkeypatch):
     traced_shop.queue.use("memory:")
 
 
+@pytest.mark.stress
 def test_an_isolated_handler_runs_in_the_context_of_its_span(shop, tmp_path):
     token = context.attach(baggage.set_baggage("shop", "7"))
     try:
@@ -365,6 +366,7 @@ def test_an_isolated_handler_runs_in_the_context_of_its_span(shop, tmp_path):
     assert (tmp_path / "seen").read_text() == f"{process.context.trace_id} {process.context.span_id} 7"
 
 
+@pytest.mark.stress
 def test_an_isolated_handler_that_fails_or_is_killed_has_a_span_that_says_so(shop):
     for deed, error, said in (
         ("fail", "KeyError", "no such order"),

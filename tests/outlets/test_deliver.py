@@ -75,6 +75,7 @@ def call(monkeypatch, capsys):
 # ---- a process ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.stress
 def test_a_killed_worker_loses_nothing_and_what_comes_again_has_the_same_id(endpoint, queue, url, config):
     endpoint.answers["/"] = hang
     ids = [queue.put("t", n, to=endpoint.url()) for n in range(12)]
@@ -93,6 +94,7 @@ def test_a_killed_worker_loses_nothing_and_what_comes_again_has_the_same_id(endp
     assert sorted(map(json.loads, after.values())) == list(range(12))
 
 
+@pytest.mark.stress
 def test_sigterm_begins_no_delivery_and_waits_for_those_under_way(endpoint, queue, url, config):
     told = asyncio.Event()
 

@@ -72,6 +72,7 @@ def delivering(store, path, config):
         assert process.wait(60) == 0
 
 
+@pytest.mark.stress
 def test_a_put_token_leads_no_secret_of_an_outlet_elsewhere(endpoint, service, put, tmp_path):
     with Endpoint() as attacker, JobQueue(service.store) as queue:
         theirs = [
@@ -94,6 +95,7 @@ def test_a_put_token_leads_no_secret_of_an_outlet_elsewhere(endpoint, service, p
         assert "allow_to" in job.last_error
 
 
+@pytest.mark.stress
 def test_a_put_token_leads_an_outlet_where_its_configuration_names_it(endpoint, service, put, tmp_path):
     config = SHOP.format(url=endpoint.url("/hook")) + f'allow_to = ["{endpoint.url("/tenants/")}"]\n'
     with JobQueue(service.store) as queue:

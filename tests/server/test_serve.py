@@ -11,6 +11,8 @@ from pywheel.cli.app import app
 from tests.isolated.child import run_well
 from tests.server.client import Process, problem
 
+pytestmark = pytest.mark.stress
+
 
 def serve(folder, *options):
     """Return the exit code and what was said."""

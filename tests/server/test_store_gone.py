@@ -16,7 +16,10 @@ from tests.outlets.amqp import amqp
 from tests.server.client import Process
 from tests.worker.test_store_gone import delete, delete_index, delete_log, replace, replace_log
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="files that are open cannot be deleted there")
+pytestmark = [
+    pytest.mark.stress,
+    pytest.mark.skipif(os.name == "nt", reason="files that are open cannot be deleted there"),
+]
 STORE_FAILED = 3
 
 

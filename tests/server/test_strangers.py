@@ -8,6 +8,8 @@ import pytest
 
 from tests.server.client import Process, read_all
 
+pytestmark = pytest.mark.stress
+
 LINE = "2026-01-01 00:00:00,000 INFO forged"
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.server.client import Process
 
+pytestmark = pytest.mark.stress
+
 MOST_TAKEN = 16 << 20  # bytes of requests that a server and two kernels may hold for one client
 MOST_GROWN = 160 << 20  # bytes of memory that a server may take for twenty clients
 PAD = 4_000  # bytes that make a request long, so that few of them fill the buffers

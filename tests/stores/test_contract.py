@@ -61,6 +61,7 @@ class TestSqlite(StoreSuite):
         connection.close()
 
 
+@pytest.mark.stress
 class TestSqliteReopened(TestSqlite):
     def reopen(self):
         self.store.close()

@@ -175,6 +175,7 @@ def test_a_worker_hears_of_it_at_the_commit(queue, connection):
         assert worker.join(20)
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("what", ["ends", "closes"])
 def test_workers_hear_of_it_though_the_program_is_over_right_after_the_commit(url, queue, what):
     notifier, heard = queue.store.notifier("w"), set()
@@ -194,6 +195,7 @@ def test_workers_hear_of_it_though_the_program_is_over_right_after_the_commit(ur
     notifier.close()
 
 
+@pytest.mark.stress
 def test_a_process_that_dies_before_the_commit_leaves_nothing(url, queue, connection):
     assert program(url, "dies") > 0
     assert queue.jobs.list("order") == []

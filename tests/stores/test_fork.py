@@ -6,7 +6,7 @@ import pytest
 
 from tests.isolated.child import run_well
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")]
 
 START = """
 import os, sys, threading, time, warnings

@@ -24,6 +24,7 @@ def put(store):
     return id
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("seed", often(range(4)))
 def test_a_storm_of_interrupts_leaves_a_store_that_works_and_every_put_that_was_told(shared_url, seed):
     puts = 1000 if shared_url.startswith("sqlite:") else 300

@@ -122,6 +122,7 @@ def test_a_full_disk_changes_nothing(journal, file, monkeypatch):
     assert journal.ask(CountJobs())["t"].delayed == 2
 
 
+@pytest.mark.stress
 def test_it_is_one_process_s_at_a_time(journal, file):
     code = f"from pywheel.stores import open; open('journal://{file}')"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path[-2:])}

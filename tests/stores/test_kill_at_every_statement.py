@@ -14,8 +14,9 @@ from pywheel.jobs.queries import CountJobs, GetJob, GetNote, ListJobs, ListTopic
 from pywheel.stores import Filter, open
 from pywheel.testing import ManualClock
 from tests.isolated.child import run_well
-from tests.often import often
 from tests.stores.crash_child import NOW
+
+pytestmark = pytest.mark.stress
 
 CHILD = str(Path(__file__).with_name("crash_child.py"))
 AT_MOST = 400
@@ -128,7 +129,7 @@ def send_again(store, before):
             assert len(store.ask(ListJobs(Filter(), 0, 100))) == stored + 2
 
 
-@pytest.mark.parametrize("part", often(range(5)))
+@pytest.mark.parametrize("part", range(5))
 def test_killed_before_any_statement_nothing_told_is_untrue(tmp_path, part):
     url, ledger = f"sqlite:///{tmp_path}/{{}}.db", f"{tmp_path}/{{}}.txt"
     runs = list(run_children(url, ledger, range(1 + part, AT_MOST, 5)))

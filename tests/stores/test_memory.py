@@ -74,6 +74,7 @@ print("well")
 """
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_of_a_fork_has_a_whole_copy_of_its_own_whatever_threads_were_doing():
     assert run_well("-c", FORKS) == "well\n"

@@ -108,6 +108,7 @@ def test_a_name_may_have_bytes_that_are_no_text(tmp_path):
     assert (tmp_path / os.fsdecode(b"\xff.db")).exists()
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
 def test_a_folder_that_may_not_be_entered_is_named_so(tmp_path):
     folder = tmp_path / "locked"

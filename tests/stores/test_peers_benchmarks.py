@@ -43,6 +43,7 @@ def test_each_of_our_stores_is_measured_as_a_queue(monkeypatch, tmp_path, peer):
     assert f"| {one.title} |" in page(results, {one: "1.0"})
 
 
+@pytest.mark.stress
 def test_what_is_measured_anew_replaces_that_alone(monkeypatch, tmp_path):
     first = measure(monkeypatch, tmp_path, "--only", "pywheel", "--measures", "drain5")
     then = measure(monkeypatch, tmp_path, "--only", "pywheel", "--measures", "late")
@@ -96,6 +97,7 @@ def test_without_node_its_queue_is_left_out_by_a_line_that_says_what_to_install(
     assert "Node.js, Redis is left out: node is missing: apt-get install nodejs npm" in capsys.readouterr().err
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     ("option", "message"),
     [(["--only", "pywhel"], "no such peer: pywhel"), (["--measures", "put"], "no such measure: put")],

@@ -38,6 +38,7 @@ def test_at_the_end_all_that_waits_is_told(ringer):
     assert ringer.sent.get_nowait() == {"w": {1}}
 
 
+@pytest.mark.stress
 def test_a_flush_returns_once_all_before_it_was_sent():
     sent = []
 

@@ -39,6 +39,7 @@ def test_files_beside_it_have_the_databases_mode_whatever_the_umask(path, mode, 
     }
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
 def test_a_file_that_root_opened_first_is_still_its_owners(path):
     path.parent.chmod(0o777)
@@ -57,6 +58,7 @@ def test_a_file_that_root_opened_first_is_still_its_owners(path):
         put(store)
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
 def test_users_of_one_group_share_a_database_whatever_their_umask(path):
     os.chown(path.parent, -1, 12_346)
@@ -74,6 +76,7 @@ def test_users_of_one_group_share_a_database_whatever_their_umask(path):
         assert [one.put(), two.put(), one.put(), two.put()] == [1, 2, 3, 4]
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
 @pytest.mark.parametrize("opened_before", [True, False])
 def test_a_moment_without_permission_locks_its_owner_out_for_that_moment_only(path, opened_before):
@@ -294,6 +297,7 @@ print(len(ids))
 """
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("size", [0, 4_096])
 def test_a_page_that_was_truncated_beside_an_open_store_is_made_whole(path, size):
     """Each look behind its end would be the end of the process, by SIGBUS."""

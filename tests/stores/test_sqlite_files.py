@@ -180,6 +180,7 @@ def test_many_who_open_a_new_file_at_once_all_succeed(path):
         assert store.ask(CountJobs())["t"].delayed == 6
 
 
+@pytest.mark.stress
 def test_an_open_store_notices_that_a_newer_version_upgraded_the_file(path, store):
     put(store)
     raw = sqlite3.connect(path)

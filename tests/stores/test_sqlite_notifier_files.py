@@ -197,6 +197,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root can be two other users")
 def test_two_users_of_a_group_ring_each_other():
     with TemporaryDirectory() as name:  # pytest's own is for one user
@@ -281,6 +282,7 @@ def test_closing_while_another_thread_uses_it_touches_no_descriptor_of_others(pa
     assert errors == []
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_has_nothing_of_its_parents(path, host):
     worker = host.notifier("t")

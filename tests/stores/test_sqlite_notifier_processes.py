@@ -31,6 +31,7 @@ while True:
 """
 
 
+@pytest.mark.stress
 def test_a_stopped_process_is_passed_by_and_reads_again_when_it_goes_on(path):
     host = Host(path)
     with child("-c", WORKER, path) as process:
@@ -61,6 +62,7 @@ def test_a_stopped_process_is_passed_by_and_reads_again_when_it_goes_on(path):
     host.close()
 
 
+@pytest.mark.stress
 def test_a_killed_worker_leaves_its_slot_and_its_row_to_the_next(path):
     host = Host(path)
     with child("-c", WORKER, path) as process:
@@ -126,6 +128,7 @@ def start(path, barrier, results):
     host.close()
 
 
+@pytest.mark.stress
 def test_processes_that_start_at_once_get_slots_of_their_own(path):
     Host(path).close()
     workers_of(path).unlink()

@@ -11,6 +11,8 @@ from pywheel.stores.notifier import SILENT
 from pywheel.stores.ownership import shards_of
 from tests.stores.notifying import LIMIT, Host, until, workers_of
 
+pytestmark = pytest.mark.stress
+
 ROUNDS = 6
 PUTS = 60
 SPAN = 1_000  # due times lie in there

@@ -17,7 +17,7 @@ from pywheel.stores.sqlite.page import LOCKS, Page
 from tests.jobs.waiting import until
 from tests.stores.processes import process
 
-pytestmark = pytest.mark.skipif(not LOCKS, reason="no record locks here")
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(not LOCKS, reason="no record locks here")]
 
 
 @pytest.fixture

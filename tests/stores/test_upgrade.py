@@ -51,6 +51,7 @@ def least(url):
     return str(len(MIGRATIONS)) if url.startswith("sqlite") else "1"
 
 
+@pytest.mark.stress
 def test_old_workers_go_on_while_new_ones_come(url):
     handled = []
     with JobQueue(url) as old:
@@ -74,6 +75,7 @@ def test_old_workers_go_on_while_new_ones_come(url):
         assert again.verify() == []
 
 
+@pytest.mark.stress
 def test_a_change_that_an_old_one_cannot_go_with_is_told(url):
     with JobQueue(url) as old:
         old.put("t", delay="1h")
@@ -86,6 +88,7 @@ def test_a_change_that_an_old_one_cannot_go_with_is_told(url):
         open(url)
 
 
+@pytest.mark.stress
 def test_a_new_store_is_of_the_newest_version_at_once(url):
     with Newer(url, least(url)) as newer, JobQueue(url) as old:
         until(lambda: len(newer.handled) == 10)

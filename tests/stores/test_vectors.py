@@ -110,6 +110,7 @@ def test_a_store_in_memory_gives_the_expected_results(file):
     replay("memory:", file, reopen=0)
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("reopen", [False, True], ids=["open", "reopened"])
 @pytest.mark.parametrize("file", VECTORS, ids=lambda file: file.stem)
 def test_a_store_that_lasts_gives_the_expected_results(file, reopen, shared_url):

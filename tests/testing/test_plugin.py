@@ -3,8 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import blocks
 from tests.isolated.child import run, run_well
+
+pytestmark = pytest.mark.stress
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
 TESTS = """

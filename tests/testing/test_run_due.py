@@ -183,6 +183,7 @@ def test_a_coroutine_is_told_to_use_a_thread(queue):
     assert asyncio.run(program()) == 1
 
 
+@pytest.mark.stress
 def test_run_due_is_the_function_whatever_was_imported_before():
     program = "from pywheel.testing import Failure, QueueTester, run_due; assert callable(run_due)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -71,6 +71,7 @@ def test_get_goes_by_the_loops_clock_and_is_never_early(run, make):
     run(main)
 
 
+@pytest.mark.stress
 def test_an_item_put_after_a_slow_callback_is_not_early(run, make):
     """A loop whose clock stands still for a turn would take its time from before the callback."""
 
@@ -180,6 +181,7 @@ def test_a_far_deadline_does_not_overflow_the_loops_timer(run, make):
     run(main)
 
 
+@pytest.mark.stress
 def test_a_clock_moved_by_another_thread_wakes_who_waits(run, q, clock):
     async def main():
         q.put_nowait("a", 10)

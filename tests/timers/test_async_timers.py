@@ -351,6 +351,7 @@ def test_a_driver_may_be_made_and_filled_before_its_loop_runs(pywheel):
         loop.close()
 
 
+@pytest.mark.stress
 def test_periodic_timers_follow_their_policy_when_the_loop_was_held_up(pywheel, run):
     async def main():
         counts = dict.fromkeys(["skip", "burst", "delay"], 0)

@@ -11,7 +11,7 @@ import pytest
 from tests.often import often
 from tests.timers.crowd import wait_until
 
-COUNT = 20_000
+COUNT = 14_000
 LIMIT = 1_000  # callbacks in a turn
 MOST = 10_000  # timers that collecting may touch in a turn: far from all of them
 MANY_TURNS = 100_000  # after which a test gives up
@@ -190,7 +190,8 @@ def in_the_past(crowd, count):
     return sorted(range(count), key=whens.__getitem__)
 
 
-SCENES = [one_tick, one_near_tick, late, in_the_past]
+SCENES = [one_tick, late, one_near_tick, in_the_past]
+EACH_SCENE = pytest.mark.parametrize("scene", often(SCENES, 2))
 
 
 def assert_bounded(crowd):
@@ -251,7 +252,7 @@ def test_timers_that_were_moved_on_again_and_again_make_no_turn_long(on_async_ti
     assert_bounded(crowd)
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@EACH_SCENE
 @pytest.mark.parametrize("when", [1, 5_000], ids=["while it collects", "while it calls"])
 def test_what_is_cancelled_between_turns_is_not_called(on_loop, scene, when):
     def between():
@@ -278,7 +279,7 @@ def test_what_is_cancelled_between_turns_is_not_called(on_loop, scene, when):
     assert_bounded(crowd)
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@EACH_SCENE
 def test_the_count_and_the_list_of_what_is_pending_are_right_between_turns(on_async_timers, scene):
     def between():
         timers, done = crowd.driver, len(crowd.calls)
@@ -330,8 +331,8 @@ def test_random_changes_between_turns_lose_nothing_and_call_nothing_twice(on_asy
     assert_bounded(crowd)
 
 
-@pytest.mark.parametrize("scene", SCENES)
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+@EACH_SCENE
+@pytest.mark.parametrize("error", often([KeyboardInterrupt, SystemExit]))
 def test_an_interrupt_in_the_midst_loses_none_and_repeats_none(on_loop, scene, error):
     def append(number):
         crowd.calls.append(number)
@@ -371,7 +372,7 @@ def test_errors_of_callbacks_stop_no_others(crowd, scene):
     wait_until(lambda: len(errors) == len(range(0, COUNT, 3)))
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@EACH_SCENE
 @pytest.mark.parametrize("turn", [2, 12])
 def test_stop_between_turns_returns_in_order_what_was_not_called(on_async_timers, scene, turn):
     def between():
@@ -405,7 +406,7 @@ def test_stop_from_a_callback_of_the_thread_ends_it_in_the_midst(make):
     assert [timer.args[0] for timer in left] == list(range(9_001, COUNT))
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@EACH_SCENE
 @pytest.mark.parametrize("turn", [2, 12])
 def test_close_in_the_midst_releases_what_was_not_called(make, scene, turn):
     class Item(int):

@@ -135,6 +135,7 @@ def test_removing_an_item_wakes_nobody_who_waits_for_it(make):
     crowd.join()
 
 
+@pytest.mark.stress
 def test_nobody_looks_at_the_queue_while_there_is_nothing_to_do(make):
     q = make()
     q.put("a", 3600)
@@ -244,6 +245,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child failed 
 """
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="there is no fork here")
 def test_a_forked_child_has_a_copy_for_which_nobody_waits(pywheel):
     run_well("-c", FORK, PYWHEEL_PURE="1" if pywheel.implementation == "pure" else None)

@@ -104,6 +104,7 @@ def alarm():
     signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.stress
 def test_when_the_thread_that_waits_for_the_next_deadline_is_interrupted_another_does_so(make, alarm):
     q = make()
     handle = q.put("a", 3600)
@@ -144,6 +145,7 @@ def test_an_interrupted_reschedule_wakes_whoever_waits_for_the_item(make):
     assert crowd.join() == ["a"]
 
 
+@pytest.mark.stress
 def test_an_interrupted_put_leaves_its_room_to_the_next(make, alarm):
     q = make(1)
     q.put("a")

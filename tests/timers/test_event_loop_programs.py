@@ -211,6 +211,7 @@ def test_streams_datagrams_and_servers(run):
     run(main())
 
 
+@pytest.mark.stress
 def test_subprocesses_with_a_timeout_that_fires_and_one_that_does_not(run):
     async def main():
         echo = "import sys; print(sys.stdin.readline().strip()[::-1])"
@@ -232,6 +233,7 @@ def test_subprocesses_with_a_timeout_that_fires_and_one_that_does_not(run):
 # ---- signals ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.stress
 @ON_UNIX
 def test_a_signal_handler_runs_though_the_loop_sleeps(run):
     async def main():
@@ -269,6 +271,7 @@ with asyncio.Runner(loop_factory=pywheel.EventLoop) as runner:
 """
 
 
+@pytest.mark.stress
 @ON_UNIX
 @pytest.mark.parametrize("what", ["sleeping", "busy"])
 def test_ctrl_c_ends_a_program_as_it_does_on_asyncios_loop(pywheel, what):
@@ -315,11 +318,13 @@ print(*calls)
 """
 
 
+@pytest.mark.stress
 @CAN_FORK
 def test_a_child_forked_from_a_callback_can_run_a_loop_of_its_own(pywheel):
     assert child(pywheel, FORKED).split() == ["7", "later"]
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     "code",
     [
@@ -334,6 +339,7 @@ def test_an_interpreter_ends_quietly_with_timers_left(pywheel, code):
     assert child(pywheel, f"import asyncio, pywheel; {code}") == ""
 
 
+@pytest.mark.stress
 def test_an_interpreter_ends_though_its_loop_was_not_closed(pywheel):
     code = "import asyncio, pywheel; loop = pywheel.EventLoop(); loop.call_later(600, print, loop)"
     assert child(pywheel, code, PYTHONWARNINGS="ignore::ResourceWarning") == ""
@@ -350,6 +356,7 @@ def test_a_loop_that_is_dropped_warns_and_is_closed(pywheel):
     gc.collect()
 
 
+@pytest.mark.stress
 def test_importing_pywheel_does_not_import_asyncio(pywheel):
     code = "import sys, pywheel; print('asyncio' in sys.modules); pywheel.EventLoop; print('asyncio' in sys.modules)"
     assert child(pywheel, code).split() == ["False", "True"]

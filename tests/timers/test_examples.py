@@ -12,6 +12,8 @@ import pytest
 from tests.implementations import CORES
 from tests.isolated.child import environment
 
+pytestmark = pytest.mark.stress
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
 
@@ -67,7 +69,6 @@ def test_the_echo_server_is_the_same_on_other_loops(loop, core):
     assert number_before("timers left", output) == 0
 
 
-@pytest.mark.stress
 def test_the_echo_server_serves_two_thousand_connections():
     output = run("echo_server.py", core=CORES[0])
     assert number_before("were closed as idle", output) == 2000
@@ -80,7 +81,6 @@ def test_the_failure_detector_finds_the_dead(core):
     assert "20 of the 20 dead were found" in output
 
 
-@pytest.mark.stress
 def test_the_failure_detector_watches_a_hundred_thousand():
     output = run("heartbeats.py", core=CORES[0])
     assert "1000 of the 1000 dead were found" in output

@@ -1,6 +1,10 @@
 """`pywheel.testing`: fixtures for the tests of others."""
 
+import pytest
+
 from tests.isolated.child import run
+
+pytestmark = pytest.mark.stress
 
 TESTS = """
 import pywheel

@@ -310,6 +310,7 @@ def test_a_thread_that_cannot_be_started_is_an_error_and_the_next_timer_tries_ag
         assert done.wait(GUARD)
 
 
+@pytest.mark.stress
 def test_a_thread_whose_start_was_interrupted_is_not_relied_upon(pywheel, monkeypatch):
     begin, done = threading.Thread.start, threading.Event()
 

@@ -11,6 +11,8 @@ from tests.implementations import PURE_ONLY
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [
+    pytest.mark.stress,
+    pytest.mark.stress,
     pytest.mark.skipif(PURE_ONLY, reason="the twin is asyncio's own"),
     pytest.mark.skipif(
         importlib.util.find_spec("test") is None or importlib.util.find_spec("test.test_asyncio") is None,

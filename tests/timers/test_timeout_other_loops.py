@@ -392,6 +392,7 @@ def test_a_loop_that_runs_within_another_is_the_running_one(pywheel, loop, async
     assert loop.run_until_complete(main())
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 @pytest.mark.parametrize("kind", ["EventLoop", *KINDS])

@@ -218,6 +218,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child failed 
 """
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.parametrize("implementation", CORES)
 def test_a_forked_child_has_a_copy_even_if_another_thread_held_the_lock(implementation):

@@ -10,6 +10,8 @@ import pytest
 
 from tests.isolated.child import ROOT, environment
 
+pytestmark = pytest.mark.stress
+
 
 @pytest.fixture
 def program(tmp_path):

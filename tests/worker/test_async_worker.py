@@ -562,6 +562,7 @@ def test_the_loop_is_not_held_up_by_plain_handlers_and_the_store(aqueue):
     assert run(main()) is State.DONE
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_handler_that_forks_has_a_child_that_runs_nothing_of_the_program():
     code = """
@@ -649,6 +650,7 @@ def test_a_signal_drains_and_a_second_one_ends_the_grace(aqueue, slow, loop):
     assert (job.state, job.attempt, slow.said) == (State.DELAYED, 0, ["cancelled"])
 
 
+@pytest.mark.stress
 def test_ctrl_c_in_asyncio_run_gives_handlers_their_grace():
     code = """
 import asyncio, signal

@@ -4,6 +4,8 @@ import pytest
 
 from tests.isolated.child import run
 
+pytestmark = pytest.mark.stress
+
 CLOSE = """
 import faulthandler, logging, sys, threading, time
 from pywheel import JobQueue, StoreClosed, Worker

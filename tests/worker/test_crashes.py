@@ -16,7 +16,7 @@ from tests.isolated.child import environment
 from tests.jobs.waiting import until
 from tests.worker.noted import Noted
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")]
 HERE = Path(__file__).parent
 
 

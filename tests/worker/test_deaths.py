@@ -151,6 +151,7 @@ Worker(queue).run()
 """
 
 
+@pytest.mark.stress
 def test_a_worker_that_was_killed_at_each_attempt_is_told_of_by_one_that_lives(tmp_path):
     url = f"sqlite:///{tmp_path}/jobs.db"
     seen = []

@@ -6,7 +6,7 @@ import pytest
 
 from tests.isolated.child import run
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")]
 
 PROGRAM = """
 import asyncio, os, signal, sys, threading, time, warnings

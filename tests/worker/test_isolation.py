@@ -20,7 +20,7 @@ from tests.isolated.child import environment, run
 from tests.jobs.waiting import alive, finished, until
 from tests.worker.noted import Noted
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")]
 HERE = Path(__file__).parent
 
 

@@ -4,6 +4,8 @@ import logging
 import threading
 import time
 
+import pytest
+
 from pywheel import Fixed, JobQueue
 from pywheel.jobs import Outcome, State
 from pywheel.stores.ownership import ALL
@@ -29,6 +31,7 @@ def test_a_handler_longer_than_its_ttr_loses_its_job_and_the_winner_stands(live_
     assert [attempt.outcome for attempt in live_queue.jobs.history(id)] == [Outcome.LOST, Outcome.DONE]
 
 
+@pytest.mark.stress
 def test_a_lost_lease_waits_as_the_policy_says(live_queue):
     starts = []
 
@@ -53,6 +56,7 @@ def test_a_handler_may_keep_its_lease_for_as_long_as_it_runs(live_queue):
     assert (job.state, job.attempt) == (State.DONE, 1)
 
 
+@pytest.mark.stress
 def test_a_handler_may_touch_its_job(live_queue):
     @live_queue.handler("t", ttr=2)
     def handle(job):
@@ -98,6 +102,7 @@ def test_a_worker_that_goes_leaves_its_shards_to_the_other(tmp_path):
                 finished(one, id)
 
 
+@pytest.mark.stress
 def test_a_put_from_another_process_rings(tmp_path):
     from tests.isolated.child import run_well
 

@@ -54,6 +54,7 @@ def test_a_job_that_is_not_for_now_comes_again_with_all_its_attempts(live_queue,
     assert metrics.total("released") == REFUSED
 
 
+@pytest.mark.stress
 def test_a_process_of_its_own_may_say_so_too(live_queue):
     live_queue.handler("t", isolate=True)(refusing_by_claims)
     id = live_queue.put("t", max_attempts=1)

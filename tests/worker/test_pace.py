@@ -147,6 +147,7 @@ def test_a_drain_gives_back_at_once_what_waits_in_a_pool(world):
     assert {(job.state, job.attempt) for job in map(world.queue.get, waiting)} == {(State.DELAYED, 0)}
 
 
+@pytest.mark.stress
 def test_a_worker_that_drains_does_not_press_a_store_that_is_away():
     """It tries as seldom as one that works, and its pauses begin once its listeners have been told."""
     tries, going_on = [], threading.Event()

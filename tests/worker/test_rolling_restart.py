@@ -9,7 +9,7 @@ import pytest
 from pywheel.jobs import State
 from tests.jobs.waiting import finished, until
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")]
 
 
 def test_a_hang_up_signal_replaces_all_while_somebody_is_always_up(shop):

@@ -21,6 +21,7 @@ from tests.isolated.child import environment
 from tests.jobs.waiting import until, working
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_each_tick_is_put_once_though_planners_are_killed(tmp_path):
     url, ledger = f"sqlite:///{tmp_path}/jobs.db", tmp_path / "ledger"

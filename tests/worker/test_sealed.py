@@ -170,6 +170,7 @@ def handle(job):
 """
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
 def test_isolated_handlers_get_plain_bodies_and_encrypt_what_they_put(tmp_path, monkeypatch):
     (tmp_path / "sealed_shop.py").write_text(SHOP)

@@ -8,7 +8,7 @@ from tests.often import often
 from tests.worker.simulation import play
 
 HISTORIES = int(os.environ.get("PYWHEEL_SIMULATIONS", "1000"))
-CHUNK = 50
+CHUNK = 20
 
 
 @pytest.mark.parametrize("first", often(range(0, HISTORIES, CHUNK)))

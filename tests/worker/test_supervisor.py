@@ -18,7 +18,7 @@ from pywheel.jobs import Counts, State
 from pywheel.processes import supervisor as module
 from tests.jobs.waiting import alive, finished, until
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
+pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")]
 HERE = Path(__file__).parent
 
 
@@ -137,7 +137,6 @@ def test_workers_whose_store_was_replaced_are_replaced_and_work_on_the_new_one(s
     assert not shop.said("Traceback")
 
 
-@pytest.mark.stress
 def test_a_supervisor_that_was_stopped_for_long_kills_nobody(shop):
     supervisor = shop.start(2, stall="5s")
     workers = shop.up()
@@ -168,7 +167,6 @@ def test_workers_whose_supervisor_is_killed_drain_and_end(shop):
     assert shop.queue.get(later).attempt == 0
 
 
-@pytest.mark.stress
 def test_workers_whose_supervisor_is_killed_have_their_whole_grace(shop):
     supervisor = shop.start(1, grace="60s")
     shop.up(1)
@@ -268,7 +266,6 @@ def children():
     return found
 
 
-@pytest.mark.stress
 def test_two_hundred_restarts_leave_no_zombie_and_no_descriptor(monkeypatch, caplog):
     monkeypatch.setattr(module, "_BACKOFF", (0.0, 0.0))
     caplog.set_level(logging.CRITICAL)

@@ -12,6 +12,7 @@ from tests.worker.supervised import HERE
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="processes of POSIX")
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     ("target", "options", "error"),
     [
@@ -30,6 +31,7 @@ def test_an_error_at_the_start_is_said_once_and_ends_it(shop, target, options, e
     until(lambda: not any(map(alive, shop.pids())))
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     ("version", "error"),
     [
@@ -45,6 +47,7 @@ def test_a_program_that_nobody_can_import_ends_it(shop, version, error):
     assert len(shop.lines("import")) <= 6
 
 
+@pytest.mark.stress
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
 def test_the_store_stands_in_no_command_line_as_it_may_have_a_password(shop, monkeypatch):
     monkeypatch.setenv("SHOP_FOLDER", str(shop.folder))

@@ -16,7 +16,7 @@ from tests.isolated.child import environment
 from tests.jobs.waiting import finished, until, working
 from tests.worker import task_shop
 
-PLACES = ["in_thread", "on_loop", "isolated", "aisolated"]
+PLACES = ["in_thread", "on_loop", *(pytest.param(name, marks=pytest.mark.stress) for name in ("isolated", "aisolated"))]
 
 
 @pytest.fixture
@@ -190,6 +190,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("command", [["script.py"], ["-m", "script"]])
 def test_a_script_s_tasks_have_the_topics_of_its_module_in_every_process(tmp_path, command):
     (tmp_path / "script.py").write_text(SCRIPT)

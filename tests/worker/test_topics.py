@@ -32,6 +32,7 @@ def test_a_large_backlog_of_a_slow_topic_does_not_hold_up_another(live_queue, wh
         worker.stop()
 
 
+@pytest.mark.stress
 def test_jobs_that_wait_longer_than_their_ttr_for_a_slow_handler_lose_no_lease(live_queue, metrics):
     """A job that waits in the pool is not on its own lease."""
     live_queue.handler("t", concurrency=4, ttr=3, retry=Fixed(0))(lambda job: time.sleep(1))

@@ -13,6 +13,8 @@ from tests.isolated.child import environment
 from tests.jobs.waiting import finished, until
 from tests.worker.versioned_shop import program
 
+pytestmark = pytest.mark.stress
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def address(request, tmp_path):

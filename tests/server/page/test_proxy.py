@@ -118,6 +118,7 @@ def test_the_header_is_for_the_page_and_no_token_of_the_api(behind):
         assert client.get("/v1/topics").status_code == 401
 
 
+@pytest.mark.stress
 def test_the_server_knows_the_proxy_by_its_connection_and_by_nothing_that_is_sent(tmp_path):
     server = Process(tmp_path, "--sign-in-header", HEADER, "--sign-in-from", "127.0.0.7", "--proxies", "127.0.0.8")
     forged = {**ADA, "X-Forwarded-For": "127.0.0.7", "Forwarded": "for=127.0.0.7", "X-Real-IP": "127.0.0.7"}
@@ -130,6 +131,7 @@ def test_the_server_knows_the_proxy_by_its_connection_and_by_nothing_that_is_sen
         assert server.stop() == 0
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     "options",
     [["--sign-in-header", HEADER], ["--sign-in-from", "10.0.0.1"],
