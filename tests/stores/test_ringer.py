@@ -10,30 +10,34 @@ from pywheel.stores.relational.ringer import Ringer
 from tests.jobs.waiting import LIMIT
 
 
+def hinted(jobs):
+    return {"w": {id for _, id, _ in jobs}}
+
+
 @pytest.fixture
 def ringer():
     """One that tells "w" of all jobs; what it sends is in `sent`."""
     sent = SimpleQueue()
-    ringer = Ringer(sent.put, lambda jobs: {"w": set(jobs)})
+    ringer = Ringer(sent.put, hinted)
     ringer.sent = sent
     yield ringer
     ringer.close()
 
 
 def test_jobs_of_several_puts_are_told_of_at_once(ringer):
-    ringer.later({1: ("t", 0), 2: ("t", 0)}, LIMIT)
-    ringer.later({3: ("t", 0)}, 0)
+    ringer.later([(1, 1, 0), (1, 2, 0)], LIMIT)
+    ringer.later([(1, 3, 0)], 0)
     assert ringer.sent.get(timeout=LIMIT) == {"w": {1, 2, 3}}
 
 
 def test_hints_take_along_the_jobs_that_wait(ringer):
-    ringer.later({1: ("t", 0)}, LIMIT)
+    ringer.later([(1, 1, 0)], LIMIT)
     ringer.add({"v": None, "w": set()})
     assert ringer.sent.get(timeout=LIMIT) == {"v": None, "w": {1}}
 
 
 def test_at_the_end_all_that_waits_is_told(ringer):
-    ringer.later({1: ("t", 0)}, LIMIT)
+    ringer.later([(1, 1, 0)], LIMIT)
     ringer.close()
     assert ringer.sent.get_nowait() == {"w": {1}}
 
@@ -46,10 +50,10 @@ def test_a_flush_returns_once_all_before_it_was_sent():
         time.sleep(0.05)
         sent.append(hints)
 
-    ringer = Ringer(send, lambda jobs: {"w": set(jobs)})
+    ringer = Ringer(send, hinted)
     for number in range(3):
         ringer.add({"w": {number}})
-        ringer.later({10 + number: ("t", 0)}, LIMIT)
+        ringer.later([(1, 10 + number, 0)], LIMIT)
         ringer.flush(LIMIT)
         assert set().union(*(hints["w"] for hints in sent)) == {*range(number + 1), *range(10, 11 + number)}
     ringer.close()
@@ -66,5 +70,5 @@ def test_a_flush_ends_though_nothing_can_be_sent():
 
 
 def test_a_crowd_of_jobs_is_told_as_all(ringer):
-    ringer.later(dict.fromkeys(range(5000), ("t", 0)), 0)
+    ringer.later([(1, id, 0) for id in range(5000)], 0)
     assert ringer.sent.get(timeout=LIMIT) == {"w": None}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from .._errors import StoreAway
@@ -71,18 +69,12 @@ class Outage:
         error.seconds = seconds
         return error
 
-    @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Ask the server within this: a StoreAway gets to know how long it lasts, and an answer ends the outage."""
-        try:
-            yield
-        except StoreAway as error:
-            if not error.seconds:  # else it was noted within this one
-                error.seconds = self._lasts()
-                if error.seconds >= _SAID_FROM:
-                    error.args = (f"{error}; away for {error.seconds:.0f} s by now",)
-            raise
-        self._since = None
+    def noted(self, error: StoreAway) -> None:
+        """Let an error say how long it lasts."""
+        if not error.seconds:
+            error.seconds = self._lasts()
+            if error.seconds >= _SAID_FROM:
+                error.args = (f"{error}; away for {error.seconds:.0f} s by now",)
 
     def _lasts(self) -> float:
         now = time.monotonic()

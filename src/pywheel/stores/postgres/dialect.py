@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import is_
 from typing import Any, ClassVar, Final
 
 from ..relational.dialect import MORE, Later, ServerDialect, is_number
@@ -182,53 +183,47 @@ class PostgresDialect(ServerDialect):
     def _insert(self, one: Insert, returning: tuple[str, ...]) -> tuple[str, Any] | None:
         if not one.rows:
             return None
-        columns = list(zip(*one.rows, strict=True))
-        kinds = tuple(_kind(column) for column in columns)
-        key = (one.table, one.columns, kinds, one.unless_taken, len(one.rows) == 1, returning)
-        text = self.kept(key, lambda: self.text(self._inserting(one, kinds, returning)))
-        values: dict[str, Any] = {}
-        for name, column, kind in zip(one.columns, columns, kinds, strict=True):
-            if len(one.rows) == 1:
-                values[name] = int(column[0]) if kind == "later" else column[0]
-                continue
-            values[name] = numbers(column) if is_number(name) else list(column)
-            if kind == "mixed":
-                values[f"{name}_later"] = numbers(type(value) is Later for value in column)
-        return text, values
+        forms, values = _formed(one)
+        key = (one.table, one.columns, forms, one.unless_taken, returning)
+        return self.kept(key, lambda: self.text(self._inserting(one, forms, returning))), values
 
     def put(self, one: Insert) -> tuple[str, Any]:
         """Return one statement that inserts jobs and counts them, and with `unless_taken` tells which."""
-        said = self._insert(one, ("id", "topic"))
-        assert said is not None
-        text, values = said
+        forms, values = _formed(one)
+        values["jobs"] = len(one.rows)
+        key = ("put", one.columns, forms, one.unless_taken)
+        return self.kept(key, lambda: self.text(self._putting(one, forms))), values
 
-        def whole() -> str:
-            count = self.named("INSERT INTO tally (topic, live, done, cancelled, dead)")
-            count += " SELECT topic, count(*), 0, 0, 0 FROM n GROUP BY topic"
-            return f"WITH n AS ({text}){f', c AS ({count}) SELECT id FROM n' if one.unless_taken else f' {count}'}"
+    def _putting(self, one: Insert, forms: Sequence[str]) -> str:
+        into = "INSERT INTO tally (topic, live, done, cancelled, dead)"
+        if not one.unless_taken and forms[one.columns.index("topic")] == "one":
+            return f"WITH n AS ({self._inserting(one, forms, ())}) {into} VALUES (:topic::int, :jobs::bigint, 0, 0, 0)"
+        insert = self._inserting(one, forms, ("id", "topic"))
+        count = f"{into} SELECT topic, count(*), 0, 0, 0 FROM n GROUP BY topic"
+        return f"WITH n AS ({insert}){f', c AS ({count}) SELECT id FROM n' if one.unless_taken else f' {count}'}"
 
-        return self.kept(("whole", text), whole), values
-
-    def _inserting(self, one: Insert, kinds: Sequence[str], returning: tuple[str, ...]) -> str:
-        single = len(one.rows) == 1
+    def _inserting(self, one: Insert, forms: Sequence[str], returning: tuple[str, ...]) -> str:
         chosen, lists, names = [], [], []
-        for name, kind in zip(one.columns, kinds, strict=True):
+        for name, form in zip(one.columns, forms, strict=True):
             type_ = self.kinds[TYPES[name]].partition(" ")[0]
-            value = f":{name}::{type_}" if single else f"w.{name}"
-            lists.append(f":{name}::{type_}[]")
-            names.append(name)
-            if kind == "later":
+            if form.startswith("one"):
+                value = f":{name}::{type_}"
+            elif form != "as before":
+                value = f"w.{name}"
+                lists.append(f":{name}::{type_}[]")
+                names.append(name)
+            if form.endswith("later"):
                 value = f"{value} + {{now}}"
-            elif kind == "mixed":
+            elif form == "list mixed":
                 lists.append(f":{name}_later::boolean[]")
                 names.append(f"{name}_later")
                 value = f"{value} + CASE WHEN w.{name}_later THEN {{now}} ELSE 0 END"
             chosen.append(value)
         into = f"INSERT INTO {one.table} ({', '.join(one.columns)})"
-        if single:
-            text = f"{into} VALUES ({', '.join(chosen)})"
-        else:
+        if lists:
             text = f"{into} SELECT {', '.join(chosen)} FROM unnest({', '.join(lists)}) AS w ({', '.join(names)})"
+        else:
+            text = f"{into} VALUES ({', '.join(chosen)})"
         text += " ON CONFLICT DO NOTHING" if one.unless_taken else ""
         return f"{text} RETURNING {', '.join(returning)}" if returning else text
 
@@ -237,9 +232,35 @@ class PostgresDialect(ServerDialect):
         return self.named(re.sub(r"\{([a-z]+)\}", lambda match: self.kinds[match[1]], TABLES + MORE + _MORE))
 
 
-def _kind(column: Sequence[Any]) -> str:
+def _formed(one: Insert) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the forms of columns, and their values: one for all rows, a list, or the list of the column before."""
+    if len(one.rows) == 1:
+        [row] = one.rows
+        forms = tuple(["one later" if type(value) is Later else "one" for value in row])
+        row = [int(value) if type(value) is Later else value for value in row]  # psycopg looks long for a subclass
+        return forms, dict(zip(one.columns, row, strict=True))
+    columns = list(zip(*one.rows, strict=True))
+    forms = tuple(map(_form, one.columns, columns, [None, *columns]))
+    values: dict[str, Any] = {}
+    for name, column, form in zip(one.columns, columns, forms, strict=True):
+        if form.startswith("one"):
+            values[name] = int(column[0]) if form == "one later" else column[0]
+        elif form != "as before":
+            values[name] = numbers(column) if is_number(name) else list(column)
+        if form == "list mixed":
+            values[f"{name}_later"] = numbers(type(value) is Later for value in column)
+    return forms, values
+
+
+def _form(name: str, column: Sequence[Any], before: Sequence[Any] | None) -> str:
+    if before is None:  # so that there is a list
+        return "list"
     kinds = set(map(type, column))
-    return "plain" if Later not in kinds else "later" if len(kinds) == 1 else "mixed"
+    later = "" if Later not in kinds else " later" if len(kinds) == 1 else " mixed"
+    alike = len(kinds) == 1 and (is_number(name) or column[0] is None) and column.count(column[0]) == len(column)
+    if not alike and all(map(is_, column, before)):
+        return "as before"
+    return f"one{later}" if alike else f"list{later}"
 
 
 _LIST: Final = re.compile(r"\{([a-z]+): ([a-z_, ]+)\}")

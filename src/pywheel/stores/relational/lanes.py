@@ -22,7 +22,7 @@ from ...jobs import commands as c
 from ..contract import Locked
 from ..group_commit import Commit, GroupCommit
 from ..sql.engine import apply
-from ..sql.put import NOT_FREE
+from ..sql.put import NOT_FREE, plain
 from ..sql.statement import Insert, Last, Steps
 from ..sql.transaction import Taken
 from .session import Conflict, MetLock, OwnSession, Unknown, drive
@@ -125,23 +125,28 @@ class Lane:
     def _run(
         self, session: OwnSession, commands: Sequence[c.Command[Any]], commit: Commit | None, *, eager: bool
     ) -> list[Any]:
-        eager = eager and all(type(command) is c.Put and command.nonce is None for command in commands)
-        tx = self.store.transaction(self.store.ids.many, eager=eager)
-        steps = apply(tx, commands)
-        try:
-            batch = next(steps)
-        except StopIteration as end:  # there is nothing to do
-            return end.value  # type: ignore[no-any-return]
+        puts = all(type(command) is c.Put for command in commands)
+        tx = self.store.transaction(self.store.ids.many, eager=eager and puts)
         commit = commit or Commit()
-        alone = isinstance(batch, Last) and len(batch) == 1 and isinstance(batch[0], Insert)
-        if alone and all(type(command) is c.Put for command in commands):  # one statement is all there is to do
+        found = plain(tx, commands, self.store.ids.many) if puts else None
+        if found is not None:
+            insert, outcomes = found
             commit.stored, counts = None, True
-            outcomes = _put(session, steps, batch[0])
+            session.put(insert)
         else:
-            outcomes = drive(session.send, steps, batch)
-            counted = self.store.dialect.counted(tx.tally)
-            commit.outcomes, commit.stored, counts = outcomes, None, bool(counted)
-            session.commit(counted, tx.tally.new[0][0] if tx.tally.new else None)
+            steps = apply(tx, commands)
+            try:
+                batch = next(steps)
+            except StopIteration as end:  # there is nothing to do
+                return end.value  # type: ignore[no-any-return]
+            if puts and isinstance(batch, Last) and len(batch) == 1 and isinstance(batch[0], Insert):
+                commit.stored, counts = None, True  # one statement is all there is to do
+                outcomes = _put(session, steps, batch[0])
+            else:
+                outcomes = drive(session.send, steps, batch)
+                counted = self.store.dialect.counted(tx.tally)
+                commit.outcomes, commit.stored, counts = outcomes, None, bool(counted)
+                session.commit(counted, tx.tally.new[0][0] if tx.tally.new else None)
         commit.outcomes, commit.stored = outcomes, True
         tx.committed()
         self.store.tell(commands, outcomes, tx.changes)

@@ -230,7 +230,7 @@ class RelationalNotifier(Notifier):
 
     def note(self, jobs: Jobs) -> None:
         """Note jobs that are, or were until now, due then, and look if one is near."""
-        near = [id for id, (_, due) in jobs.items() if due <= self._horizon]
+        near = [id for _, id, due in jobs if due <= self._horizon]
         if near:
             noted = self._noted
             noted.update(dict.fromkeys(near))

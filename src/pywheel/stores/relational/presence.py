@@ -23,13 +23,14 @@ from ..checks import FURTHEST
 from ..notifier import Member
 from ..ownership import owners
 from ..sql.statement import Do, Select
+from ..sql.transaction import Changes
 from .ringer import Hints, Jobs, Ringer
 
 if TYPE_CHECKING:
     from .notifier import RelationalNotifier
     from .store import RelationalStore
 
-__all__ = ["BUSY", "SEEN", "SILENT", "Leases", "Presence", "Seen", "Told"]
+__all__ = ["BUSY", "SEEN", "SILENT", "Leases", "Presence", "Seen"]
 
 SEEN: Final = "w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped"
 """The columns of a worker's row `w`, but for whether it is gone."""
@@ -94,14 +95,6 @@ class Leases:
         if moment - self._read[0] > _FRESH:
             self.looked(*read(), moment)
         return min((lease for _, lease in (self._read, self._given) if lease is not None), default=None)
-
-
-class Told(NamedTuple):
-    """What is to be told after a commit."""
-
-    jobs: Jobs
-    stirred: bool = False  # whether topics were paused or resumed
-    announced: Collection[str] = ()  # workers that handle other topics, or none any more
 
 
 class Seen(NamedTuple):
@@ -199,18 +192,19 @@ class Presence:
 
     # ---- telling ----------------------------------------------------------------------------------------------------
 
-    def tell(self, told: Told) -> None:
+    def tell(self, changes: Changes) -> None:
         """After a commit: tell those whom it concerns. Raises nothing; what cannot be told is read in time.
 
         Jobs are told of many at once. That may take a quarter of the time until the first is due.
         """
-        if told.announced or told.stirred:
-            self.tell_all(() if told.stirred else told.announced, reload=told.stirred)
-        if told.jobs:
+        if changes.announced or changes.paused:
+            self.tell_all(() if changes.paused else changes.announced.keys(), reload=bool(changes.paused))
+        jobs = changes.moved
+        if jobs:
             for notifier in list(self.local.values()):
-                notifier.note(told.jobs)
-            left = max(min(due for _, due in told.jobs.values()) - self.clock.wall(), 0) / 1_000
-            self._ringer.later(told.jobs, min(left / 4, _GATHER))
+                notifier.note(jobs)
+            left = max(min([due for _, _, due in jobs]) - self.clock.wall(), 0) / 1_000
+            self._ringer.later(jobs, min(left / 4, _GATHER))
 
     def tell_all(self, but: Collection[str] = (), *, reload: bool = False) -> None:
         """Let all workers but these look who is there, or read all again."""
@@ -221,16 +215,17 @@ class Presence:
 
     def _whom(self, jobs: Jobs) -> Hints:
         """Return whom of other processes jobs concern, from the rows of workers just read."""
-        [near] = self._store.run(Select(_NEAR, {"due": min(due for _, due in jobs.values())}))
+        [near] = self._store.run(Select(_NEAR, {"due": min([due for _, _, due in jobs])}))
         if not near:
             return {}
         self.take(near)
         horizons = {seen.worker: seen.horizon for seen in self.known if seen.worker not in self.local}
-        tables: dict[str, tuple[str, ...]] = {}
+        names = self._store.topic_names({topic for topic, _, _ in jobs})
+        tables: dict[int, tuple[str, ...]] = {}
         hints: dict[str, set[int]] = {}
-        for id, (topic, due) in jobs.items():
+        for topic, id, due in jobs:
             if topic not in tables:
-                tables[topic] = owners(topic, self.handling(topic, self.known))
+                tables[topic] = owners(names[topic], self.handling(names[topic], self.known))
             owner = tables[topic][slice_of(due)] if tables[topic] else ""
             if due <= horizons.get(owner, -1):
                 hints.setdefault(owner, set()).add(id)

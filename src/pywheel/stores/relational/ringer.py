@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
@@ -20,8 +20,8 @@ _NEVER: Final = float("inf")
 
 Hints = dict[str, set[int] | None]
 """Jobs by worker; None: to read all again; none: to look who is there."""
-Jobs = dict[int, tuple[str, int]]
-"""Topic and due time, by id."""
+Jobs = Sequence[tuple[int, int, int]]
+"""Topic and id of jobs, and when each is due from now on."""
 
 
 class Ringer:
@@ -45,7 +45,7 @@ class Ringer:
     def add(self, hints: Hints) -> None:
         """Tell workers, soon."""
         if hints:
-            self._put(0, hints, {})
+            self._put(0, hints, ())
 
     def later(self, jobs: Jobs, seconds: float) -> None:
         """Tell of jobs whom they concern, in so many seconds at the latest."""
@@ -55,7 +55,7 @@ class Ringer:
         """Return once all was sent that was added before, or after so many seconds."""
         if self._thread is not None and self._thread is not threading.current_thread() and not self._closed:
             sent = threading.Event()
-            self._put(0, {}, {}, sent)
+            self._put(0, {}, (), sent)
             sent.wait(seconds)
 
     def _put(self, by: float, hints: Hints, jobs: Jobs, *sent: threading.Event) -> None:
@@ -71,7 +71,8 @@ class Ringer:
 
     def _run(self) -> None:
         while True:
-            by, hints, jobs, sent = _NEVER, Hints(), Jobs(), list[threading.Event]()
+            by, hints, sent = _NEVER, Hints(), list[threading.Event]()
+            jobs: list[tuple[int, int, int]] = []
             while True:
                 self._sleeps_until = _NEVER
                 closed = self._closed
@@ -79,7 +80,7 @@ class Ringer:
                     soon, more, some, waits = self._told.popleft()
                     by = min(by, soon)
                     _merge(hints, more)
-                    jobs.update(some)
+                    jobs += some
                     sent += waits
                 self._sleeps_until = by
                 left = by - time.monotonic()

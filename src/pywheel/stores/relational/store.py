@@ -35,7 +35,7 @@ from .dialect import ServerDialect
 from .lanes import TRIES, Held, Ids, Lane, may_wait
 from .migrate import Migration
 from .notifier import RelationalNotifier
-from .presence import BUSY, Leases, Presence, Told
+from .presence import BUSY, Leases, Presence
 from .ringer import Hints
 from .session import Conflict, OwnSession, SessionWithin, drive
 
@@ -169,19 +169,21 @@ class RelationalStore(SqlStore):
     def translated(self) -> Iterator[None]:
         """Raise what the server says as one of our errors."""
         try:
-            with self._outage.noted():
-                try:
-                    yield
-                except self.driver_error as error:
-                    kind, said, todo = self.meaning(error, self.address.hide)
-                    raise kind(": ".join(filter(None, (self.shown, said, todo)))) from error
-                except OSError as error:
-                    said = self.address.hide(error)
-                    raise StoreAway(f"{self.shown}: {said}: is the server up, and the address right?") from error
-        except (StoreAway, AttributeError):  # PyMySQL looks for the socket that another thread has closed
+            try:
+                yield
+            except self.driver_error as error:
+                kind, said, todo = self.meaning(error, self.address.hide)
+                raise kind(": ".join(filter(None, (self.shown, said, todo)))) from error
+            except OSError as error:
+                said = self.address.hide(error)
+                raise StoreAway(f"{self.shown}: {said}: is the server up, and the address right?") from error
+        except (StoreAway, AttributeError) as error:  # PyMySQL looks for the socket that another thread has closed
             if self._connections.closed:
                 raise StoreClosed(CLOSED) from None
+            if isinstance(error, StoreAway):
+                self._outage.noted(error)
             raise
+        self._outage.over()
 
     @contextmanager
     def _use(self, until: float | None = None) -> Iterator[Any]:
@@ -332,12 +334,7 @@ class RelationalStore(SqlStore):
             self.leases.gave(changes.leases)
         if changes.moved or changes.announced or changes.paused:
             with suppress(StoreError):  # what is to be told of is stored
-                self._presence.tell(self._told(changes))
-
-    def _told(self, changes: Changes) -> Told:
-        names = self.topic_names({*(topic for topic, _, _ in changes.moved), *changes.paused})
-        jobs = {id: (names[topic], due) for topic, id, due in changes.moved}
-        return Told(jobs, stirred=bool(changes.paused), announced=changes.announced.keys())
+                self._presence.tell(changes)
 
     def topic_names(self, numbers: set[int]) -> Mapping[int, str]:
         """Return the names of topics."""
@@ -377,10 +374,9 @@ class RelationalStore(SqlStore):
                 session.abandon()
             break
         tx.committed()  # names are, by another connection
-        told = self._told(tx.changes)
-        if told.jobs:
-            first = next(iter(told.jobs))
-            self._watch.add(first, dues.get(first), partial(self._presence.tell, told))
+        if tx.changes.moved:
+            _, first, _ = tx.changes.moved[0]
+            self._watch.add(first, dues.get(first), partial(self._presence.tell, tx.changes))
         self._counted += 1
         return outcome
 

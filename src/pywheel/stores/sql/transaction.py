@@ -73,6 +73,15 @@ class Heads:
         known = [(head, claimed) for (number, _), (head, _, claimed) in self._known.items() if number == topic]
         return min(known)[0] if known and max(claimed for _, claimed in known) >= _MANY else None
 
+    def moved(self, moved: Iterable[tuple[int, int, int]]) -> None:
+        """Note when jobs are due: topic, id and due time of each."""
+        if self._known:
+            firsts: dict[int, int] = {}
+            for topic, _, due in moved:
+                firsts[topic] = min(due, firsts.get(topic, due))
+            for topic, due in firsts.items():
+                self.changed(topic, due)
+
     def changed(self, topic: int, due: int) -> None:
         """Note that a job is due then."""
         for place, (head, until, claimed) in list(self._known.items()):
@@ -284,8 +293,7 @@ class Transaction:
         for topic, bits in self._lanes.items():
             self.topics.lanes[topic] = self.topics.lanes.get(topic, 0) | bits
         if self.dialect.take:
-            for topic, dues in self.changes.dues.items():
-                self.topics.heads.changed(topic, min([due for _, due in dues]))
+            self.topics.heads.moved(self.changes.moved)
 
     # ---- what is kept for a time ------------------------------------------------------------------------------------
 
