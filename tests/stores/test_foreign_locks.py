@@ -8,13 +8,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pywheel import JobExists, JobQueue, Limit, StoreBusy, StoreError, Worker
+from pywheel import JobExists, JobQueue, Limit, StoreAway, StoreBusy, StoreError, Worker
 from pywheel.jobs import State
-from pywheel.jobs.commands import Claim, ClaimPolicy, Expire, Purge, SetNote
+from pywheel.jobs.commands import Ack, Claim, ClaimPolicy, Expire, Purge, SetNote
 from pywheel.jobs.limits import note_of
+from pywheel.jobs.queries import CountJobs
+from pywheel.stores.relational.lanes import Lane
 from pywheel.stores.relational.session import OwnSession
 from pywheel.stores.sql.statement import Rows
-from tests.jobs.waiting import working
+from tests.jobs.waiting import until, working
 from tests.stores.on_mysql.emptied import emptied
 
 
@@ -157,6 +159,37 @@ def test_a_running_job_that_an_open_transaction_looked_at_holds_up_at_most_its_o
     everything_else_goes_on(queue, None)
     connection.commit()
     assert ack.ended() is True
+
+
+def test_claims_go_on_beside_many_ends_of_which_one_waits_for_a_lock(queue, connection):
+    queue.put("known", key="k")
+    queue.put_many([queue.job("known") for _ in range(350)])
+    running = queue.reserve("known", 300)
+    with pytest.raises(JobExists):
+        queue.put("known", b"next", key="k", connection=connection)
+    step = Waiting(queue.store.apply, [*[Ack(job.id, job.claims) for job in running], _CLAIM])
+    until(lambda: queue.store.ask(CountJobs())["known"].running > 300)
+    assert step.waits
+    connection.commit()
+    *ends, claimed = step.ended()
+    assert ends == [True] * 300
+    assert len(claimed.jobs) == 10
+
+
+def test_ends_are_stored_though_the_connection_of_the_claims_beside_them_breaks(queue, monkeypatch):
+    queue.put_many([queue.job("known") for _ in range(400)])
+    running = queue.reserve("known", 300)
+    writing = Lane.writing
+
+    def broken(lane, until):
+        if lane is queue.store._claims:
+            raise StoreAway("the network is cut")
+        return writing(lane, until)
+
+    monkeypatch.setattr(Lane, "writing", broken)
+    *ends, claimed = queue.store.apply([*[Ack(job.id, job.claims) for job in running], _CLAIM])
+    assert ends == [True] * 300
+    assert isinstance(claimed, StoreAway)
 
 
 @pytest.mark.usefixtures("others")

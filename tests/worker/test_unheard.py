@@ -82,3 +82,28 @@ def test_an_end_whose_answer_was_lost_is_told_once_and_not_as_a_lost_lease(live_
     ends = {(one.job.id, one.outcome, one.state) for one in told if isinstance(one, JobEnded)}
     end = (Outcome.FAILED, State.DEAD) if fails else (Outcome.DONE, State.DONE)
     assert ends == {(id, *end) for id in ids}
+
+
+@pytest.mark.parametrize("url", ["postgres", "mariadb"], indirect=True)
+@pytest.mark.parametrize("lane", ["_steps", "_claims"])
+def test_so_it_is_of_claims_beside_many_ends(live_queue, monkeypatch, lane):
+    handled, told, cut, store = [], [], [], live_queue.store
+    tried = store._tried_on
+    live_queue.events.listen(told.append)
+    live_queue.handler("t", ttr="1h", concurrency=8)(lambda job: handled.append((job.id, job.attempt)))
+    ids = live_queue.put_many([live_queue.job("t") for _ in range(5_000)])
+
+    def lost(there, commands):
+        found = tried(there, commands)
+        if cut or there is not getattr(store, lane):
+            return found
+        cut.append(commands)
+        return [StoreAway("the server broke down in a commit, and whether it happened is not known")] * len(found)
+
+    monkeypatch.setattr(store, "_tried_on", lost)
+    with working(live_queue):
+        until(lambda: sum(isinstance(event, JobEnded | LeaseLost) for event in told) == len(ids))
+    assert sorted(handled) == [(id, 1) for id in ids]
+    ended = {(one.job.id, one.outcome) for one in told if isinstance(one, JobEnded)}
+    assert ended == {(id, Outcome.DONE) for id in ids}
+    assert cut

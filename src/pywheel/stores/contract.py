@@ -101,9 +101,9 @@ class Store(ABC):
         changed nothing, and the others have happened. When this returns, all of it survives what `durability` says.
         Several callers may share one transaction. A reader sees all of it or nothing.
 
-        Some take several transactions: a store of several has one in each, and Redis divides more ends of claims and
-        claims than one call should do, if nothing else is among them. Where one fails after another did not, the
-        outcomes of what it was asked for are its StoreError, and `intact` raises that.
+        Some take several transactions: a store of several has one in each, a database makes claims beside many ends of
+        claims, and Redis divides more of both than one call should do, if nothing else is among them. Where one fails
+        after another did not, the outcomes of what it was asked for are its StoreError, and `intact` raises that.
         """
 
     def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:  # noqa: ARG002

@@ -1,10 +1,10 @@
 """The connections of a store that write, and which commands may wait for a lock on which of them.
 
-A put in a caller's transaction holds its key for as long as that takes. A store therefore writes on four connections,
-each with a group commit of its own: one for claims and acks, one for plain puts, one for what may have to wait, and one
-for what was found to wait. Puts of handlers share commits with each other, and wait for no step of the worker. A
-statement waits for a lock for a moment only. A command that met a lock is tried again on the fourth connection; others
-that want the same go there without a try on the third.
+A put in a caller's transaction holds its key for as long as that takes. A store therefore writes on five connections,
+each with a group commit of its own: one for claims and acks, one for claims beside many acks, one for plain puts, one
+for what may have to wait, and one for what was found to wait. Puts of handlers share commits with each other, and wait
+for no step of the worker. A statement waits for a lock for a moment only. A command that met a lock is tried again on
+the fifth connection; others that want the same go there without a try on the fourth.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..contract import Locked
 from ..group_commit import Commit, GroupCommit
 from ..sql.engine import apply
 from ..sql.put import NOT_FREE, plain
+from ..sql.settle import SETTLING
 from ..sql.statement import Insert, Last, Steps
 from ..sql.transaction import Taken
 from .session import Conflict, MetLock, OwnSession, Unknown, drive
@@ -30,7 +31,7 @@ from .session import Conflict, MetLock, OwnSession, Unknown, drive
 if TYPE_CHECKING:
     from .store import RelationalStore
 
-__all__ = ["TRIES", "Held", "Ids", "Lane", "may_wait"]
+__all__ = ["TRIES", "Held", "Ids", "Lane", "claims_beside", "may_wait"]
 
 TRIES: Final = 12
 """How often a transaction begins anew where others came first."""
@@ -38,6 +39,7 @@ _MAY_WAIT: Final = frozenset({c.Import, c.Cancel, c.Edit, c.Delete, c.Retry, c.R
 _MOST: Final = 10_000  # keys and jobs that are remembered
 _GATHER: Final = 0.5  # of a commit's time, for which one waits for more to share it
 _MOST_IDS: Final = 1_024
+_MANY: Final = 200  # ends of claims that take longer than a commit
 
 
 class Lane:
@@ -233,6 +235,18 @@ def may_wait(commands: Sequence[c.Command[Any]], topics: Container[str]) -> bool
         elif type(command) in _MAY_WAIT:
             return True
     return False
+
+
+def claims_beside(commands: Sequence[c.Command[Any]]) -> int | None:
+    """Return from where on commands are claims that can be made beside the ends of others; None if one commit will do.
+
+    What a limit lets begin depends on what has ended.
+    """
+    first = next((place for place, command in enumerate(commands) if type(command) is c.Claim), 0)
+    if first < _MANY or any(type(command) not in SETTLING for command in commands[:first]):
+        return None
+    claims = commands[first:]
+    return first if all(type(one) is c.Claim and one.policy.limits is None for one in claims) else None
 
 
 class Ids:

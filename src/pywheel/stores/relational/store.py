@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import time
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from itertools import islice
@@ -32,7 +34,7 @@ from ..within import CommitWatch, driver_connection, taken
 from . import verify
 from .connections import CLOSED, Connections, leave_alone
 from .dialect import ServerDialect
-from .lanes import TRIES, Held, Ids, Lane, may_wait
+from .lanes import TRIES, Held, Ids, Lane, claims_beside, may_wait
 from .migrate import Migration
 from .notifier import RelationalNotifier
 from .presence import BUSY, Leases, Presence
@@ -79,9 +81,9 @@ class RelationalStore(SqlStore):
         self._known, self._known_workers = Names("topic"), Names("worker")
         """Names that are committed: all connections share them."""
         held = Held()
-        self._puts, self._steps = Lane(self, held), Lane(self, held)
+        self._puts, self._steps, self._claims = (Lane(self, held) for _ in range(3))
         self._patient, self._waiting = (Lane(self, held, spared) for spared in _SPARED)
-        self.lanes = (self._puts, self._steps, self._patient, self._waiting)
+        self.lanes = (self._puts, self._steps, self._claims, self._patient, self._waiting)
         _STORES.add(self)
         with self._use() as connection:
             self.migrate(connection, self.dialect).upgrade(self.shown, create=create)
@@ -253,8 +255,32 @@ class RelationalStore(SqlStore):
         return sound(commands, self._apply) if commands else []
 
     def _apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        claims = claims_beside(commands)
+        return self._apply_on(self._lane_of(commands), commands) if claims is None else self._beside(commands, claims)
+
+    def _beside(self, commands: Sequence[Command[Any]], claims: int) -> list[Any]:
+        """Apply what comes before the claims, and those meanwhile: the server works on both, and this process too."""
+        ends, others = commands[:claims], commands[claims:]
+        found: Future[list[Any]] = Future()
+
+        def claim() -> None:
+            try:
+                found.set_result(self._tried_on(self._claims, others))
+            except BaseException as error:  # noqa: BLE001  (whatever it is, somebody waits for it)
+                found.set_exception(error)
+
+        threading.Thread(target=claim, name="pywheel-claims", daemon=True).start()
+        return self._tried_on(self._steps, ends) + found.result()
+
+    def _tried_on(self, lane: Lane, commands: Sequence[Command[Any]]) -> list[Any]:
         try:
-            outcomes = self._lane_of(commands).commits.apply(commands)
+            return self._apply_on(lane, commands)
+        except StoreError as error:  # the others may have been applied
+            return [error] * len(commands)
+
+    def _apply_on(self, lane: Lane, commands: Sequence[Command[Any]]) -> list[Any]:
+        try:
+            outcomes = lane.commits.apply(commands)
         except Locked:
             outcomes = self._wait(commands)
         for place, outcome in enumerate(outcomes):
