@@ -1,5 +1,7 @@
 """What the file holds: sums that are kept, ids that are not used again, rules that SQL has, plans."""
 
+import random
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.job import Counts
 from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, GetNextDues, GetStates, ListJobs
 from pywheel.stores import Filter
+from pywheel.stores import open as open_store
 from pywheel.stores.sql import claim, manage, read
 from pywheel.stores.sql.transaction import Lookup, Names
 from pywheel.stores.sqlite.dialect import TAIL, Carrier, Ids
@@ -201,3 +204,12 @@ def test_a_purge_reads_only_what_ended_long_ago(store):
     tx = store._transaction(Names("topic"), Names("worker"), Ids())
     found = plans(store, manage.purge(tx, [c.Purge(State.CANCELLED, 0, None, 1)]))
     assert any("finished_ended (topic=? AND state=? AND ended<?)" in step for steps in found for step in steps), found
+
+
+def test_a_waiting_job_with_a_body_of_128_bytes_takes_less_than_200(path):
+    draw = random.Random(1)
+    with open_store(f"sqlite:///{path}") as store:
+        for _ in range(20):
+            dues = [NOW + draw.randrange(5_000, 20_000) for _ in range(1_000)]
+            store.apply([c.Put(tuple(NewJob("t", b"x" * 128, due) for due in dues))])
+    assert path.stat().st_size < 200 * 20_000
