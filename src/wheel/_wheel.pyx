@@ -38,6 +38,10 @@ cdef extern from "Python.h":
         inquiry tp_clear
     PyObject *PyLong_FromUnsignedLongLong(unsigned long long value)
     PyObject *new_int "PyLong_FromUnsignedLongLong"(unsigned long long value) except NULL
+    PyObject *new_bool "PyBool_FromLong"(long value)
+    bytes PyBytes_FromStringAndSize(const char *value, Py_ssize_t size)
+    char *PyBytes_AS_STRING(bytes value)
+    PyObject *PyTuple_GET_ITEM(tuple items, Py_ssize_t i)
     void PyErr_Clear()
     bint PyObject_CheckBuffer(object value)
     void Py_INCREF(object value)

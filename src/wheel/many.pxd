@@ -28,7 +28,7 @@ cdef inline int prepare_many(wheel_t *w, uint64_t n, const uint64_t *deadlines, 
 
 cdef inline int wheel_schedule_many(wheel_t *w, uint64_t n, const uint64_t *deadlines, const uint64_t *payloads,
                                     uint64_t *handles) noexcept nogil:
-    """Schedule all; -1, with nothing changed, if memory is out."""
+    """Schedule all; -1, with nothing changed, if memory is out. `handles` may be `payloads`."""
     cdef uint64_t bound, first, i
     cdef uint32_t index
     if arena_reserve(&w.arena, n) or prepare_many(w, n, deadlines, &bound):
@@ -60,8 +60,10 @@ cdef inline void fetch_neighbours(const wheel_t *w, uint64_t handle) noexcept no
             prefetch(w.arena.nodes + node.next)
 
 
-cdef inline void wheel_cancel_many(wheel_t *w, uint64_t n, const uint64_t *handles, uint8_t *found) noexcept nogil:
-    cdef uint64_t i
+cdef inline void wheel_cancel_many(wheel_t *w, uint64_t n, const uint64_t *handles, uint8_t *found,
+                                   uint64_t *payloads) noexcept nogil:
+    """Cancel all that are live, and write which were. Their payloads, too, unless that is NULL; it may be `handles`."""
+    cdef uint64_t i, payload
     cdef uint32_t index
     for i in range(min(n, 2 * LOOK_AHEAD)):
         fetch(w, handles[i])
@@ -73,7 +75,9 @@ cdef inline void wheel_cancel_many(wheel_t *w, uint64_t n, const uint64_t *handl
         index = arena_find(&w.arena, handles[i])
         found[i] = index != 0
         if index:
-            wheel_remove(w, index)
+            payload = wheel_remove(w, index)
+            if payloads != NULL:
+                payloads[i] = payload
 
 
 cdef inline int wheel_reschedule_many(wheel_t *w, uint64_t n, const uint64_t *handles, const uint64_t *deadlines,

@@ -7,7 +7,6 @@ and so on, until the call is over before its turn comes.
 import gc
 from contextlib import contextmanager, suppress
 
-import numpy as np
 import pytest
 
 from tests.implementations import load
@@ -114,7 +113,7 @@ def reschedule_many(world):
 def cancel_many(world):
     names = [14, 4, 15, 16, 17]
     found = world.wheel.cancel_many([world.handles[name] for name in names])
-    world.cancelled += np.array(names)[found].tolist()
+    world.cancelled += [name for name, was in zip(names, found, strict=True) if was]
 
 
 def advance_many(world):
@@ -124,6 +123,7 @@ def advance_many(world):
 CALLS = [schedule_near, schedule_new_slot, reschedule_far, reschedule_held_back, cancel_one, cancel_held_back]
 CALLS += [advance_near, advance_far, advance_with_limit, clear, look]
 BULK = [schedule_many, reschedule_many, cancel_many, advance_many]
+BULK_OF_ITEMS = [schedule_many, cancel_many]
 
 
 def meddle_schedule(world):
@@ -203,6 +203,12 @@ def test_a_bulk_call_survives_others_in_its_middle(core, call, meddling):
     run(core.KeyWheel, call, meddling)
 
 
+@pytest.mark.parametrize("meddling", MEDDLING, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("call", BULK_OF_ITEMS, ids=lambda function: function.__name__)
+def test_a_bulk_call_with_items_survives_others_in_its_middle(core, call, meddling):
+    run(core.TimingWheel, call, meddling)
+
+
 @pytest.mark.parametrize(
     "call",
     [call for call in CALLS if call not in (cancel_one, cancel_held_back)],
@@ -215,6 +221,11 @@ def test_an_interrupt_at_any_place_of_a_call_loses_no_timer(call):
 @pytest.mark.parametrize("call", BULK, ids=lambda function: function.__name__)
 def test_an_interrupt_at_any_place_of_a_bulk_call_loses_no_timer(call):
     interrupted_at_each_place(load("pure").KeyWheel, call)
+
+
+@pytest.mark.parametrize("call", BULK_OF_ITEMS, ids=lambda function: function.__name__)
+def test_an_interrupt_at_any_place_of_a_bulk_call_with_items_loses_no_timer(call):
+    interrupted_at_each_place(load("pure").TimingWheel, call)
 
 
 def interrupted_at_each_place(wheel_class, call):

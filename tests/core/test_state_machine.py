@@ -147,6 +147,19 @@ class TimingWheelMachine(WheelMachine):
             assert self.wheel.cancel(handle) is True
             assert seen() is None
 
+    @rule(target=WheelMachine.handles, data=st.data(), count=st.integers(0, 30))
+    def schedule_many(self, data, count):
+        ticks = [data.draw(deadlines(self.model.now)) for _ in range(count)]
+        items = [self.new_item(data) for _ in ticks]
+        handles = self.wheel.schedule_many(ticks, items)
+        for handle, tick, item in zip(handles, ticks, items, strict=True):
+            self.model.schedule(handle, tick, item)
+        return multiple(*handles)
+
+    @rule(chosen=st.lists(WheelMachine.handles, max_size=20))
+    def cancel_many(self, chosen):
+        assert self.wheel.cancel_many(chosen) == [self.model.cancel(handle) for handle in chosen]
+
 
 class KeyWheelMachine(WheelMachine):
     def new_item(self, data):

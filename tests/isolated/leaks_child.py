@@ -94,6 +94,21 @@ def bulk(core):
     wheel.advance_many(MAX_TICK)
 
 
+def bulk_of_items(core):
+    wheel = core.TimingWheel()
+    handles = wheel.schedule_many(range(0, 3400, 17), [[number] for number in range(200)])
+    wheel.cancel_many(handles[::7])
+    wheel.cancel_many(range(5))
+    wheel.advance(900, 10)
+    refuse(
+        partial(wheel.schedule_many, [1, 2], [[]]),
+        partial(wheel.schedule_many, [1, -2], [[], SHARED]),
+        partial(wheel.schedule_many, None, [1]),
+        partial(wheel.cancel_many, [handles[1], "abc"]),
+        partial(wheel.cancel_many, None),
+    )
+
+
 def refuse(*calls):
     for call in calls:
         with suppress(*ERRORS):
@@ -141,7 +156,7 @@ def bulk_errors(core):
     )
 
 
-SCENES = [live_and_die, every_call, shared_item, cycles, subclasses, bulk, errors, bulk_errors]
+SCENES = [live_and_die, every_call, shared_item, cycles, subclasses, bulk, bulk_of_items, errors, bulk_errors]
 
 
 def settled():

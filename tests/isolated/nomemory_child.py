@@ -89,6 +89,11 @@ BULK = {
     "advance_many": lambda wheel, handles: wheel.advance_many(10_000),
     "advance_many_limited": lambda wheel, handles: wheel.advance_many(10_000, 30),
 }
+BULK_OF_ITEMS = {
+    "schedule_some": lambda wheel, handles: wheel.schedule_many(range(20), range(100, 120)),
+    "schedule_many": lambda wheel, handles: wheel.schedule_many(ARRAYS["ticks"].tolist(), range(100)),
+    "cancel_many": lambda wheel, handles: wheel.cancel_many(handles),
+}
 MORE_THAN_A_TINY_POOL = ("reserve", "schedule_many")
 
 
@@ -201,7 +206,7 @@ def makes_sense(build, name):
 def main(implementation, class_name):
     gc.disable()
     wheel_class = getattr(load(implementation), class_name)
-    builds, operations = BUILDS, OPERATIONS | (BULK if class_name == "KeyWheel" else {})
+    builds, operations = BUILDS, OPERATIONS | (BULK if class_name == "KeyWheel" else BULK_OF_ITEMS)
     if implementation == "tiny-pool":
         builds = BUILDS_OF_A_TINY_POOL
         operations = {name: operations[name] for name in operations if name not in MORE_THAN_A_TINY_POOL}

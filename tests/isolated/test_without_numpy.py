@@ -32,6 +32,8 @@ for call in (
     wheel._check()
     assert (wheel.now, len(wheel), wheel.deadline(handle)) == (0, 1, 5)
 assert wheel.advance(5) == [7]
+wheel = core.TimingWheel()
+assert wheel.cancel_many(wheel.schedule_many([1, 2], "ab")) == [True, True]
 print("numpy" in sys.modules)
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice, repeat
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, SupportsIndex, TypeVar, cast
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["KeyWheel", "TimingWheel"]
 
 _T = TypeVar("_T")
+_R = TypeVar("_R")
 
 _NO_ITEM: Final[Any] = None
 
@@ -110,6 +111,50 @@ class _Wheel(Levels, Generic[_T]):
         except KeyError:  # its slot was taken
             pass
         return True
+
+    def _add_many(self, deadlines: list[int], items: list[Any], pack: Callable[[list[Any]], _R]) -> _R | None:
+        """Attempt to schedule timers, and return their handles, packed."""
+        if self._max_pending is not None and len(self._timers) + len(deadlines) > self._max_pending:
+            raise WheelFull("they would be more than max_pending timers: none of them was scheduled")
+        handles = list(islice(numbers, len(deadlines)))
+        timers = {
+            handle: (deadline, handle, item, self._place(handle, deadline))
+            for handle, deadline, item in zip(handles, deadlines, items, strict=True)
+        }
+        result = pack(handles)
+        undo = map(self._timers.pop, handles, repeat(None))
+        if self._mark:
+            return None
+        failed = None
+        try:
+            self._timers.update(timers)
+        except MemoryError as error:  # in its midst; handled below, as in here another one may have no end
+            failed = error
+        if failed is not None:
+            consume(undo)
+            raise failed
+        return result
+
+    def _cancel_many(self, handles: list[int], pack: Callable[[list[Any]], _R]) -> _R | None:
+        """Attempt to cancel timers, and return which were live, packed."""
+        timers = self._timers
+        live: dict[int, Timer] = {}
+        found = []
+        for handle in handles:
+            found.append(handle in timers and handle not in live)
+            if found[-1]:
+                live[handle] = timers[handle]
+        result = pack(found)
+        changes = chain(map(timers.pop, live), self._hints_leaving(live))
+        if self._mark:
+            return None
+        consume(changes)
+        return result
+
+    def _hints_leaving(self, timers: dict[int, Timer]) -> Iterator[Any]:
+        """Return what removes the hints of timers when it is consumed."""
+        slots = [self._slots.get(timer[KEY], {}) for timer in timers.values()]
+        return map(dict.pop, slots, timers, repeat(None))
 
     @exclusive
     def advance(self, now: SupportsIndex, limit: SupportsIndex | None = None, /) -> list[_T]:
@@ -253,6 +298,26 @@ class TimingWheel(_Wheel[_T]):
                     return handle
                 self._open(key)
 
+    @exclusive
+    def schedule_many(self, deadlines: Iterable[SupportsIndex], items: Iterable[_T]) -> list[int]:
+        """Schedule items for absolute ticks, pair by pair, all or none, and return a list of their handles. O(n).
+
+        TypeError unless the deadlines are ints, ValueError unless there are as many items, OverflowError for a number
+        out of range, WheelFull unless there is room for all.
+        """
+        when, what = list(deadlines), list(items)
+        _arguments.same_length(when, what, "deadlines and items")
+        ticks = [_arguments.tick(deadline, "deadline") for deadline in when]
+        return self._planned(self._add_many, ticks, what, list)
+
+    @exclusive
+    def cancel_many(self, handles: Iterable[SupportsIndex]) -> list[bool]:
+        """Remove timers in this order, and return a list of bools: which were live. O(n).
+
+        TypeError unless all are ints: no timer was removed.
+        """
+        return self._planned(self._cancel_many, [_arguments.handle(handle) for handle in handles], list)
+
 
 _add: Final[Callable[[_Wheel[Any], int, Any], int]] = cast(
     "Any", TimingWheel.schedule
@@ -289,22 +354,7 @@ class KeyWheel(_Wheel[int]):
         """
         ticks, values = _arguments.deadlines(deadlines), _arguments.keys(keys)
         _arguments.same_length(ticks, values, "deadlines and keys")
-        return cast("NDArray[np.uint64]", self._planned(self._add_many, ticks.tolist(), values.tolist()))
-
-    def _add_many(self, deadlines: list[int], keys: list[int]) -> Any:
-        """Attempt to schedule timers, and return an array of handles."""
-        if self._max_pending is not None and len(self._timers) + len(deadlines) > self._max_pending:
-            raise WheelFull("they would be more than max_pending timers: none of them was scheduled")
-        handles = list(islice(numbers, len(deadlines)))
-        timers = {
-            handle: (deadline, handle, key, self._place(handle, deadline))
-            for handle, deadline, key in zip(handles, deadlines, keys, strict=True)
-        }
-        result = _arguments.numpy().array(handles, "u8")
-        if self._mark:
-            return None
-        self._timers.update(timers)
-        return result
+        return cast("NDArray[np.uint64]", self._planned(self._add_many, ticks.tolist(), values.tolist(), _unsigned))
 
     @exclusive
     def reschedule_many(self, handles: ArrayLike, deadlines: ArrayLike) -> NDArray[np.bool_]:
@@ -324,7 +374,7 @@ class KeyWheel(_Wheel[int]):
             timer = moved.get(handle) or timers.get(handle)
             if timer is not None:
                 moved[handle] = self._moved(handle, timer, deadline, number)
-        result = _arguments.numpy().array([handle in moved for handle in handles], "?")
+        result = _bools([handle in moved for handle in handles])
         left = [handle for handle, timer in moved.items() if timer[KEY] != timers[handle][KEY]]
         changes = chain(map(timers.update, (moved,)), self._hints_leaving({handle: timers[handle] for handle in left}))
         if self._mark:
@@ -339,31 +389,18 @@ class KeyWheel(_Wheel[int]):
         TypeError, ValueError and ImportError as `schedule_many`.
         """
         which = _arguments.handles(handles)
-        return cast("NDArray[np.bool_]", self._planned(self._cancel_many, which.tolist()))
-
-    def _cancel_many(self, handles: list[int]) -> Any:
-        """Attempt to cancel timers, and return an array of bools."""
-        timers = self._timers
-        live: dict[int, Timer] = {}
-        found = []
-        for handle in handles:
-            found.append(handle in timers and handle not in live)
-            if found[-1]:
-                live[handle] = timers[handle]
-        result = _arguments.numpy().array(found, "?")
-        changes = chain(map(timers.pop, live), self._hints_leaving(live))
-        if self._mark:
-            return None
-        consume(changes)
-        return result
-
-    def _hints_leaving(self, timers: dict[int, Timer]) -> Iterator[Any]:
-        """Return what removes the hints of timers when it is consumed."""
-        slots = [self._slots.get(timer[KEY], {}) for timer in timers.values()]
-        return map(dict.pop, slots, timers, repeat(None))
+        return cast("NDArray[np.bool_]", self._planned(self._cancel_many, which.tolist(), _bools))
 
     @exclusive
     def advance_many(self, now: SupportsIndex, limit: SupportsIndex | None = None) -> NDArray[np.uint64]:
         """Move to the tick `now` and return the keys of the timers that expired. As `advance`; ImportError as above."""
-        array = _arguments.numpy().array
-        return cast("NDArray[np.uint64]", self._advance(now, limit, lambda keys: array(keys, "u8")))
+        _arguments.numpy()
+        return cast("NDArray[np.uint64]", self._advance(now, limit, _unsigned))
+
+
+def _unsigned(values: list[int]) -> Any:
+    return _arguments.numpy().array(values, "u8")
+
+
+def _bools(values: list[bool]) -> Any:
+    return _arguments.numpy().array(values, "?")

@@ -1,6 +1,6 @@
 """The contract of both implementations: `_pure` has the same classes with the same signatures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import GenericAlias
 from typing import Any, Generic, NoReturn, Self, SupportsIndex, TypeVar, overload
 
@@ -46,6 +46,8 @@ class TimingWheel(_Wheel, Generic[_T]):
     def get(self, handle: SupportsIndex, /) -> _T | None: ...
     @overload
     def get(self, handle: SupportsIndex, default: _D, /) -> _T | _D: ...
+    def schedule_many(self, deadlines: Iterable[SupportsIndex], items: Iterable[_T]) -> list[int]: ...
+    def cancel_many(self, handles: Iterable[SupportsIndex]) -> list[bool]: ...
 
 @disjoint_base
 class KeyWheel(_Wheel):

@@ -230,7 +230,7 @@ cdef class KeyWheel(_Wheel):
         cdef Words out = Words(found, None, RESULT)
         begin(self)
         cdef PyThreadState *released = let_go(which.n)
-        wheel_cancel_many(&self.wheel, which.n, which.at, <uint8_t *>out.at)
+        wheel_cancel_many(&self.wheel, which.n, which.at, <uint8_t *>out.at, NULL)
         end(self, released)
         return found
 

@@ -40,3 +40,8 @@ cdef object refusal_of_many(bint full, bint no_index):
     if no_index:
         return WheelFull("the pool has not as many indices left: none of them was scheduled")
     return MemoryError()
+
+
+cdef inline bytes words(uint64_t n):
+    """Room for so many words of 64 bits, with anything in them."""
+    return PyBytes_FromStringAndSize(NULL, n * sizeof(uint64_t))

@@ -127,3 +127,89 @@ cdef class TimingWheel(_Wheel):
             if index:
                 default = <object><PyObject *><uintptr_t>self.wheel.arena.nodes[index].payload
         return default
+
+    def schedule_many(self, deadlines, items):
+        """Add one timer for each pair of the two sequences, all of them or none. It needs no NumPy.
+
+        Args:
+            deadlines: absolute ticks, 0 .. 2**63-1.
+            items: what `advance` returns for them.
+
+        Returns:
+            A list of the handles.
+
+        Raises:
+            TypeError: a deadline is not an int, or an argument is no sequence.
+            ValueError: there are not as many deadlines as items.
+            OverflowError: a deadline is out of range.
+            WheelFull: they do not all fit under `max_pending`, or into a wheel.
+            MemoryError: nothing was changed.
+
+        O(n).
+        """
+        cdef tuple when = tuple(deadlines), what = tuple(items)
+        cdef uint64_t n = len(when), i
+        cdef bytes ticks = words(n), numbers = words(n)
+        cdef uint64_t *tick = <uint64_t *>PyBytes_AS_STRING(ticks)
+        cdef uint64_t *number = <uint64_t *>PyBytes_AS_STRING(numbers)
+        cdef bint full, no_index = False
+        cdef int failed = 0
+        if n != <uint64_t>len(what):
+            arguments.same_length(when, what, "deadlines and items")
+        for i in range(n):
+            tick[i] = as_tick(<object>PyTuple_GET_ITEM(when, i), "deadline")
+            number[i] = <uintptr_t>PyTuple_GET_ITEM(what, i)
+        handles = PyList_New(n)             # may run the garbage collector, and Python code that calls back
+        with critical_section(self):
+            full = n > self.room or self.wheel.live > self.room - n
+            if not full:
+                failed = wheel_schedule_many(&self.wheel, n, tick, number, number)
+                no_index = failed and indices_are_out(&self.wheel.arena, n)
+                if not failed:
+                    for i in range(n):
+                        Py_INCREF(<object>PyTuple_GET_ITEM(what, i))
+        if full or failed:
+            raise refusal_of_many(full, no_index)
+        try:
+            for i in range(n):
+                PyList_SET_ITEM(handles, i, new_int(number[i]))
+        except MemoryError:
+            cancel_all(self, n, number, <uint8_t *>tick, NULL)
+            raise
+        return handles
+
+    def cancel_many(self, handles):
+        """Remove the timers of a sequence, in order, and release their items before returning. It needs no NumPy.
+
+        Returns:
+            A list of bools: which timers were pending.
+
+        Raises:
+            TypeError: a handle is not an int, or the argument is no sequence: no timer was removed.
+            MemoryError: nothing was changed.
+
+        O(n).
+        """
+        cdef tuple which = tuple(handles)
+        cdef uint64_t n = len(which), i
+        cdef bytes numbers = words(n), flags = words((n + 7) >> 3)
+        cdef uint64_t *number = <uint64_t *>PyBytes_AS_STRING(numbers)
+        for i in range(n):
+            number[i] = as_handle(<object>PyTuple_GET_ITEM(which, i))
+        found = PyList_New(n)               # as above
+        cancel_all(self, n, number, <uint8_t *>PyBytes_AS_STRING(flags), <PyObject *>found)
+        return found
+
+
+cdef int cancel_all(TimingWheel self, uint64_t n, uint64_t *numbers, uint8_t *was, PyObject *found) except -1:
+    """Cancel the timers whose handles are in `numbers`; write which were there, into a list too unless that is NULL."""
+    cdef uint64_t i
+    with critical_section(self):
+        wheel_cancel_many(&self.wheel, n, numbers, was, numbers)
+    if found != NULL:
+        for i in range(n):
+            PyList_SET_ITEM(<list>found, i, new_bool(was[i]))
+    for i in range(n):
+        if was[i]:
+            Py_DECREF(<PyObject *><uintptr_t>numbers[i])
+    return 0

@@ -1,0 +1,148 @@
+"""The calls of TimingWheel that take sequences: they do what a loop of single calls does, for all or for none."""
+
+import random
+import weakref
+
+import numpy as np
+import pytest
+
+from tests.core.model import MAX_TICK
+
+
+class Item:
+    """Something that can be seen to be released."""
+
+
+def test_schedule_many_returns_handles_that_the_single_calls_take(core):
+    wheel = core.TimingWheel()
+    handles = wheel.schedule_many([5, 3, 5, 4], "abcd")
+    assert type(handles) is list
+    assert [wheel.get(handle) for handle in handles] == list("abcd")
+    assert [wheel.deadline(handle) for handle in handles] == [5, 3, 5, 4]
+    assert wheel.cancel(handles[2]) is True
+    wheel._check()
+    assert wheel.advance(10) == ["b", "d", "a"]
+
+
+def test_cancel_many_says_which_were_pending(core):
+    wheel = core.TimingWheel()
+    a, b, c = wheel.schedule_many([1, 5, 5], "abc")
+    wheel.advance(1)
+    assert wheel.cancel_many([a, b, b, 0, -1, 2**70]) == [False, True, False, False, False, False]
+    wheel._check()
+    assert list(wheel) == [c]
+
+
+def test_bulk_calls_reach_overdue_and_held_back_timers(core):
+    wheel = core.TimingWheel(9)
+    handles = wheel.schedule_many([5] * 6, range(6))
+    assert wheel.advance(9, 1) == [0]
+    assert wheel.cancel_many([handles[0], handles[2]]) == [False, True]
+    wheel.schedule_many([0, 4], [6, 7])
+    wheel._check()
+    assert wheel.advance(9) == [1, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("make", [list, tuple, iter, np.array], ids=lambda make: make.__name__)
+def test_any_ints_are_welcome(core, make):
+    wheel = core.TimingWheel()
+    handles = wheel.schedule_many(make([0, MAX_TICK]), make([1, 2]))
+    assert wheel.cancel_many(make(handles[:1])) == [True]
+    assert wheel.advance(MAX_TICK) == [2]
+
+
+def test_nothing_is_fine(core):
+    wheel = core.TimingWheel(max_pending=1)
+    wheel.schedule(1)
+    assert wheel.schedule_many([], []) == []
+    assert wheel.cancel_many([]) == []
+
+
+@pytest.mark.parametrize("count", [1, 40, 3_000, 40_000])
+def test_the_order_is_that_of_single_calls(core, count):
+    drawn = random.Random(count)
+    ticks = [drawn.choice([0, 7, 300, 70_000, 2**40]) + drawn.randrange(50) for _ in range(count)]
+    single, many = core.TimingWheel(5), core.TimingWheel(5)
+    handles = (
+        [single.schedule(tick, number) for number, tick in enumerate(ticks)],
+        many.schedule_many(ticks, range(count)),
+    )
+    chosen = drawn.choices(range(count), k=count // 2)
+    assert many.cancel_many([handles[1][i] for i in chosen]) == [single.cancel(handles[0][i]) for i in chosen]
+    many._check()
+    assert len(many) == len(single)
+    for now, limit in ((5, 3), (20, None), (400, 100), (2**41, None)):
+        assert many.advance(now, limit) == single.advance(now, limit)
+
+
+def test_cancel_many_releases_the_items_before_it_returns(core):
+    wheel = core.TimingWheel()
+    items = [Item() for _ in range(100)]
+    seen = [weakref.ref(item) for item in items]
+    handles = wheel.schedule_many(range(100), items)
+    del items
+    assert all(item() is not None for item in seen)
+    assert all(wheel.cancel_many(handles))
+    assert all(item() is None for item in seen)
+
+
+def test_a_finaliser_may_call_the_wheel_amid_cancel_many(core):
+    class Loud:
+        def __del__(self):
+            wheel._check()
+            left.append(len(wheel))
+            wheel.schedule(5, "new")
+
+    wheel, left = core.TimingWheel(), []
+    handles = wheel.schedule_many([3] * 10, [Loud() for _ in range(10)])
+    assert wheel.cancel_many(handles) == [True] * 10
+    wheel._check()
+    assert left == list(range(10))
+    assert wheel.advance(5) == ["new"] * 10
+
+
+BAD_TICKS = [([5, 1.0], TypeError), ([5, None], TypeError), ([5, -1], OverflowError), ([5, 2**63], OverflowError)]
+
+
+@pytest.mark.parametrize(("ticks", "error"), [*BAD_TICKS, ([5], ValueError), ([5, 6, 7], ValueError), (5, TypeError)])
+def test_a_bad_deadline_schedules_none(core, ticks, error):
+    wheel, item = core.TimingWheel(), Item()
+    seen = weakref.ref(item)
+    with pytest.raises(error):
+        wheel.schedule_many(ticks, [item, item])
+    del item
+    assert seen() is None
+    assert len(wheel) == 0
+    wheel._check()
+
+
+@pytest.mark.parametrize("bad", [1.0, "1", None])
+def test_a_bad_handle_cancels_none(core, bad):
+    wheel = core.TimingWheel()
+    handle = wheel.schedule(5, "a")
+    with pytest.raises(TypeError):
+        wheel.cancel_many([handle, bad])
+    assert wheel.advance(5) == ["a"]
+
+
+def test_a_deadline_whose_index_calls_the_wheel_is_read_before_the_first_is_scheduled(core):
+    class Odd:
+        def __index__(self):
+            ticks.clear()
+            wheel.schedule(1, "between")
+            return 7
+
+    wheel = core.TimingWheel()
+    ticks = [3, Odd(), 2]
+    handles = wheel.schedule_many(ticks, "abc")
+    assert [wheel.deadline(handle) for handle in handles] == [3, 7, 2]
+    assert wheel.advance(9) == ["between", "c", "a", "b"]
+
+
+def test_too_many_for_the_wheel_are_none(core):
+    wheel = core.TimingWheel(max_pending=3)
+    wheel.schedule(1)
+    with pytest.raises(core.WheelFull, match="none of them"):
+        wheel.schedule_many([1, 2, 3], [1, 2, 3])
+    assert len(wheel) == 1
+    assert len(wheel.schedule_many([1, 2], [1, 2])) == 2
