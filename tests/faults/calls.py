@@ -32,13 +32,14 @@ class Call(NamedTuple):
 
 
 @functools.cache
-def library():
-    """Return the path of the library, built once in a process."""
-    folder = tempfile.mkdtemp(prefix="calls")
+def library(name="calls"):
+    """Return the path of a library to preload, built once in a process; everybody may read it."""
+    folder = Path(tempfile.mkdtemp(prefix=name))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = f"{folder}/calls.so"
+    folder.chmod(0o755)
+    path = f"{folder}/{name}.so"
     subprocess.run(
-        ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", path, HERE / "calls.c", "-ldl"],
+        ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", path, HERE / f"{name}.c", "-ldl"],
         check=True,
     )
     return path
