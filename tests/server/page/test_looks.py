@@ -11,7 +11,7 @@ from pywheel.jobs.bodies import MAGIC
 from pywheel.jobs.commands import Ack, Nack, SetNote
 from pywheel.server import Limits
 from pywheel.server.access import Access
-from pywheel.server.page.assets import VERSION
+from pywheel.server.page.templating import VERSION
 from pywheel.server.tokens import Tokens, id_of
 
 from .site import buttons, post, said
@@ -320,7 +320,6 @@ def test_who_is_in_keeps_the_way_on_at_an_error(client):
 
 def test_a_token_of_the_store_lets_in_until_it_is_removed(queue, guarded, monkeypatch):
     monkeypatch.setattr("pywheel.server.access._FRESH", 0.0)
-    monkeypatch.setattr("pywheel.server.tokens._FRESH", 0.0)
     known = Tokens(queue.store)
     guarded.context.access = Access("tokens", known)
     secret = known.add(["read", "put"])

@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...jobs.queries import Query
 from ..access import demand
 from ..middleware import refuse_large
 from ..problems import Problem, of_validation
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Endpoint", "Ends", "JsonResponse", "Operation"]
 
+R = TypeVar("R")
 _ROOM: Final = 256 << 10  # bytes of a body for all but the job's own
 _NOTHING: Final = 4 << 10  # bytes of one that is for nothing: strangers may send it slowly
 
@@ -110,6 +112,7 @@ class Call(Request):
     def __init__(self, context: Context, operation: Operation, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
         self.context = context
+        self.queue = context.queue
         self.operation = operation
         self.sent: Mapping[bytes, bytes] = dict(scope["headers"])
         """the headers by name; of several with one name the last"""
@@ -117,6 +120,10 @@ class Call(Request):
     def demand(self, topic: str | None = None) -> None:
         """Raise the Problem of a token that does not allow this operation, for a topic."""
         demand(self.grant, self.operation.scope or "", topic)
+
+    async def ask(self, query: Query[R]) -> R:
+        """Return what the store says to a query."""
+        return await self.context.read(self.queue.store.ask, query)
 
     async def identify(self, topics: Iterable[str | None] = (None,)) -> None:
         """Find out who calls. Raise the Problem of a token that is good for nothing by now, or not for these topics."""

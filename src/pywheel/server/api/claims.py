@@ -70,7 +70,7 @@ async def reserve_again(call: Call, claims: Sequence[tuple[int, int]]) -> Respon
     """Return the jobs that were claimed the first time and are running still by those claims."""
     for topic in dict.fromkeys(call.wish.topics):
         call.demand(topic)
-    jobs = await call.context.read(_still_held, call.context.queue.store, claims)
+    jobs = await call.context.read(_still_held, call.queue.store, claims)
     if not jobs:
         return Response(status_code=204)
     return JsonResponse(Claims(await jobs_out(jobs, partial(reserved, await call.context.receipt_key()))))
@@ -226,12 +226,12 @@ def _waiting(context: Context) -> Waiting:
 async def ack(call: Call) -> Response:
     """Make a claimed job done."""
     id, claims = await _claim_of(call)
-    return _held(await call.context.queue.calls.aapply(commands.Ack(id, claims)))
+    return _held(await call.queue.calls.aapply(commands.Ack(id, claims)))
 
 
 async def nack(call: Call) -> Response:
     """End a claim without success."""
-    wish, queue = call.wish or Nack(), call.context.queue
+    wish, queue = call.wish or Nack(), call.queue
     id, claims = await _claim_of(call)
     if wish.delay is not UNSET:
         delay = None if wish.delay is None else checked("delay", delay_ms, wish.delay)
@@ -251,27 +251,27 @@ async def bury(call: Call) -> Response:
     """Make a claimed job dead."""
     error = None if call.wish is None or call.wish.error is None else kept(call.wish.error)
     id, claims = await _claim_of(call)
-    return _held(await call.context.queue.calls.aapply(commands.Nack(id, claims, None, error)) is not None)
+    return _held(await call.queue.calls.aapply(commands.Nack(id, claims, None, error)) is not None)
 
 
 async def touch(call: Call) -> Response:
     """Let the lease of a claim last longer."""
     ttr = 60_000 if call.wish is None else checked("ttr", duration, call.wish.ttr, "ttr", 1)
     id, claims = await _claim_of(call)
-    return _held(await call.context.queue.calls.aapply(commands.Touch(id, claims, ttr)))
+    return _held(await call.queue.calls.aapply(commands.Touch(id, claims, ttr)))
 
 
 async def release(call: Call) -> Response:
     """Give a claim back, unspent."""
     id, claims = await _claim_of(call)
-    return _held(await call.context.queue.calls.aapply(commands.Release(id, claims)))
+    return _held(await call.queue.calls.aapply(commands.Release(id, claims)))
 
 
 async def _claim_of(call: Call) -> tuple[int, int]:
     """Return the claim that the request names, if the token's topics allow it; no query where they are all topics."""
     id, claims = receipt_of(await call.context.receipt_key(), call.path_params["receipt"])
     if not call.grant.everywhere:
-        job = await call.context.read(call.context.queue.store.ask, GetJob(id))
+        job = await call.ask(GetJob(id))
         if job is None or not call.grant.may("work", job.topic):
             raise _lost()
     return id, claims

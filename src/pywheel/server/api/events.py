@@ -173,7 +173,7 @@ async def _earlier(call: Call, listener: _Listener) -> list[_Event]:
         listener.missed = True
         return []
     at = int(found[1]), int(found[2])
-    ended = await call.context.read(call.context.queue.store.ask, ListEnded(call.parameters.topic, at[0], _MOST))
+    ended = await call.ask(ListEnded(call.parameters.topic, at[0], _MOST))
     listener.missed = len(ended) >= _MOST
     return [ended_event(one) for one in reversed(ended) if (one.ended, one.id) > at]
 

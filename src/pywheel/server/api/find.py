@@ -30,7 +30,7 @@ async def find(call: Call) -> Response:
     after = after_cursor(wish.cursor)
     preview = None if wish.body else 0
     try:
-        store, wanted, sees = call.context.queue.store, _filter(wish), call.grant.sees
+        store, wanted, sees = call.queue.store, _filter(wish), call.grant.sees
         found = await call.context.read(page, store, wanted, after, wish.limit, sees, preview=preview)
     except BadJob:
         raise no_cursor() from None
@@ -57,18 +57,18 @@ def _filter(wish: schema.Filter) -> Filter:
 
 async def cancel_many(call: Call) -> Response:
     """Cancel the delayed jobs that a filter means."""
-    return await _bulk(call, call.context.queue.jobs.cancel_many, State.DELAYED)
+    return await _bulk(call, call.queue.jobs.cancel_many, State.DELAYED)
 
 
 async def retry_many(call: Call) -> Response:
     """Retry the finished jobs that a filter means."""
     delay = checked("delay", delay_ms, call.wish.delay) / 1000
-    return await _bulk(call, call.context.queue.jobs.retry_many, State.DEAD, delay=delay)
+    return await _bulk(call, call.queue.jobs.retry_many, State.DEAD, delay=delay)
 
 
 async def delete_many(call: Call) -> Response:
     """Forget the jobs that a filter means and that are not running."""
-    return await _bulk(call, call.context.queue.jobs.delete_many, None)
+    return await _bulk(call, call.queue.jobs.delete_many, None)
 
 
 async def _bulk(call: Call, change: Callable[..., int], usual: State | None, **words: Any) -> Response:

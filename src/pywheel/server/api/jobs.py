@@ -12,7 +12,7 @@ from starlette.responses import Response
 from ..._errors import BadJob
 from ...jobs import new_job
 from ...jobs.checks import FURTHEST, MOST
-from ...jobs.commands import Cancel, Change, Delete, Ref, Retry, called
+from ...jobs.commands import Cancel, Change, Command, Delete, Ref, Retry, called
 from ...jobs.durations import delay_ms
 from ...jobs.job import Job, State
 from ...jobs.queries import GetHistories, GetJob
@@ -26,7 +26,6 @@ __all__ = ["cancel", "delete", "edit", "get", "history", "reference", "result", 
 
 _ID: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _TAG: Final = re.compile(rb'"[a-z]+-([0-9a-f]{1,16})-([0-9a-f]{1,16})"')
-_FINISHED: Final = "done, dead or cancelled"
 
 
 async def get(call: Call) -> Response:
@@ -41,13 +40,13 @@ async def get(call: Call) -> Response:
 async def history(call: Call) -> Response:
     """Return what was tried with a job."""
     job = await _job(call, reference(call))
-    [attempts] = await call.context.read(call.context.queue.store.ask, GetHistories([job.id]))
+    [attempts] = await call.ask(GetHistories([job.id]))
     return JsonResponse(History([attempt_out(attempt) for attempt in attempts]))
 
 
 async def result(call: Call) -> Response:
     """Return what has become of a job, once it has ended or the time is over."""
-    job, queue = await _job(call, reference(call)), call.context.queue
+    job, queue = await _job(call, reference(call)), call.queue
     seconds = min(call.parameters.wait, call.context.limits.wait)
     if job.state.live and seconds > 0:
         with call.context.waits.place(call.grant.id), call.ends() as ends:
@@ -62,16 +61,12 @@ async def result(call: Call) -> Response:
 async def cancel(call: Call) -> Response:
     """Cancel a delayed job."""
     ref = reference(call)
-    expect = _expected(call)
-    await _allowed(call, ref)
-    if not (change := await call.context.queue.calls.aapply(Cancel(ref, expect))):
-        raise _refusal(ref, change, State.DELAYED.value)
-    return Response(status_code=204)
+    return await _change(call, ref, Cancel(ref, _expected(call)), State.DELAYED.value)
 
 
 async def edit(call: Call) -> Response:
     """Give a delayed job another due time, body or fields."""
-    ref, calls = reference(call), call.context.queue.calls
+    ref, calls = reference(call), call.queue.calls
     options: Any = {name: value for name, value in structs.asdict(call.wish).items() if value is not UNSET}
     body, coded = options.pop("body", b""), options.pop("body_base64", None)
     if body or coded is not None:
@@ -81,29 +76,20 @@ async def edit(call: Call) -> Response:
     except BadJob as error:
         raise refusal(error, "#", too_large=len(options.get("body", b"")) > calls.max_body) from None
     command.expect = _expected(call)
-    await _allowed(call, ref)
-    if not (change := await calls.aapply(command)):
-        raise _refusal(ref, change, State.DELAYED.value)
-    return Response(status_code=204)
+    return await _change(call, ref, command, State.DELAYED.value)
 
 
 async def retry(call: Call) -> Response:
     """Make a finished job delayed again."""
     ref = reference(call)
     delay = 0 if call.wish is None else checked("delay", delay_ms, call.wish.delay)
-    await _allowed(call, ref)
-    if not (change := await call.context.queue.calls.aapply(Retry(ref, delay=delay))):
-        raise _refusal(ref, change, _FINISHED)
-    return Response(status_code=204)
+    return await _change(call, ref, Retry(ref, delay=delay), "done, dead or cancelled")
 
 
 async def delete(call: Call) -> Response:
     """Forget a job."""
     ref = reference(call)
-    await _allowed(call, ref)
-    if not (change := await call.context.queue.calls.aapply(Delete(ref))):
-        raise _refusal(ref, change, "not running")
-    return Response(status_code=204)
+    return await _change(call, ref, Delete(ref), "not running")
 
 
 # ---- which job ------------------------------------------------------------------------------------------------------
@@ -122,26 +108,28 @@ def reference(call: Call) -> Ref:
 
 async def _job(call: Call, ref: Ref) -> Job:
     """Return a job. Raises the Problem of one that is not there, or that the token's topics leave out."""
-    job = await call.context.read(call.context.queue.store.ask, GetJob(ref))
+    job = await call.ask(GetJob(ref))
     if job is None or not call.grant.may(call.operation.scope or "", job.topic):
         raise Problem("no-such-job", f"there is no job {called(ref)} that this token may see")
     return job
 
 
-async def _allowed(call: Call, ref: Ref) -> None:
-    """Look whether the token's topics allow a change of a job. Without a query where they are all topics."""
+async def _change(call: Call, ref: Ref, command: Command[Any], wanted: str) -> Response:
+    """Change a job, if the token's topics allow it: without a query where they are all topics. Problem: it is not so.
+
+    `wanted` is what it must be.
+    """
     if not call.grant.everywhere and isinstance(ref, int):
         await _job(call, ref)
-
-
-def _refusal(ref: Ref, change: Change, wanted: str) -> Problem:
-    """Return the problem that a change is which was not made."""
+    change = await call.queue.calls.aapply(command)
+    if change:
+        return Response(status_code=204)
     if change is Change.NOT_FOUND:
-        return Problem("no-such-job", f"there is no job {called(ref)}")
+        raise Problem("no-such-job", f"there is no job {called(ref)}")
     if change is Change.CHANGED:
-        return Problem("changed", f"job {called(ref)} has changed since: get it again, and decide anew")
+        raise Problem("changed", f"job {called(ref)} has changed since: get it again, and decide anew")
     text = f"job {called(ref)} is {change}, not {wanted}: look at it"
-    return Problem("wrong-state", text, more={"state": change.value})
+    raise Problem("wrong-state", text, more={"state": change.value})
 
 
 # ---- preconditions --------------------------------------------------------------------------------------------------

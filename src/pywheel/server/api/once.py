@@ -59,7 +59,7 @@ def identity(call: Call, key: bytes) -> tuple[str, str]:
 async def once(call: Call, key: bytes) -> Response:
     """Return the answer to a request, or what it was the first time. One that was refused leaves the key free."""
     nonce, fingerprint = identity(call, key)
-    apply, name, kept = call.context.queue.calls.aapply, f"idem:{nonce}", _Kept(fingerprint)
+    apply, name, kept = call.queue.calls.aapply, f"idem:{nonce}", _Kept(fingerprint)
     under_way = UNDER_WAY + round(1000 * call.context.limits.wait)
     before = await apply(SetNote(name, _encoded(kept), under_way, absent=True))
     if before is not None:

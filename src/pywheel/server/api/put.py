@@ -56,7 +56,7 @@ def _stored(call: Call, jobs: tuple[records.NewJob, ...]) -> Awaitable[list[int]
     """Store jobs. With an Idempotency-Key the store knows a second put of them, in the transaction of the first."""
     key = call.sent.get(b"idempotency-key")
     nonce = (None, None) if key is None else identity(call, key)
-    return call.context.queue.calls.aapply(Put(jobs, *nonce))
+    return call.queue.calls.aapply(Put(jobs, *nonce))
 
 
 async def _records(context: Context, wishes: list[NewJob], trace: dict[str, str] | None) -> tuple[records.NewJob, ...]:

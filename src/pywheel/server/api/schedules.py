@@ -23,7 +23,7 @@ _OPTIONS: Final = tuple(ScheduleOptions.__annotations__)
 
 async def schedules(call: Call) -> Response:
     """Return a part of the schedules whose topics the token may see."""
-    query, queue = call.parameters, call.context.queue
+    query, queue = call.parameters, call.queue
 
     def seen(schedule: Schedule) -> bool:
         return bool(call.grant.may("read", schedule.topic))
@@ -45,7 +45,7 @@ async def set_(call: Call) -> Response:
     """Make a schedule, or change it."""
     wish: schema.NewSchedule = call.wish
     call.demand(wish.topic)
-    name, schedules = call.path_params["name"], call.context.queue.aio.schedules
+    name, schedules = call.path_params["name"], call.queue.aio.schedules
     with suppress(NoSuchSchedule, BadOption):
         if not call.grant.may("put", (await schedules.get(name)).schedule.topic):
             raise _not_there(name)
@@ -59,35 +59,36 @@ async def set_(call: Call) -> Response:
 
 async def delete(call: Call) -> Response:
     """Remove a schedule."""
-    name = (await _named(call)).schedule.name
-    if not await call.context.queue.aio.schedules.delete(name):
+    name = await _name(call)
+    if not await call.queue.aio.schedules.delete(name):
         raise _not_there(name)
     return Response(status_code=204)
 
 
 async def run(call: Call) -> Response:
     """Put a tick now."""
-    name = (await _named(call)).schedule.name
-    return JsonResponse(schema.PutAnswer(str(await call.context.queue.aio.schedules.run(name))), 201)
+    return JsonResponse(schema.PutAnswer(str(await call.queue.aio.schedules.run(await _name(call)))), 201)
 
 
 async def pause(call: Call) -> Response:
     """Let a schedule put nothing."""
-    name = (await _named(call)).schedule.name
-    return JsonResponse(schema.Changed(await call.context.queue.aio.schedules.pause(name)))
+    return JsonResponse(schema.Changed(await call.queue.aio.schedules.pause(await _name(call))))
 
 
 async def resume(call: Call) -> Response:
     """Let a schedule go on."""
-    name = (await _named(call)).schedule.name
-    return JsonResponse(schema.Changed(await call.context.queue.aio.schedules.resume(name)))
+    return JsonResponse(schema.Changed(await call.queue.aio.schedules.resume(await _name(call))))
+
+
+async def _name(call: Call) -> str:
+    return (await _named(call)).schedule.name
 
 
 async def _named(call: Call) -> Scheduled:
     """Return what the path names. Raises the Problem of a schedule that is not there, or that the token leaves out."""
     name: str = call.path_params["name"]
     try:
-        found = await call.context.queue.aio.schedules.get(name)
+        found = await call.queue.aio.schedules.get(name)
     except (NoSuchSchedule, ValueError):
         found = None
     if found is None or not call.grant.may(call.operation.scope or "", found.schedule.topic):

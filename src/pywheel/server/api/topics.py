@@ -26,14 +26,14 @@ async def counts(call: Call) -> Response:
 def _topics(call: Call) -> Response:
     """Return the answer; in a thread, as there may be very many."""
     after, limit = after_cursor(call.parameters.cursor), call.parameters.limit
-    found = call.context.queue.topics.list()
+    found = call.queue.topics.list()
     seen = [schema.TopicOut(name, paused) for name, paused, _ in found if name > after and call.grant.may("read", name)]
     following = cursor(seen[limit - 1].topic) if len(seen) > limit else None
     return JsonResponse(schema.Topics(seen[:limit], following))
 
 
 def _counts(call: Call) -> Response:
-    found = call.context.queue.topics.counts()
+    found = call.queue.topics.counts()
     return JsonResponse(
         schema.AllCounts(
             {name: schema.CountsOut(*each) for name, each in found.items() if call.grant.may("read", name)}
@@ -43,12 +43,12 @@ def _counts(call: Call) -> Response:
 
 async def pause(call: Call) -> Response:
     """Let no job of a topic start."""
-    return await _change(call, call.context.queue.aio.topics.pause)
+    return await _change(call, call.queue.aio.topics.pause)
 
 
 async def resume(call: Call) -> Response:
     """Let jobs of a topic start again."""
-    return await _change(call, call.context.queue.aio.topics.resume)
+    return await _change(call, call.queue.aio.topics.resume)
 
 
 async def _change(call: Call, change: Callable[[str], Awaitable[bool]]) -> Response:

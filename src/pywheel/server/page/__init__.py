@@ -1,5 +1,67 @@
 """The page for operators: what there is, what is coming, and what can be done about it."""
 
-from .routes import routes
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import BaseRoute, Route
+
+from . import dead, export, jobs, one_job, put, schedules, sign_in, views
+from .answers import Handler, allowed, guarded
+from .bulk import Bulks
+from .feed import Feed
+from .templating import asset, prepare
+
+if TYPE_CHECKING:
+    from ..context import Context
 
 __all__ = ["routes"]
+
+_PACKED: Final = (Middleware(GZipMiddleware, minimum_size=600, compresslevel=5),)
+
+
+def routes(context: Context) -> list[BaseRoute]:
+    """Return the routes of the page, for any place in an application. Starts nothing; the first viewer does."""
+    prepare()
+    feed = Feed(context.live)
+    endpoint = partial(guarded, context=context, feed=feed, bulks=Bulks())
+
+    def look(path: str, handler: Handler, *, packed: bool = True) -> Route:
+        middleware = _PACKED if packed else ()
+        return Route(path, endpoint(allowed(handler, "read")), methods=["GET"], middleware=middleware)
+
+    def act(path: str, handler: Handler) -> Route:
+        return Route(path, endpoint(handler), methods=["POST"], middleware=_PACKED)
+
+    return [
+        look("/", views.overview),
+        look("/coming", views.coming),
+        look("/workers", views.workers),
+        look("/outlets", views.outlets),
+        look("/log", views.log),
+        act("/topics", views.pause),
+        look("/live", feed.stream, packed=False),  # each frame is packed once for all
+        look("/jobs", jobs.search),
+        act("/jobs", jobs.ask_first),
+        act("/bulk", jobs.begin),
+        look("/bulk/{id}", jobs.progress),
+        act("/bulk/{id}", jobs.end),
+        look("/jobs/export", export.export, packed=False),
+        look("/jobs/{id}", one_job.show),
+        act("/jobs/{id}", one_job.act),
+        look("/jobs/{id}/body", one_job.body),
+        look("/put", put.show),
+        act("/put", put.put),
+        look("/dead", dead.groups),
+        act("/dead", dead.act),
+        look("/schedules", schedules.show),
+        act("/schedules", schedules.act),
+        Route("/sign-in", partial(sign_in.form, context=context), methods=["GET"]),
+        Route("/sign-in", partial(sign_in.enter, context=context), methods=["POST"]),
+        Route("/sign-out", partial(sign_in.leave, context=context), methods=["POST"]),
+        Route("/theme", partial(sign_in.theme, context=context), methods=["POST"]),
+        Route("/static/{version}/{name}", asset, methods=["GET"], middleware=_PACKED),
+    ]

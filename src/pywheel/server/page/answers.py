@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, unquote
@@ -13,17 +14,19 @@ from starlette.responses import RedirectResponse, Response
 
 from ..._errors import BadJob, NoSuchJob, PywheelError, StoreError
 from ..access import PROXY
+from ..problems import Problem
 from ..tokens import Grant
 from .audit import Deed, keep
 from .templating import render
-from .visitor import role_of, visitor_of
 
 if TYPE_CHECKING:
     from ..context import Context
+    from .bulk import Bulks
+    from .feed import Feed
 
 __all__ = [
-    "HEADERS", "Ask", "Handler", "allowed", "back", "by_tls", "cookie_path", "guarded", "html", "root_of",
-    "same_site",
+    "COOKIE", "HEADERS", "HOST_COOKIE", "THEMES", "Ask", "Handler", "allowed", "back", "by_tls", "cookie_path",
+    "grant_of", "guarded", "html", "same_site", "visitor_of",
 ]  # fmt: skip
 
 HEADERS: Final = {
@@ -40,19 +43,27 @@ HEADERS: Final = {
 _SAID: Final = "pywheel_said"  # the cookie with what was done, for the next view
 _THEME: Final = "pywheel_theme"
 THEMES: Final = ("auto", "light", "dark")
+COOKIE: Final = "pywheel_token"
+HOST_COOKIE: Final = f"__Host-{COOKIE}"
+"""The same by TLS: no other host, and no other path, can set it."""
+_TOKEN: Final = re.compile(r"[!-+\--:<-~]{1,512}")  # what a cookie can hold
+_ROLES: Final = (("admin", "admin"), ("put", "operator"), ("read", "viewer"))
 
 
 class Ask:
     """A request to the page, by somebody who may look at it."""
 
-    __slots__ = ("context", "deed", "request", "root", "visitor")
-
-    def __init__(self, request: Request, context: Context, visitor: Grant) -> None:
-        self.request = request
-        self.context = context
-        self.visitor = visitor
+    def __init__(self, request: Request, context: Context, visitor: Grant, feed: Feed, bulks: Bulks) -> None:
+        self.request, self.context, self.visitor, self.feed, self.bulks = request, context, visitor, feed, bulks
         self.root = root_of(request)
+        self.query = request.query_params
+        self.store = context.queue.store
         self.deed: Deed | None = None
+
+    @property
+    def now(self) -> int:
+        """The time by the store's clock, in ms."""
+        return self.store.clock.wall()
 
     def does(self, action: str, what: str, topic: str | None = None, outcome: str = "done") -> None:
         """Say what this request changes, for the audit log; the last word counts."""
@@ -108,7 +119,9 @@ def _refuse_foreign(request: Request) -> None:
         raise HTTPException(403, "this form was sent from another site, or by a browser that does not say")
 
 
-def guarded(handler: Handler, *, context: Context) -> Callable[[Request], Awaitable[Response]]:
+def guarded(
+    handler: Handler, *, context: Context, feed: Feed, bulks: Bulks
+) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint that lets in who may look, keeps forms of other sites out, and says errors as pages."""
 
     async def endpoint(request: Request) -> Response:
@@ -119,7 +132,7 @@ def guarded(handler: Handler, *, context: Context) -> Callable[[Request], Awaita
             visitor = await visitor_of(request, context)
             if visitor is None:
                 return _sign_in_first(request)
-            ask = Ask(request, context, visitor)
+            ask = Ask(request, context, visitor, feed, bulks)
             answer = await handler(ask)
         except HTTPException as error:
             answer = _error(request, context, visitor, error.status_code, str(error.detail))
@@ -202,3 +215,44 @@ def _error(request: Request, context: Context, visitor: Grant | None, status: in
     answer = html(request, context, "error.html", status, visitor=visitor, code=status, detail=detail)
     answer.headers["HX-Reswap"] = "none"  # a part that asks again and again would be gone, and never ask again
     return answer
+
+
+# ---- who looks ------------------------------------------------------------------------------------------------------
+
+
+def role_of(visitor: Grant) -> str:
+    """Return what somebody's scopes are called."""
+    return next((role for scope, role in _ROLES if scope in visitor.scopes), "nobody")
+
+
+async def visitor_of(request: Request, context: Context) -> Grant | None:
+    """Return what whoever asks may do here, by the token in the cookie, or as a proxy says. None: sign in first."""
+    secret, sign_in = _cookie(request), context.access.sign_in
+    grant: Grant | None = None
+    if context.access.open or secret:
+        grant, _ = await grant_of(request, context, secret)
+    if grant is None and sign_in is not None:
+        grant = sign_in.grant(request.scope)
+    if grant is None or not grant.may("read"):
+        return None
+    return grant._replace(scopes=frozenset({"read"})) if context.read_only else grant
+
+
+def _cookie(request: Request) -> str:
+    """Return the token in the cookie; none if there are two, of which somebody else may have set one."""
+    lines = request.headers.getlist("cookie")
+    given = [part.strip().partition("=") for line in lines for part in line.split(";")]
+    for wanted in (HOST_COOKIE, COOKIE):
+        if found := [value for name, _, value in given if name == wanted]:
+            return found[0] if len(found) == 1 else ""
+    return ""
+
+
+async def grant_of(request: Request, context: Context, secret: str) -> tuple[Grant | None, str]:
+    """Return what a token allows, or None and why there is nothing. Failures are limited, as those of the API are."""
+    if not context.access.open and not _TOKEN.fullmatch(secret):
+        return None, "this is no token: a token looks like pw_…"
+    try:
+        return await context.access.identify(request.scope, context.read, secret.encode("latin-1", "replace")), ""
+    except Problem as problem:
+        return None, problem.detail

@@ -13,12 +13,11 @@ from ...jobs.queries import Filter
 from ...stores.contract import Store
 from ..tokens import Grant
 from .answers import Ask, back
-from .bulk import ACTIONS, Bulks, matching
-from .filters import Asked
-from .forms import fields
+from .bulk import ACTIONS, matching
+from .filters import Asked, fields
 from .words import error_group, first_line
 
-__all__ = ["Dead", "Group"]
+__all__ = ["Group", "act", "groups"]
 
 _MOST: Final = 20_000  # dead jobs that are looked at
 _PATIENCE: Final = 1.5  # seconds
@@ -35,40 +34,26 @@ class Group(NamedTuple):
     last: Job
 
 
-class Dead:
-    """The triage."""
+async def groups(ask: Ask) -> Response:
+    """Show the groups, the largest first."""
+    topic = ask.query.get("topic") or None
+    if topic is not None:
+        ask.allow("read", topic)
+    found, seen, whole = await ask.context.long(_grouped, ask.store, topic, ask.visitor)
+    shown, rest = found[:_GROUPS], max(len(found) - _GROUPS, 0)
+    return ask.page("dead.html", groups=shown, rest=rest, seen=seen, whole=whole, topic=topic, now=ask.now)
 
-    def __init__(self, bulks: Bulks) -> None:
-        self._bulks = bulks
 
-    async def groups(self, ask: Ask) -> Response:
-        """Show the groups, the largest first."""
-        topic = ask.request.query_params.get("topic") or None
-        if topic is not None:
-            ask.allow("read", topic)
-        groups, seen, whole = await ask.context.long(_grouped, ask.context.queue.store, topic, ask.visitor)
-        return ask.page(
-            "dead.html",
-            groups=groups[:_GROUPS],
-            rest=max(len(groups) - _GROUPS, 0),
-            seen=seen,
-            whole=whole,
-            topic=topic,
-            now=ask.context.queue.store.clock.wall(),
-        )
-
-    async def act(self, ask: Ask) -> Response:
-        """Retry or delete a group."""
-        given = await fields(ask.request)
-        action = ACTIONS.get(given.one("action"))
-        asked = Asked(given.one("topic"), State.DEAD, like=given.one("like"))
-        if action is None or State.DEAD not in action.states or not asked.topic or not asked.like:
-            raise HTTPException(400, "dead jobs can be retried and deleted, by topic and error")
-        ask.allow("admin", asked.topic)
-        bulk = await self._bulks.start(
-            ask.context, action, asked.filter, ask.visitor, asked.fits, asked.text(), "/dead"
-        )
-        return back(ask.request, f"/bulk/{bulk.id}")
+async def act(ask: Ask) -> Response:
+    """Retry or delete a group."""
+    given = await fields(ask.request)
+    action = ACTIONS.get(given.one("action"))
+    asked = Asked(given.one("topic"), State.DEAD, like=given.one("like"))
+    if action is None or State.DEAD not in action.states or not asked.topic or not asked.like:
+        raise HTTPException(400, "dead jobs can be retried and deleted, by topic and error")
+    ask.allow("admin", asked.topic)
+    bulk = await ask.bulks.start(ask.context, action, asked.filter, ask.visitor, asked.fits, asked.text(), "/dead")
+    return back(ask.request, f"/bulk/{bulk.id}")
 
 
 def _grouped(store: Store, topic: str | None, visitor: Grant) -> tuple[list[Group], int, bool]:

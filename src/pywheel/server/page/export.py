@@ -14,9 +14,8 @@ from ...jobs.queries import Filter, GetPage, ListTopics
 from ...stores.contract import Store
 from ..api.records import job_out
 from ..sse import EventStream
-from .answers import HEADERS, Ask
+from .answers import HEADERS, Ask, visitor_of
 from .filters import Asked
-from .visitor import visitor_of
 
 if TYPE_CHECKING:
     from ..visible import Sees
@@ -34,10 +33,10 @@ _FILE: Final = {
 
 async def export(ask: Ask) -> Response:
     """Answer with a job a line. What cannot be read to its end has a last line with the field `error` alone."""
-    asked = Asked.of(ask.request.query_params)
+    asked = Asked.of(ask.query)
     if asked.topic:
         ask.allow("read", asked.topic)
-    topics = await ask.context.read(_topics, ask.context.queue.store, asked.filter, ask.visitor.sees)
+    topics = await ask.context.read(_topics, ask.store, asked.filter, ask.visitor.sees)
     places, token = ask.context.exports, ask.visitor.id
     places.take(token)  # nothing is awaited from here until the stream begins
     return EventStream(_lines(ask, asked, topics), asyncio.Event(), lambda: places.leave(token), _FILE, alive=b"")
@@ -52,7 +51,7 @@ async def _lines(ask: Ask, asked: Asked, topics: list[str | None]) -> AsyncGener
                 if await visitor_of(ask.request, ask.context) != ask.visitor:
                     yield _line({"error": "the token is over, or for something else by now"})
                     return
-                lines, after = await ask.context.long(_page, ask.context.queue.store, asked, topic, after)
+                lines, after = await ask.context.long(_page, ask.store, asked, topic, after)
                 for start in range(0, len(lines), _PART):
                     yield lines[start : start + _PART]
     except PywheelError as error:

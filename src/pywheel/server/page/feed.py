@@ -18,9 +18,8 @@ from ..._errors import StoreError
 from ..live import Live, Snapshot
 from ..sse import EventStream
 from ..tokens import Grant
-from .answers import HEADERS, Ask
+from .answers import HEADERS, Ask, visitor_of
 from .overview import fragments_of
-from .visitor import visitor_of
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -86,7 +85,7 @@ class Feed:
 
     async def stream(self, ask: Ask) -> Response:
         """Answer with the frames of a view from now on."""
-        query = ask.request.query_params
+        query = ask.query
         name, topic = query.get("view", "overview"), query.get("topic") or None
         if name not in _VIEWS or (name == "topic") != (topic is not None):
             raise HTTPException(404, "there is no such view")

@@ -1,21 +1,65 @@
-"""Which jobs are meant, as the address of the page says it."""
+"""What a form or an address of the page says: fields, and which jobs are meant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
-from urllib.parse import urlencode
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from ..._errors import BadJob
 from ...jobs.checks import name
 from ...jobs.durations import delay_ms, moment, refuse_long
 from ...jobs.job import Job, state_of
 from ...jobs.queries import Filter
-from .forms import texts
 from .words import error_group
 
-__all__ = ["Asked", "new_due", "utc"]
+__all__ = ["Asked", "Fields", "fields", "new_due", "texts", "utc"]
+
+_MOST: Final = 256 << 10  # bytes: the ids of many jobs, and a search
+_NUMBER: Final = 2_000  # fields
+
+
+class Fields(dict[str, list[str]]):
+    """Each field with its values, in order."""
+
+    def one(self, name: str) -> str:
+        """Return the last value of a field, empty if there is none."""
+        return self.get(name, [""])[-1]
+
+    @property
+    def singles(self) -> Mapping[str, str]:
+        """Every field with its last value."""
+        return {name: values[-1] for name, values in self.items()}
+
+
+def texts(given: Mapping[str, object], names: Iterable[str], as_typed: Collection[str] = ()) -> dict[str, str]:
+    """Return these fields as text, without the spaces around it unless it counts as it was typed."""
+    found = {name: str(given.get(name, "")) for name in names}
+    return {name: text if name in as_typed else text.strip() for name, text in found.items()}
+
+
+async def fields(request: Request, most: int = _MOST) -> Fields:
+    """Return what a form of up to so many bytes says. HTTPException: it is too long, or no form."""
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > most:
+            raise HTTPException(413, f"this form may have {most} bytes")
+    found = Fields()
+    try:
+        pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=_NUMBER)
+    except ValueError:  # no UTF-8, or too many
+        raise HTTPException(400, "this is no form of this page") from None
+    for field, value in pairs:
+        found.setdefault(field, []).append(value.replace("\r\n", "\n"))
+    return found
+
+
+# ---- which jobs are meant -------------------------------------------------------------------------------------------
 
 
 class Asked(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
@@ -18,13 +19,11 @@ from ...stores.contract import intact
 from ..tokens import Grant
 from ..visible import page
 from .answers import Ask, back
-from .bulk import ACTIONS, Action, Bulks, count, progress_of, states_of, stop
-from .feed import Feed
-from .filters import Asked, new_due
-from .forms import Fields, fields
+from .bulk import ACTIONS, Action, count, progress_of, states_of, stop
+from .filters import Asked, Fields, fields, new_due
 from .words import number, stamp
 
-__all__ = ["Jobs"]
+__all__ = ["ask_first", "begin", "end", "progress", "search"]
 
 _LIMIT: Final = 50
 _PREVIEW: Final = 96  # bytes of a body
@@ -42,115 +41,101 @@ class Times(NamedTuple):
 _UNSAID: Final = Times()
 
 
-class Jobs:
-    """The search, and bulk actions by selection or by all that it finds."""
+async def search(ask: Ask) -> Response:
+    """Show a page of jobs. Its cost is bounded, however many there are."""
+    if id := ask.query.get("id", "").strip():
+        return back(ask.request, f"/jobs/{quote(id, safe='')}")
+    asked, after, trouble = Asked.of(ask.query), ask.query.get("after", ""), ""
+    jobs: list[Job] = []
+    following: str | None = None
+    try:
+        if asked.topic:
+            ask.allow("read", asked.topic)
+        jobs, following = await _found(ask, asked, after)
+    except BadJob as error:
+        trouble = str(error)
+    view = "topic" if asked.topic and not trouble else "jobs"
+    snapshot, parts = await ask.feed.parts(ask, view, asked.topic or None)
+    return ask.page(
+        "jobs.html",
+        200 if not trouble else 400,
+        asked=asked,
+        jobs=jobs,
+        trouble=trouble,
+        topics=await ask.context.read(_names, snapshot.topics, ask.visitor),
+        topic_here=snapshot.topics.get(asked.topic) if view == "topic" else None,
+        parts=parts,
+        live=urlencode({"view": "topic", "topic": asked.topic}) if view == "topic" else "",
+        next=f"{asked.query}&{urlencode({'after': following})}".lstrip("&") if following else "",
+        after=after,
+        now=ask.now,
+        actions=_sensible(ask, asked),
+    )
 
-    def __init__(self, feed: Feed, bulks: Bulks) -> None:
-        self._feed = feed
-        self._bulks = bulks
 
-    async def search(self, ask: Ask) -> Response:
-        """Show a page of jobs. Its cost is bounded, however many there are."""
-        query = ask.request.query_params
-        if id := query.get("id", "").strip():
-            return back(ask.request, f"/jobs/{quote(id, safe='')}")
-        asked, after, trouble = Asked.of(query), query.get("after", ""), ""
-        jobs: list[Job] = []
-        following: str | None = None
+async def _found(ask: Ask, asked: Asked, after: str) -> tuple[list[Job], str | None]:
+    jobs: list[Job] = []
+    following, fits, look = after, asked.fits, partial(page, preview=_PREVIEW, newest=bool(asked.newest))
+    for _ in range(5 if fits is None else 20):  # each looks at a bounded number of rows, and may find none of them
+        left, sees = _LIMIT - len(jobs), ask.visitor.sees
+        found = await ask.context.read(look, ask.store, asked.filter, following, left, sees)
+        jobs += filter(fits, found.jobs)
+        following = found.next or ""
+        if not following or len(jobs) >= _LIMIT:
+            break
+    return jobs, following or None
+
+
+async def ask_first(ask: Ask) -> Response:
+    """Say how many jobs an action is for, and ask whether it is meant."""
+    given = await fields(ask.request)
+    action, asked = _action(given), Asked.of(given.singles)
+    ids = _ids(given) if given.one("scope") == "selected" else []
+    if given.one("scope") == "selected" and not ids:
+        return back(ask.request, f"/jobs?{asked.query}", "no job was selected")
+    _demand(ask, asked)
+    return await _confirm(ask, action, asked, ids)
+
+
+async def begin(ask: Ask) -> Response:
+    """Do it: to a selection at once, to all of a search in the background."""
+    given = await fields(ask.request)
+    action, asked, ids = _action(given), Asked.of(given.singles), _ids(given)
+    _demand(ask, asked)
+    there, due, what = f"/jobs?{asked.query}", 0, asked.text()
+    if action.timed:
+        times = Times(given.one("delay").strip(), given.one("at").strip())
         try:
-            if asked.topic:
-                ask.allow("read", asked.topic)
-            jobs, following = await self._found(ask, asked, after)
+            due = new_due(*times, ask.now)
         except BadJob as error:
-            trouble = str(error)
-        view = "topic" if asked.topic and not trouble else "jobs"
-        snapshot, parts = await self._feed.parts(ask, view, asked.topic or None)
-        names = await ask.context.read(_names, snapshot.topics, ask.visitor)
-        return ask.page(
-            "jobs.html",
-            200 if not trouble else 400,
-            asked=asked,
-            jobs=jobs,
-            trouble=trouble,
-            topics=names,
-            topic_here=snapshot.topics.get(asked.topic) if view == "topic" else None,
-            parts=parts,
-            live=urlencode({"view": "topic", "topic": asked.topic}) if view == "topic" else "",
-            next=f"{asked.query}&{urlencode({'after': following})}".lstrip("&") if following else "",
-            after=after,
-            now=ask.context.queue.store.clock.wall(),
-            actions=_sensible(ask, asked),
-        )
+            wrong = {"at" if times.at and not times.delay else "delay": str(error)}
+            return await _confirm(ask, action, asked, ids, times, wrong)
+        what += f", due at {stamp(due)}"
+    if not ids:
+        bulk = await ask.bulks.start(ask.context, action, asked.filter, ask.visitor, asked.fits, what, there, due)
+        return back(ask.request, f"/bulk/{bulk.id}")
+    what = f"{len(ids)} jobs: {', '.join(map(str, ids))}"
+    ask.does(action.name, what, asked.topic or None)
+    changed = await ask.context.read(_to_each, ask.store, action, ids, ask.visitor, due)
+    ask.does(action.name, what, asked.topic or None, f"{changed} {action.done}")
+    said = f"{number(changed)} of {number(len(ids))} jobs {action.done}"
+    return back(ask.request, there, said if changed == len(ids) else f"{said}; the others had changed by then")
 
-    async def _found(self, ask: Ask, asked: Asked, after: str) -> tuple[list[Job], str | None]:
-        store = ask.context.queue.store
-        jobs: list[Job] = []
-        following: str | None = after
-        fits = asked.fits
-        for _ in range(5 if fits is None else 20):  # each looks at a bounded number of rows, and may find none of them
-            found = await ask.context.read(
-                page,
-                store,
-                asked.filter,
-                following or "",
-                _LIMIT - len(jobs),
-                ask.visitor.sees,
-                preview=_PREVIEW,
-                newest=bool(asked.newest),
-            )
-            jobs += filter(fits, found.jobs) if fits is not None else found.jobs
-            following = found.next
-            if following is None or len(jobs) >= _LIMIT:
-                break
-        return jobs, following
 
-    async def ask(self, ask: Ask) -> Response:
-        """Say how many jobs an action is for, and ask whether it is meant."""
-        given = await fields(ask.request)
-        action, asked = _action(given), Asked.of(given.singles)
-        ids = _ids(given) if given.one("scope") == "selected" else []
-        if given.one("scope") == "selected" and not ids:
-            return back(ask.request, f"/jobs?{asked.query}", "no job was selected")
-        _demand(ask, asked)
-        return await _confirm(ask, action, asked, ids)
+async def progress(ask: Ask) -> Response:
+    """Show how far a bulk action is."""
+    bulk = await ask.context.read(progress_of, ask.store, ask.request.path_params["id"])
+    if bulk is None:
+        raise HTTPException(404, "no such action was begun of late; what it did is done")
+    return ask.page("bulk.html", bulk=bulk)
 
-    async def begin(self, ask: Ask) -> Response:
-        """Do it: to a selection at once, to all of a search in the background."""
-        given = await fields(ask.request)
-        action, asked, ids = _action(given), Asked.of(given.singles), _ids(given)
-        _demand(ask, asked)
-        there, due, what = f"/jobs?{asked.query}", 0, asked.text()
-        if action.timed:
-            times = Times(given.one("delay").strip(), given.one("at").strip())
-            try:
-                due = new_due(*times, ask.context.queue.store.clock.wall())
-            except BadJob as error:
-                wrong = {"at" if times.at and not times.delay else "delay": str(error)}
-                return await _confirm(ask, action, asked, ids, times, wrong)
-            what += f", due at {stamp(due)}"
-        if not ids:
-            bulk = await self._bulks.start(ask.context, action, asked.filter, ask.visitor, asked.fits, what, there, due)
-            return back(ask.request, f"/bulk/{bulk.id}")
-        what = f"{len(ids)} jobs: {', '.join(map(str, ids))}"
-        ask.does(action.name, what, asked.topic or None)
-        changed = await ask.context.read(_to_each, ask.context.queue.store, action, ids, ask.visitor, due)
-        ask.does(action.name, what, asked.topic or None, f"{changed} {action.done}")
-        said = f"{number(changed)} of {number(len(ids))} jobs {action.done}"
-        return back(ask.request, there, said if changed == len(ids) else f"{said}; the others had changed by then")
 
-    async def progress(self, ask: Ask) -> Response:
-        """Show how far a bulk action is."""
-        bulk = await ask.context.read(progress_of, ask.context.queue.store, ask.request.path_params["id"])
-        if bulk is None:
-            raise HTTPException(404, "no such action was begun of late; what it did is done")
-        return ask.page("bulk.html", bulk=bulk)
-
-    async def stop(self, ask: Ask) -> Response:
-        """End a bulk action after the batch that it is at."""
-        ask.allow("admin")
-        ask.does("stop", f"what was begun: {ask.request.path_params['id']}")
-        await ask.context.read(stop, ask.context.queue.store, ask.request.path_params["id"])
-        return back(ask.request, f"/bulk/{ask.request.path_params['id']}")
+async def end(ask: Ask) -> Response:
+    """End a bulk action after the batch that it is at."""
+    ask.allow("admin")
+    ask.does("stop", f"what was begun: {ask.request.path_params['id']}")
+    await ask.context.read(stop, ask.store, ask.request.path_params["id"])
+    return back(ask.request, f"/bulk/{ask.request.path_params['id']}")
 
 
 async def _confirm(
@@ -160,9 +145,7 @@ async def _confirm(
     if ids:
         number_of, exact = len(ids), True
     else:
-        number_of, exact = await ask.context.long(
-            count, ask.context.queue.store, action, asked.filter, ask.visitor.sees, asked.fits
-        )
+        number_of, exact = await ask.context.long(count, ask.store, action, asked.filter, ask.visitor.sees, asked.fits)
     return ask.page(
         "confirm.html",
         400 if wrong else 200,

@@ -13,69 +13,62 @@ from ...jobs.queries import GetHistories, GetJob
 from ...stores.contract import Store
 from ..tokens import Grant
 from .answers import HEADERS, Ask, back
-from .bodies import Body, shown
+from .bodies import shown
 from .bulk import ACTIONS
 from .drawings import timeline
-from .filters import new_due
-from .forms import fields
+from .filters import fields, new_due
 
-__all__ = ["OneJob", "id_of", "visible"]
+__all__ = ["act", "body", "id_of", "show", "visible"]
 
 
-class OneJob:
-    """Shows a job, and changes it."""
+async def show(ask: Ask) -> Response:
+    """Show a job: body, headers, timeline of attempts, errors."""
+    job, history = await _read(ask)
+    actions = [
+        action.name
+        for action in ACTIONS.values()
+        if job.state in action.states and not action.timed and ask.visitor.may(action.scope, job.topic)
+    ]
+    result = history[-1].result if history else None
+    return ask.page(
+        "job.html",
+        job=job,
+        history=history,
+        segments=timeline(job, history, ask.now),
+        body=shown(job.body, ask.query.get("as", "")),
+        result=None if result is None else shown(result),
+        actions=actions,
+        now=ask.now,
+    )
 
-    async def show(self, ask: Ask) -> Response:
-        """Body, headers, timeline of attempts, errors."""
-        job, history = await ask.context.read(
-            _read, ask.context.queue.store, id_of(ask.request.path_params["id"]), ask.visitor
-        )
-        now = ask.context.queue.store.clock.wall()
-        return ask.page(
-            "job.html",
-            job=job,
-            history=history,
-            segments=timeline(job, history, now),
-            body=shown(job.body, ask.request.query_params.get("as", "")),
-            result=_result(history),
-            actions=[
-                action.name
-                for action in ACTIONS.values()
-                if job.state in action.states and not action.timed and ask.visitor.may(action.scope, job.topic)
-            ],
-            now=now,
-        )
 
-    async def body(self, ask: Ask) -> Response:
-        """All of the body, as a file to be kept: a browser shows nothing of it."""
-        job, _ = await ask.context.read(
-            _read, ask.context.queue.store, id_of(ask.request.path_params["id"]), ask.visitor
-        )
-        if is_encrypted(job.body):
-            raise HTTPException(403, "the body is encrypted, and this server has no key")
-        headers = HEADERS | {"Content-Disposition": f'attachment; filename="job-{job.id}.body"'}
-        return Response(job.body, headers=headers, media_type="application/octet-stream")
+async def body(ask: Ask) -> Response:
+    """Answer with all of a body, as a file to be kept: a browser shows nothing of it."""
+    job, _ = await _read(ask)
+    if is_encrypted(job.body):
+        raise HTTPException(403, "the body is encrypted, and this server has no key")
+    headers = HEADERS | {"Content-Disposition": f'attachment; filename="job-{job.id}.body"'}
+    return Response(job.body, headers=headers, media_type="application/octet-stream")
 
-    async def act(self, ask: Ask) -> Response:
-        """Cancel, reschedule, retry or delete it, unless it has changed from what the form was about."""
-        given, id, store = await fields(ask.request), id_of(ask.request.path_params["id"]), ask.context.queue.store
-        job, _ = await ask.context.read(_read, store, id, ask.visitor)
-        action = ACTIONS.get(given.one("action"))
-        if action is None:
-            raise HTTPException(400, "a job can be cancelled, rescheduled, retried and deleted")
-        ask.allow(action.scope, job.topic)
-        due = new_due(given.one("delay").strip(), given.one("at").strip(), store.clock.wall()) if action.timed else 0
-        ask.does(action.name, f"job {id}", job.topic)
-        [outcome] = await ask.context.read(store.apply, [action.command(id, due)])
-        if isinstance(outcome, Exception):
-            raise outcome
-        if not outcome:
-            what = "gone" if outcome is Change.NOT_FOUND else outcome
-            ask.does(action.name, f"job {id}", job.topic, f"none: it is {what}")
-            for_these = f"that is for jobs that are {' or '.join(action.states)}"
-            said = f"job {id} is {what} and was not {action.done}: {for_these}"
-            return back(ask.request, f"/jobs/{id}", said)
-        return back(ask.request, "/jobs" if action.name == "delete" else f"/jobs/{id}", f"job {id} {action.done}")
+
+async def act(ask: Ask) -> Response:
+    """Cancel, reschedule, retry or delete a job, unless it has changed from what the form was about."""
+    given, (job, _) = await fields(ask.request), await _read(ask)
+    action, id = ACTIONS.get(given.one("action")), job.id
+    if action is None:
+        raise HTTPException(400, "a job can be cancelled, rescheduled, retried and deleted")
+    ask.allow(action.scope, job.topic)
+    due = new_due(given.one("delay").strip(), given.one("at").strip(), ask.now) if action.timed else 0
+    ask.does(action.name, f"job {id}", job.topic)
+    [outcome] = await ask.context.read(ask.store.apply, [action.command(id, due)])
+    if isinstance(outcome, Exception):
+        raise outcome
+    if not outcome:
+        what = "gone" if outcome is Change.NOT_FOUND else outcome
+        ask.does(action.name, f"job {id}", job.topic, f"none: it is {what}")
+        for_these = f"that is for jobs that are {' or '.join(action.states)}"
+        return back(ask.request, f"/jobs/{id}", f"job {id} is {what} and was not {action.done}: {for_these}")
+    return back(ask.request, "/jobs" if action.name == "delete" else f"/jobs/{id}", f"job {id} {action.done}")
 
 
 def id_of(text: str) -> int:
@@ -86,12 +79,6 @@ def id_of(text: str) -> int:
         raise HTTPException(404, "the id of a job is a number") from None
 
 
-def _result(history: list[Attempt]) -> Body | None:
-    """Return what to show of the result of the last attempt, if it is kept."""
-    result = history[-1].result if history else None
-    return None if result is None else shown(result)
-
-
 def visible(store: Store, id: int, visitor: Grant) -> Job:
     """Return a job. NoSuchJob, too, for one whose topic is not for the visitor to know."""
     job = store.ask(GetJob(id))
@@ -100,6 +87,8 @@ def visible(store: Store, id: int, visitor: Grant) -> Job:
     return job
 
 
-def _read(store: Store, id: int, visitor: Grant) -> tuple[Job, list[Attempt]]:
-    """Return a job that is visible, and its attempts."""
-    return visible(store, id, visitor), store.ask(GetHistories([id]))[0]
+async def _read(ask: Ask) -> tuple[Job, list[Attempt]]:
+    """Return the job that the address names, if it is visible, and its attempts."""
+    id = id_of(ask.request.path_params["id"])
+    job = await ask.context.read(visible, ask.store, id, ask.visitor)
+    return job, (await ask.context.read(ask.store.ask, GetHistories([id])))[0]

@@ -18,12 +18,11 @@ from ...jobs.durations import delay_ms
 from ...jobs.job import PRIORITIES, Job, NewJob
 from ...jobs.new_job import new_job
 from .answers import Ask, back
-from .filters import utc
-from .forms import fields, texts
+from .filters import fields, texts, utc
 from .one_job import id_of, visible
 from .words import iso
 
-__all__ = ["PutForm"]
+__all__ = ["put", "show"]
 
 _T = TypeVar("_T")
 _ROOM: Final = 64 << 10  # bytes for the other fields
@@ -110,42 +109,40 @@ class Wish(NamedTuple):
         )
 
 
-class PutForm:
-    """Shows the form, and puts or edits what it says."""
+async def show(ask: Ask) -> Response:
+    """Show it, with the values of the address, or those of a job that is to be cloned."""
+    ask.allow("put")
+    wish = Wish.of(ask.query)
+    source = await _source(ask, wish)
+    if source is not None:
+        edits, wish = wish.edit, Wish.like(source, ask.now)
+        if edits:
+            wish = wish._replace(at="", edit=f"{source.due}.{source.claims}")
+    return _page(ask, wish, source, {})
 
-    async def show(self, ask: Ask) -> Response:
-        """Show it, with the values of the address, or those of a job that is to be cloned."""
-        ask.allow("put")
-        wish = Wish.of(ask.request.query_params)
-        source = await _source(ask, wish)
-        if source is not None:
-            edits, wish = wish.edit, Wish.like(source, ask.context.queue.store.clock.wall())
-            if edits:
-                wish = wish._replace(at="", edit=f"{source.due}.{source.claims}")
-        return _page(ask, wish, source, {})
 
-    async def put(self, ask: Ask) -> Response:
-        """Put the job, or show the form again with what was typed and what is wrong."""
-        ask.allow("put")
-        calls = ask.context.queue.calls
-        wish = Wish.of((await fields(ask.request, 3 * calls.max_body + _ROOM)).singles)  # a byte may be %XX
-        source = await _source(ask, wish)
-        if source is not None and wish.edit:
-            wish = wish._replace(topic=source.topic, key=source.key or "")
-        record, wrong = wish.record(source, calls.max_body)
-        if record is None:
-            return _page(ask, wish, source, wrong, 400)
-        if not ask.visitor.may("put", record.topic):
-            return _page(ask, wish, source, {"topic": "you may put no jobs of this topic"}, 403)
-        if source is not None and wish.edit:
-            return await _edit(ask, wish, source, record)
-        ask.does("put", "a job", record.topic)
-        try:
-            [id] = await calls.aapply(Put((record,), wish.nonce))
-        except JobExists as error:
-            return _page(ask, wish, source, {"key": str(error)}, 409)
-        ask.does("put", f"job {id}" + (f", like job {source.id}" if source else ""), record.topic)
-        return back(ask.request, f"/jobs/{id}", f"job {id} was put")
+async def put(ask: Ask) -> Response:
+    """Put the job, or show the form again with what was typed and what is wrong."""
+    ask.allow("put")
+    calls = ask.context.queue.calls
+    wish = Wish.of((await fields(ask.request, 3 * calls.max_body + _ROOM)).singles)  # a byte may be %XX
+    source = await _source(ask, wish)
+    if source is not None and wish.edit:
+        wish = wish._replace(topic=source.topic, key=source.key or "")
+    record, wrong = wish.record(source, calls.max_body)
+    if record is None:
+        return _page(ask, wish, source, wrong, 400)
+    if not ask.visitor.may("put", record.topic):
+        return _page(ask, wish, source, {"topic": "you may put no jobs of this topic"}, 403)
+    if source is not None and wish.edit:
+        return await _edit(ask, wish, source, record)
+    ask.does("put", "a job", record.topic)
+    try:
+        [id] = await calls.aapply(Put((record,), wish.nonce))
+    except JobExists as error:
+        return _page(ask, wish, source, {"key": str(error)}, 409)
+    ask.does("put", f"job {id}" + (f", like job {source.id}" if source else ""), record.topic)
+    return back(ask.request, f"/jobs/{id}", f"job {id} was put")
 
 
 async def _edit(ask: Ask, wish: Wish, source: Job, record: NewJob) -> Response:
@@ -162,9 +159,7 @@ async def _edit(ask: Ask, wish: Wish, source: Job, record: NewJob) -> Response:
 
 async def _source(ask: Ask, wish: Wish) -> Job | None:
     """Return the job that is cloned. HTTPException, NoSuchJob: there is none."""
-    return (
-        await ask.context.read(visible, ask.context.queue.store, id_of(wish.clone), ask.visitor) if wish.clone else None
-    )
+    return await ask.context.read(visible, ask.store, id_of(wish.clone), ask.visitor) if wish.clone else None
 
 
 def _page(ask: Ask, wish: Wish, source: Job | None, wrong: Mapping[str, str], status: int = 200) -> Response:

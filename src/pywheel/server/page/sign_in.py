@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .answers import THEMES, back, by_tls, cookie_path, html, same_site
-from .forms import fields
-from .visitor import COOKIE, HOST_COOKIE, grant_of, visitor_of
+from .answers import COOKIE, HOST_COOKIE, THEMES, back, by_tls, cookie_path, grant_of, html, same_site, visitor_of
+from .filters import fields
 
 if TYPE_CHECKING:
     from ..context import Context

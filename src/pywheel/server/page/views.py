@@ -17,11 +17,9 @@ from ...stores.contract import Store
 from ..visible import Sees, page
 from .answers import Ask, back
 from .audit import listed
-from .feed import Feed
-from .forms import fields
-from .words import iso
+from .filters import fields
 
-__all__ = ["Views"]
+__all__ = ["coming", "log", "outlets", "overview", "pause", "workers"]
 
 _OUTLETS: Final = "outlet:"
 _DEEDS: Final = 100  # of a page of the audit log
@@ -39,87 +37,67 @@ Runs: TypeAlias = list[tuple[str, list[Running]]]
 """By worker."""
 
 
-class Views:
-    """Shows what a snapshot says."""
+async def overview(ask: Ask) -> Response:
+    """Topics, and what is coming."""
+    _, parts = await ask.feed.parts(ask, "overview")
+    return ask.page("overview.html", parts=parts, live="view=overview")
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
 
-    async def overview(self, ask: Ask) -> Response:
-        """Topics, and what is coming."""
-        _, parts = await self._feed.parts(ask, "overview")
-        return ask.page("overview.html", parts=parts, live="view=overview")
+async def workers(ask: Ask) -> Response:
+    """Who is there, for which topics, and what each of them runs."""
+    _, parts = await ask.feed.parts(ask, "workers")
+    running: Runs | None = None  # the page is asked for again and again: it says that the store is away, and stays
+    more = False
+    with suppress(StoreError):
+        running, more = await ask.context.read(_running, ask.store, ask.visitor.sees)
+    return ask.page("workers.html", parts=parts, live="view=workers", running=running, more=more, now=ask.now)
 
-    async def workers(self, ask: Ask) -> Response:
-        """Who is there, for which topics, and what each of them runs."""
-        _, parts = await self._feed.parts(ask, "workers")
-        store = ask.context.queue.store
-        running: Runs | None = None  # the page is asked for again and again: it says that the store is away, and stays
-        more = False
-        with suppress(StoreError):
-            running, more = await ask.context.read(_running, store, ask.visitor.sees)
-        return ask.page(
-            "workers.html", parts=parts, live="view=workers", running=running, more=more, now=store.clock.wall()
-        )
 
-    async def coming(self, ask: Ask) -> Response:
-        """What is coming, in numbers: for those who do not see the picture, or want to copy."""
-        topic = ask.request.query_params.get("topic") or None
-        if topic is None and not ask.visitor.everywhere:
-            raise HTTPException(403, "your token is for some topics: choose one of them")
-        if topic is not None:
-            ask.allow("read", topic)
-        snapshot = await ask.context.live.now([topic])
-        coming = snapshot.coming.get(topic)
-        if coming is None:
-            raise HTTPException(503, snapshot.error or "there are too many topics to look ahead at all: choose one")
-        tables = [
-            (
-                part.horizon.name,
-                part.horizon.most,
-                [
-                    (iso(part.start + at * part.horizon.step), iso(part.start + (at + 1) * part.horizon.step), count)
-                    for at, count in enumerate(part.counts)
-                    if count
-                ],
-            )
-            for part in coming.parts
-        ]
-        return ask.page("coming.html", tables=tables, coming=coming, topic=topic)
+async def coming(ask: Ask) -> Response:
+    """What is coming, in numbers: for those who do not see the picture, or want to copy."""
+    topic = ask.query.get("topic") or None
+    if topic is None and not ask.visitor.everywhere:
+        raise HTTPException(403, "your token is for some topics: choose one of them")
+    if topic is not None:
+        ask.allow("read", topic)
+    snapshot = await ask.context.live.now([topic])
+    coming = snapshot.coming.get(topic)
+    if coming is None:
+        raise HTTPException(503, snapshot.error or "there are too many topics to look ahead at all: choose one")
+    return ask.page("coming.html", coming=coming, topic=topic)
 
-    async def outlets(self, ask: Ask) -> Response:
-        """Where jobs are delivered to, and what was answered last."""
-        if not ask.visitor.everywhere:
-            raise HTTPException(403, "your token is for some topics, and outlets are for all of them")
-        store = ask.context.queue.store
-        notes = await ask.context.read(store.ask, ListNotes(_OUTLETS))
-        return ask.page("outlets.html", outlets=[_outlet(key, value) for key, value in notes], now=store.clock.wall())
 
-    async def log(self, ask: Ask) -> Response:
-        """Who changed what by the page."""
-        ask.allow("admin")
-        store, after = ask.context.queue.store, ask.request.query_params.get("after", "")
-        deeds, following = await ask.context.read(listed, store, after, _DEEDS, ask.visitor)
-        return ask.page("log.html", deeds=deeds, after=after, following=following, now=store.clock.wall())
+async def outlets(ask: Ask) -> Response:
+    """Where jobs are delivered to, and what was answered last."""
+    if not ask.visitor.everywhere:
+        raise HTTPException(403, "your token is for some topics, and outlets are for all of them")
+    notes = await ask.context.read(ask.store.ask, ListNotes(_OUTLETS))
+    return ask.page("outlets.html", outlets=[_outlet(key, value) for key, value in notes], now=ask.now)
 
-    async def pause(self, ask: Ask) -> Response:
-        """Pause or resume a topic."""
-        given = await fields(ask.request)
-        topic, action = name(given.one("topic"), "topic"), given.one("action")
-        ask.allow("admin", topic)
-        ask.does(action, f"topic {topic}", topic)
-        queue = ask.context.queue
-        if action == "pause":
-            changed = await queue.aio.topics.pause(topic)
-            said = f"{topic} is paused: nothing of it starts until it is resumed"
-        elif action == "resume":
-            changed = await queue.aio.topics.resume(topic)
-            said = f"{topic} goes on"
-        else:
-            raise HTTPException(400, "a topic can be paused and resumed")
-        there = "/jobs" if given.one("from") == "jobs" else "/"
-        path = f"/jobs?{given.one('query')}" if there == "/jobs" else "/"
-        return back(ask.request, path, said if changed else f"{topic} was {action}d already")
+
+async def log(ask: Ask) -> Response:
+    """Who changed what by the page."""
+    ask.allow("admin")
+    after = ask.query.get("after", "")
+    deeds, following = await ask.context.read(listed, ask.store, after, _DEEDS, ask.visitor)
+    return ask.page("log.html", deeds=deeds, after=after, following=following, now=ask.now)
+
+
+async def pause(ask: Ask) -> Response:
+    """Pause or resume a topic."""
+    given = await fields(ask.request)
+    topic, action = name(given.one("topic"), "topic"), given.one("action")
+    ask.allow("admin", topic)
+    ask.does(action, f"topic {topic}", topic)
+    topics = ask.context.queue.aio.topics
+    if action == "pause":
+        changed, said = await topics.pause(topic), f"{topic} is paused: nothing of it starts until it is resumed"
+    elif action == "resume":
+        changed, said = await topics.resume(topic), f"{topic} goes on"
+    else:
+        raise HTTPException(400, "a topic can be paused and resumed")
+    path = f"/jobs?{given.one('query')}" if given.one("from") == "jobs" else "/"
+    return back(ask.request, path, said if changed else f"{topic} was {action}d already")
 
 
 def _running(store: Store, sees: Sees) -> tuple[Runs, bool]:
