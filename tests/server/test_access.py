@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pywheel import StoreAway
-from pywheel.jobs.queries import GetJob
+from pywheel.jobs.queries import GetJob, GetNote
 from pywheel.server.access import Access, Failures, is_loopback
 from pywheel.server.problems import Problem
 from pywheel.server.tokens import Tokens
@@ -134,6 +134,21 @@ def test_a_change_of_all_topics_needs_a_token_of_all_topics(bearing):
     assert api("POST", "/v1/jobs/delete", json={"topic": "shop.a"}).status_code == 200
 
 
+def test_a_token_is_read_once_for_the_requests_of_a_moment_and_then_again(bearing, monkeypatch):
+    read = []
+    monkeypatch.setattr("pywheel.server.access._FRESH", 600.0)
+    api = bearing("read")
+    when_asked(monkeypatch, api.queue.store, GetNote, read.append)
+    for _ in range(5):
+        assert api("GET", "/v1/topics").status_code == 200
+    assert len(read) == 1
+    monkeypatch.setattr("pywheel.server.access._FRESH", 0.0)
+    api = bearing("read")
+    for _ in range(5):
+        assert api("GET", "/v1/topics").status_code == 200
+    assert len(read) == 1 + 5
+
+
 def test_metrics_need_a_token_of_all_topics(bearing):
     refused = bearing("read", topics=("shop.*",))("GET", "/metrics")
     assert problem(refused) == "scope-missing"
@@ -188,7 +203,6 @@ def test_a_stream_ends_when_its_token_is_removed(guarded, queue):
             await asyncio.sleep(0.01)
         tokens.remove(secret.split("_")[1])
         guarded.context.access._fresh.clear()  # as seconds later
-        guarded.context.tokens._fresh.clear()
         queue.cancel(queue.put("mail"))
         await asyncio.wait_for(stream, 60)
 

@@ -28,7 +28,7 @@ __all__ = [
 
 Mode = Literal["tokens", "open"]
 
-_FRESH: Final = 1.0  # seconds that a grant is trusted here; the tokens trust theirs for a few more
+_FRESH: Final = 1.0  # seconds that a grant is trusted: so long may a token be used that was removed
 _MOST: Final = 10_000  # tokens, and addresses, that are remembered
 _LONGEST_HOST: Final = 300  # characters; what is longer is no name, and would be kept in a cache
 _FIELD_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
@@ -177,24 +177,23 @@ def demand(grant: Grant, scope: str, topic: str | None = None) -> None:
     where, topics = "", ""
     if topic is not None and grant.may(scope):
         where, topics = f" for topic {topic[:80]!r}", f" --topics {shlex.quote(topic[:80])}"
-    raise Problem(
-        "scope-missing",
-        f"this needs a token with the scope {scope!r}{where}: `pywheel token add --scope {scope}{topics}` makes one",
-        headers={"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{scope}"'},
-        more={"scope": scope},
+    needed = (
+        f"this needs a token with the scope {scope!r}{where}: `pywheel token add --scope {scope}{topics}` makes one"
     )
+    raise _lacking(scope, needed)
 
 
 def demand_all(grant: Grant, scope: str, mend: str) -> None:
     """Raise the Problem of a grant that does not allow something for all topics; `mend` is what else would do."""
     demand(grant, scope)
     if not grant.everywhere:
-        raise Problem(
-            "scope-missing",
-            f"this is of all topics, and the token is for some: {mend}, or use a token for all topics",
-            headers={"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{scope}"'},
-            more={"scope": scope},
-        )
+        text = f"this is of all topics, and the token is for some: {mend}, or use a token for all topics"
+        raise _lacking(scope, text)
+
+
+def _lacking(scope: str, text: str) -> Problem:
+    realm = f'{_REALM}, error="insufficient_scope", scope="{scope}"'
+    return Problem("scope-missing", text, headers={"www-authenticate": realm}, more={"scope": scope})
 
 
 class Failures:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .context import Context, Limits
 
-__all__ = ["Bodies", "Errors", "Guard", "RequestIds", "answer_of", "refuse_large", "refused"]
+__all__ = ["Bodies", "Requests", "answer_of", "refuse_large", "refused"]
 
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _ID: Final = "pywheel.request_id"
@@ -32,56 +32,48 @@ _FORMS: Final = {400: "bad-request", 413: "too-large"}  # of those that anybody 
 _WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
-class RequestIds:
-    """Gives each request an id, its own if that is well-formed, and its answer the same one."""
+class Requests:
+    """Gives each request an id, its own if that is well-formed, and makes a problem document of whatever is raised.
 
-    def __init__(self, app: ASGIApp) -> None:
+    It refuses what is malformed, and on an open server what a page of another site may have sent. What nobody expected
+    is logged, with the request's id.
+    """
+
+    def __init__(self, app: ASGIApp, context: Context) -> None:
         self._app = app
+        self._context = context
         self._prefix = os.urandom(4).hex().encode()
         self._numbers = count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request pass with its id."""
+        """Let the request pass, and answer what is raised."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        id = header(scope, b"x-request-id")
+        id, started = header(scope, b"x-request-id"), False
         if not _WELL_FORMED.fullmatch(id):
             id = b"%s-%d" % (self._prefix, next(self._numbers))
         scope[_ID] = id
 
         async def sending(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 message["headers"] = [*message["headers"], (b"x-request-id", id)]
             await send(message)
 
-        await self._app(scope, receive, sending)
-
-
-class Errors:
-    """Makes a problem document of whatever is raised. What nobody expected is logged, with the request's id."""
-
-    def __init__(self, app: ASGIApp, context: Context) -> None:
-        self._app = app
-        self._context = context
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request pass, and answer what is raised."""
-        started = False
-
-        async def sending(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
         try:
+            if b"%" in (scope.get("raw_path") or b""):
+                _refuse_malformed(scope["raw_path"])
+            if self._context.access.open:
+                refuse_strangers(dict(scope["headers"]))
             await self._app(scope, receive, sending)
         except ClientDisconnect:
             return  # there is nobody to answer
         except Exception as error:  # noqa: BLE001  (it is logged)
             answer = self._answer(scope, error)
             if not started:
-                await answer(scope, receive, send)
+                await answer(scope, receive, sending)
 
     def _answer(self, scope: Scope, error: Exception) -> Response:
         match error:
@@ -93,23 +85,6 @@ class Errors:
         # A path may have line breaks in it.
         _LOGGER.error("request %s failed: %r %r", id, scope["method"], scope["path"][:200], exc_info=error)
         return answer_of(Problem("internal-error", f"the log has more, of request {id}"))
-
-
-class Guard:
-    """Refuses what is malformed, and on an open server what a page of another site may have sent."""
-
-    def __init__(self, app: ASGIApp, context: Context) -> None:
-        self._app = app
-        self._context = context
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request pass, or raise its Problem."""
-        if scope["type"] == "http":
-            if b"%" in (scope.get("raw_path") or b""):
-                _refuse_malformed(scope["raw_path"])
-            if self._context.access.open:
-                refuse_strangers(dict(scope["headers"]))
-        await self._app(scope, receive, send)
 
 
 class Bodies:

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from .access import Access, Mode, ProxySignIn, demand_all
 from .api.operations import routes
 from .context import Context, Limits
-from .middleware import Bodies, Errors, Guard, RequestIds, answer_of, refused
+from .middleware import Bodies, Requests, answer_of, refused
 from .page import routes as page
 from .problems import Problem
 from .tokens import Tokens
@@ -59,14 +59,9 @@ def app(
         raise ValueError("sign_in is for access='tokens': at an open server nobody has to sign in")
     tokens = None if access == "open" else Tokens(queue.sync.store)
     context = Context(queue.sync, Access(access, tokens, proxies, sign_in), read_only, limits or Limits())
-    middleware = [
-        Middleware(RequestIds),
-        Middleware(Errors, context),
-        Middleware(Guard, context),
-        Middleware(Bodies, context.limits),
-    ]
+    middleware = [Middleware(Requests, context), Middleware(Bodies, context.limits)]
     if cors:
-        middleware.insert(1, _cors(cors))
+        middleware.insert(0, _cors(cors))
     health = [Route("/healthz", _healthy), Route("/readyz", _ready), Route("/metrics", _metrics)]
     service = Starlette(
         routes=[*routes(context), *health, *page(context)],

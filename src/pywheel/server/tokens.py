@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -34,8 +33,6 @@ ROLES: Final = {"viewer": ("read",), "operator": ("read", "put"), "admin": ("adm
 _PREFIX: Final = "token:"
 _SECRET: Final = re.compile(r"pw_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
 _ID: Final = re.compile(r"(?:pw_)?([0-9a-f]{12})(?:_[A-Za-z0-9_-]*)?", re.ASCII)
-_FRESH: Final = 3.0  # seconds for which a token that was read is taken to be there still
-_MOST: Final = 10_000  # tokens that are remembered
 _LISTED: Final = 30 * 86_400_000  # ms for which one that is over is listed
 _LONGEST_NOTE: Final = 200  # characters
 
@@ -89,11 +86,8 @@ class _Kept(NamedTuple):
 class Tokens:
     """The tokens of a store. Any thread may call any method. Each raises StoreError when the store cannot do it."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` is for tests: how long a token that was read is good for."""
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._clock = clock
-        self._fresh: dict[str, tuple[_Kept, float]] = {}
 
     def add(
         self, scopes: Iterable[str], topics: Iterable[str] = ("*",), until: datetime | None = None, note: str = ""
@@ -126,29 +120,13 @@ class Tokens:
                 return secret
 
     def grant(self, secret: str) -> Grant | None:
-        """Return what a secret grants, None for one that is unknown, over or none at all. One query, or none.
-
-        What was read is good for some seconds: so long may a token be used that was removed.
-        """
-        found = _secret(secret)
-        kept = None if found is None else self._kept(found[1])
+        """Return what a secret grants, None for one that is unknown, over or none at all. One query, or none."""
+        found = _SECRET.fullmatch(str(secret))
+        value = None if found is None else self._store.ask(GetNote(_PREFIX + found[1]))
+        kept = None if found is None or value is None else _read(found[1], value)
         if kept is None or not compare_digest(kept.digest, _digest(secret)):
             return None
         return kept.grant if kept.until is None or self._store.clock.wall() < kept.until else None
-
-    def _kept(self, id: str) -> _Kept | None:
-        fresh = self._fresh.get(id)
-        now = self._clock()
-        if fresh is not None and now < fresh[1]:
-            return fresh[0]
-        self._fresh.pop(id, None)
-        value = self._store.ask(GetNote(_PREFIX + id))
-        kept = None if value is None else _read(id, value)
-        if kept is not None:
-            if len(self._fresh) >= _MOST:
-                self._fresh.clear()
-            self._fresh[id] = kept, now + _FRESH
-        return kept
 
     def list(self) -> list[Token]:
         """Return all tokens, by id; those that are over for 30 days more. O(tokens)."""
@@ -160,23 +138,14 @@ class Tokens:
         return found
 
     def remove(self, id: str) -> bool:
-        """Forget a token, by its id; return whether there was one. Within 5 s no server takes it any more."""
-        self._fresh.pop(id, None)
-        try:
-            return self._do(SetNote(_PREFIX + id, None)) is not None
-        finally:
-            self._fresh.pop(id, None)  # somebody may have read it meanwhile
+        """Forget a token, by its id; return whether there was one. A second later no server takes it any more."""
+        return self._do(SetNote(_PREFIX + id, None)) is not None
 
     def _do(self, command: Command[bytes | None]) -> bytes | None:
         [outcome] = self._store.apply((command,))
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome  # type: ignore[no-any-return]  # what the command's class says
-
-
-def _secret(text: Any) -> re.Match[str] | None:
-    """Return the parts of a secret, None for what cannot be one."""
-    return _SECRET.fullmatch(text) if isinstance(text, str) else None
 
 
 def id_of(text: str) -> str | None:
