@@ -74,6 +74,8 @@ class ServerDialect(Dialect):
     """What deletes more that is of no use any more, now and then."""
     gone: str
     """An expression that says whether the session of a worker has ended, whose row is `w`."""
+    first_lease = "(SELECT min(next) FROM job WHERE state = 1 AND next >= :since)"
+    """An expression for the first end of a lease: see `presence.Leases.since`."""
     last_id: str
     """An expression for the last id that was given out."""
 

@@ -42,7 +42,7 @@ _PRIORITIES: Final = [(priority,) for priority in range(-9, 10)]
 # some topics is due, and whether there are hints for it.
 _WATCH: Final = f"""
     SELECT {SEEN}, %s, n.* FROM (
-        SELECT {{now}} AS moment, (SELECT min(next) FROM job WHERE state = 1 AND next >= :since) AS lease, (
+        SELECT {{now}} AS moment, %s AS lease, (
             SELECT min((
                 SELECT j.next FROM job j WHERE j.state = 0 AND j.topic = t.id AND j.priority = r.priority
                     AND j.next >= w.next ORDER BY j.next LIMIT 1
@@ -153,7 +153,9 @@ class RelationalNotifier(Notifier):
         topics = [(topic, known.head_of(topic)) for topic in self._spare]
         values = {**self._me, "w": topics, "r": _PRIORITIES, "since": leases.since()}
         sent = time.monotonic()
-        rows = self._ask(*self._beating(beat), Select(_WATCH % (self._store.dialect.gone, self.hinted), values))
+        dialect = self._store.dialect
+        watch = _WATCH % (dialect.gone, dialect.first_lease, self.hinted)
+        rows = self._ask(*self._beating(beat), Select(watch, values))
         received = time.monotonic()
         if not rows:
             return False

@@ -436,7 +436,7 @@ class RelationalStore(SqlStore):
         return self.leases.first(self._read_lease)
 
     def _read_lease(self) -> tuple[int | None, int]:
-        text = "SELECT (SELECT min(next) FROM job WHERE state = 1 AND next >= :since), {now}"
+        text = f"SELECT {self.dialect.first_lease}, {{now}}"
         [[(lease, now)]] = self.run(Select(text, {"since": self.leases.since()}))
         return None if lease is None else int(lease), int(now)
 
