@@ -33,6 +33,7 @@ help:
 	@echo "make planted   a fault is planted in the product, and a test must find it; again with each of some hundred others"
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
 	@echo "make promotion  replicas of PostgreSQL, MariaDB and Redis that take over while workers and producers run"
+	@echo "make fuzz      ten million random operations on the native wheel and on its twin; PYWHEEL_FUZZ=1000: a thousand"
 	@echo "make page      the page of the service in a real Chromium"
 	@echo "make screenshots  pictures of the page, for the docs"
 	@echo "make clients   the service asked by clients in Python, Node, Java and Go, and by what its document says"
@@ -91,6 +92,12 @@ stress: export HYPOTHESIS_PROFILE ?= ci
 stress: export PYWHEEL_REOPEN ?= 1
 stress: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -m "$(HERE) and (stress or hypothesis or disk)" $(ARGS)
+
+# Each operation on the native wheel and on its twin: both must give the same.
+.PHONY: fuzz
+fuzz: export PYWHEEL_FUZZ ?= 10000000
+fuzz: $(VENV)/test.group $(VENV)/native
+	@$(BIN)/python -m pytest $(PARALLEL) -o faulthandler_timeout=0 tests/core/test_twins.py $(ARGS)
 
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
