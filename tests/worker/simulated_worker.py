@@ -116,6 +116,9 @@ class SimulatedWorker:
     def listen(self):
         """Hear what woke it, and let handlers end."""
         self.dispatcher._rung |= self.notifier.wait(0)
+        self.let_handlers_end()
+
+    def let_handlers_end(self):
         for topic in self.dispatcher.topics.values():
             topic.pool.end()
 

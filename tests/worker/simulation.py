@@ -21,6 +21,7 @@ from pywheel.stores import open
 from pywheel.stores.notifier import SILENT
 from pywheel.testing import FaultyStore
 from tests.worker.plants import Planted
+from tests.worker.simulated_network import Network
 from tests.worker.simulated_worker import Killed, SimulatedWorker
 
 NOW = 1_700_000_000_000
@@ -51,7 +52,7 @@ class Steady(RetryPolicy):
 class World:
     """The store, the workers, and what the outside was told."""
 
-    def __init__(self, seed, url, plant=None):
+    def __init__(self, seed, url, plant=None, *, network=False):
         self.random = random.Random(seed)
         self.clock = ManualClock(wall=NOW)
         self.failing = 0.0
@@ -59,7 +60,12 @@ class World:
         self.paused = set()
         self.calm = False
         store = open(url, clock=self.clock)
-        self.store = FaultyStore(Planted(store, plant) if plant else store, self.fault)
+        self.caller = None  # the worker that has its turn
+        self.waiting = set()  # workers that wait for an answer, while others have their turns
+        self.killed = set()  # those of them whose process has died
+        self.network = Network(Planted(store, plant) if plant else store, self)
+        self.networked = network
+        self.store = FaultyStore(self.network, self.fault)
         self.queue = JobQueue(self.store)
         self.limited = self.random.choice((None, "c"))
         if not self.store.inner.keeps_limits:  # a worker refuses them there
@@ -101,6 +107,13 @@ class World:
     def troubled(self):
         self.trouble_until = self.clock.time() + TROUBLE
 
+    def doubt(self):
+        """Account for a call that others did not wait for: what it claims and settles may come late."""
+        self.troubled()
+        self.forgive_all()
+        running = self.store.inner.ask(ListJobs(Filter(state=State.RUNNING), 0, 10_000))
+        self.unanswered.update(job.id for job in running)
+
     def insist(self, true, text):
         """Let the history end at the end of this turn unless it is true: a worker survives what its pools raise."""
         if not true:
@@ -135,7 +148,7 @@ class World:
 
         A job that was given back is told to its owner: others may pass it until they look at all that is due.
         """
-        if not self.store.inner.keeps_limits:
+        if not self.store.inner.keeps_limits or self.network.bad:  # more may have been put since
             return
         order = [(-job.priority, job.due, job.id) for job in jobs]
         self.insist(order == sorted(order), f"{order} are not in order")
@@ -191,19 +204,20 @@ class World:
 
     def put(self):
         delay = self.random.choice([0, 0, 0.001, 0.5, 5, 60, self.random.randrange(100)])
+        now = self.clock.wall()
         try:
             id = self.queue.put(self.random.choice(TOPICS), delay=delay, priority=self.random.choice([0, 0, 1, -1]))
         except StoreError:
             return  # perhaps stored: such a job may be delivered, and need not
-        self.due[id] = self.clock.wall() + int(delay * 1000)
+        self.due[id] = now + int(delay * 1000)
 
     def put_many(self):
-        topic = self.random.choice(TOPICS)
+        topic, now = self.random.choice(TOPICS), self.clock.wall()
         try:
             ids = self.queue.put_many(self.queue.job(topic) for _ in range(self.random.randrange(30)))
         except StoreError:
             return
-        self.due.update(dict.fromkeys(ids, self.clock.wall()))
+        self.due.update(dict.fromkeys(ids, now))
 
     def put_with_key(self):
         """Put a job with a key: it is refused, or replaces one that waits, or is a new one."""
@@ -224,26 +238,27 @@ class World:
         self.waited.pop(id, None)
 
     def put_poison(self, topic=None):
+        now = self.clock.wall()
         try:
             id = self.queue.put(topic or self.random.choice(TOPICS), POISON, max_attempts=POISONOUS)
         except StoreError:
             return
-        self.due[id] = self.clock.wall()
+        self.due[id] = now
 
     def pause(self):
         """Pause a topic, or let it go on; without waiting for the workers."""
         topic = self.random.choice(TOPICS)
         pausing = topic not in self.paused
+        if not pausing:  # from now on its jobs may begin
+            self.paused.discard(topic)
+            for worker in self.workers:
+                worker.paused.discard(topic)
         try:
             self.store.apply([Pause(topic, paused=pausing)])
         except StoreError:
             pausing = any(found.name == topic and found.paused for found in self.store.inner.ask(ListTopics()))
         if pausing:
             self.paused.add(topic)
-        else:
-            self.paused.discard(topic)
-            for worker in self.workers:
-                worker.paused.discard(topic)
 
     def cancel(self):
         if self.due:
@@ -339,6 +354,7 @@ class World:
 
     def trouble(self):
         self.failing = self.random.choice([0.0, 0.0, 0.3])
+        self.network.bad = self.random.choice([0.0, 0.05, 0.2]) if self.networked else 0.0
         self.forgive_all()
 
     def forgive_all(self):
@@ -349,14 +365,34 @@ class World:
     # ---- time -------------------------------------------------------------------------------------------------------
 
     def turn(self):
+        self.network.arrive()
         for worker in list(self.workers):
+            if worker in self.waiting or worker not in self.workers:  # it has died while another one waited
+                continue
+            caller, self.caller = self.caller, worker
+            self.waiting.add(worker)
             try:
                 worker.turn()
             except Killed:
                 self.dies(worker)
+            finally:
+                self.waiting.discard(worker)
+                self.caller = caller
             assert not self.wrong, self.wrong[0]
         if self.failing:
             self.forgive_all()
+
+    def meanwhile(self, seconds):
+        """Let time pass while somebody waits for an answer: all others go on, and so do handlers."""
+        while seconds > 0:
+            self.clock.advance(timedelta(seconds=min(seconds, 0.1)))
+            seconds -= 0.1
+            for worker in self.waiting - self.killed:
+                try:
+                    worker.let_handlers_end()
+                except Killed:
+                    self.killed.add(worker)
+            self.turn()
 
     def pass_time(self, seconds):
         """Let time pass in steps that a machine would take, with everybody at work."""
@@ -409,7 +445,7 @@ class World:
 
     def finish(self):
         """Let all that is left be delivered: no more faults, and time passes."""
-        self.failing = 0.0
+        self.failing = self.network.bad = 0.0
         self.calm = True
         for topic in list(self.paused):
             self.store.apply([Pause(topic, paused=False)])
@@ -445,10 +481,13 @@ class World:
         assert max(self.hits.values(), default=0) <= HITS, f"too many attempts were lost to another job: {self.hits}"
 
 
-def play(seed, url, steps, plant=None):
-    """Run one history to its end, on a store with a planted fault if asked; whatever is wrong is an AssertionError."""
+def play(seed, url, steps, plant=None, *, network=False):
+    """Run one history to its end; whatever is wrong is an AssertionError.
+
+    The store has a planted fault if asked, or is at the other end of a network that delays, repeats and reorders.
+    """
     random.seed(seed)  # of which the product draws
-    world = World(seed, url, plant)
+    world = World(seed, url, plant, network=network)
     world.run(steps)
     world.finish()
     world.check()

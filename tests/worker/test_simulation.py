@@ -8,7 +8,9 @@ from tests.often import often
 from tests.worker.simulation import play
 
 HISTORIES = int(os.environ.get("PYWHEEL_SIMULATIONS", "1000"))
+FROM = int(os.environ.get("PYWHEEL_SIMULATIONS_FROM", "0"))  # the first seed, behind a network
 CHUNK = 20
+FEW = 4
 
 
 @pytest.mark.parametrize("first", often(range(0, HISTORIES, CHUNK)))
@@ -16,6 +18,16 @@ def test_nothing_is_lost_early_twice_or_kept_waiting(first):
     for seed in range(first, first + CHUNK):
         try:
             play(seed, "memory:", steps=60)
+        except Exception as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+@pytest.mark.parametrize("first", often(range(FROM, FROM + HISTORIES, FEW * (1 if FROM else 10))))
+def test_so_it_is_behind_a_network_that_delays_repeats_and_reorders(first):
+    for seed in range(first, first + FEW):
+        try:
+            play(seed, "memory:", steps=60, network=True)
         except Exception as error:
             error.add_note(f"seed {seed}")
             raise
