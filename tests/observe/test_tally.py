@@ -84,7 +84,7 @@ def test_percentiles_are_of_a_topic_or_of_all():
 def test_a_histogram_with_edges_of_its_own_says_how_many_values_do_not_exceed_each():
     histogram = Histogram(edges=[0.001, 0.01, 1.0])
     for value in (0.0, 0.001, 0.002, 0.5, 7.0):
-        histogram.add(value)
+        histogram.add((value,))
     counts, total = histogram.cumulated()
     assert counts == [2, 3, 4, 5]
     assert total == pytest.approx(7.503)
@@ -94,7 +94,7 @@ def test_a_histogram_with_edges_of_its_own_says_how_many_values_do_not_exceed_ea
 def test_a_percentile_is_never_too_small_and_at_most_a_bucket_too_large(values, part):
     histogram = Histogram()
     for value in values:
-        histogram.add(value)
+        histogram.add((value,))
     exact = sorted(values)[max(math.ceil(part * len(values)), 1) - 1]
     assert exact * (1 - 1e-9) <= histogram.percentile(part) <= max(exact * 2 ** (1 / 8) * (1 + 1e-9), 1e-6)
 
@@ -102,7 +102,7 @@ def test_a_percentile_is_never_too_small_and_at_most_a_bucket_too_large(values, 
 @pytest.mark.parametrize("value", [-5.0, 0.0, 1e-300, 1e300])
 def test_values_beyond_the_buckets_are_counted(value):
     histogram = Histogram()
-    histogram.add(value)
+    histogram.add((value,))
     assert histogram.count == 1
     assert histogram.percentile(0.5) == value
 

@@ -114,6 +114,11 @@ def _ended(event: events.JobEnded) -> None:
         _line(logging.ERROR, "job_dead", **_about(event.job))
 
 
+def _given_back(event: events.JobGivenBack) -> None:
+    level = logging.INFO if event.delay is None else logging.DEBUG  # where much is put off, it is by design
+    _line(level, "job_given_back", **_about(event.job), delay=event.delay)
+
+
 def _failed(event: events.StoreFailed) -> None:
     fields: dict[str, Any] = {"failures": event.failures, "unsettled": event.unsettled}
     if isinstance(event.error, StoreError):  # its text says what and how to mend it
@@ -133,12 +138,7 @@ _LOGGED: Final[dict[type, Callable[[Any], None]]] = {
     events.JobRefused: lambda event: _line(
         logging.ERROR, "job_refused", job=event.id, topic=event.topic, key=event.key, error_text=event.error
     ),
-    events.JobGivenBack: lambda event: _line(
-        logging.INFO if event.delay is None else logging.DEBUG,  # where much is put off, it is by design
-        "job_given_back",
-        **_about(event.job),
-        delay=event.delay,
-    ),
+    events.JobGivenBack: _given_back,
     events.JobSkipped: lambda event: _line(logging.INFO, "job_skipped", **_about(event.job), reason=event.reason),
     events.StoreFailed: _failed,
     events.StoreBack: lambda event: _line(logging.WARNING, "store_back", failures=event.failures),

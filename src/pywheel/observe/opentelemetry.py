@@ -203,11 +203,8 @@ class OpenTelemetry(Tracer):
         span, began = self._ended.pop((job.id, job.claims), (None, None))
         if span is None or began is None:  # it was given back before its handler began
             return
-        known = _attributes(operation, self._labels(job.topic))
-        if error is not None:
-            known["error.type"] = error
-        now = time.time_ns()
-        self._operations.record((now - began) / 1e9, known)
+        now, failed = time.time_ns(), {} if error is None else {"error.type": error}
+        self._operations.record((now - began) / 1e9, _attributes(operation, self._labels(job.topic)) | failed)
         if not span.get_span_context().is_valid:
             return
         about = _attributes(operation, job.topic, "settle", job)
@@ -217,11 +214,10 @@ class OpenTelemetry(Tracer):
             f"{operation} {job.topic}",
             context=self._trace.set_span_in_context(span, self._context.Context()),
             kind=self._trace.SpanKind.CLIENT,
-            attributes=about,
+            attributes=about | failed,
             start_time=began,
         )
         if error is not None:
-            settle.set_attribute("error.type", error)
             settle.set_status(self._trace.StatusCode.ERROR, "the claim was over: the job is delivered again")
         settle.end(now)
 

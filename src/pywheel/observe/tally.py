@@ -84,12 +84,8 @@ class Histogram:
         self._largest = -math.inf
         self._new: deque[float] = deque()
 
-    def add(self, value: float) -> bool:
-        """Count a value, in `whole` too, by and by. Return whether it is time to `settle`."""
-        return self.add_many((value,))
-
-    def add_many(self, values: Iterable[float]) -> bool:
-        """Count values, as `add` does."""
+    def add(self, values: Iterable[float]) -> bool:
+        """Count values, in `whole` too, by and by. Return whether it is time to `settle`."""
         self._new.extend(values)
         return len(self._new) >= _TOGETHER
 
@@ -182,7 +178,7 @@ class Tally:
             with self._lock:
                 whole = self._histograms.setdefault((name, None), Histogram(None, self._edges))
                 histogram = self._histograms.setdefault((name, topic), Histogram(whole, self._edges))
-        if histogram.add_many(values):
+        if histogram.add(values):
             with self._lock:
                 histogram.settle()
 
