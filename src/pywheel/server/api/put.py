@@ -79,22 +79,9 @@ def _record(context: Context, wish: NewJob, place: str | int, trace: dict[str, s
         headers = {**trace, **(headers or {})}
     try:
         return new_job(
-            queue.calls.max_body,
-            wish.topic,
-            content,
-            wish.delay,
-            wish.at,
-            wish.key,
-            wish.replace,
-            wish.ttr,
-            wish.max_attempts,
-            headers,
-            wish.to,
-            None,
-            wish.dedupe_for,
-            wish.priority,
-            wish.expires,
-        )
+            queue.calls.max_body, wish.topic, content, wish.delay, wish.at, wish.key, wish.replace, wish.ttr,
+            wish.max_attempts, headers, wish.to, None, wish.dedupe_for, wish.priority, wish.expires,
+        )  # fmt: skip
     except BadJob as error:
         raise refusal(error, pointer, too_large=len(content) > queue.calls.max_body) from None
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
@@ -22,14 +22,14 @@ from ...stores.contract import Store, intact
 from ..tokens import Grant
 from ..visible import Sees, page
 from .audit import Deed, keep
+from .filters import Asked
 
 if TYPE_CHECKING:
     from ..context import Context
+    from .answers import Ask
 
 __all__ = ["ACTIONS", "Action", "Bulk", "Bulks", "count", "matching", "progress_of", "states_of", "stop"]
 
-Fits: TypeAlias = Callable[[Job], bool] | None
-"""Whether a job is meant; None: each is."""
 _BATCH: Final = 250  # jobs in one transaction
 _PATIENCE: Final = 1.5  # seconds that counting may take
 _KEPT: Final = 86_400_000  # ms for which it can be seen what was done
@@ -52,19 +52,14 @@ class Action:
     timed: bool = False  # whether it wants to know when the job is due then
 
 
+_NOT_RUNNING: Final = (State.DELAYED, State.DONE, State.DEAD, State.CANCELLED)
 ACTIONS: Final = {
     action.name: action
     for action in (
         Action("cancel", "cancelled", (State.DELAYED,), lambda id, _: Cancel(id)),
         Action("reschedule", "rescheduled", (State.DELAYED,), Edit, timed=True),
         Action("retry", "retried", (State.DEAD, State.CANCELLED, State.DONE), lambda id, _: Retry(id, delay=0)),
-        Action(
-            "delete",
-            "deleted",
-            (State.DELAYED, State.DONE, State.DEAD, State.CANCELLED),
-            lambda id, _: Delete(id),
-            "admin",
-        ),
+        Action("delete", "deleted", _NOT_RUNNING, lambda id, _: Delete(id), "admin"),
     )
 }
 
@@ -96,22 +91,12 @@ class Bulks:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(
-        self,
-        context: Context,
-        action: Action,
-        filter: Filter,
-        visitor: Grant,
-        fits: Fits,
-        what: str,
-        path: str,
-        due: int = 0,
-    ) -> Bulk:
-        """Begin an action on all jobs of a filter that a visitor sees and that fit; it goes on alone, in batches."""
+    async def start(self, ask: Ask, action: Action, asked: Asked, what: str, path: str, due: int = 0) -> Bulk:
+        """Begin an action on all jobs that are meant and that the visitor sees; it goes on alone, in batches."""
         bulk = Bulk(secrets.token_urlsafe(12), action.name, what[:_LONGEST], path[:_LONGEST], 0, due)
-        await context.read(_keep, context.queue.store, bulk)
-        await keep(context, visitor, Deed(action.name, what, filter.topic, "begun"))
-        task = asyncio.create_task(_work(context, bulk, filter, visitor, fits))
+        await ask.context.read(_keep, ask.store, bulk)
+        await keep(ask.context, ask.visitor, Deed(action.name, what, asked.topic or None, "begun"))
+        task = asyncio.create_task(_work(ask.context, bulk, asked, ask.visitor))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return bulk
@@ -137,13 +122,14 @@ def _keep(store: Store, bulk: Bulk) -> None:
     store.apply([SetNote(_NOTE + bulk.id, msgspec.json.encode(bulk), _KEPT)])
 
 
-async def _work(context: Context, bulk: Bulk, filter: Filter, visitor: Grant, fits: Fits) -> None:
+async def _work(context: Context, bulk: Bulk, asked: Asked, visitor: Grant) -> None:
     store = context.queue.store
     try:
-        for state in states_of(bulk.action, filter):
+        for state in states_of(bulk.action, asked.filter):
+            some = asked._replace(state=state)
             after: str | None = ""
             while after is not None and not bulk.stopped:
-                after = await context.read(_batch, store, bulk, filter._replace(state=state), visitor.sees, fits, after)
+                after = await context.read(_batch, store, bulk, some, visitor.sees, after)
     except PywheelError as error:
         bulk.error = context.problem(error).detail
     bulk.over = True
@@ -151,11 +137,11 @@ async def _work(context: Context, bulk: Bulk, filter: Filter, visitor: Grant, fi
         await context.read(_keep, store, bulk)
     end = "then it failed" if bulk.error else "then it was stopped" if bulk.stopped else "the end"
     outcome = f"{bulk.changed} {bulk.action.done}, {end}"
-    await keep(context, visitor, Deed(bulk.name, bulk.what, filter.topic, outcome))
+    await keep(context, visitor, Deed(bulk.name, bulk.what, asked.topic or None, outcome))
 
 
-def _batch(store: Store, bulk: Bulk, filter: Filter, sees: Sees, fits: Fits, after: str) -> str | None:
-    found = page(store, filter, after, _BATCH, sees, preview=0)
+def _batch(store: Store, bulk: Bulk, asked: Asked, sees: Sees, after: str) -> str | None:
+    found, fits = page(store, asked.filter, after, _BATCH, sees, preview=0), asked.fits
     # A job that was rescheduled may come again, as the list goes on by due time.
     jobs = [job for job in found.jobs if not bulk.action.timed or job.due != bulk.due]
     commands = [bulk.action.command(job.id, bulk.due) for job in jobs if fits is None or fits(job)]
@@ -187,8 +173,9 @@ def matching(store: Store, filter: Filter, states: tuple[State, ...], sees: Sees
             after = found.next
 
 
-def count(store: Store, action: Action, filter: Filter, sees: Sees, fits: Fits) -> tuple[int, bool]:
+def count(store: Store, action: Action, asked: Asked, sees: Sees) -> tuple[int, bool]:
     """Return how many jobs an action is for, and whether that is all of them: counting ends after a while."""
+    filter, fits = asked.filter, asked.fits
     states = states_of(action, filter)
     if fits is None and filter == Filter(filter.topic, filter.state):
         counts = store.ask(CountJobs())

@@ -112,7 +112,7 @@ async def begin(ask: Ask) -> Response:
             return await _confirm(ask, action, asked, ids, times, wrong)
         what += f", due at {stamp(due)}"
     if not ids:
-        bulk = await ask.bulks.start(ask.context, action, asked.filter, ask.visitor, asked.fits, what, there, due)
+        bulk = await ask.bulks.start(ask, action, asked, what, there, due)
         return back(ask.request, f"/bulk/{bulk.id}")
     what = f"{len(ids)} jobs: {', '.join(map(str, ids))}"
     ask.does(action.name, what, asked.topic or None)
@@ -142,10 +142,9 @@ async def _confirm(
     ask: Ask, action: Action, asked: Asked, ids: list[int], times: Times = _UNSAID, wrong: Mapping[str, str] = {}
 ) -> Response:
     """Say how many jobs it is for, and ask when they are due if it is timed; `wrong` says what was by field."""
-    if ids:
-        number_of, exact = len(ids), True
-    else:
-        number_of, exact = await ask.context.long(count, ask.store, action, asked.filter, ask.visitor.sees, asked.fits)
+    number_of, exact = len(ids), True
+    if not ids:
+        number_of, exact = await ask.context.long(count, ask.store, action, asked, ask.visitor.sees)
     return ask.page(
         "confirm.html",
         400 if wrong else 200,
