@@ -107,15 +107,19 @@ def test_pruning_has_a_transaction_of_its_own(queue, clock, steps):
 
 
 def test_pruning_waits_while_jobs_are_overdue_but_not_for_ever(queue, clock, steps):
-    pruning = Pruning(queue.store, retention("1d"))
+    pruning = Pruning(queue.store, "w", retention("1d"))
     pruning.work(NOW + 40_000, busy=True, in_charge=True)  # a round of its own has passed by then
-    assert steps == []
+    assert not any(purges(steps))
     pruning.work(NOW + 45_000, busy=True, in_charge=True)
-    assert len(steps) == 1
+    assert sum(map(len, purges(steps))) == 1
 
 
 def test_workers_that_begin_together_prune_at_different_moments(queue, clock):
-    first = {Pruning(queue.store, retention("1d")).due_at for _ in range(20)}
+    several = [Pruning(queue.store, "w", retention("1d")) for _ in range(20)]
+    for pruning in several:
+        pruning.work(NOW - 1, busy=False, in_charge=True)
+        pruning.work(NOW, busy=False, in_charge=True)  # which asks what others keep
+    first = {pruning.due_at for pruning in several}
     assert len(first) > 10
     assert min(first) >= NOW
 
@@ -123,7 +127,47 @@ def test_workers_that_begin_together_prune_at_different_moments(queue, clock):
 def test_who_is_not_in_charge_looks_seldom(queue, clock, steps, monkeypatch):
     monkeypatch.setattr(random, "random", lambda: 0.0)  # of the first round
     for in_charge in (True, False):
-        pruning, before = Pruning(queue.store, retention("1d")), len(steps)
+        pruning, before = Pruning(queue.store, "w", retention("1d")), len(purges(steps))
         for now in range(NOW, NOW + 300_000, 1_000):
             pruning.work(now, busy=False, in_charge=in_charge)
-        assert len(steps) - before == (30 if in_charge else 3)
+        assert sum(map(len, purges(steps)[before:])) == (30 if in_charge else 3)
+
+
+def test_of_all_workers_the_one_counts_that_keeps_jobs_for_the_longest(queue, clock):
+    done, cancelled, dead = finished(queue)
+    long, short = Worker(queue, keep="9d"), Worker(queue, keep=0)
+    step(long, clock, times=1)
+    step(short, clock, times=30)
+    assert left(queue) == {done, cancelled, dead}
+    clock.advance(timedelta(days=9))
+    step(long, clock, times=1_600)
+    assert left(queue) == {dead}
+
+
+def test_a_worker_that_keeps_jobs_for_ever_counts_for_all(queue, clock):
+    jobs = finished(queue)
+    step(Worker(queue, keep=None), clock, times=1)
+    step(Worker(queue, keep=0), clock, times=30)
+    assert left(queue) == {*jobs}
+
+
+def test_what_a_worker_keeps_counts_no_more_once_it_drains(queue, clock):
+    _, _, dead = finished(queue)
+    ends, stays = Worker(queue, keep=None), Worker(queue, keep=0)
+    step(ends, clock, times=1)
+    ends.dispatcher.draining = True
+    ends.dispatcher.announce()
+    step(stays, clock, times=30)
+    assert left(queue) == {dead}
+
+
+def test_what_a_killed_worker_keeps_counts_for_an_hour(queue, clock):
+    jobs = finished(queue)
+    step(Worker(queue, keep=None), clock, times=1)
+    clock.advance(timedelta(minutes=59))
+    other = Worker(queue, keep=0)
+    step(other, clock, times=30)
+    assert left(queue) == {*jobs}
+    clock.advance(timedelta(minutes=11))
+    step(other, clock, times=30)
+    assert left(queue) == {jobs[2]}

@@ -6,14 +6,15 @@ Pruning is a transaction of its own. No ack waits for it, and it rests for longe
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 from .._errors import BadOption, StoreError
 from ..clock import Clock
-from ..jobs.commands import Purge
+from ..jobs.commands import Purge, SetNote
 from ..jobs.durations import KEEP_DEAD, Duration, duration
 from ..jobs.job import State
+from ..jobs.queries import ListNotes
 from ..stores.contract import Store
 from ..stores.notifier import OVERLOOKED, Member, Notifier, Spare, waiters, workers
 from ..stores.ownership import owners, shards_of
@@ -32,6 +33,9 @@ _PAUSE: Final = 10  # ms of that pause, at least
 _ROUND: Final = (250, 30_000)  # ms between looks when there is nothing: a tenth of the time that jobs are kept
 _OTHERS: Final = 10  # times as long between looks of a worker that is not in charge
 _BUSY: Final = 2_000  # ms for which pruning waits while jobs are overdue
+_KEEPS: Final = "keep:"
+_ASKED: Final = 600_000  # ms between looks at what the others keep
+_KNOWN: Final = 3_600_000  # ms for which what a worker keeps counts, if it is killed
 _TOLERANCE: Final = 0.05  # seconds by which the wall clock may be off what it should show; less does no harm
 
 
@@ -88,30 +92,38 @@ class Membership:
 
 def retention(keep: Duration | None) -> dict[State, int]:
     """Return for how many ms jobs are kept that ended: dead ones for KEEP_DEAD, or `keep` if that is longer."""
-    if keep is None:  # for ever
-        return {}
-    kept = duration(keep, "keep", error=BadOption)
-    return {State.DONE: kept, State.CANCELLED: kept, State.DEAD: max(kept, duration(KEEP_DEAD, "keep"))}
+    return {} if keep is None else _kept(duration(keep, "keep", error=BadOption))
+
+
+def _kept(keep: int) -> dict[State, int]:
+    return {State.DONE: keep, State.CANCELLED: keep, State.DEAD: max(keep, duration(KEEP_DEAD, "keep"))}
 
 
 class Pruning:
-    """Forgets finished jobs, some rows at a time."""
+    """Forgets finished jobs, some rows at a time.
 
-    def __init__(self, store: Store, kept: Mapping[State, int]) -> None:
+    Of the workers of a store the one counts that keeps them for the longest: each leaves a note of what it keeps until
+    it drains.
+    """
+
+    def __init__(self, store: Store, worker: str, kept: dict[State, int]) -> None:
         self._store = store
-        self._kept = kept
+        self._note = _KEEPS + worker
+        self._own = self._kept = kept
         self._rounds = {state: min(max(keep // 10, _ROUND[0]), _ROUND[1]) for state, keep in kept.items()}
         self.again()
         self._busy_since: int | None = None
 
     @property
-    def due_at(self) -> int | None:
+    def due_at(self) -> int:
         """Return when there is something to do."""
-        return min(self._at.values(), default=None)
+        return min([self._ask_at, *self._at.values()])
 
     def work(self, now: int, *, busy: bool, in_charge: bool) -> None:
         """Forget some jobs, if it is time to. While jobs are overdue it waits, but not for ever. StoreError."""
         due = [state for state, at in self._at.items() if now >= at]
+        if now >= self._ask_at:
+            self._ask(now)
         if not busy:
             self._busy_since = None
         elif due:
@@ -122,6 +134,9 @@ class Pruning:
         if not due:
             return
         state = min(due, key=self._at.__getitem__)
+        if state not in self._kept:  # somebody keeps them for ever
+            self._at[state] = now + self._rounds[state]
+            return
         self._at[state] = now + self._rounds[state] * (1 if in_charge else _OTHERS)
         began = self._store.clock.time()
         [pruned] = self._store.apply([Purge(state, self._kept[state], None, _PRUNED)])
@@ -129,9 +144,21 @@ class Pruning:
             took = self._store.clock.time() - began
             self._at[state] = now + max(_PAUSE, round(_SHARE * took * 1000))
 
+    def _ask(self, now: int) -> None:
+        """Say what this worker keeps, and see what the others do."""
+        self._ask_at = now + _ASKED
+        own = b"%d" % self._own[State.DONE] if self._own else b""
+        self._store.apply([SetNote(self._note, own, _KNOWN)])
+        keeps = [value for _, value in self._store.ask(ListNotes(_KEEPS))] or [own]
+        self._kept = {} if b"" in keeps else _kept(max(map(int, keeps)))
+
+    def end(self) -> SetNote:
+        """Return the command by which what this worker keeps counts no more."""
+        return SetNote(self._note, None)
+
     def again(self) -> None:
         """Look anew within a round, as the clock was stepped, or at first: many workers may have begun together."""
-        now = self._store.clock.wall()
+        now = self._ask_at = self._store.clock.wall()
         self._at = {state: now + round(random.random() * between) for state, between in self._rounds.items()}
 
 

@@ -62,7 +62,7 @@ class Dispatcher:
         pool: Callable[[Handler, Outside], Pool],
         events: Events,
         *,
-        kept: Mapping[State, int] | None = None,
+        kept: dict[State, int] | None = None,
         max_bytes: int = MAX_BYTES,
         concurrency: int | None = None,
         dead: Deaths | None = None,
@@ -86,7 +86,7 @@ class Dispatcher:
         )
         self._membership = Membership(notifier, handlers)
         self._next_lease: int | None = None  # when the next lease may be over, whosesoever
-        self._pruning = Pruning(store, kept or {})
+        self._pruning = Pruning(store, notifier.worker, kept or {})
         self._clock_steps = ClockSteps(self._clock)
         self._plans = False  # whether the planner of schedules is to be told that the clock was stepped
         self._dead = dead
@@ -136,7 +136,7 @@ class Dispatcher:
         What was put before is read afterwards: until then nobody was told of it.
         """
         topics = () if self.draining else tuple(self.topics)
-        self._store.apply([Announce(self._notifier.worker, topics)])
+        self._store.apply([Announce(self._notifier.worker, topics), *([self._pruning.end()] if self.draining else ())])
         self._announced = not self.draining
         self._rung = True
         self._due_times.look_at_all()

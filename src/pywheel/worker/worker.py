@@ -33,7 +33,8 @@ class Worker(BaseWorker):
             ttr, when its job is another's, leaves its place to others.
         grace: how long handlers may go on after `stop`.
         keep: how long done and cancelled jobs and their history are kept: a day unless told. Dead jobs are kept for
-            30 days, or for `keep` if that is longer. None: all are kept for ever.
+            30 days, or for `keep` if that is longer. None: all are kept for ever. Of the workers of a store the one
+            counts that keeps them for the longest.
         name: for the history; host and process unless told.
         max_bytes: how many bytes of bodies may wait for their handlers.
         pulse: called at each turn of the dispatcher, as ``pulse(ready=bool)``: for whoever watches that it goes on.
