@@ -144,3 +144,13 @@ def test_a_job_of_no_topic_is_told_and_left(store, jobs, damage):
 
 def test_beside_others_at_work_nothing_is_wrong_and_a_repair_harms_nobody(url):
     beside(url)
+
+
+def test_a_store_says_which_server_it_is_and_how_much_room_it_takes(store):
+    before = store.about()
+    store.apply([ops.Put(tuple(NewJob("t", bytes(1_000), 0) for _ in range(2_000)))])
+    after = store.about()
+    assert before.keys() == after.keys() == {"version", "table_bytes", "index_bytes"}
+    assert int(after["version"].partition(".")[0]) >= 10
+    assert before["table_bytes"] > 0
+    assert after["table_bytes"] >= before["table_bytes"] + 1_500_000 or "MariaDB" in after["version"]  # it counts later

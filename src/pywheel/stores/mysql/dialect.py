@@ -115,6 +115,10 @@ class MysqlDialect(ServerDialect):
     then = "STRAIGHT_JOIN"
 
     database = "lower(database())"  # a server may write it in either way
+    room = (
+        "SELECT version(), cast(sum(data_length) AS signed), cast(sum(index_length) AS signed) "
+        "FROM information_schema.tables WHERE table_schema = database() AND find_in_set(table_name, :tables)"
+    )
     snapshot = (Do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"), Do("START TRANSACTION READ ONLY"))
     alone = (Do("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"), Do("START TRANSACTION"))  # what is read is locked
     fold = f"""

@@ -63,6 +63,10 @@ class PostgresDialect(ServerDialect):
     }
 
     database = "current_database()"
+    room = (
+        "SELECT current_setting('server_version'), sum(pg_table_size(to_regclass(t)))::bigint, "
+        "sum(pg_indexes_size(to_regclass(t)))::bigint FROM unnest(string_to_array(:tables, ',')) AS t"
+    )
     snapshot = (Do("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),)
     # The connections of a store want plans that find few rows by their keys.
     plans = (

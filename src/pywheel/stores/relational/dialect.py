@@ -72,6 +72,8 @@ class ServerDialect(Dialect):
     """The column by which hints name a worker."""
     leftovers: ClassVar[Batch] = ()
     """What deletes more that is of no use any more, now and then."""
+    room: ClassVar[str]
+    """A query for the server's version, and for how many bytes the tables that are listed take, and their indexes."""
     gone: str
     """An expression that says whether the session of a worker has ended, whose row is `w`."""
     first_lease = "(SELECT min(next) FROM job WHERE state = 1 AND next >= :since)"
@@ -83,6 +85,11 @@ class ServerDialect(Dialect):
         super().__init__()
         self.tables = tables
         """What their names begin with."""
+
+    @property
+    def all_tables(self) -> str:
+        """The names of all tables that there may be, with commas."""
+        return ",".join(self.tables + name for name in _NAMES.split("|"))
 
     def named(self, text: str) -> str:
         """Return SQL with names of tables, and values as the driver takes them."""

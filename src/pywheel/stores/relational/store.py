@@ -206,6 +206,11 @@ class RelationalStore(SqlStore):
                     raise
         raise AssertionError
 
+    def about(self) -> dict[str, Any]:
+        """Return which version the server has, and how much room tables and indexes take."""
+        [[(version, data, indexes)]] = self.run(Select(self.dialect.room, {"tables": self.dialect.all_tables}))
+        return {"version": str(version), "table_bytes": int(data or 0), "index_bytes": int(indexes or 0)}
+
     def run(self, *batch: Statement, until: float | None = None) -> list[Any]:
         """Run statements, which are committed at once; return the rows of each. They may run twice."""
         return self.reading(lambda connection: self.send(connection, batch, self.now), until)
