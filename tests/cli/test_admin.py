@@ -10,6 +10,7 @@ import pytest
 from pywheel import JobQueue, StoreError, __version__, implementation
 from pywheel.cli.options import absolute
 from pywheel.jobs.commands import Announce
+from pywheel.jobs.queries import Member
 
 
 def test_info_says_which_store_this_is_and_what_it_promises(says, call, queue, tmp_path):
@@ -44,6 +45,15 @@ def test_workers_lists_who_is_there(says, call, queue):
         ear.beat(0)
         assert says("workers")[0]["room"]
         assert call("workers")[1].splitlines()[0] == "host\tprocess\tlast seen\troom\tbehind\ttopics"
+
+
+def test_a_worker_that_has_shown_nothing_for_long_is_listed_as_gone_and_not_counted(says, call, queue, monkeypatch):
+    with closing(queue.store.notifier("old")) as ear:
+        queue.store.apply([Announce(ear.worker, ("mail",))])
+        assert (says("workers")[0]["gone"], says("info")["workers"]) == (False, 1)
+        monkeypatch.setattr(Member, "gone", True)
+        assert (says("workers")[0]["gone"], says("info")["workers"]) == (True, 0)
+        assert call("workers")[1].splitlines()[1].split("\t")[3] == "gone"
 
 
 # ---- which store ----------------------------------------------------------------------------------------------------

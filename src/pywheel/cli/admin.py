@@ -47,7 +47,7 @@ def info(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
             "durability": found.durability,
             **found.about(),
             "topics": len(queue.topics.list()),
-            "workers": len(found.ask(ListWorkers())),
+            "workers": sum(not member.gone for member in found.ask(ListWorkers())),
             "version": __version__,
             "implementation": implementation,
             "python": platform.python_version(),
@@ -57,10 +57,10 @@ def info(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
 
 
 def workers(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
-    """List the workers that are there: where, for which topics, and how they do.
+    """List workers: where they run, for which topics, and how they do.
 
-    "last seen" is how many seconds ago a worker last showed that it works; "room" whether it has some; "behind" how
-    many seconds late the oldest job is that it has no room for.
+    "last seen" is how many seconds ago a worker last showed that it works; after 5 it counts as gone. "room" says
+    whether it has some; "behind" how many seconds late the oldest job is that it has no room for.
     """
     with existing(store) as queue:
         members, now = queue.store.ask(ListWorkers()), queue.store.clock.wall()
@@ -70,11 +70,11 @@ def workers(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
         late = max((now - member.behind) / 1000, 0.0) if member.behind > 0 else 0.0
         topics, room = sorted(member.topics), member.behind == 0
         who: dict[str, Any] = {"worker": member.worker, "host": member.host, "process": member.process}
-        records.append(
-            {**who, "topics": topics, "silent": round(member.silent, 3), "room": room, "behind": round(late, 3)}
-        )
+        how = {"silent": round(member.silent, 3), "gone": member.gone, "room": room, "behind": round(late, 3)}
+        records.append({**who, "topics": topics, **how})
         host, process = member.host or member.worker, str(member.process or "")
-        rows.append((host, process, f"{member.silent:.1f}", "yes" if room else "no", f"{late:.1f}", " ".join(topics)))
+        spare = "gone" if member.gone else "yes" if room else "no"
+        rows.append((host, process, f"{member.silent:.1f}", spare, f"{late:.1f}", " ".join(topics)))
     emit_rows(("host", "process", "last seen", "room", "behind", "topics"), rows, records, as_json=as_json)
 
 

@@ -327,6 +327,11 @@ class Member(NamedTuple):
     behind: int  # since when jobs are due there that it has no room for, ms; 0 if it keeps up; -1 if it is just full
 
     @property
+    def gone(self) -> bool:
+        """Whether it has shown nothing for 5 s: it was killed or stopped, or is cut off."""
+        return self.silent > 5
+
+    @property
     def host(self) -> str | None:
         """The host that it runs on; None if its id does not say."""
         named = _NAMED.match(self.worker)

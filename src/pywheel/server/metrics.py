@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GAUGES", "exposition"]
 
-_SILENT: Final = 5.0
 """Seconds without a beat after which a worker is not counted: more than any store lets pass between two."""
 GAUGES: Final = {
     "jobs": ("pywheel_jobs", "Jobs in each state.", ("topic", "state")),
@@ -72,7 +71,7 @@ class _Gauges:
         families["up"].add_metric([], about is not None)
         if about is None:
             return families
-        there = [member for member in snapshot.members if member.silent <= _SILENT]
+        there = [member for member in snapshot.members if not member.gone]
         families["seconds"].add_metric([], snapshot.took)
         families["workers"].add_metric([], len(there))
         families["info"].add_metric([store.url, store.durability], 1)
