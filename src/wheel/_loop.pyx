@@ -22,20 +22,10 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
 from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport is_behind, must_wait, next_occupied, wheel_advance_some, wheel_pop
 from pywheel.core.arena cimport GEN_BITS, arena_find, live_nodes, next_live, walk_t
-from pywheel.core.bits cimport DIGIT_BITS, SLOT_MASK, unlikely
+from pywheel.core.bits cimport DIGIT_BITS, HAS_GIL, SLOT_MASK, unlikely
 from pywheel.core.levels cimport wheel_t
 from pywheel.core.schedule cimport wheel_remove, wheel_schedule
 from pywheel.timers.clock cimport HAS_CLOCK, NANO, monotonic_ns
-
-cdef extern from *:
-    """
-    #ifdef Py_GIL_DISABLED
-      #define PYWHEEL_HAS_GIL 0
-    #else
-      #define PYWHEEL_HAS_GIL 1
-    #endif
-    """
-    const bint HAS_GIL "PYWHEEL_HAS_GIL"
 
 cdef extern from "Python.h":
     ctypedef int (*visitproc)(PyObject *, void *) noexcept

@@ -25,7 +25,7 @@ from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport has_overdue, is_behind, next_occupied, wheel_advance_some, wheel_pop
 from pywheel.core.arena cimport arena_find
-from pywheel.core.bits cimport DIGIT_BITS, SLOT_MASK, unlikely
+from pywheel.core.bits cimport DIGIT_BITS, HAS_GIL, SLOT_MASK, unlikely
 from pywheel.core.levels cimport NEVER, wheel_t
 from pywheel.core.schedule cimport wheel_remove, wheel_schedule
 from pywheel.timers._event_loop import StockLoop

@@ -24,7 +24,7 @@ from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport (is_behind, wheel_advance, wheel_advance_some, wheel_collect_more,
                                    wheel_next_deadline, wheel_pop)
 from pywheel.core.arena cimport GEN_BITS, arena_t, index_in, is_live, live_nodes, next_live, node_t, walk_t
-from pywheel.core.bits cimport prefetch, read_shared, write_shared
+from pywheel.core.bits cimport HAS_GIL, prefetch, read_shared, write_shared
 from pywheel.core.levels cimport NEVER, wheel_t
 from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
 from pywheel.timers.clock cimport HAS_CLOCK, first_ns, monotonic_ns
@@ -33,16 +33,6 @@ from pywheel._errors import WheelFull
 from pywheel.timers import _arguments as arguments
 from pywheel.clock import MonotonicClock, monotonic_or
 from pywheel._seconds import LONGEST as _LONGEST, tick_ns, unsigned_ns
-
-cdef extern from *:
-    """
-    #ifdef Py_GIL_DISABLED
-      #define PYWHEEL_HAS_GIL 0
-    #else
-      #define PYWHEEL_HAS_GIL 1
-    #endif
-    """
-    const bint HAS_GIL "PYWHEEL_HAS_GIL"
 
 cdef extern from "Python.h":
     PyObject **items_of "&PyTuple_GET_ITEM"(tuple value, int first)

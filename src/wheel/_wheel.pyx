@@ -36,7 +36,6 @@ cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         traverseproc tp_traverse
         inquiry tp_clear
-    PyObject *PyLong_FromUnsignedLongLong(unsigned long long value)
     PyObject *new_int "PyLong_FromUnsignedLongLong"(unsigned long long value) except NULL
     PyObject *new_bool "PyBool_FromLong"(long value)
     bytes PyBytes_FromStringAndSize(const char *value, Py_ssize_t size)

@@ -34,6 +34,11 @@ cdef extern from *:
       #define pywheel_likely(x) __builtin_expect(!!(x), 1)
       #define pywheel_unlikely(x) __builtin_expect(!!(x), 0)
     #endif
+    #if defined(Py_GIL_DISABLED)
+      #define PYWHEEL_HAS_GIL 0
+    #else
+      #define PYWHEEL_HAS_GIL 1
+    #endif
     #if defined(Py_GIL_DISABLED) && !defined(_MSC_VER)
       #define pywheel_read_shared(p) __atomic_load_n(p, __ATOMIC_RELAXED)
       #define pywheel_write_shared(p, x) __atomic_store_n(p, x, __ATOMIC_RELAXED)
@@ -96,6 +101,7 @@ cdef extern from *:
       #define pywheel_unmap(block, size) ((void)0)
     #endif
     """
+    const bint HAS_GIL "PYWHEEL_HAS_GIL"
     const size_t MAP_FROM "PYWHEEL_MAP_FROM"                    # bytes from which a block is a mapping of its own
     const size_t HUGE_PAGE "PYWHEEL_HUGE_PAGE"
     void *map_block "pywheel_map"(void *old, size_t old_size, size_t size) noexcept nogil

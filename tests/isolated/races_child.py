@@ -26,6 +26,8 @@ def share_a_wheel(wheel):
             wheel.deadline(handle), handle in wheel, len(wheel), wheel.next_deadline()
             if number % 2:
                 wheel.cancel(handle)
+            if number % 20 == 0 and isinstance(wheel, pywheel.TimingWheel):
+                wheel.cancel_many(wheel.schedule_many(range(number, number + 30), range(30))[::2])
             if number % 10 == 0:
                 with suppress(ValueError):  # another thread was faster
                     wheel.advance(wheel.now + 1, 50)

@@ -5,10 +5,8 @@ cdef extern from *:
     """
     /* Python gives a class another version when it or a base of it is changed; 0 says that it has none yet. */
     #ifdef Py_GIL_DISABLED
-      #define PYWHEEL_HAS_GIL 0
       #define pywheel_version(self) _Py_atomic_load_uint_relaxed(&Py_TYPE(self)->tp_version_tag)
     #else
-      #define PYWHEEL_HAS_GIL 1
       #define pywheel_version(self) (Py_TYPE(self)->tp_version_tag)
     #endif
 
@@ -32,7 +30,6 @@ cdef extern from *:
     #endif
     }
     """
-    const bint HAS_GIL "PYWHEEL_HAS_GIL"
     unsigned int version_of "pywheel_version"(object self)
     bint has_method "pywheel_has_method"(object self, object name) except -1
 

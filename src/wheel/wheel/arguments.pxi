@@ -1,4 +1,4 @@
-# A plain int is read here; everything else goes to `_arguments`.
+# A plain int is read here; everything else goes to `_arguments`. And a handle becomes one.
 
 cdef extern from *:
     """
@@ -22,8 +22,30 @@ cdef extern from *:
         return size == 1 ? (int64_t)digits[0] : size == 0 ? 0 : -1;
     #endif
     }
+
+    /* The same as PyLong_FromUnsignedLongLong, which counts digits first; a handle has two of them. */
+    static CYTHON_INLINE PyObject *pywheel_new_handle(uint64_t value) {
+    #if PY_VERSION_HEX < 0x030E0000 && PYLONG_BITS_IN_DIGIT == 30
+        if (value >> 30 && value >> 60 == 0) {
+            PyLongObject *made = _PyLong_New(2);
+            if (made != NULL) {
+    #if PY_VERSION_HEX < 0x030C0000
+                digit *digits = made->ob_digit;
+    #else
+                digit *digits = made->long_value.ob_digit;
+    #endif
+                digits[0] = (digit)(value & PyLong_MASK);
+                digits[1] = (digit)(value >> 30);
+            }
+            return (PyObject *)made;
+        }
+    #endif
+        return PyLong_FromUnsignedLongLong(value);
+    }
     """
     int64_t short_int "pywheel_short_int"(object value) noexcept
+    PyObject *new_handle "pywheel_new_handle"(uint64_t value)
+    PyObject *handle_or_error "pywheel_new_handle"(uint64_t value) except NULL
 
 
 cdef inline int64_t as_tick(object value, str name) except -1:

@@ -1,6 +1,19 @@
-# A TimingWheel owns one reference for each live timer, in the node's payload. The garbage collector sees them by
-# `traverse_items`, in index order, which is the order of memory. They are dropped only when the wheel is consistent
-# again, since `__del__` and weak reference callbacks may call any method.
+# A TimingWheel owns one reference for each live timer, in the node's payload. They are dropped only when the wheel is
+# consistent again, since `__del__` and weak reference callbacks may call any method.
+#
+# What the garbage collector sees of what a wheel owns, in index order, which is the order of memory:
+#
+#   wheel of       what is hidden                       while                         it is seen again
+#   TimingWheel    nothing
+#   timeouts       nothing
+#   a driver       timers beyond the first thousand,    they are pending              as they end (release_timer), or
+#                  their arguments and contexts                                       leave the wheel (track_all)
+#                  all timers, from one collection      it was used since the last    by the next collection
+#   an EventLoop   the wheel, its handles, their        the loop runs its own turns   as a handle is cancelled or has
+#                  arguments and contexts                                             run (watch), as the loop stops
+#
+# What is hidden counts as referred to from elsewhere, and stays alive. Where there is no GIL nothing is hidden.
+# timers/collector.pxi and loop/collector.pxi say why that is right.
 
 cdef object _numbers = itertools.count(1)   # tells wheels apart; no global, which the interpreter's exit takes away
 

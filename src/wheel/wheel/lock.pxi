@@ -2,7 +2,17 @@
 # between: objects are made, and references dropped, before or after. Without the GIL the critical section on the wheel
 # does the same. A bulk call of a KeyWheel lets both go while it works; it sets `busy` first, under them, and whoever
 # finds that waits at the gate. So the price of the lock is one load where there is a GIL, and an uncontended
-# critical section where there is none. Nobody holds the gate while waiting for something else.
+# critical section where there is none.
+#
+# The locks of all modules. Whoever holds one takes only those below it:
+#
+#   1  critical section on a Timeout       its state
+#   2  critical section on a wheel         the wheel, and what its timers know of that: a Timer's fields, `_scheduled`
+#   2  critical section on a TimerHandle   its other fields; nothing else is taken in it
+#   3  gate of a KeyWheel                  that a bulk call is at work
+#
+# A bulk call takes the gate in the wheel's critical section, keeps it when it leaves that, and at its end enters that
+# again. So whoever waits for the gate holds nothing: it lets the GIL go, and every critical section with it.
 
 cdef enum:
     LONG_CALL = 4096                    # timers from which a bulk call releases the GIL

@@ -11,7 +11,7 @@ cdef object refusal(bint full, bint no_index):
 
 cdef inline object as_int(_Wheel self, uint64_t handle):
     """The handle just made, as an object; without memory for that the timer is taken back."""
-    cdef PyObject *number = PyLong_FromUnsignedLongLong(handle)
+    cdef PyObject *number = new_handle(handle)
     if unlikely(number == NULL):
         take_back(self, handle)
     value = <object>number

@@ -172,7 +172,7 @@ cdef class TimingWheel(_Wheel):
             raise refusal_of_many(full, no_index)
         try:
             for i in range(n):
-                PyList_SET_ITEM(handles, i, new_int(number[i]))
+                PyList_SET_ITEM(handles, i, handle_or_error(number[i]))
         except MemoryError:
             cancel_all(self, n, number, <uint8_t *>tick, NULL)
             raise
