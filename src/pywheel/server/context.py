@@ -167,6 +167,7 @@ class Context:
         """Let go of what the service itself has begun. The queue is its owner's."""
         if self.waiting is not None:
             self.waiting.close()
+        self.live.close()
         for threads in (self._readers, self._long):
             if threads is not None:
                 threads.shutdown(wait=False, cancel_futures=True)

@@ -9,6 +9,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice, repeat
 from typing import Final, NamedTuple, TypeAlias
 
@@ -123,6 +125,8 @@ class Live:
     def __init__(self, store: Callable[[], Store], *, every: float = 1.0) -> None:
         self.every = every
         self._reader = Reader(store)
+        # Of very many topics a look takes room, and each thread would keep some of its own.
+        self._thread = ThreadPoolExecutor(1, "pywheel-live")
         self._latest: Snapshot | None = None
         self._taken = float("-inf")
         self._viewers = 0
@@ -183,6 +187,11 @@ class Live:
         finally:
             self._tell(None)  # it failed: whoever looks asks anew
 
+    def close(self) -> None:
+        """Let the thread go. It comes back if somebody looks again."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread = ThreadPoolExecutor(1, "pywheel-live")
+
     def _alone(self) -> asyncio.Lock:
         """Return what one holds to look: between two looks all who watch have their turn, and miss none."""
         loop = asyncio.get_running_loop()
@@ -191,7 +200,8 @@ class Live:
         return self._turn[1]
 
     async def _look(self, wanted: set[str | None]) -> Snapshot:
-        latest = await asyncio.to_thread(self._reader.look, wanted | set(islice(self._wanted, _AHEAD)))
+        look = partial(self._reader.look, wanted | set(islice(self._wanted, _AHEAD)))
+        latest = await asyncio.get_running_loop().run_in_executor(self._thread, look)
         self._latest, self._taken = latest, time.monotonic()
         self._tell(latest)  # whoever asked for it: what has ended is in no other one
         return latest

@@ -24,6 +24,7 @@ from pywheel.server.live import Live, Reader
 from pywheel.server.page import feed
 from pywheel.server.page.drawings import histogram, timeline, trend
 from pywheel.server.page.words import NOTHING, ago, error_group, first_line, late, length, number, size, stamp
+from tests.asked import when_asked
 
 from .site import Site, tokens
 
@@ -336,6 +337,29 @@ def test_first_views_at_once_are_one_look(queue, sites):
 
     assert len(set(map(id, asyncio.run(main())))) == 1
     assert counted.reads == 1
+
+
+def test_all_looks_are_made_by_one_thread_until_it_is_let_go(manual, monkeypatch):
+    """Each thread that has looked at very many topics would keep the room for them."""
+    live, threads, held = Live(lambda: manual.store), [], threading.Event()
+    when_asked(monkeypatch, manual.store, CountJobs, lambda _: threads.append(threading.current_thread()))
+
+    async def main():
+        await live.now(["mail"])
+        waiting = asyncio.get_running_loop().run_in_executor(None, held.wait)
+        await live.now(["shop"])
+        held.set()
+        await waiting
+        assert threads[0] is threads[1]
+        live.close()
+        await live.now(["bank"])
+
+    asyncio.run(main())
+    live.close()
+    for thread in threads:
+        thread.join(20)
+    assert len(set(threads)) == 2
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_who_watches_is_told_what_ended_whoever_asked_for_the_snapshot(manual, clock):
