@@ -14,7 +14,7 @@ from typing import ClassVar
 from tests.jobs.waiting import until
 from tests.stores.cluster import free_ports
 from tests.stores.network import Proxy
-from tests.stores.server import Server, environment, find, nobody
+from tests.stores.server import Server, environment, nobody
 from tests.stores.servers import MariaDB, Postgres, Redis
 
 __all__ = ["MariaDBPair", "Pair", "PostgresPair", "SentinelPair"]
@@ -89,7 +89,7 @@ class Standby(Postgres):
         self.run("pg_ctl", "promote", "-w", "-D", self.data)
 
     def run(self, program, *arguments):
-        command = [find(program, self.package), *map(str, arguments)]
+        command = [self.beside(program), *map(str, arguments)]
         subprocess.run(
             command, check=True, cwd=self.folder, env=environment(), timeout=60, stdout=subprocess.DEVNULL, **nobody()
         )

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import shutil
+from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from tests.stores.server import Missing, Server, find
@@ -17,12 +18,14 @@ STORES = ["postgres", "redis", "mariadb"]
 
 
 class Postgres(Server):
-    """PostgreSQL: the user pywheel, who may do all, and the database pywheel; a store is a schema.
+    """PostgreSQL, that of the machine or whose program a variable names, with initdb beside it.
+
+    It has the user pywheel, who may do all, and the database pywheel; a store is a schema.
 
     Whatever other roles a test makes must give their passwords.
     """
 
-    program, package, driver = "postgres", "postgresql", "psycopg"
+    program, package, driver, variable = "postgres", "postgresql", "psycopg", "PYWHEEL_POSTGRES"
     ending = "SIGINT"
     quick = "SIGQUIT"  # killed, it would leave shared memory behind
     port = 5432
@@ -30,7 +33,7 @@ class Postgres(Server):
     def initialise(self):
         self.socket = self.folder / f".s.PGSQL.{self.port}"
         access = self.data / "pg_hba.conf"
-        initdb = [find("initdb", self.package), "-D", "{data}", "-U", "pywheel", "--auth=trust", "--no-sync"]
+        initdb = [self.beside("initdb"), "-D", "{data}", "-U", "pywheel", "--auth=trust", "--no-sync"]
         database = ["{program}", "--single", "-D", "{data}", "-c", "fsync=off", "postgres"]
         self._from_template(
             ([*initdb, "-E", "UTF8", "--locale=C.UTF-8", "--wal-segsize=1"], None),
@@ -57,6 +60,10 @@ class Postgres(Server):
             self.data,
             *(part for name, value in settings.items() for part in ("-c", f"{name}={value}")),
         ]
+
+    def beside(self, program):
+        """Return the path of another program of the same version."""
+        return str(Path(self.path).with_name(program))
 
     def _tls_settings(self):
         if not self.tls:

@@ -19,6 +19,7 @@ from pywheel.jobs.queries import Filter, GetJob, ListFirstDue, ListJobs, ListTop
 from pywheel.jobs.retry import RetryPolicy
 from pywheel.stores import open
 from pywheel.stores.notifier import SILENT
+from pywheel.stores.sqlite import page
 from pywheel.testing import FaultyStore
 from tests.worker.plants import Planted
 from tests.worker.simulated_network import Network
@@ -223,9 +224,14 @@ class World:
         """Put a job with a key: it is refused, or replaces one that waits, or is a new one."""
         topic, key, delay = self.random.choice(TOPICS), self.random.choice("kl"), self.random.randrange(20)
         due, body = self.clock.wall() + delay * 1000, b"%d" % next(self.versions)
+        before = self.store.inner.ask(GetJob((topic, key)))
+        if before is not None:  # it may be replaced and delivered before this hears of it
+            self.bodies.setdefault(before.id, {before.body}).add(body)
         try:
             id = self.queue.put(topic, body, delay=delay, key=key, replace=self.random.random() < 0.5)
         except JobExists:
+            if before is not None:
+                self.bodies[before.id].discard(body)
             return
         except StoreError:
             job = self.store.inner.ask(GetJob((topic, key)))
@@ -286,11 +292,14 @@ class World:
         if job is None or job.body == POISON:
             return
         body = b"%d" % next(self.versions)
+        self.bodies.setdefault(job.id, {job.body}).add(body)  # it may be delivered before this hears of it
         try:
             edited = self.queue.jobs.edit(job, body=body, priority=self.random.choice([0, 0, 1, -1]))
         except StoreError:
             edited = self.store.inner.ask(GetJob(job.id)).body == body
-        if edited:
+        if not edited:
+            self.bodies[job.id].discard(body)
+        else:
             self.bodies[job.id] = {body}
             self.edits[job.id] += 1
 
@@ -387,7 +396,7 @@ class World:
         while seconds > 0:
             self.clock.advance(timedelta(seconds=min(seconds, 0.1)))
             seconds -= 0.1
-            for worker in self.waiting - self.killed:
+            for worker in [one for one in self.workers if one in self.waiting - self.killed]:
                 try:
                     worker.let_handlers_end()
                 except Killed:
@@ -486,7 +495,8 @@ def play(seed, url, steps, plant=None, *, network=False):
 
     The store has a planted fault if asked, or is at the other end of a network that delays, repeats and reorders.
     """
-    random.seed(seed)  # of which the product draws
+    for draws in (random, page._random):  # of which the product draws; the second names workers
+        draws.seed(seed)
     world = World(seed, url, plant, network=network)
     world.run(steps)
     world.finish()
