@@ -1,0 +1,36 @@
+"""The first end of a lease: whose it is, and what a look for it costs."""
+
+import pytest
+
+from pywheel.jobs import NewJob
+from pywheel.jobs import commands as ops
+from pywheel.jobs.queries import GetNextLease
+from pywheel.stores import open
+from pywheel.testing import ManualClock
+
+TERMS = ops.ClaimPolicy(60_000, 3)
+NOW = 1_700_000_000_000
+
+
+@pytest.mark.parametrize("topics", [1, 3, 30])
+def test_the_first_end_of_a_lease_is_that_of_any_topic_and_priority(postgres_server, topics):
+    with open(postgres_server.url(), clock=ManualClock(wall=NOW)) as store:
+        for number in range(topics):
+            store.apply([ops.Put((NewJob(f"t{number}", b"", 0, priority=-number % 10),))])
+            store.apply([ops.Reserve(f"t{number}", 1, ops.ClaimPolicy(60_000 - number, 3, slack=0), "w")])
+        assert store.ask(GetNextLease()) == NOW + 60_000 - (topics - 1)
+
+
+def test_a_look_for_the_first_lease_passes_over_none_that_ended_before(postgres_server):
+    with open(postgres_server.url()) as store, postgres_server.connect() as other:
+        store.apply([ops.Put((NewJob("t", b"", 0),))])
+        other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        other.execute("SELECT count(*) FROM pg_class")  # from now on no entry of an index can go
+        for _ in range(5):
+            store.apply([ops.Put(tuple(NewJob("t", b"", 0) for _ in range(1_000)))])
+            [jobs] = store.apply([ops.Reserve("t", 1_000, TERMS, "w")])
+            store.apply([ops.Ack(job.id, job.claims) for job in jobs])
+        look = store.dialect.text(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT {store.dialect.first_lease}")
+        with store._use() as asked:
+            [[[plan]]] = asked.execute(look, {"since": 10**15, "now": None}).fetchall()
+    assert plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"] < 20
