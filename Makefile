@@ -92,7 +92,7 @@ stress: MORE = 2
 stress: export HYPOTHESIS_PROFILE ?= ci
 stress: export PYWHEEL_REOPEN ?= 1
 stress: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "$(HERE) and (stress or hypothesis or disk)" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -o faulthandler_timeout=1200 -m "$(HERE) and (stress or hypothesis or disk)" $(ARGS)
 
 # Each operation on the native wheel and on its twin: both must give the same.
 .PHONY: fuzz

@@ -1,13 +1,13 @@
 """Every store keeps the contract, a durable one also when it is reopened after every operation."""
 
 import sqlite3
-import tempfile
 
 import pytest
 
 from pywheel import JobQueue
 from pywheel.stores import open
 from pywheel.testing import FaultyStore, StoreSuite
+from tests.stores.suites import InFolder, Reopened
 
 
 class TestMemory(StoreSuite):
@@ -15,20 +15,11 @@ class TestMemory(StoreSuite):
         return open("memory:", clock=clock)
 
 
-class TestSqlite(StoreSuite):
-    def setup_method(self, method):
-        self.folder = tempfile.TemporaryDirectory()
-        self.made = 0
-        super().setup_method()
-
-    def teardown_method(self, method):
-        super().teardown_method()
-        self.folder.cleanup()
-
+class TestSqlite(InFolder, StoreSuite):
     def make_store(self, clock):
-        self.made += 1
-        self.path = f"{self.folder.name}/{self.made}.db"
-        return open(f"sqlite:///{self.path}", clock=clock)
+        self.path = self.place()
+        self.url = f"sqlite:///{self.path}"
+        return open(self.url, clock=clock)
 
     def recount(self):
         """What `counts` has, with the tail, is what is there; no row is without its job, and no job in two places."""
@@ -62,10 +53,8 @@ class TestSqlite(StoreSuite):
 
 
 @pytest.mark.stress
-class TestSqliteReopened(TestSqlite):
-    def reopen(self):
-        self.store.close()
-        self.store = open(f"sqlite:///{self.path}", clock=self.clock)
+class TestSqliteReopened(Reopened, TestSqlite):
+    pass
 
 
 class TestFaultyStoreWithoutFaults(StoreSuite):
@@ -73,19 +62,9 @@ class TestFaultyStoreWithoutFaults(StoreSuite):
         return FaultyStore(open("memory:", clock=clock))
 
 
-class TestStoreWithASpool(StoreSuite):
-    def setup_method(self, method):
-        self.folder = tempfile.TemporaryDirectory()
-        self.made = 0
-        super().setup_method()
-
-    def teardown_method(self, method):
-        super().teardown_method()
-        self.folder.cleanup()
-
+class TestStoreWithASpool(InFolder, StoreSuite):
     def make_store(self, clock):
-        self.made += 1
-        return JobQueue(open("memory:", clock=clock), spool=f"sqlite:///{self.folder.name}/{self.made}.db").store
+        return JobQueue(open("memory:", clock=clock), spool=f"sqlite:///{self.place()}").store
 
 
 def test_a_suite_that_does_not_say_how_to_make_a_store_is_an_error_at_once():

@@ -4,7 +4,6 @@ import errno
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from pywheel.stores import open
 from pywheel.stores.address import Address
 from pywheel.testing import StoreSuite
 from tests.stores.files import put
+from tests.stores.suites import InFolder
 
 pytest.importorskip("fcntl", reason="it locks its file by flock")
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -34,19 +34,9 @@ def installed(tmp_path_factory):
         yield
 
 
-class TestJournal(StoreSuite):
-    def setup_method(self, method):
-        self.folder = tempfile.TemporaryDirectory()
-        self.made = 0
-        super().setup_method()
-
-    def teardown_method(self, method):
-        super().teardown_method()
-        self.folder.cleanup()
-
+class TestJournal(InFolder, StoreSuite):
     def make_store(self, clock):
-        self.made += 1
-        self.url = f"journal://{self.folder.name}/{self.made}"
+        self.url = f"journal://{self.place()}"
         return open(self.url, clock=clock)
 
 
@@ -55,6 +45,9 @@ class TestJournalReopened(TestJournal):
     def reopen(self):
         self.store.close()  # and its class is known: `open` would look through all that is installed, each time
         self.store = type(self.store)(Address(self.url), clock=self.clock, create=True)
+
+    def test_random_operations_end_as_in_the_model(self):
+        self.run_random(0)  # one history: it reads the whole journal after each operation
 
 
 @pytest.fixture

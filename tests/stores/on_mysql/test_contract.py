@@ -5,9 +5,10 @@ import pytest
 from pywheel.stores import open
 from pywheel.testing import StoreSuite
 from tests.stores.on_mysql.emptied import emptied
+from tests.stores.suites import Reopened, Wakeups
 
 
-class TestMysql(StoreSuite):
+class OnMysql:
     options = ()
 
     @pytest.fixture(autouse=True, scope="class")
@@ -20,11 +21,13 @@ class TestMysql(StoreSuite):
         return open(self.url, clock=clock)
 
 
-class TestMysqlReopened(TestMysql):
-    def reopen(self):
-        self.store.close()
-        self.store = open(self.url, clock=self.clock)
+class TestMysql(OnMysql, StoreSuite):
+    pass
 
 
-class TestMysqlPolled(TestMysql):
+class TestMysqlReopened(Reopened, TestMysql):
+    pass
+
+
+class TestMysqlPolled(OnMysql, Wakeups):
     options = (("notify", "off"),)

@@ -4,9 +4,10 @@ import pytest
 
 from pywheel.stores import open
 from pywheel.testing import StoreSuite
+from tests.stores.suites import Reopened, Wakeups
 
 
-class TestPostgres(StoreSuite):
+class OnPostgres:
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
     def _server(cls, postgres_server):
@@ -17,13 +18,15 @@ class TestPostgres(StoreSuite):
         return open(self.url, clock=clock)
 
 
-class TestPostgresReopened(TestPostgres):
-    def reopen(self):
-        self.store.close()
-        self.store = open(self.url, clock=self.clock)
+class TestPostgres(OnPostgres, StoreSuite):
+    pass
 
 
-class TestPostgresLooking(TestPostgres):
+class TestPostgresReopened(Reopened, TestPostgres):
+    pass
+
+
+class TestPostgresLooking(OnPostgres, Wakeups):
     """With hints in a table, for who cannot listen."""
 
     def make_store(self, clock):

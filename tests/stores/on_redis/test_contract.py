@@ -6,7 +6,9 @@ import pytest
 
 from pywheel.stores import open
 from pywheel.testing import StoreSuite
+from pywheel.testing.suite.histories import ModelTests
 from tests.stores.on_redis.keys import faults
+from tests.stores.suites import Reopened
 
 
 def by_store(store, ids):
@@ -17,7 +19,7 @@ def by_store(store, ids):
     return list(groups.values())
 
 
-class TestRedis(StoreSuite):
+class OnRedis:
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
     def _server(cls, redis_server):
@@ -45,13 +47,15 @@ class TestRedis(StoreSuite):
         super().teardown_method()
 
 
-class TestRedisReopened(TestRedis):
-    def reopen(self):
-        self.store.close()
-        self.store = open(self.url, clock=self.clock)
+class TestRedis(OnRedis, StoreSuite):
+    pass
 
 
-class TestFourStores(TestRedis):
+class TestRedisReopened(Reopened, TestRedis):
+    pass
+
+
+class FourStores(OnRedis):
     def make_store(self, clock):
         self.url = self.server.url(stores=4)
         return open(self.url, clock=clock)
@@ -63,7 +67,9 @@ class TestFourStores(TestRedis):
         return [store.server for store in self.store.stores]
 
 
-class TestFourStoresReopened(TestFourStores):
-    def reopen(self):
-        self.store.close()
-        self.store = open(self.url, clock=self.clock)
+class TestFourStores(FourStores, StoreSuite):
+    pass
+
+
+class TestFourStoresReopened(Reopened, FourStores, ModelTests):
+    """What both mean is shown above: their histories."""

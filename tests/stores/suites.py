@@ -1,0 +1,39 @@
+"""Parts and ways of the suite of stores."""
+
+import tempfile
+
+from pywheel.stores import open
+from pywheel.testing.suite.edits import EditTests
+from pywheel.testing.suite.histories import ModelTests
+from pywheel.testing.suite.views import ViewTests
+from pywheel.testing.suite.workers import WorkerTests
+
+
+class Wakeups(WorkerTests, ViewTests, EditTests, ModelTests):
+    """Those of its tests in which somebody is woken, for a store that does only this in another way."""
+
+
+class Reopened:
+    """Opens the store anew after every operation."""
+
+    def reopen(self):
+        self.store.close()
+        self.store = open(self.url, clock=self.clock)
+
+
+class InFolder:
+    """Keeps the stores of a test in a folder of its own."""
+
+    def setup_method(self, method):
+        self.folder = tempfile.TemporaryDirectory()
+        self.made = 0
+        super().setup_method()
+
+    def teardown_method(self, method):
+        super().teardown_method()
+        self.folder.cleanup()
+
+    def place(self):
+        """Return the path of a file that is not there yet."""
+        self.made += 1
+        return f"{self.folder.name}/{self.made}.db"
