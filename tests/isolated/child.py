@@ -17,7 +17,7 @@ def environment(**variables: str | None) -> dict[str, str]:
     return {name: value for name, value in changed.items() if value is not None}
 
 
-def run(*arguments: str, timeout: float = 120, **variables: str | None) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, timeout: float = 240, **variables: str | None) -> subprocess.CompletedProcess[str]:
     """Run the interpreter; the caller judges the result."""
     return subprocess.run(
         [sys.executable, *arguments],
@@ -29,7 +29,7 @@ def run(*arguments: str, timeout: float = 120, **variables: str | None) -> subpr
     )
 
 
-def run_well(*arguments: str, timeout: float = 120, **variables: str | None) -> str:
+def run_well(*arguments: str, timeout: float = 240, **variables: str | None) -> str:
     """Run the interpreter; it must succeed and have nothing to complain about. Return what it printed."""
     result = run(*arguments, timeout=timeout, **variables)
     assert result.returncode == 0, f"exit code {result.returncode}\n{result.stdout}\n{result.stderr}"

@@ -17,8 +17,8 @@ from pywheel.stores.sql.engine import apply
 from pywheel.stores.sql.transaction import NEVER, Names, Transaction
 from pywheel.stores.sqlite.dialect import SCHEMA, SQLITE, Carrier, Ids
 from pywheel.stores.sqlite.presence import Presence, Telling
+from tests.jobs.waiting import LIMIT
 
-LIMIT = 60.0  # seconds: only ends a hang
 FAR = 10**9
 
 
@@ -176,15 +176,6 @@ def settle(notifier):
     while notifier.wait(0):
         pass
     notifier.hints()
-
-
-def until(condition):
-    """Wait until something is so, and return it."""
-    end = time.monotonic() + LIMIT
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never came to be"
-        time.sleep(0.005)
-    return found
 
 
 def settled(*notifiers):

@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from pywheel.jobs.job import SHARDS, SLICE, Due
-from tests.stores.notifying import FAR, LIMIT, by_owner, ids, run, settle, settled
+from tests.jobs.waiting import LIMIT
+from tests.stores.notifying import FAR, by_owner, ids, run, settle, settled
 
 # ---- rings and hints ------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from pywheel import StoreError
 from pywheel.jobs.job import SHARDS
 from pywheel.stores.sqlite import page
 from pywheel.stores.sqlite.page import GONE, HEARTBEAT, SLOTS
-from tests.stores.notifying import FAR, LIMIT, Host, by_owner, child, ids, names, settle, settled, until, workers_of
+from tests.jobs.waiting import LIMIT, until
+from tests.stores.notifying import FAR, Host, by_owner, child, ids, names, settle, settled, workers_of
 
 # ---- many, and processes --------------------------------------------------------------------------------------------
 

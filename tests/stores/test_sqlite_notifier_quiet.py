@@ -10,9 +10,10 @@ from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetNextLease
 from pywheel.stores import open
 from pywheel.stores.sqlite import page
-from tests.jobs.waiting import until as wait_until
+from tests.jobs.waiting import LIMIT
+from tests.jobs.waiting import until as until
 from tests.stores.files import put
-from tests.stores.notifying import LIMIT, run, settle, settled
+from tests.stores.notifying import run, settle, settled
 
 # ---- leases ---------------------------------------------------------------------------------------------------------
 
@@ -86,7 +87,7 @@ def test_no_lease_is_forgotten_where_a_process_is_stopped_and_then_killed(path, 
         put(store)
         [[job]] = store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(1, 3), "w")])
         put(other)
-        wait_until(lambda: time.time() * 1_000 > job.lease_until)
+        until(lambda: time.time() * 1_000 > job.lease_until)
         threads = []
 
         def give():

@@ -9,7 +9,8 @@ import pytest
 from pywheel.jobs.job import slice_of
 from pywheel.stores.notifier import SILENT
 from pywheel.stores.ownership import shards_of
-from tests.stores.notifying import LIMIT, Host, until, workers_of
+from tests.jobs.waiting import LIMIT, until
+from tests.stores.notifying import Host, workers_of
 
 pytestmark = pytest.mark.stress
 

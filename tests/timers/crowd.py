@@ -2,10 +2,9 @@
 
 import sys
 import threading
-import time
 from contextlib import contextmanager
 
-PATIENCE = 30  # seconds until a test gives up
+from tests.jobs.waiting import LIMIT
 
 
 @contextmanager
@@ -17,14 +16,6 @@ def restless():
         yield
     finally:
         sys.setswitchinterval(before)
-
-
-def wait_until(condition):
-    """Wait until something is so; fail if it never is."""
-    give_up = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < give_up, "it never came"
-        time.sleep(0.0005)
 
 
 class Crowd:
@@ -61,7 +52,7 @@ class Crowd:
         """Wait for all; return what they returned or raised, by number."""
         self.start()
         for thread in self._threads:
-            thread.join(PATIENCE)
+            thread.join(LIMIT)
             assert not thread.is_alive(), "a thread hangs"
         return [self.results[number] for number in range(len(self._threads))]
 

@@ -4,7 +4,8 @@ import asyncio
 import queue
 from types import SimpleNamespace
 
-from tests.timers.crowd import Crowd, wait_until
+from tests.jobs.waiting import until
+from tests.timers.crowd import Crowd
 
 
 def words(pywheel, kind):
@@ -46,7 +47,7 @@ def waiting(q, how_many, *functions):
     crowd.start()
     for number in range(how_many):
         crowd.add(functions[number % len(functions)])
-        wait_until(lambda: q.sleepers() == number + 1 - crowd.done())  # noqa: B023 - called at once
+        until(lambda: q.sleepers() == number + 1 - crowd.done())  # noqa: B023 - called at once
     assert crowd.done() == 0
     return crowd
 

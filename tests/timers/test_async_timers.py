@@ -9,7 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-GUARD = 30  # seconds after which a test fails instead of hanging
+from tests.jobs.waiting import LIMIT
+
 NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
 
 
@@ -20,7 +21,7 @@ def run(request):
 
     def run(main):
         with asyncio.Runner(debug=request.param == "debug", loop_factory=factory) as runner:
-            return runner.run(asyncio.wait_for(main(), GUARD))
+            return runner.run(asyncio.wait_for(main(), LIMIT))
 
     return run
 

@@ -7,7 +7,8 @@ from importlib.util import find_spec
 
 import pytest
 
-GUARD = 30  # seconds after which a test fails instead of hanging
+from tests.jobs.waiting import LIMIT
+
 NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
 variable = ContextVar("variable", default="nobody's")
 
@@ -25,7 +26,7 @@ def loop(request):
 @pytest.fixture
 def run(loop):
     """Run a coroutine function in that loop."""
-    return lambda main: loop.run_until_complete(asyncio.wait_for(main(), GUARD))
+    return lambda main: loop.run_until_complete(asyncio.wait_for(main(), LIMIT))
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from importlib.util import find_spec
 
 import pytest
 
-GUARD = 30  # seconds after which a test fails instead of hanging
+from tests.jobs.waiting import LIMIT
+
 NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
 
 
@@ -164,7 +165,7 @@ def test_debug_mode_refuses_another_thread_and_nothing_is_scheduled(pywheel):
 
             thread = threading.Thread(target=schedule)
             thread.start()
-            thread.join(GUARD)
+            thread.join(LIMIT)
             assert len(timers) == 0
         assert "thread" in str(errors[0])
 
@@ -198,7 +199,7 @@ def test_another_threads_loop_has_a_driver_of_its_own(pywheel):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(GUARD)
+        thread.join(LIMIT)
     assert len(calls) == 3
 
 
@@ -257,8 +258,8 @@ def test_a_manual_clock_may_be_moved_by_another_thread(pywheel, clock):
             timers.call_later(60, done.set)
             thread = threading.Thread(target=clock.advance, args=(60,))
             thread.start()
-            await asyncio.wait_for(done.wait(), GUARD)
-            thread.join(GUARD)
+            await asyncio.wait_for(done.wait(), LIMIT)
+            thread.join(LIMIT)
 
     asyncio.run(main())
 

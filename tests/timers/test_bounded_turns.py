@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
+from tests.jobs.waiting import until
 from tests.often import often
-from tests.timers.crowd import wait_until
 
 COUNT = 14_000
 LIMIT = 1_000  # callbacks in a turn
@@ -36,7 +36,7 @@ class Loops:
     def jump(self, seconds):
         self.clock.jump(seconds)
 
-    def run(self, until):
+    def run(self, calls):
         """Run turns until so many calls were made."""
         self.runs = mine = self.runs + 1
 
@@ -46,7 +46,7 @@ class Loops:
             self.note()
             if self.between is not None:
                 self.between()
-            if len(self.calls) < until and len(self.turns) < MANY_TURNS:
+            if len(self.calls) < calls and len(self.turns) < MANY_TURNS:
                 self.loop.call_soon(look)
             else:
                 self.loop.stop()
@@ -91,7 +91,7 @@ class Threads:
 
     def hold(self):
         self.driver.call_at(0, self.wait)
-        wait_until(lambda: self.waits)
+        until(lambda: self.waits)
 
     def wait(self):
         self.waits = True
@@ -100,10 +100,10 @@ class Threads:
     def jump(self, seconds):
         self.clock.now += round(seconds * 10**9)
 
-    def run(self, until):
+    def run(self, calls):
         self.held.set()
         self.driver.call_at(0, int)  # it wakes the thread
-        wait_until(lambda: len(self.calls) >= until)
+        until(lambda: len(self.calls) >= calls)
 
     def close(self):
         self.held.set()
@@ -205,7 +205,7 @@ def assert_bounded(crowd):
 @pytest.mark.parametrize("scene", SCENES)
 def test_no_turn_runs_or_collects_more_than_its_share_and_the_order_is_kept(crowd, scene):
     expected = scene(crowd, COUNT)
-    crowd.run(until=COUNT)
+    crowd.run(calls=COUNT)
     assert crowd.calls == expected
     assert_bounded(crowd)
 
@@ -215,7 +215,7 @@ def test_no_turn_runs_or_collects_more_than_its_share_and_the_order_is_kept(crow
 def test_no_turn_is_longer_for_a_million_timers(pywheel, crowd, scene):
     count = 1_000_000 if pywheel.implementation == "native" else 200_000
     expected = scene(crowd, count)
-    crowd.run(until=count)
+    crowd.run(calls=count)
     assert crowd.calls == expected
     assert_bounded(crowd)
 
@@ -229,7 +229,7 @@ def test_a_late_timer_that_arms_itself_in_the_past_makes_no_turn_longer_and_wait
     before = []
     crowd.call_at(99, again)
     expected = late(crowd, COUNT)
-    crowd.run(until=COUNT)
+    crowd.run(calls=COUNT)
     assert crowd.calls == expected
     assert before[0] == 0
     assert len(before) <= 2  # the second time after all that was late
@@ -244,10 +244,10 @@ def test_timers_that_were_moved_on_again_and_again_make_no_turn_long(on_async_ti
         timer.reschedule(2)
     crowd.jump(1)
     crowd.call_at(1, crowd.calls.append, "now")
-    crowd.run(until=1)
+    crowd.run(calls=1)
     assert crowd.calls == ["now"]
     crowd.jump(1)
-    crowd.run(until=1 + COUNT)
+    crowd.run(calls=1 + COUNT)
     assert crowd.calls[1:] == list(range(COUNT))
     assert_bounded(crowd)
 
@@ -271,10 +271,10 @@ def test_what_is_cancelled_between_turns_is_not_called(on_loop, scene, when):
     expected = scene(crowd, COUNT)
     call_at(200, crowd.calls.append, "last")
     while len(crowd.calls) + len(cancelled) < COUNT:
-        crowd.run(until=len(crowd.calls) + 1)
+        crowd.run(calls=len(crowd.calls) + 1)
     assert len(cancelled) >= COUNT // 2 - 5_000
     assert crowd.calls == [number for number in expected if number not in cancelled]
-    crowd.run(until=len(crowd.calls))
+    crowd.run(calls=len(crowd.calls))
     crowd.driver._check()
     assert_bounded(crowd)
 
@@ -291,7 +291,7 @@ def test_the_count_and_the_list_of_what_is_pending_are_right_between_turns(on_as
     crowd = on_async_timers
     expected = scene(crowd, COUNT)
     crowd.between = between
-    crowd.run(until=COUNT)
+    crowd.run(calls=COUNT)
     assert len(crowd.driver) == 0
 
 
@@ -321,7 +321,7 @@ def test_random_changes_between_turns_lose_nothing_and_call_nothing_twice(on_asy
     numbers = rng.sample(range(COUNT), 5_000)
     call_at(1_000, crowd.calls.append, "last")
     while len(crowd.driver) > 1:
-        crowd.run(until=COUNT)
+        crowd.run(calls=COUNT)
         if len(crowd.driver) > 1:
             crowd.jump(max(0, crowd.driver.next_deadline() - crowd.driver.time()) + rng.choice([0, 0.01, 1]))
     assert sorted(crowd.calls) == sorted(set(range(COUNT)) - gone)
@@ -345,9 +345,9 @@ def test_an_interrupt_in_the_midst_loses_none_and_repeats_none(on_loop, scene, e
     expected = scene(crowd, COUNT)
     for times in (1, 3_333, 10_000):
         with pytest.raises(error):
-            crowd.run(until=COUNT)
+            crowd.run(calls=COUNT)
         assert len(crowd.calls) >= times  # uvloop ends the present turn, and the one after
-    crowd.run(until=COUNT)
+    crowd.run(calls=COUNT)
     assert crowd.calls == expected
     assert_bounded(crowd)
 
@@ -367,9 +367,9 @@ def test_errors_of_callbacks_stop_no_others(crowd, scene):
     call_at = crowd.call_at
     crowd.call_at = lambda when, _, number: call_at(when, append, number)
     expected = scene(crowd, COUNT)
-    crowd.run(until=COUNT)
+    crowd.run(calls=COUNT)
     assert crowd.calls == expected
-    wait_until(lambda: len(errors) == len(range(0, COUNT, 3)))
+    until(lambda: len(errors) == len(range(0, COUNT, 3)))
 
 
 @EACH_SCENE
@@ -383,7 +383,7 @@ def test_stop_between_turns_returns_in_order_what_was_not_called(on_async_timers
     crowd, left = on_async_timers, []
     crowd.between = between
     expected = scene(crowd, COUNT)
-    crowd.run(until=COUNT)
+    crowd.run(calls=COUNT)
     assert crowd.calls + [timer.args[0] for timer in left] == expected
     assert len(crowd.driver) == 0
     crowd.driver._check()
@@ -400,7 +400,7 @@ def test_stop_from_a_callback_of_the_thread_ends_it_in_the_midst(make):
     for number in range(COUNT):
         crowd.call_at(100, append, number)
     crowd.jump(101)
-    crowd.run(until=9_001)
+    crowd.run(calls=9_001)
     assert stopped.wait(60)
     assert crowd.calls == list(range(9_001))
     assert [timer.args[0] for timer in left] == list(range(9_001, COUNT))
@@ -421,7 +421,7 @@ def test_close_in_the_midst_releases_what_was_not_called(make, scene, turn):
     call_at = crowd.call_at
     crowd.call_at = lambda when, callback, number: call_at(when, lambda item: callback(number), item)
     scene(crowd, COUNT)
-    crowd.run(until=COUNT)
+    crowd.run(calls=COUNT)
     called = len(crowd.calls)
     assert called < COUNT
     assert sys.getrefcount(item) > COUNT - called
@@ -439,7 +439,7 @@ def test_timers_of_one_tick_whose_time_has_not_come_are_none_that_a_turn_is_long
         crowd.call_at(start + 9e-7 if number % 3 else start, crowd.calls.append, number)
     loop.call_at(start + 1, loop.stop)
     clock.jump(1)
-    crowd.run(until=(COUNT + 2) // 3)
+    crowd.run(calls=(COUNT + 2) // 3)
     assert crowd.calls == list(range(0, COUNT, 3))
     loop.run_forever()  # it sleeps, and so the clock moves
     assert crowd.calls[(COUNT + 2) // 3 :] == [number for number in range(COUNT) if number % 3]

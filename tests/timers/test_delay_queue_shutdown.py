@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from tests.timers.crowd import Crowd, wait_until
+from tests.jobs.waiting import until
+from tests.timers.crowd import Crowd
 from tests.timers.queues import waiting, watched
 
 
@@ -35,7 +36,7 @@ def test_each_item_that_goes_lets_one_waiting_put_in(make, how):
             assert q.get() == number
         else:
             assert q.remove(handles[number])
-        wait_until(lambda: crowd.done() == number + 1 and q.sleepers() == 2 - number)  # noqa: B023
+        until(lambda: crowd.done() == number + 1 and q.sleepers() == 2 - number)  # noqa: B023
         assert q.full()
     assert q.get() == q.get() == q.get() == "more"
     crowd.join()
@@ -62,7 +63,7 @@ def joining(q):
     crowd = Crowd()
     crowd.start()
     crowd.add(q.join)
-    wait_until(lambda: len(q._joiners._waiters) == 1)
+    until(lambda: len(q._joiners._waiters) == 1)
     return crowd
 
 
@@ -112,9 +113,9 @@ def test_what_is_delayed_comes_out_after_a_shutdown_when_it_is_due_and_then_all_
     crowd = waiting(q, 5, q.get)
     naps = q.naps
     q.shutdown()
-    wait_until(lambda: q.naps == naps + 5 and q.sleepers() == 5)
+    until(lambda: q.naps == naps + 5 and q.sleepers() == 5)
     clock.advance(5)
-    wait_until(lambda: crowd.done() == 1)
+    until(lambda: crowd.done() == 1)
     assert list(crowd.results.values()) == ["a"]
     clock.advance(5)
     assert Counter(map(type, crowd.join())) == {str: 2, pywheel.ShutDown: 3}

@@ -10,7 +10,8 @@ from itertools import chain
 import pytest
 
 from tests.isolated.child import run_well
-from tests.timers.crowd import Crowd, restless, wait_until
+from tests.jobs.waiting import until
+from tests.timers.crowd import Crowd, restless
 from tests.timers.queues import waiting, watched
 
 
@@ -35,7 +36,7 @@ def test_get_waits_until_the_item_is_due(q, clock):
     for _ in range(4):
         naps = q.naps
         clock.advance(2.49)
-        wait_until(lambda: q.naps == naps + 1 and q.sleepers() == 1)  # noqa: B023
+        until(lambda: q.naps == naps + 1 and q.sleepers() == 1)  # noqa: B023
     assert crowd.done() == 0
     clock.advance(0.04)
     assert crowd.join() == ["a"]
@@ -93,7 +94,7 @@ def test_an_item_wakes_one_thread(make):
     naps = q.naps
     for number in range(1, 9):
         q.put(number)
-        wait_until(lambda: crowd.done() == number and q.sleepers() == 8 - number)  # noqa: B023
+        until(lambda: crowd.done() == number and q.sleepers() == 8 - number)  # noqa: B023
     assert q.naps == naps
     assert sorted(crowd.join()) == list(range(1, 9))
 
@@ -104,11 +105,11 @@ def test_an_item_for_later_makes_one_thread_wait_for_it_and_a_sooner_one_wakes_t
     for delay in (1000, 500, 100):
         q.put("later", delay)
         naps += 1
-        wait_until(lambda: q.naps == naps and q.sleepers() == 8)  # noqa: B023
+        until(lambda: q.naps == naps and q.sleepers() == 8)  # noqa: B023
     q.put("later still", 2000)
     assert len(q._leader._waiters) == 1  # it sleeps on
     q.put("now")
-    wait_until(lambda: crowd.done() == 1 and q.naps == naps + 1 and q.sleepers() == 7)  # another waits for 100
+    until(lambda: crowd.done() == 1 and q.naps == naps + 1 and q.sleepers() == 7)  # another waits for 100
     q.shutdown(immediate=True)
     assert Counter(map(repr, crowd.join())) == {"'now'": 1, "ShutDown()": 7}
 

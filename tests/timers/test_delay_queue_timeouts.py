@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from tests.timers.crowd import Crowd, wait_until
+from tests.jobs.waiting import until
+from tests.timers.crowd import Crowd
 from tests.timers.queues import waiting, watched
 
 
@@ -70,7 +71,7 @@ def test_when_the_thread_that_waits_for_the_next_deadline_gives_up_another_does_
     crowd = waiting(q, 3, lambda: q.get(timeout=5), q.get, q.get)
     naps = q.naps
     clock.advance(5)
-    wait_until(lambda: crowd.done() == 1 and q.naps >= naps + 2 and q.sleepers() == 2 and q._leads_until)
+    until(lambda: crowd.done() == 1 and q.naps >= naps + 2 and q.sleepers() == 2 and q._leads_until)
     assert clock.time_ns() < q._leads_until <= 10 * 10**9
     clock.advance(5)
     q.put("b")
@@ -112,9 +113,9 @@ def test_when_the_thread_that_waits_for_the_next_deadline_is_interrupted_another
     crowd.start()
 
     def interrupt(ring):
-        wait_until(lambda: q.sleepers() == 1)
+        until(lambda: q.sleepers() == 1)
         crowd.add(q.get)
-        wait_until(lambda: q.sleepers() == 2)
+        until(lambda: q.sleepers() == 2)
         ring()
 
     helper = alarm(interrupt)
@@ -139,7 +140,7 @@ def test_an_interrupted_reschedule_wakes_whoever_waits_for_the_item(make):
     crowd = Crowd()
     crowd.start()
     crowd.add(q.get)
-    wait_until(lambda: q.sleepers() == 1)
+    until(lambda: q.sleepers() == 1)
     with pytest.raises(KeyboardInterrupt):
         q.reschedule(handle, 0)
     assert crowd.join() == ["a"]
@@ -153,9 +154,9 @@ def test_an_interrupted_put_leaves_its_room_to_the_next(make, alarm):
     crowd.start()
 
     def interrupt(ring):
-        wait_until(lambda: q.sleepers() == 1)
+        until(lambda: q.sleepers() == 1)
         crowd.add(q.put, "c")
-        wait_until(lambda: q.sleepers() == 2)
+        until(lambda: q.sleepers() == 2)
         with q._lock:
             assert q.get_nowait() == "a"  # which wakes the first,
             ring()  # whom it does not help any more

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.isolated.child import environment, run_well
+from tests.jobs.waiting import LIMIT
 
-GUARD = 30  # seconds after which a test fails instead of hanging
 ON_UNIX = pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals on Windows")
 CAN_FORK = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
@@ -26,7 +26,7 @@ def run(pywheel):
 
     def run(coroutine):
         with asyncio.Runner(loop_factory=pywheel.EventLoop) as runner:
-            return runner.run(asyncio.wait_for(coroutine, GUARD))
+            return runner.run(asyncio.wait_for(coroutine, LIMIT))
 
     return run
 
@@ -60,20 +60,20 @@ def test_it_is_the_default_loop_of_the_platform_with_other_timers(pywheel):
 
 def test_timeouts_and_waits_that_end_and_that_do_not(run):
     async def main():
-        async with asyncio.timeout(GUARD):
+        async with asyncio.timeout(LIMIT):
             assert await asyncio.sleep(0.001, "slept") == "slept"
         with pytest.raises(asyncio.TimeoutError):
             async with asyncio.timeout(0.001):
                 await asyncio.Event().wait()
         with pytest.raises(asyncio.TimeoutError):
             async with asyncio.timeout(-1):
-                await asyncio.sleep(GUARD)
+                await asyncio.sleep(LIMIT)
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.Event().wait(), 0.001)
-        assert await asyncio.wait_for(asyncio.sleep(0, 1), GUARD) == 1
+        assert await asyncio.wait_for(asyncio.sleep(0, 1), LIMIT) == 1
         assert await asyncio.wait_for(asyncio.sleep(0, 2), None) == 2
         done, pending = await asyncio.wait(
-            [asyncio.create_task(asyncio.sleep(0.001)), asyncio.create_task(asyncio.sleep(GUARD))],
+            [asyncio.create_task(asyncio.sleep(0.001)), asyncio.create_task(asyncio.sleep(LIMIT))],
             return_when=asyncio.FIRST_COMPLETED,
         )
         assert (len(done), len(pending)) == (1, 1)
@@ -142,7 +142,7 @@ def test_executors_and_coroutines_from_other_threads(run):
         loop = asyncio.get_running_loop()
         assert await loop.run_in_executor(None, threading.get_ident) != threading.get_ident()
         coroutine = asyncio.sleep(0.001, "from outside")
-        wait = lambda: asyncio.run_coroutine_threadsafe(coroutine, loop).result(GUARD)  # noqa: E731
+        wait = lambda: asyncio.run_coroutine_threadsafe(coroutine, loop).result(LIMIT)  # noqa: E731
         assert await asyncio.to_thread(wait) == "from outside"
 
     run(main())
@@ -178,7 +178,7 @@ def test_timers_misused_from_other_threads_do_no_harm(pywheel):
 def test_streams_datagrams_and_servers(run):
     async def main():
         async def serve(reader, writer):
-            async with asyncio.timeout(GUARD):
+            async with asyncio.timeout(LIMIT):
                 writer.write((await reader.readline()).upper())
                 await writer.drain()
             writer.close()
@@ -205,7 +205,7 @@ def test_streams_datagrams_and_servers(run):
             client.setblocking(False)
             await loop.sock_connect(client, transport.get_extra_info("sockname"))
             await loop.sock_sendall(client, b"abc")
-            assert await asyncio.wait_for(loop.sock_recv(client, 10), GUARD) == b"cba"
+            assert await asyncio.wait_for(loop.sock_recv(client, 10), LIMIT) == b"cba"
         transport.close()
 
     run(main())
@@ -217,7 +217,7 @@ def test_subprocesses_with_a_timeout_that_fires_and_one_that_does_not(run):
         echo = "import sys; print(sys.stdin.readline().strip()[::-1])"
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", echo, **pipes)
-        async with asyncio.timeout(GUARD):
+        async with asyncio.timeout(LIMIT):
             output, _ = await process.communicate(b"abc\n")
         assert output.strip() == b"cba"
         assert process.returncode == 0
@@ -285,7 +285,7 @@ def test_ctrl_c_ends_a_program_as_it_does_on_asyncios_loop(pywheel, what):
     with process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=GUARD)
+        output, _ = process.communicate(timeout=LIMIT)
     assert output.split() == ["cancelled", "interrupted"][what == "busy" :]
     assert process.returncode == 0
 

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from tests.interrupts import Intrusion, at_each_place, interrupt, traced
-from tests.timers.crowd import wait_until
+from tests.jobs.waiting import until
 
 AIO = ("timers/_aio.py",)
 
@@ -108,7 +108,7 @@ def interrupted_thread(pywheel, no_reports):
         beats = []
         with traced(intrusion, others=True):
             timers.call_every(0.001, beats.append, 1)
-            wait_until(lambda: intrusion.happened or len(beats) >= 2)
+            until(lambda: intrusion.happened or len(beats) >= 2)
         return timers, beats, intrusion.happened
 
     yield start
@@ -124,7 +124,7 @@ def test_a_thread_that_is_ended_from_outside_hands_over(interrupted_thread):
     for number in count(2):  # at the first, before it has begun, it cannot
         timers, beats, happened = interrupted_thread(number)
         before = len(beats)
-        wait_until(lambda: len(beats) >= before + 2)  # noqa: B023 - called at once
+        until(lambda: len(beats) >= before + 2)  # noqa: B023 - called at once
         timers.stop()
         if not happened:
             break
@@ -134,11 +134,11 @@ def test_a_thread_that_is_ended_from_outside_hands_over(interrupted_thread):
 def test_the_next_timer_sees_a_thread_that_could_not_hand_over(interrupted_thread):
     timers, beats, happened = interrupted_thread(1)
     assert happened
-    wait_until(lambda: not timers._thread.is_alive())
+    until(lambda: not timers._thread.is_alive())
     called = threading.Event()
     timers.call_later(0, called.set)
     assert called.wait(60)
-    wait_until(lambda: beats)
+    until(lambda: beats)
 
 
 def test_a_clock_that_moves_sees_a_thread_that_could_not_hand_over(pywheel, no_reports):
@@ -148,6 +148,6 @@ def test_a_clock_that_moves_sees_a_thread_that_could_not_hand_over(pywheel, no_r
         called = []
         with traced(intrusion, others=True):
             timers.call_later(1, called.append, 1)
-            wait_until(lambda: not timers._thread.is_alive())
+            until(lambda: not timers._thread.is_alive())
         clock.advance(1)
         assert called == [1]

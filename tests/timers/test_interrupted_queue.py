@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from tests.interrupts import at_each_place, interrupt, traced
-from tests.timers.crowd import wait_until
+from tests.jobs.waiting import until
 from tests.timers.queues import waiting, watched
 
 QUEUE = ("timers/_delay_items.py", "timers/_delay_queue.py")
@@ -24,7 +24,7 @@ def test_an_interrupt_at_any_place_leaves_no_producer_without_the_room(pywheel, 
         crowd = waiting(q, 1, lambda: q.put("second"))  # noqa: B023 - of this turn
         with suppress(KeyboardInterrupt), traced(intrusion):
             q.remove(handle) if call == "remove" else getattr(q, call)()
-        wait_until(q.full)
+        until(q.full)
         if not crowd.done():
             q.get_nowait()
         crowd.join()
@@ -78,13 +78,13 @@ def test_an_interrupt_at_any_place_leaves_no_consumer_without_the_item(pywheel, 
                     q.get(timeout=0)
             else:
                 getattr(q, call)("now")
-        wait_until(lambda: not q.ready())  # noqa: B023 - called at once
+        until(lambda: not q.ready())  # noqa: B023 - called at once
         while crowd.done() < 2 and not q._is_shut:
             before = crowd.done()
             q.put("another")
-            wait_until(lambda: crowd.done() > before)  # noqa: B023 - called at once
+            until(lambda: crowd.done() > before)  # noqa: B023 - called at once
         q.shutdown(immediate=True)
-        wait_until(lambda: crowd.done() == 2)  # noqa: B023 - called at once
+        until(lambda: crowd.done() == 2)  # noqa: B023 - called at once
 
 
 def test_an_interrupt_at_any_place_of_clear_leaves_a_dict_its_bound(pywheel, clock):

@@ -5,7 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-GUARD = 120  # seconds after which a test fails instead of hanging
+from tests.jobs.waiting import LIMIT
+
 SHORT = 0.05  # a timeout that is to end
 
 
@@ -15,7 +16,7 @@ def run(pywheel):
 
     def run(coroutine):
         with asyncio.Runner(loop_factory=pywheel.EventLoop) as runner:
-            runner.run(asyncio.wait_for(coroutine, GUARD))
+            runner.run(asyncio.wait_for(coroutine, LIMIT))
 
     return run
 
@@ -26,7 +27,7 @@ def run(pywheel):
 class AiohttpSite:
     """A server with an answer at once, one too late, a body in pieces, and a web socket."""
 
-    def __init__(self, keepalive=GUARD):
+    def __init__(self, keepalive=LIMIT):
         self.keepalive = keepalive  # seconds; a client that comes back at their end may find its connection closed
 
     async def __aenter__(self):
@@ -92,15 +93,15 @@ def test_aiohttp_serves_and_its_client_waits_no_longer_than_it_is_told(run):
     async def main():
         async with AiohttpSite() as site, aiohttp.ClientSession(site.url) as session:
             for _ in range(20):
-                async with session.get("/now", timeout=aiohttp.ClientTimeout(total=GUARD)) as response:
+                async with session.get("/now", timeout=aiohttp.ClientTimeout(total=LIMIT)) as response:
                     assert await response.json() == {"answer": 42}
-            async with session.get("/pieces", timeout=aiohttp.ClientTimeout(sock_read=GUARD)) as response:
+            async with session.get("/pieces", timeout=aiohttp.ClientTimeout(sock_read=LIMIT)) as response:
                 assert await response.text() == "0\n1\n2\n3\n4\n"
             for timeout in (aiohttp.ClientTimeout(total=SHORT), aiohttp.ClientTimeout(sock_read=SHORT)):
                 with pytest.raises(asyncio.TimeoutError):
                     await session.get("/late", timeout=timeout)
             site.released.set()
-            async with session.get("/late", timeout=aiohttp.ClientTimeout(total=GUARD)) as response:
+            async with session.get("/late", timeout=aiohttp.ClientTimeout(total=LIMIT)) as response:
                 assert await response.text() == "at last"
 
     run(main())
@@ -114,7 +115,7 @@ def test_aiohttp_keeps_web_sockets_alive_and_closes_idle_connections(run):
             for _ in range(3):
                 await asyncio.sleep(3 * heartbeat)
                 await socket.send_str("abc")
-                assert await socket.receive_str(timeout=GUARD) == "cba"
+                assert await socket.receive_str(timeout=LIMIT) == "cba"
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(socket.receive_str(), SHORT)
 
@@ -143,7 +144,7 @@ def test_aiohttp_serves_many_clients_at_once(run):
 
             async def client(number):
                 path = ("/now", "/pieces", "/late")[number % 3]
-                timeout = SHORT if path == "/late" else GUARD
+                timeout = SHORT if path == "/late" else LIMIT
                 try:
                     async with session.get(path, timeout=aiohttp.ClientTimeout(total=timeout)) as response:
                         return len(await response.read())
@@ -176,16 +177,16 @@ def test_websockets_pings_answers_and_gives_up_in_time(run):
         gone.set()
 
     async def main():
-        async with serve(echo, "127.0.0.1", 0, ping_interval=0.01, ping_timeout=GUARD) as server:
+        async with serve(echo, "127.0.0.1", 0, ping_interval=0.01, ping_timeout=LIMIT) as server:
             host, port = server.sockets[0].getsockname()
-            async with connect(f"ws://{host}:{port}", open_timeout=GUARD, ping_interval=0.01) as connection:
+            async with connect(f"ws://{host}:{port}", open_timeout=LIMIT, ping_interval=0.01) as connection:
                 for word in ("one", "two", "three"):
                     await connection.send(word)
-                    assert await asyncio.wait_for(connection.recv(), GUARD) == word.upper()
+                    assert await asyncio.wait_for(connection.recv(), LIMIT) == word.upper()
                     await asyncio.sleep(0.03)  # pings go to and fro
                 with pytest.raises(asyncio.TimeoutError):
                     await asyncio.wait_for(connection.recv(), SHORT)
-                await asyncio.wait_for(await connection.ping(), GUARD)
+                await asyncio.wait_for(await connection.ping(), LIMIT)
 
         async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as silent:
             host, port = silent.sockets[0].getsockname()
@@ -214,7 +215,7 @@ def test_httpx_waits_for_an_answer_no_longer_than_it_is_told(run):
     async def main():
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             host, port = server.sockets[0].getsockname()
-            async with httpx.AsyncClient(base_url=f"http://{host}:{port}", timeout=GUARD, trust_env=False) as client:
+            async with httpx.AsyncClient(base_url=f"http://{host}:{port}", timeout=LIMIT, trust_env=False) as client:
                 responses = await asyncio.gather(*(client.get("/now") for _ in range(5)))
                 assert [response.text for response in responses] == ["hi"] * 5
                 with pytest.raises(httpx.ReadTimeout):
@@ -228,13 +229,13 @@ def test_anyio_cancels_scopes_in_time_and_only_those(run):
 
     async def main():
         with anyio.move_on_after(SHORT) as scope:
-            await anyio.sleep(GUARD)
+            await anyio.sleep(LIMIT)
         assert scope.cancelled_caught
-        with anyio.fail_after(GUARD):
+        with anyio.fail_after(LIMIT):
             await anyio.sleep(0.001)
         with pytest.raises(TimeoutError), anyio.fail_after(SHORT):
             await anyio.Event().wait()
-        with anyio.move_on_after(GUARD) as scope:
+        with anyio.move_on_after(LIMIT) as scope:
             scope.deadline = anyio.current_time() + SHORT
             await anyio.sleep_forever()
         assert scope.cancelled_caught
@@ -250,7 +251,7 @@ def test_anyio_cancels_scopes_in_time_and_only_those(run):
         async with listener, anyio.create_task_group() as group:
             group.start_soon(listener.serve, answer)
             async with await anyio.connect_tcp(*listener.extra(anyio.abc.SocketAttribute.local_address)) as stream:
-                with anyio.fail_after(GUARD):
+                with anyio.fail_after(LIMIT):
                     await stream.send(b"abc")
                     assert await stream.receive() == b"cba"
                 with anyio.move_on_after(SHORT) as scope:
@@ -267,7 +268,7 @@ def test_anyio_cancels_scopes_in_time_and_only_those(run):
 
 
 async def sleeper(anyio, woken, number):
-    await anyio.sleep(GUARD if number % 2 else 0)
+    await anyio.sleep(LIMIT if number % 2 else 0)
     woken.append(number)
 
 

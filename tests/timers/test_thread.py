@@ -38,7 +38,7 @@ class Sleeps:
             assert self.changed.wait_for(lambda: len(self.lengths) >= number, GUARD)
 
 
-def wait_until(condition):
+def until(condition):
     """Wait for something nobody announces."""
     end = time.monotonic() + GUARD
     while not condition():
@@ -51,7 +51,7 @@ def wait_for_the_end(thread, gone=lambda: None):
 
     Without a GIL, what this thread made and another let go of last goes when this one runs again.
     """
-    wait_until(lambda: not thread.is_alive() and gone() is None)
+    until(lambda: not thread.is_alive() and gone() is None)
 
 
 def flush(driver):
@@ -133,7 +133,7 @@ def test_it_sleeps_until_the_next_deadline_and_does_not_poll(timers):
 def test_it_sleeps_without_an_end_when_nothing_is_pending(timers):
     sleeps = Sleeps(timers)
     timers.call_later(0, int)
-    wait_until(lambda: sleeps.lengths and sleeps.lengths[-1] is None)
+    until(lambda: sleeps.lengths and sleeps.lengths[-1] is None)
     assert len(timers) == 0
 
 
@@ -200,7 +200,7 @@ def test_a_hundred_thousand_due_at_once_do_not_keep_it_from_being_stopped(pywhee
     timers.call_later(0, calls.append, "last")
     stopper = threading.Thread(target=lambda: calls.append(timers.stop(GUARD)))
     stopper.start()
-    wait_until(lambda: timers.stopped)
+    until(lambda: timers.stopped)
     leave.set()
     stopper.join(GUARD)
     [left] = calls  # none of them ran
@@ -236,7 +236,7 @@ def test_one_dropped_with_timers_pending_still_fires_them(pywheel):
     gc.collect()
     assert done.wait(GUARD)
     assert calls == [1]
-    wait_until(lambda: gc.collect() >= 0 and gone() is None)
+    until(lambda: gc.collect() >= 0 and gone() is None)
 
 
 def test_one_dropped_before_its_thread_has_looked_at_it_still_fires(pywheel, monkeypatch):
@@ -367,7 +367,7 @@ def test_a_timer_scheduled_while_the_thread_fails_to_start_does_not_wait_for_eve
     def refuse(_):
         monkeypatch.setattr(threading.Thread, "start", begin)
         second.start()
-        wait_until(lambda: len(timers) == 2)
+        until(lambda: len(timers) == 2)
         raise RuntimeError("can't start new thread")
 
     with pywheel.ThreadTimers() as timers:
@@ -394,7 +394,7 @@ def test_a_clock_that_breaks_is_logged_and_tried_again(pywheel, monkeypatch, cap
         clock.broken = True
         timers.call_later(0, done.set)
         thread = timers._thread
-        wait_until(lambda: "no clock" in caplog.text)
+        until(lambda: "no clock" in caplog.text)
         clock.broken = False
         assert done.wait(GUARD)
         assert timers._thread is thread

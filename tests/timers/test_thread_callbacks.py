@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 import pytest
 
-GUARD = 30  # seconds after which a test fails instead of hanging
+from tests.jobs.waiting import LIMIT
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def flush(driver):
     """Return when the driver has run all that was due before."""
     done = threading.Event()
     driver.call_later(0, done.set)
-    assert done.wait(GUARD)
+    assert done.wait(LIMIT)
 
 
 def fail(error):
@@ -41,11 +41,11 @@ class Hold:
     def __init__(self, driver):
         self.entered, self.leave = threading.Event(), threading.Event()
         driver.call_later(0, self)
-        assert self.entered.wait(GUARD)
+        assert self.entered.wait(LIMIT)
 
     def __call__(self):
         self.entered.set()
-        assert self.leave.wait(GUARD)
+        assert self.leave.wait(LIMIT)
 
 
 def test_a_callback_that_blocks_delays_the_others_and_nobody_who_schedules(timers):
@@ -97,12 +97,12 @@ def test_an_interrupt_ends_the_thread_and_another_goes_on_with_the_rest(timers, 
     for number in range(10):
         timers.call_later(0.002 * number, calls.append, number)
     hold.leave.set()
-    first.join(GUARD)
+    first.join(LIMIT)
     done = threading.Event()
     timers.call_later(0.03, done.set)
-    assert done.wait(GUARD)
+    assert done.wait(LIMIT)
     assert calls == list(range(10))
-    assert quiet.get(timeout=GUARD) is kind
+    assert quiet.get(timeout=LIMIT) is kind
     assert timers._thread is not first
     assert len(timers) == 0
 
@@ -113,8 +113,8 @@ def test_an_interrupt_of_the_last_timer_leaves_a_driver_that_starts_again(timers
     thread = timers._thread
     timers.call_later(0, fail, kind())
     hold.leave.set()
-    thread.join(GUARD)
-    assert quiet.get(timeout=GUARD) is kind
+    thread.join(LIMIT)
+    assert quiet.get(timeout=LIMIT) is kind
     assert timers._thread is None
     flush(timers)
 
@@ -126,9 +126,9 @@ def test_each_of_many_interrupts_is_survived(timers, quiet):
         timers.call_later(0, calls.append, number)
     done = threading.Event()
     timers.call_later(0.01, done.set)
-    assert done.wait(GUARD)
+    assert done.wait(LIMIT)
     assert calls == list(range(20))
-    assert [quiet.get(timeout=GUARD) for _ in calls] == [KeyboardInterrupt] * 20
+    assert [quiet.get(timeout=LIMIT) for _ in calls] == [KeyboardInterrupt] * 20
 
 
 def test_a_callback_may_cancel_siblings_that_are_due_with_it(timers):
@@ -158,7 +158,7 @@ def test_a_callback_may_reset_its_own_timer(timers):
     hold = Hold(timers)
     timer = timers.call_later(0, again)
     hold.leave.set()
-    assert done.wait(GUARD)
+    assert done.wait(LIMIT)
     flush(timers)
     assert calls == [False] * 5
     assert not timer.reset()
@@ -176,7 +176,7 @@ def test_a_periodic_timer_runs_until_its_callback_cancels_it(timers):
     hold = Hold(timers)
     timer = timers.call_every(0.001, tick)
     hold.leave.set()
-    assert done.wait(GUARD)
+    assert done.wait(LIMIT)
     flush(timers)
     assert len(calls) == 5
     assert len(timers) == 0
@@ -222,7 +222,7 @@ def test_stop_waits_for_the_callback_that_is_running(timers):
     thread = timers._thread
     order.append("leave")
     hold.leave.set()
-    stopper.join(GUARD)
+    stopper.join(LIMIT)
     assert order == ["leave", ("stopped", [])]
     assert not thread.is_alive()
 
@@ -244,7 +244,7 @@ def test_a_callback_may_stop_its_driver(pywheel):
     sibling = timers.call_later(0, fail, AssertionError())
     later = timers.call_later(1000, fail)
     hold.leave.set()
-    thread.join(GUARD)
+    thread.join(LIMIT)
     assert results == [[sibling, later]]
     assert timers.stopped
 
@@ -277,16 +277,16 @@ def test_a_running_callback_cannot_reset_its_timer_when_the_driver_was_stopped(p
 
     def callback():
         entered.set()
-        leave.wait(GUARD)
+        leave.wait(LIMIT)
         timer.reset()
 
     hold = Hold(timers)
     timer = timers.call_later(0, callback)
     hold.leave.set()
-    assert entered.wait(GUARD)
+    assert entered.wait(LIMIT)
     assert timers.stop(0) == []
     leave.set()
-    timers._thread.join(GUARD)
+    timers._thread.join(LIMIT)
     assert errors == [pywheel.TimersStopped]
 
 
@@ -303,7 +303,7 @@ def test_another_drivers_callback_may_stop_a_driver(pywheel):
     with pywheel.ThreadTimers() as one, pywheel.ThreadTimers() as other:
         left = one.call_later(1000, fail)
         other.call_later(0, lambda: (results.append(one.stop()), done.set()))
-        assert done.wait(GUARD)
+        assert done.wait(LIMIT)
     assert results == [[left]]
 
 

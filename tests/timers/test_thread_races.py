@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-GUARD = 60  # seconds after which a test fails instead of hanging
+from tests.jobs.waiting import LIMIT
+
 THREADS = 4
 
 
@@ -32,7 +33,7 @@ def run_threads(*functions):
 
     def guarded(function):
         try:
-            start.wait(GUARD)
+            start.wait(LIMIT)
             function()
         except BaseException as error:
             errors.append(error)
@@ -41,7 +42,7 @@ def run_threads(*functions):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(GUARD)
+        thread.join(LIMIT)
     assert errors == []
     assert not any(thread.is_alive() for thread in threads)
 
@@ -52,7 +53,7 @@ def drain(driver):
     while not done.is_set() or len(driver):
         done.clear()
         driver.call_later(0.001, done.set)
-        assert done.wait(GUARD)
+        assert done.wait(LIMIT)
 
 
 def test_a_thousand_threads_may_schedule_at_once(timers):
@@ -126,10 +127,10 @@ def test_a_cancel_from_another_thread_while_the_batch_runs_wins_or_loses(timers)
 
         def hold(entered=entered, leave=leave):
             entered.set()
-            leave.wait(GUARD)
+            leave.wait(LIMIT)
 
         timers.call_later(0, hold)
-        assert entered.wait(GUARD)
+        assert entered.wait(LIMIT)
         batch = [timers.call_later(0, fired.append, number) for number in range(1000)]
         assert len(timers) == 1000
         leave.set()
@@ -157,8 +158,8 @@ def test_a_driver_stopped_while_threads_schedule_gives_back_what_did_not_fire(py
 
         def stop(timers=timers, left=left, early=early):
             for _ in range(THREADS):
-                assert early.acquire(timeout=GUARD)
-            left.extend(timers.stop(GUARD))
+                assert early.acquire(timeout=LIMIT)
+            left.extend(timers.stop(LIMIT))
 
         run_threads(stop, *(lambda mine=mine, work=work: work(mine) for mine in accepted))
         everything = [timer for mine in accepted for timer in mine]
@@ -195,5 +196,5 @@ def test_a_periodic_timer_may_be_reset_by_many_threads_and_fires_no_more_once_ca
     count = len(calls)
     done = threading.Event()
     timers.call_later(0.005, done.set)
-    assert done.wait(GUARD)
+    assert done.wait(LIMIT)
     assert len(calls) - count <= 1  # the one that was running when it was cancelled
