@@ -6,6 +6,7 @@ makes for all tests is no part of one, and sleeps of the product itself are retr
 
 import sys
 import time
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -15,7 +16,7 @@ LONGEST = 0.005  # of a sleep between two looks at a fact
 
 _sleep = time.sleep
 _seen: list[str] = []
-_session = 0  # fixtures of a session that are being made
+_session = 0  # how deep in `for_all`
 _tests = ""  # their folder
 
 
@@ -43,20 +44,26 @@ def sleep(seconds, /):
     _sleep(seconds)
 
 
+@contextmanager
+def for_all():
+    """Make something for all tests: what that takes is no part of the present one."""
+    global _session
+    _session += 1
+    try:
+        yield
+    finally:
+        _session -= 1
+
+
 class Watch:
     """Fails a test of which something was seen."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef):
-        global _session
-        of_all = fixturedef.scope == "session"
         if fixturedef.argname.endswith("_server"):
             _seen.append(f"asks for a {fixturedef.argname.removesuffix('_server')} server")
-        _session += of_all
-        try:
+        with for_all() if fixturedef.scope == "session" else nullcontext():
             return (yield)
-        finally:
-            _session -= of_all
 
     def pytest_runtest_setup(self):
         _seen.clear()

@@ -16,6 +16,8 @@ from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import ModuleType
 
+from tests.real_time import for_all
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILDS = ROOT / "build" / "variants"
 NAME = "pywheel.core._wheel"
@@ -55,7 +57,7 @@ def _built(name: str, macros: tuple[tuple[str, int], ...]) -> Path:
         if not folder.exists():
             for stale in BUILDS.glob(f"{name}-*"):
                 shutil.rmtree(stale, ignore_errors=True)
-            with tempfile.TemporaryDirectory(dir=BUILDS) as scratch:
+            with for_all(), tempfile.TemporaryDirectory(dir=BUILDS) as scratch:
                 library = _compile(Path(scratch), macros)
                 (Path(scratch) / "module").mkdir()
                 shutil.copy(library, Path(scratch) / "module")

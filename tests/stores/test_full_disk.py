@@ -10,6 +10,8 @@ import pytest
 
 from tests.isolated.child import environment
 
+pytestmark = pytest.mark.stress
+
 READ_ONLY = str(Path(__file__).with_name("read_only_child.py"))
 CHILD = str(Path(__file__).with_name("full_disk_child.py"))
 UNSHARE = [shutil.which("unshare") or "unshare", "--user", "--map-root-user", "--mount"]
@@ -38,18 +40,15 @@ def seen(tmp_path_factory):
     return run_on_a_disk(tmp_path_factory.mktemp("disk"), CHILD)
 
 
-@pytest.mark.stress
 def test_a_put_on_a_full_disk_is_refused_and_says_how_to_mend_it(seen):
     assert "no room on the disk: free some" in seen["put"]
 
 
-@pytest.mark.stress
 def test_an_end_of_a_claim_on_a_full_disk_is_refused_and_the_claim_stands(seen):
     assert "no room on the disk" in seen["nack"]
     assert seen["still_leased"]
 
 
-@pytest.mark.stress
 def test_once_there_is_room_the_claims_can_be_acked_and_jobs_put(seen):
     assert seen["acked"]
 
@@ -68,7 +67,6 @@ def test_a_file_that_is_opened_on_a_full_disk_is_refused_by_name(seen):
     assert "no room on the disk" in seen["old_file"]
 
 
-@pytest.mark.stress
 def test_a_disk_that_became_read_only_is_named_so(tmp_path):
     assert run_on_a_disk(tmp_path, READ_ONLY) == ["StoreReadOnly", "StoreReadOnly"]
 
@@ -81,14 +79,12 @@ def spooled(tmp_path_factory):
     return run_on_a_disk(tmp_path_factory.mktemp("disk"), SPOOL_CHILD, MOUNT.replace("4m", "24m"))
 
 
-@pytest.mark.stress
 def test_a_spool_takes_no_more_than_it_can_forward_and_forwards_all_of_it(spooled):
     assert "no room on the disk" in spooled["refused"]
     assert spooled["accepted"] > 10
     assert spooled["forwarded"] == spooled["accepted"]
 
 
-@pytest.mark.stress
 def test_while_others_fill_the_disk_of_a_spool_puts_reach_the_store_that_is_back(spooled):
     assert "no room on the disk" in spooled["filled"]
     assert spooled["direct"]
