@@ -30,9 +30,14 @@ def url(server):
     return emptied(server) if server.program == "mariadbd" else server.url()
 
 
+def waits(url, seconds):
+    """Return the address of a store that waits for so long."""
+    return f"{url}{'&' if '?' in url else '?'}timeout={seconds}"
+
+
 @pytest.fixture
 def queue(url):
-    with JobQueue(url) as queue:
+    with JobQueue(waits(url, 60)) as queue:  # so that what waits does, however slow all else is
         queue.put("known", delay="1h")
         yield queue
 
@@ -211,7 +216,7 @@ def test_a_claim_under_a_limit_that_does_not_end_holds_up_only_its_topic(queue, 
 
 
 def test_who_waits_for_a_key_in_vain_learns_what_to_do(server, url, connection):
-    with JobQueue(f"{url}{'&' if '?' in url else '?'}timeout=3") as queue:
+    with JobQueue(waits(url, 3)) as queue:
         queue.put("known", key="k", connection=connection)
         with pytest.raises(StoreBusy, match="end that transaction, and try again"):
             queue.put("known", key="k")
@@ -222,7 +227,10 @@ def test_who_waits_for_a_key_in_vain_learns_what_to_do(server, url, connection):
 @pytest.mark.usefixtures("others")
 def test_two_programs_that_hold_what_the_other_wants_go_on_with_all_else(server, url, queue, connection):
     options = {"database": queue.store.address.database} if server.program == "mariadbd" else {}
-    with JobQueue(url) as other, contextlib.closing(server.connect(autocommit=False, **options)) as another:
+    with (
+        JobQueue(waits(url, 60)) as other,
+        contextlib.closing(server.connect(autocommit=False, **options)) as another,
+    ):
         queue.put("known", b"first", key="a", connection=connection, delay="1h")
         other.put("known", b"second", key="b", connection=another, delay="1h")
         waiting = Waiting(queue.put, "known", key="b"), Waiting(other.put, "known", key="a")
@@ -234,7 +242,7 @@ def test_two_programs_that_hold_what_the_other_wants_go_on_with_all_else(server,
 
 
 def test_many_who_wait_for_a_key_hold_up_nobody_else(url, connection):
-    with JobQueue(f"{url}{'&' if '?' in url else '?'}timeout=5") as queue:
+    with JobQueue(waits(url, 5)) as queue:
         ids = [queue.put("known", delay="1h") for _ in range(20)]
         queue.put("known", key="k", connection=connection)
         waiting = [Waiting(queue.put, "known", key="k") for _ in range(20)]
@@ -247,7 +255,7 @@ def test_many_who_wait_for_a_key_hold_up_nobody_else(url, connection):
 
 
 def test_who_waits_in_vain_beside_many_learns_what_to_do(url, connection):
-    with JobQueue(f"{url}{'&' if '?' in url else '?'}timeout=2") as queue:
+    with JobQueue(waits(url, 2)) as queue:
         queue.put("known", key="k", connection=connection)
         waiting = [Waiting(queue.put, "known", key="k") for _ in range(20)]
         assert {str(one.ended()).rpartition(": ")[2] for one in waiting} == {"end that transaction, and try again"}
@@ -295,7 +303,7 @@ def test_a_key_in_an_open_transaction_holds_up_no_other_task_of_a_loop(queue, co
 
 
 def test_a_task_that_waits_for_a_key_in_vain_learns_what_to_do(url, connection):
-    with JobQueue(f"{url}{'&' if '?' in url else '?'}timeout=2") as queue:
+    with JobQueue(waits(url, 2)) as queue:
         queue.put("known", key="k", connection=connection)
         with pytest.raises(StoreBusy, match="end that transaction, and try again"):
             asyncio.run(queue.aio.put("known", key="k"))
@@ -305,7 +313,7 @@ def test_a_task_that_waits_for_a_key_in_vain_learns_what_to_do(url, connection):
 
 def test_a_queue_that_is_closed_while_a_task_waits_for_a_key_answers_it(url, connection):
     async def run():
-        with JobQueue(f"{url}{'&' if '?' in url else '?'}timeout=2") as queue:
+        with JobQueue(waits(url, 2)) as queue:
             queue.put("known", key="k", connection=connection)
             waiting = asyncio.create_task(queue.aio.put("known", key="k"))
             await queue.aio.put("known", delay="1h")
