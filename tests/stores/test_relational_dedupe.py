@@ -32,7 +32,7 @@ def test_a_job_that_came_and_went_since_the_transaction_looked_is_seen(stores, m
 
     drive = lanes.drive
 
-    def interrupted(send, steps, batch):
+    def interrupted(send, steps):
         def then_another(batch):
             rows = send(batch)
             if not went and any("AS lapsed" in getattr(one, "text", "") for one in batch):
@@ -42,7 +42,7 @@ def test_a_job_that_came_and_went_since_the_transaction_looked_is_seen(stores, m
                 went[0] = id
             return rows
 
-        return drive(then_another, steps, batch)
+        return drive(then_another, steps)
 
     monkeypatch.setattr(lanes, "drive", interrupted)
     refused = put(one)

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from hashlib import sha256
-from operator import is_
 from typing import Any, ClassVar, Final
 
 from ..relational.dialect import MORE, Later, ServerDialect, is_number
@@ -289,7 +288,7 @@ class MysqlDialect(ServerDialect):
         """Yield INSERTs of rows, in parts that are not too long for one; `plain`: a row that is there is an error."""
         into = self.text(f"INSERT INTO {one.table} ({', '.join(one.columns)}) VALUES ")
         end = " ON DUPLICATE KEY UPDATE id = id" if one.unless_taken and one.table == "job" and not plain else ""
-        for some in in_parts(one.columns, one.rows, moment):
+        for some in in_parts(one.rows, moment):
             yield f"{into}{some}{end}"
 
     def counting(self, one: Insert) -> list[str]:
@@ -370,16 +369,9 @@ def literal(value: Any, moment: str = "") -> str:
     return str(list(value))[1:-1] or "null"  # as JSON has it too
 
 
-def in_parts(names: Sequence[str], rows: Sequence[Sequence[Any]], moment: str) -> Iterator[str]:
-    """Yield rows as they stand after VALUES, in parts that are not too long for one statement.
-
-    Where a time is that of the column before, the row says so.
-    """
-    given = list(zip(*rows, strict=True))
-    columns = [
-        [before] * len(rows) if type(one[0]) is Later and all(map(is_, one, last)) else _column(one, moment)
-        for before, last, one in zip(["", *names], [(), *given], given, strict=False)
-    ]
+def in_parts(rows: Iterable[Sequence[Any]], moment: str) -> Iterator[str]:
+    """Yield rows as they stand after VALUES, in parts that are not too long for one statement."""
+    columns = [_column(column, moment) for column in zip(*rows, strict=True)]
     for some in parted(map(",".join, zip(*columns, strict=True)), _LONG, "),("):
         yield f"({some})"
 

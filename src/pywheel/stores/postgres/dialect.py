@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from operator import is_
 from typing import Any, ClassVar, Final
 
 from ..relational.dialect import MORE, Later, ServerDialect, is_number
@@ -223,7 +222,7 @@ class PostgresDialect(ServerDialect):
             type_ = self.kinds[TYPES[name]].partition(" ")[0]
             if form.startswith("one"):
                 value = f":{name}::{type_}"
-            elif form != "as before":
+            else:
                 value = f"w.{name}"
                 lists.append(f":{name}::{type_}[]")
                 names.append(name)
@@ -248,33 +247,29 @@ class PostgresDialect(ServerDialect):
 
 
 def _formed(one: Insert) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the forms of columns, and their values: one for all rows, a list, or the list of the column before."""
+    """Return the forms of columns, and their values: one for all rows, or a list."""
     if len(one.rows) == 1:
         [row] = one.rows
         forms = tuple(["one later" if type(value) is Later else "one" for value in row])
         row = [int(value) if type(value) is Later else value for value in row]  # psycopg looks long for a subclass
         return forms, dict(zip(one.columns, row, strict=True))
     columns = list(zip(*one.rows, strict=True))
-    forms = tuple(map(_form, one.columns, columns, [None, *columns]))
+    forms = ("list", *map(_form, one.columns[1:], columns[1:]))  # one of them is a list in any case
     values: dict[str, Any] = {}
     for name, column, form in zip(one.columns, columns, forms, strict=True):
         if form.startswith("one"):
             values[name] = int(column[0]) if form == "one later" else column[0]
-        elif form != "as before":
+        else:
             values[name] = numbers(column) if is_number(name) else list(column)
         if form == "list mixed":
             values[f"{name}_later"] = numbers(type(value) is Later for value in column)
     return forms, values
 
 
-def _form(name: str, column: Sequence[Any], before: Sequence[Any] | None) -> str:
-    if before is None:  # so that there is a list
-        return "list"
+def _form(name: str, column: Sequence[Any]) -> str:
     kinds = set(map(type, column))
     later = "" if Later not in kinds else " later" if len(kinds) == 1 else " mixed"
     alike = len(kinds) == 1 and (is_number(name) or column[0] is None) and column.count(column[0]) == len(column)
-    if not alike and all(map(is_, column, before)):
-        return "as before"
     return f"one{later}" if alike else f"list{later}"
 
 

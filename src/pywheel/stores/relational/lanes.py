@@ -24,7 +24,6 @@ from ..group_commit import Commit, GroupCommit
 from ..sql.engine import apply
 from ..sql.put import NOT_FREE, plain
 from ..sql.settle import SETTLING
-from ..sql.statement import Insert, Last, Steps
 from ..sql.transaction import Taken
 from .session import Conflict, MetLock, OwnSession, Unknown, drive
 
@@ -131,24 +130,19 @@ class Lane:
         tx = self.store.transaction(self.store.ids.many, eager=eager and puts)
         commit = commit or Commit()
         found = plain(tx, commands, self.store.ids.many) if puts else None
+        outcomes: list[Any]
         if found is not None:
             insert, outcomes = found
             commit.stored, counts = None, True
-            session.put(insert)
+            stored = session.put(insert)
+            if stored is not None:
+                there = {*stored}
+                outcomes = [some if there.issuperset(some) else NOT_FREE for some in outcomes]
         else:
-            steps = apply(tx, commands)
-            try:
-                batch = next(steps)
-            except StopIteration as end:  # there is nothing to do
-                return end.value  # type: ignore[no-any-return]
-            if puts and isinstance(batch, Last) and len(batch) == 1 and isinstance(batch[0], Insert):
-                commit.stored, counts = None, True  # one statement is all there is to do
-                outcomes = _put(session, steps, batch[0])
-            else:
-                outcomes = drive(session.send, steps, batch)
-                counted = self.store.dialect.counted(tx.tally)
-                commit.outcomes, commit.stored, counts = outcomes, None, bool(counted)
-                session.commit(counted, tx.tally.new[0][0] if tx.tally.new else None)
+            outcomes = drive(session.send, apply(tx, commands))
+            counted = self.store.dialect.counted(tx.tally)
+            commit.outcomes, commit.stored, counts = outcomes, None, bool(counted)
+            session.commit(counted, tx.tally.new[0][0] if tx.tally.new else None)
         commit.outcomes, commit.stored = outcomes, True
         tx.committed()
         self.store.tell(commands, outcomes, tx.changes)
@@ -169,16 +163,6 @@ class Lane:
             self._held.met((command,))
             return Locked(self._seconds)
         return outcome
-
-
-def _put(session: OwnSession, steps: Steps[list[Any]], insert: Any) -> list[Any]:
-    """Return what becomes of puts, once their jobs are stored."""
-    ids = session.put(insert)
-    try:
-        steps.send([[(row[0],) for row in insert.rows] if ids is None else [(id,) for id in ids]])
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    raise AssertionError
 
 
 def _separate(error: BaseException) -> bool:

@@ -209,10 +209,10 @@ def _all_have_keys(insert: Insert) -> bool:
     return all(row[place] is not None for row in insert.rows)
 
 
-def drive(send: Callable[[Batch], Sequence[Any]], steps: Steps[T], batch: Batch | None = None) -> T:
-    """Return what a generator returns, each of its batches a trip; the first one may have been taken from it."""
+def drive(send: Callable[[Batch], Sequence[Any]], steps: Steps[T]) -> T:
+    """Return what a generator returns, each of its batches a trip."""
     try:
-        batch = next(steps) if batch is None else batch
+        batch = next(steps)
         while True:
             batch = steps.send(send(batch) if batch else ())
     except StopIteration as end:

@@ -27,7 +27,7 @@ _LAST: Final = 20  # jobs with a key among which one that ended lately is looked
 
 
 NOT_FREE: Final = object()
-"""The outcome of a put whose key is taken, or was. It is to be put once more, with a look."""
+"""The outcome of an eager put whose key is taken, or was. It is to be put once more, with a look."""
 
 
 def put(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
@@ -39,17 +39,15 @@ def put(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
 
 def _put(tx: Transaction, commands: Sequence[Put], *, last: bool = False) -> Steps[list[Any]]:
     jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
-    keyed = [1 for job in jobs if job.key is not None]
-    if keyed and not (last and tx.eager and _may_be_free(tx, commands)):
+    if [1 for job in jobs if job.key is not None]:
         return _put_keyed(tx, commands)
     return _put_free(tx, commands, jobs, last=last)
 
 
 def _put_free(tx: Transaction, commands: Sequence[Put], jobs: Sequence[NewJob], *, last: bool) -> Steps[list[Any]]:
-    """Store jobs without keys, or, as the `last` step, with keys that are probably free."""
-    ids, stored = yield from _insert(tx, jobs, last=last)
-    outcomes = [list(ids)] if len(commands) == 1 else _each_its_own(ids, commands)
-    return outcomes if stored is None else [some if stored.issuperset(some) else NOT_FREE for some in outcomes]
+    """Store jobs without keys."""
+    ids = yield from _insert(tx, jobs, last=last)
+    return [list(ids)] if len(commands) == 1 else _each_its_own(ids, commands)
 
 
 def _each_its_own(ids: Sequence[int], commands: Sequence[Put]) -> list[Any]:
@@ -57,20 +55,15 @@ def _each_its_own(ids: Sequence[int], commands: Sequence[Put]) -> list[Any]:
     return [[next(given) for _ in command.jobs] for command in commands]
 
 
-def _may_be_free(tx: Transaction, commands: Sequence[Put]) -> bool:
-    """Whether no job takes over from one with its key, or asks for one that had it, and each caller has one job.
-
-    A priority that its topic has not had yet is noted for jobs that are stored alone.
-    """
+def _may_be_free(commands: Sequence[Put]) -> bool:
+    """Whether no job takes over from one with its key, or asks for one that had it, and each caller has one job."""
     if any(len(command.jobs) != 1 for command in commands):
         return False
     jobs = [command.jobs[0] for command in commands]
     names = [(job.topic, job.key) for job in jobs if job.key is not None]
     return len({*names}) == len(names) and not any(
-        job.replace or job.parent is not None or job.dedupe_for is not None
-        or (job.priority and not tx.had_priority(job.topic, job.priority))
-        for job in jobs
-    )  # fmt: skip
+        job.replace or job.parent is not None or job.dedupe_for is not None for job in jobs
+    )
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
@@ -84,21 +77,27 @@ def plain(
 ) -> tuple[Insert, list[list[int]]] | None:
     """Return the one insert that commands come to, and their outcomes; None if they need more, or a look before it.
 
-    It is for puts without keys, nonces and priorities, in topics that are known, with ids that `take` knows.
+    It is for puts without nonces, in topics and of priorities that are known, with ids that `take` knows. A transaction
+    that is `eager` takes keys: of callers whose jobs were not stored the outcome is to be NOT_FREE.
     """
     jobs: list[NewJob] = []
     for command in commands:
         if type(command) is not Put or command.nonce is not None:
             return None
         jobs += command.jobs
-    topics = tx.topics.numbers
+    topics, keyed = tx.topics.numbers, False
     for job in jobs:
-        if job.key is not None or job.priority or job.topic not in topics:
+        if job.topic not in topics or (job.priority and not tx.had_priority(job.topic, job.priority)):
             return None
+        keyed = keyed or job.key is not None
+    if keyed and not (tx.eager and _may_be_free(commands)):
+        return None
     ids = take(len(jobs)) if jobs else None
     if ids is None:
         return None
-    return _inserting(tx, topics, ids, jobs), [list(ids)] if len(commands) == 1 else _each_its_own(ids, commands)
+    insert = _inserting(tx, topics, ids, jobs)
+    insert.unless_taken = keyed
+    return insert, [list(ids)] if len(commands) == 1 else _each_its_own(ids, commands)
 
 
 def _inserting(tx: Transaction, topics: Mapping[str, int], ids: Sequence[int], jobs: Sequence[NewJob]) -> Insert:
@@ -122,28 +121,19 @@ def _inserting(tx: Transaction, topics: Mapping[str, int], ids: Sequence[int], j
     return Insert("job", columns, rows)
 
 
-def _insert(
-    tx: Transaction, jobs: Sequence[NewJob], *, last: bool = False
-) -> Steps[tuple[Sequence[int], set[int] | None]]:
-    """Store jobs whose keys are free; return their ids, and those that were stored, None for all.
-
-    If this is not the `last` step of a put, all of them are to be free. Taken: somebody else came first.
-    """
+def _insert(tx: Transaction, jobs: Sequence[NewJob], *, last: bool = False) -> Steps[Sequence[int]]:
+    """Store jobs whose keys are free; return their ids. Taken: somebody else came first."""
     if not jobs:
-        return (), None
+        return ()
     topics = yield from tx.numbers({job.topic for job in jobs}, add=True)
     ids = yield from tx.new_ids(len(jobs))
     yield from tx.know_priorities({(topics[job.topic], job.priority) for job in jobs if job.priority})
     insert = _inserting(tx, topics, ids, jobs)
     insert.unless_taken = bool(tx.dialect.skip) and any(job.key is not None for job in jobs)
     answer = yield Last((insert,)) if last else (insert,)
-    if not insert.unless_taken or len(answer[-1]) == len(jobs):
-        return ids, None
-    if not last:
+    if insert.unless_taken and len(answer[-1]) < len(jobs):
         raise Taken
-    stored = {id for [id] in answer[-1]}
-    tx.tally.new = [row for row in tx.tally.new if row[0] in stored]
-    return ids, stored
+    return ids
 
 
 # ---- once -----------------------------------------------------------------------------------------------------------
@@ -296,7 +286,7 @@ def _put_part(tx: Transaction, commands: Sequence[Put], holders: dict[Any, _Hold
         if holder is not None:
             yield (Each("UPDATE job SET passed = 1 WHERE id = :id", [{"id": holder.id}]),)
         new.append(name)
-    stored, _ = yield from _insert(tx, [jobs[name] for name in new])
+    stored = yield from _insert(tx, [jobs[name] for name in new])
     holders.update((name, _Holder(id, None)) for name, id in zip(new, stored, strict=True))
     return [
         [holders[name].id for name in some] if outcome is None else outcome
