@@ -12,19 +12,8 @@ import pytest
 
 from pywheel import StoreError
 from pywheel.stores.sqlite import page
-from tests.stores.notifying import (
-    FAR,
-    LIMIT,
-    Host,
-    by_owner,
-    child,
-    ids,
-    mode_of,
-    settle,
-    settled,
-    until,
-    workers_of,
-)
+from tests.jobs.waiting import LIMIT, until
+from tests.stores.notifying import FAR, Host, by_owner, child, ids, mode_of, settle, settled, workers_of
 
 # ---- files ----------------------------------------------------------------------------------------------------------
 
