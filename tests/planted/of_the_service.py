@@ -2,7 +2,7 @@
 
 from pywheel.server import access, tokens
 from pywheel.server.api import claims, jobs, once, records
-from pywheel.server.tokens import Grant, Tokens
+from pywheel.server.tokens import Grant
 from tests.planted.how import found_by, function, method
 
 R = "server/test_"
@@ -42,11 +42,11 @@ def a_batch_is_allowed_by_its_first_topic():
     R + "tokens.py::test_a_token_is_over_at_its_end_also_if_it_was_just_read", "assert tokens.grant(secret) is None"
 )
 def a_token_has_no_end():
-    def endless(real, self, id):
-        found = real(self, id)
+    def endless(real, id, value):
+        found = real(id, value)
         return found and found._replace(until=None)
 
-    method(Tokens, "_kept", endless)
+    function(tokens._read, endless)
 
 
 @found_by(
@@ -155,7 +155,7 @@ def a_job_that_has_changed_since_is_changed():
     R + "access.py::test_a_token_of_other_topics_may_not", "assert answer.status_code in (403, 404, 409), answer.text"
 )
 def a_change_of_a_job_asks_for_no_topic():
-    async def allowed(real, call, ref):
+    async def any_job(real, call, ref):
         return None
 
-    function(jobs._allowed, allowed)
+    function(jobs._job, any_job)

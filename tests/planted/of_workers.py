@@ -195,7 +195,7 @@ def what_is_provided_is_never_closed():
 
 @found_by(
     "client/spool/test_away.py::test_an_answer_that_is_lost_while_forwarding_makes_no_second_job",
-    "assert bodies(server) == list(range(5))",
+    "assert bodies(store) == list(range(5))",
 )
 def a_put_is_forwarded_with_another_nonce():
     def another(real, self):
@@ -207,7 +207,7 @@ def a_put_is_forwarded_with_another_nonce():
 
 @found_by(
     "client/spool/test_away.py::test_what_was_put_while_it_was_away_is_forwarded_in_order_and_once",
-    "assert bodies(server) == list(range(7))",
+    "assert bodies(store) == list(range(7))",
 )
 def a_spool_is_forwarded_backwards():
     method(Spool, "take", lambda real, self: (batch := real(self)) and batch[::-1])
