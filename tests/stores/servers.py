@@ -63,7 +63,7 @@ class Postgres(Server):
 
     def beside(self, program):
         """Return the path of another program of the same version."""
-        return str(Path(self.path).with_name(program))
+        return str(Path(self.path).resolve().with_name(program))
 
     def _tls_settings(self):
         if not self.tls:
