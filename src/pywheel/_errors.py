@@ -120,6 +120,13 @@ class StoreAway(StoreError):
     """For how long it has been away, as far as this process knows."""
 
 
+class OutcomeUnknown(StoreAway):
+    """The connection broke, or no answer came in time, and whether it was done is not known: look before you repeat it.
+
+    A put with a key may be repeated.
+    """
+
+
 class StoreClosed(StoreError):
     """The store was closed: open another one."""
 

@@ -46,8 +46,9 @@ class JobQueue(_Queue):
     Any thread may call any method; for asyncio there is `AsyncJobQueue`. A *reference* to a job is its id, the Job
     itself, or a pair (topic, key), which means the live job with that key, or else the latest. All methods raise
     StoreError when the store cannot do it, and BadJob for arguments about jobs that make no sense. An error means that
-    nothing was done, with three exceptions: a change of many by filter goes on in batches, and a commit that a signal
-    handler interrupted, or that the disk of a SQLite file did not confirm, may have happened; its StoreError says so.
+    nothing was done, with these exceptions: OutcomeUnknown; a change of many by filter, which goes on in batches; and
+    a commit that a signal handler interrupted, or that the disk of a SQLite file did not confirm. That one may have
+    happened, as its StoreError says.
 
     Args:
         url: the address of a store, or a Store; or a function that returns one, called when the queue is used first.

@@ -12,8 +12,8 @@ import pymysql
 from pymysql.constants import SERVER_STATUS
 from pymysql.cursors import Cursor
 
-from ..._errors import StoreBusy, StoreError
-from ..relational.session import OwnSession, SessionWithin, Unknown
+from ..._errors import OutcomeUnknown, StoreBusy, StoreError
+from ..relational.session import OwnSession, SessionWithin
 from ..sql.statement import Batch, Do, Insert, Rows, Select, Statement
 from ..within import is_async, module_of, wait
 from .connection import AlreadyThere
@@ -77,7 +77,7 @@ class MysqlSession(OwnSession):
                 return not self._store.run(Select(_BARRED, asked))[0]
             except StoreError as error:  # it is under way, or the server still away
                 if time.monotonic() >= self._until:
-                    raise Unknown(
+                    raise OutcomeUnknown(
                         "the connection broke in a commit, and whether it happened is not known yet"
                     ) from error
                 time.sleep(0.1)

@@ -84,7 +84,7 @@ class Timed(psycopg.Connection[Any]):
             return waiting.wait(self._all_sent(gen), self.pgconn.socket, interval=interval, timeout=left)
         except errors._WaitTimeout:
             self.pgconn.finish()
-            raise StoreAway("the server did not answer in time: the connection was given up; try again") from None
+            raise StoreAway("the server did not answer in time: the connection was given up") from None
         except psycopg.Error:
             raise
         except BaseException:  # a signal handler's: the answer that was waited for would be taken for another's

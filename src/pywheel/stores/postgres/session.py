@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg.rows import tuple_row
 
-from ..._errors import StoreAway
-from ..relational.session import Conflict, OwnSession, SessionWithin, Unknown, drive
+from ..._errors import OutcomeUnknown, StoreAway
+from ..relational.session import Conflict, OwnSession, SessionWithin, drive
 from ..sql import read
 from ..sql.statement import Batch, Do, Each, Insert, Select, Statement
 from ..within import module_of, wait
@@ -77,11 +77,11 @@ class PostgresSession(OwnSession):
             if status == "restarted":
                 if put is not None:  # nobody else has its id
                     return bool(self._store._present((put,)))
-                raise Unknown("the server broke down in a commit, and whether it happened is not known")
+                raise OutcomeUnknown("the server broke down in a commit, and whether it happened is not known")
             if status != "in progress":
                 return status == "committed"
             if time.monotonic() >= self._until:
-                raise Unknown("the connection broke in a commit, and whether it happened is not known yet")
+                raise OutcomeUnknown("the connection broke in a commit, and whether it happened is not known yet")
             time.sleep(_LOOK)
 
     def _mark(self) -> Statement:

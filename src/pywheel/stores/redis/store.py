@@ -12,7 +12,7 @@ from itertools import count
 from secrets import token_hex
 from typing import Any, Final, TypeVar
 
-from ..._errors import NotAStore, StoreAway, StoreBusy, StoreClosed, StoreError, StoreTooNew
+from ..._errors import NotAStore, OutcomeUnknown, StoreAway, StoreBusy, StoreClosed, StoreError, StoreTooNew
 from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.queries import GetNextLease, Query
@@ -218,7 +218,7 @@ class RedisStore(Inner):
 
     def _wait_in_doubt(self, error: StoreAway | StoreBusy, limit: float) -> None:
         if time.monotonic() + _AGAIN >= limit:
-            unknown = StoreAway(f"{error}; whether what was asked last has happened is not known")
+            unknown = OutcomeUnknown(f"{error}; whether what was asked last has happened is not known")
             unknown.seconds = error.seconds if isinstance(error, StoreAway) else 0.0
             raise unknown from None
         time.sleep(_AGAIN)

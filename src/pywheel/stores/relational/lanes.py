@@ -17,7 +17,7 @@ from itertools import count
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final
 
-from ..._errors import StoreAway, StoreBusy, StoreError
+from ..._errors import OutcomeUnknown, StoreAway, StoreBusy, StoreError
 from ...jobs import commands as c
 from ..contract import Locked
 from ..group_commit import Commit, GroupCommit
@@ -25,7 +25,7 @@ from ..sql.engine import apply
 from ..sql.put import NOT_FREE, plain
 from ..sql.settle import SETTLING
 from ..sql.transaction import Taken
-from .session import Conflict, MetLock, OwnSession, Unknown, drive
+from .session import Conflict, MetLock, OwnSession, drive
 
 if TYPE_CHECKING:
     from .store import RelationalStore
@@ -116,7 +116,7 @@ class Lane:
                     raise
                 time.sleep(0.002 * attempt)
             except StoreAway as error:
-                if broke or isinstance(error, Unknown) or time.monotonic() >= until:
+                if broke or isinstance(error, OutcomeUnknown) or time.monotonic() >= until:
                     raise
                 broke = True
             finally:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ..._errors import BadJob, StoreAway, StoreBusy, StoreError
+from ..._errors import BadJob, OutcomeUnknown, StoreAway, StoreBusy, StoreError
 from ..sql.statement import Batch, Insert, NewNames, NewPriorities, Select, Statement, Steps
 
 if TYPE_CHECKING:
     from .lanes import Lane
     from .store import RelationalStore
 
-__all__ = ["NO_TRANSACTION", "Conflict", "MetLock", "OwnSession", "SessionWithin", "Unknown", "drive"]
+__all__ = ["NO_TRANSACTION", "Conflict", "MetLock", "OwnSession", "SessionWithin", "drive"]
 
 T = TypeVar("T")
 NO_TRANSACTION: Final = "connection=: there is no transaction, as it commits each statement: begin one"
@@ -28,10 +28,6 @@ class Conflict(StoreBusy):
 
 class MetLock(StoreBusy):
     """Another transaction holds a lock."""
-
-
-class Unknown(StoreAway):
-    """The connection broke in the commit, and whether it happened is not known."""
 
 
 class OwnSession(ABC):
@@ -56,7 +52,7 @@ class OwnSession(ABC):
 
     @abstractmethod
     def _happened(self, put: int | None) -> bool:
-        """Return whether the commit took place in which the connection broke. Unknown if that cannot be learned."""
+        """Return whether the commit took place in which the connection broke. OutcomeUnknown if nobody can say."""
 
     @abstractmethod
     def _mark(self) -> Statement:
@@ -110,21 +106,21 @@ class OwnSession(ABC):
                 if attempt == 1 and away and time.monotonic() < self._until:
                     continue
                 if sent and (away or (again and not _all_have_keys(insert))):
-                    raise Unknown(f"{error}; whether it was stored is not known") from error
+                    raise OutcomeUnknown(f"{error}; whether it was stored is not known") from error
                 raise
             self._connection = None
             return found
         raise AssertionError
 
     def _replicate(self) -> None:
-        """Return once a synchronous replica has what was found to be committed; Unknown if that takes too long.
+        """Return once a synchronous replica has what was found to be committed; OutcomeUnknown if that takes too long.
 
         A session that is ended while it waits for the replica leaves a commit that the server shows all the same.
         """
         try:
             self._store.run(self._mark(), until=self._until)
         except StoreError as error:
-            raise Unknown(f"{error}; it is stored, and whether a replica has it is not known") from error
+            raise OutcomeUnknown(f"{error}; it is stored, and whether a replica has it is not known") from error
 
     def _send(self, batch: Batch) -> Sequence[Any]:
         with self._store.translated():
