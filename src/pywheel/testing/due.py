@@ -47,8 +47,7 @@ def run_due(queue: JobQueue | AsyncJobQueue, limit: int | None = None) -> int:
     a ManualClock, advance it and call this again.
 
     Raises:
-        RuntimeError: a coroutine called it. There: ``await QueueTester(queue).arun_due()``, or
-            ``await asyncio.to_thread(run_due, queue)``.
+        RuntimeError: a coroutine called it. There: ``await asyncio.to_thread(run_due, queue)``.
         TypeError: this is no queue.
         BadOption: this is no limit.
         BadBody: a job's body cannot be read with the keys of this queue.
@@ -92,8 +91,8 @@ class DueRunner:
     def __enter__(self) -> Self:
         if asyncio._get_running_loop() is not None:
             raise RuntimeError(
-                "this would block the loop that runs it: await arun_due() or aadvance() of a QueueTester, or "
-                "await asyncio.to_thread(run_due, queue)"
+                "this would block the loop that runs it: await asyncio.to_thread(run_due, queue), "
+                "or of a QueueTester arun_due() or aadvance()"
             )
         self._runner = asyncio.Runner()  # makes its loop when it is needed
         self._attach()
