@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
+from pywheel import State
 from pywheel.client.program import MAX_BODY
-from pywheel.jobs.commands import Ack
+from pywheel.jobs.commands import Ack, Import
+from pywheel.jobs.job import Attempt, Imported, Job, Outcome
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -199,6 +201,13 @@ def test_list_counts_and_history(says, call, queue):
     assert "[red]boom[/]" in call("history", ids[0])[1]
     assert "delayed" in call("list")[1]
     assert "delayed" in call("counts")[1]
+
+
+def test_a_history_says_why_a_lost_attempt_has_no_error(call, queue):
+    job = Job(1, "t", b"", due=1, created=1, ttr=1, max_attempts=1, claims=1, attempt=1, state=State.DEAD)
+    lost = Attempt(1, 1, 1, 2, Outcome.LOST, "w", None)
+    [id] = queue.store.apply([Import((Imported(job, (lost,)),))])[0]
+    assert "its lease ended; its worker sent nothing" in call("history", id)[1]
 
 
 def test_a_history_shows_results(says, call, queue):

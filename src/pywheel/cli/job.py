@@ -268,7 +268,7 @@ def history(job: o.Ref, store: o.Store = o.DEFAULT_STORE, topic: o.OfTopic = Non
     with _named(job, topic, store, o.keyring()) as (queue, ref):
         attempts = queue.jobs.history(ref)
     rows = [
-        (a.attempt, when(a.started), when(a.ended), a.outcome or "running", a.worker or "", a.error or "", _result(a))
+        (a.attempt, when(a.started), when(a.ended), a.outcome or "running", a.worker or "", a.reason, _result(a))
         for a in attempts
     ]
     titles = ("attempt", "started", "ended", "outcome", "worker", "error", "result")

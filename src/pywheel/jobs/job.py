@@ -198,6 +198,11 @@ class Attempt(NamedTuple):
     error: str | None
     result: bytes | None = None  # of the attempt that made the job done, if its handler's results are kept
 
+    @property
+    def reason(self) -> str:
+        """Why it did not end well, for people; empty if it did, or runs."""
+        return self.error or ("its lease ended; its worker sent nothing" if self.outcome is Outcome.LOST else "")
+
 
 class Imported(NamedTuple):
     """A job as another store has it, to be taken in as it is."""
