@@ -153,7 +153,8 @@ def test_a_connection_without_a_transaction_is_refused(queue, connect):
 
 @pytest.mark.parametrize("what", [object(), 1, "text"])
 def test_what_is_no_connection_is_refused(queue, what):
-    with pytest.raises(BadJob, match="connection="):
+    said = rf"connection= is no {type(what).__name__}: give the session or connection whose transaction is open, of \w+"
+    with pytest.raises(BadJob, match=said):
         queue.put("order", connection=what)
 
 

@@ -1,5 +1,6 @@
 """Puts inside a transaction of the caller's own, on the store's file: a job exists exactly if that commits."""
 
+import asyncio
 import sqlite3
 import threading
 from contextlib import closing
@@ -53,6 +54,16 @@ def test_a_task_is_put_moved_and_cancelled_in_the_transaction(queue, connection)
         assert not close.options(connection=connection).cancel(7)
         assert queue.get(id).state is State.DELAYED
     assert queue.get(id).state is State.CANCELLED
+
+
+def test_a_queue_for_coroutines_takes_a_connection_that_blocks(queue, connection):
+    async def put():
+        return await queue.aio.put("order", connection=connection)
+
+    id = asyncio.run(put())
+    assert queue.store.ask(GetJob(id)) is None
+    connection.commit()
+    assert queue.get(id).state is State.DELAYED
 
 
 def test_workers_hear_of_a_job_that_is_replaced_once_that_is_committed(queue, connection):

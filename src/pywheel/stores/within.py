@@ -83,8 +83,8 @@ def _unwrapped(connection: Any, modules: tuple[str, ...]) -> Any:
         if found is None:
             break
     raise BadJob(
-        f"connection= is a connection to the store's own database, of {' or '.join(modules)}, SQLAlchemy or Django, "
-        f"not {type(connection).__name__}"
+        f"connection= is no {type(connection).__name__}: give the session or connection whose transaction is open, "
+        f"of {' or '.join(modules)}, SQLAlchemy or Django, to the store's own database"
     )
 
 
