@@ -1,6 +1,7 @@
 """What docs/frameworks.md and docs/orders.md show works as shown, and what docs/transactions.md shows of Django."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -92,7 +93,7 @@ def test_the_lines_for_django_run_one_after_the_other(tmp_path):
 
 
 def test_orders_on_django_are_paid_or_closed(tmp_path):
-    place, pay, close = blocks("docs/orders.md", "py")[2:]
+    place, pay, close = blocks("docs/orders.md", "py")[3:]
     close = close.replace('"order.close"', '"page.close"')  # the project's own has the other topic already
     run_in_django([BEFORE, PROJECT, close, place, "number = order.pk\n", pay, PAID, place, CLOSED], tmp_path)
 
@@ -103,6 +104,24 @@ def test_orders_on_fastapi_are_paid_or_closed(tmp_path):
     known = environment(PYTHONPATH=f"{DJANGO.parent}{os.pathsep}{ROOT}", PYWHEEL_STORE=None, SHOP_DATABASE=None)
     result = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("driver", ["aiosqlite", "asyncpg", "psycopg"])
+def test_the_test_of_orders_passes_any_number_of_times_on_each_driver(driver, request, tmp_path):
+    variables = {"SHOP_DATABASE": None, "PYWHEEL_STORE": None}
+    if driver != "aiosqlite":
+        server = request.getfixturevalue("postgres_server")
+        variables = dict(re.findall(r"(\w+)=(postgresql\S+)", blocks("docs/orders.md", "sh")[0]))
+        for name, address in variables.items():
+            place = address.replace("asyncpg", driver).replace("shop@db/shop", "pywheel@/pywheel")
+            variables[name] = f"{place}?host={server.folder}&port={server.port}"
+        assert list(variables) == ["SHOP_DATABASE", "PYWHEEL_STORE"]
+    (tmp_path / "test_orders.py").write_text(blocks("docs/orders.md", "py")[2])
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_orders.py"]
+    known = environment(PYTHONPATH=str(DJANGO.parent), **variables)
+    for _ in range(2):
+        result = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, timeout=60)
+        assert result.returncode == 0, result.stdout
 
 
 def run_in_django(lines, folder):
