@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pywheel import State
 from pywheel.jobs.bodies import MAGIC
-from pywheel.jobs.commands import Ack, Nack, SetNote
+from pywheel.jobs.commands import Ack, Import, Nack, SetNote
+from pywheel.jobs.job import Attempt, Imported, Job, Outcome
 from pywheel.server import Limits
 from pywheel.server.access import Access
 from pywheel.server.page.templating import VERSION
@@ -246,6 +248,13 @@ def test_a_large_body_is_cut_and_said_to_be(queue, client):
     answer = client.get(f"/jobs/{id}")
     assert len(answer.text) < 200_000
     assert "download all of it" in answer.text
+
+
+def test_a_lost_attempt_says_why_it_has_no_error(queue, client):
+    job = Job(1, "t", b"", due=1, created=1, ttr=1, max_attempts=1, claims=1, attempt=1, state=State.DEAD)
+    lost = Attempt(1, 1, 1, 2, Outcome.LOST, "w", None)
+    [[id]] = queue.store.apply([Import((Imported(job, (lost,)),))])
+    assert "its lease ended; its worker sent nothing" in client.get(f"/jobs/{id}").text
 
 
 def test_the_timeline_has_each_attempt(queue, client):
