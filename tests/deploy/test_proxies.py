@@ -16,6 +16,7 @@ from tests.docs.pages import snippets
 from tests.jobs.waiting import until
 from tests.outlets.certificates import authority
 from tests.server.client import Process
+from tests.stores.cluster import free_ports
 
 pytestmark = pytest.mark.servers
 LONGEST_WAIT = 30  # seconds that a long poll waits
@@ -30,14 +31,15 @@ def replaced(text, *pairs):
     return text
 
 
-def nginx(folder, port, service, pem):
-    """Return the command of an nginx with the page's block, at a port, before a service."""
+def nginx(folder, port, service, gone, pem):
+    """Return the command of an nginx with the page's block, at a port, before a service and one that is gone."""
     block = replaced(
         NGINX_BLOCK,
         ("listen 443", f"listen 127.0.0.1:{port}"),
         ("/etc/ssl/jobs.example.pem", str(pem)),
         ("/etc/ssl/jobs.example.key", str(pem)),
-        ("127.0.0.1:8080", f"127.0.0.1:{service}"),
+        ("10.0.0.11:8080", f"127.0.0.1:{service}"),
+        ("10.0.0.12:8080", f"127.0.0.1:{gone}"),
     )
     places = "".join(
         f"{what}_temp_path {folder}/{what};" for what in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -48,12 +50,13 @@ def nginx(folder, port, service, pem):
     return [located(NGINX), "-e", "stderr", "-p", str(folder), "-c", str(folder / "conf")]
 
 
-def caddy(folder, port, service, pem):
+def caddy(folder, port, service, gone, pem):
     """Return the command of a Caddy, likewise."""
     block = replaced(
         CADDY_BLOCK,
         ("jobs.example {", f"https://127.0.0.1:{port} {{\n    tls {pem} {pem}"),
-        ("127.0.0.1:8080", f"127.0.0.1:{service}"),
+        ("10.0.0.11:8080", f"127.0.0.1:{service}"),
+        ("10.0.0.12:8080", f"127.0.0.1:{gone}"),
     )
     # As the page says: without a grace period it ends when the last stream does.
     text = "{\n    admin off\n    auto_https disable_redirects\n    grace_period 5s\n}\n"
@@ -79,9 +82,8 @@ def proxy(request, service, tmp_path):
     """The address of a proxy before the service, and the path of the authority of its certificate."""
     root, server = authority(tmp_path, "root")
     server("127.0.0.1")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = request.param(tmp_path, port, service.port, tmp_path / "root-127.0.0.1.pem")
+    port, gone = free_ports(2)
+    command = request.param(tmp_path, port, service.port, gone, tmp_path / "root-127.0.0.1.pem")
     places = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **places})
@@ -130,6 +132,11 @@ def test_an_event_arrives_while_its_stream_goes_on(client):
         assert client.post(f"/v1/jobs/{id}/cancel").status_code == 204
         data = next(line for line in lines if line.startswith("data:") and str(id) in line)
     assert json.loads(data.removeprefix("data:"))
+
+
+def test_each_request_reaches_the_service_that_is_there(client):
+    answers = [client.post("/v1/jobs", json={"topic": "mail"}).status_code for _ in range(6)]
+    assert answers + [client.get("/readyz").status_code for _ in range(6)] == [201] * 6 + [200] * 6
 
 
 def test_a_form_of_the_page_is_one_of_this_site(client, token):
