@@ -24,7 +24,7 @@ def pywheel(command, *arguments):
 
     if command in UNTIL_STOPPED:
         threading.Thread(target=_stop, daemon=True).start()
-    sys.argv = ["pywheel", command, *("0" if word == "9091" else word for word in arguments), *PORTS.get(command, ())]
+    sys.argv = ["pywheel", command, *("0" if word == "9181" else word for word in arguments), *PORTS.get(command, ())]
     main()
 
 
