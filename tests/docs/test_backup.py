@@ -70,12 +70,12 @@ def test_a_dump_of_postgresql_brings_a_store_back(postgres_server, tmp_path):
     libpq = url.partition("&schema=")[0]
     save, restore = code.split("pg_restore")
     put(url, 1, 2)
-    type_in(save, {"postgresql://shop@db/shop": libpq, "/backup/": f"{tmp_path}/"})
+    type_in(save, {"postgresql://owner@db/shop": libpq, "/backup/": f"{tmp_path}/"})
     put(url, 3)
     places = {
-        '="postgresql://shop@db/shop"': f'="{libpq}"',
+        '="postgresql://owner@db/shop"': f'="{libpq}"',
         "/backup/": f"{tmp_path}/",
-        "--store postgresql://shop@db/shop": f"--store '{url}'",
+        "postgresql://shop@db/shop?schema=jobs": url,
     }
     type_in(f"pg_restore{restore}", places)
     assert there(url) == [1, 2]
