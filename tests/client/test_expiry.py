@@ -1,12 +1,14 @@
 """Jobs that are not worth while any more so long after their due time."""
 
 import asyncio
+import threading
 
 import pytest
 
 from pywheel import BadJob, Fixed, JobQueue, Keyring
 from pywheel.events import JobSkipped
 from pywheel.jobs import State
+from pywheel.jobs.commands import Release, Reserve
 from pywheel.testing import run_due
 from tests.jobs.fixtures import NOW
 
@@ -122,3 +124,41 @@ def test_a_cancelled_reserve_gives_back_what_it_got_and_drops_what_has_expired(q
     asyncio.run(cancelled())
     assert (queue.get(late).state, queue.get(kept).state) == (State.CANCELLED, State.DELAYED)
     assert (queue.get(late).due, queue.get(kept).attempt) == (NOW, 0)
+
+
+@pytest.mark.parametrize("reserve", [reserved, reserved_on_a_loop])
+def test_a_reserve_of_one_asks_for_more_while_all_have_expired_and_gives_back_what_is_too_much(queue, clock, reserve):
+    late = queue.put_many(queue.job("t", expires="1s") for _ in range(900))
+    kept = queue.put_many(queue.job("t", delay=1) for _ in range(700))
+    clock.advance(2)
+    asked = []
+    apply = queue.store.apply
+    queue.store.apply = lambda commands: asked.extend(c for c in commands if isinstance(c, Reserve)) or apply(commands)
+    assert [job.id for job in reserve(queue, "t")] == kept[:1]
+    assert len(asked) < 15
+    assert {queue.get(id).state for id in late} == {State.CANCELLED}
+    assert [(queue.get(id).state, queue.get(id).attempt) for id in kept[1:]] == [(State.DELAYED, 0)] * 699
+
+
+def test_a_reserve_that_is_cancelled_while_it_drops_what_has_expired_gives_back_what_it_got(queue, clock):
+    late, kept = queue.put("t", expires="1s", priority=-1), queue.put("t", delay=1)
+    clock.advance(2)
+
+    async def cancelled():
+        task = asyncio.create_task(queue.aio.reserve("t", 2))
+        apply = queue.store.apply
+
+        def cancel_at_drop(commands):
+            if isinstance(commands[0], Release):
+                loop.call_soon_threadsafe(lambda: (task.cancel(), done.set()))
+                done.wait(60)
+            return apply(commands)
+
+        loop, done = asyncio.get_running_loop(), threading.Event()
+        queue.store.apply = cancel_at_drop
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        queue.store.apply = apply
+
+    asyncio.run(cancelled())
+    assert (queue.get(late).state, queue.get(kept).state) == (State.CANCELLED, State.DELAYED)

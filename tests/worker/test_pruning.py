@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from pywheel import Fixed, JobQueue, ManualClock, State, Worker
-from pywheel.jobs.commands import Ack, Purge
+from pywheel import Fixed, JobQueue, ManualClock, State, StoreAway, Worker
+from pywheel.jobs.commands import Ack, Purge, SetNote
 from pywheel.testing import FaultyStore
 from pywheel.worker.chores import Pruning, retention
 
@@ -171,3 +171,39 @@ def test_what_a_killed_worker_keeps_counts_for_an_hour(queue, clock):
     clock.advance(timedelta(minutes=11))
     step(other, clock, times=30)
     assert left(queue) == {jobs[2]}
+
+
+def test_a_worker_counts_behind_the_notes_of_thousands_that_were_killed(queue, clock):
+    jobs = finished(queue)
+    queue.store.apply([SetNote(f"keep:host{n:05}", b"1", 3_600_000) for n in range(1_500)])
+    step(Worker(queue, keep=None, name="zz"), clock, times=1)
+    step(Worker(queue, keep=0), clock, times=30)
+    assert left(queue) == {*jobs}
+
+
+def test_one_that_begins_later_counts_within_a_second(queue, clock):
+    short = Worker(queue, keep=0)
+    step(short, clock, times=30)
+    step(Worker(queue, keep=None), clock, times=1)
+    clock.advance(timedelta(seconds=1))
+    jobs = finished(queue)
+    step(short, clock, times=30)
+    assert left(queue) == {*jobs}
+
+
+def test_nothing_is_forgotten_while_the_store_does_not_say_what_others_keep(clock):
+    away = [StoreAway("away")]
+
+    def fail(when, commands):
+        if when == "before" and away and isinstance(commands[0], SetNote):
+            raise away.pop()
+
+    store = JobQueue("memory:", clock=clock).store
+    with JobQueue(FaultyStore(store, fail)) as queue, JobQueue(store) as other:
+        for one in (queue, other):
+            one.handler("t")(print)
+        step(Worker(other, keep=None), clock, times=1)
+        jobs = finished(queue)
+        step(Worker(queue, keep=0), clock, times=60)
+        assert not away
+        assert left(queue) == {*jobs}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from .calls import Calls
 _RESERVER: Final = "reserve"
 _MOST: Final = 1_000_000  # jobs in one claim
 _MOST_SEALED: Final = 1_000  # jobs that a reserve looks past
+_MOST_LATE: Final = 500  # jobs of one turn, where those before had expired
 
 
 def reserve(calls: Calls, command: Reserve) -> list[Job]:
@@ -43,8 +43,8 @@ async def reserve_async(calls: Calls, command: Reserve) -> list[Job]:
     """`reserve`, for asyncio. A task that is cancelled meanwhile gives back what it got before it ends."""
     turn = _Turn(calls.store, command)
 
-    async def settle(commands: Sequence[Command[Any]]) -> None:
-        await _uninterrupted([calls.batches.add(command) for command in commands])
+    async def settle(commands: Sequence[Command[Any]]) -> bool:
+        return await _uninterrupted([calls.batches.add(command) for command in commands])
 
     while True:
         claim = calls.batches.add(turn.command)
@@ -59,22 +59,24 @@ async def reserve_async(calls: Calls, command: Reserve) -> list[Job]:
         except BaseException:
             await settle(turn.releases())
             raise
-        await settle(turn.drops())
+        if await settle([*turn.drops(), *(() if again else turn.releases())]):
+            await settle(turn.releases(everything=True))
+            raise asyncio.CancelledError
         if not again:
-            await settle(turn.releases())
             return turn.jobs()
 
 
 class _Turn:
     """What a reserve has got so far: jobs, and those that cannot be read, claimed meanwhile so that others come.
 
-    Those that have expired are dropped at once: there may be many, and the next ones are behind them.
+    Those that have expired are dropped at once: there may be many, and the next ones are behind them. So while nothing
+    else comes, each turn asks for twice as many. What it gets too many of goes back.
     """
 
     def __init__(self, store: Store, command: Reserve) -> None:
         self.command = command
         """What is asked for next."""
-        self._most, self._least = command.bytes, command.least
+        self._limit, self._most, self._least = command.limit, command.bytes, command.least
         self._opened = store.opened
         self._clock = store.clock
         self._got: list[Job] = []
@@ -84,24 +86,29 @@ class _Turn:
 
     def more(self, jobs: Sequence[Job]) -> bool:
         """Take jobs in; return whether to reserve more, as some cannot be given out."""
-        before, had = len(self.sealed), len(self._got)
+        before, had, late = len(self.sealed), len(self._got), 0
         now = self._clock.wall()
         for job in jobs:
             if job.expired(now):
+                late += 1
                 self.dropped += [Release(job.id, job.claims), Cancel(job.id, (job.due, job.claims))]
+                continue
+            if len(self._got) >= self._limit:
+                self.dropped.append(Release(job.id, job.claims))
                 continue
             try:
                 self._got.append(self._opened(job))
             except BadBody as error:
                 self._error = self._error or error
                 self.sealed.append(job._replace(body=b""))  # there may be many, and they are only given back
-        got = len(self._got) - had
-        wanted = self.command.limit - got
-        self.command = replace(self.command, limit=wanted)
+        wanted = self._limit - len(self._got)
+        more = min(2 * late, _MOST_LATE) if late == len(jobs) else 0
+        self.command = replace(self.command, limit=max(wanted, more))
         if self._most is not None:
             self.command.bytes = self._most - sum(len(job.body) for job in self._got)
             self.command.least = self._least - len(self._got)
-        return got < len(jobs) and wanted > 0 and (before == len(self.sealed) or len(self.sealed) < _MOST_SEALED)
+        left = len(jobs) - (len(self._got) - had)
+        return left > 0 and wanted > 0 and (before == len(self.sealed) or len(self.sealed) < _MOST_SEALED)
 
     def drops(self) -> list[Command[Any]]:
         """Return what cancels those that have expired since this was asked last."""
@@ -155,10 +162,14 @@ def touching(job: Job, ttr: Duration) -> Touch:
     return Touch(*receipt(job), duration(ttr, "ttr", 1))
 
 
-async def _uninterrupted(futures: Sequence[asyncio.Future[Any]]) -> None:
-    """Wait for futures, also while the task is cancelled again; their errors are nobody's."""
+async def _uninterrupted(futures: Sequence[asyncio.Future[Any]]) -> bool:
+    """Wait for futures, also while the task is cancelled; return whether it was. Their errors are nobody's."""
+    cancelled = False
     while any(not future.done() for future in futures):
-        with suppress(asyncio.CancelledError):
+        try:
             await asyncio.wait(futures)
+        except asyncio.CancelledError:
+            cancelled = True
     for future in futures:
         future.exception()
+    return cancelled

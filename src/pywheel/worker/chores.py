@@ -15,7 +15,7 @@ from ..jobs.commands import Purge, SetNote
 from ..jobs.durations import KEEP_DEAD, Duration, duration
 from ..jobs.job import State
 from ..jobs.queries import ListNotes
-from ..stores.contract import Store
+from ..stores.contract import Store, intact
 from ..stores.notifier import OVERLOOKED, Member, Notifier, Spare, waiters, workers
 from ..stores.ownership import owners, shards_of
 
@@ -34,7 +34,8 @@ _ROUND: Final = (250, 30_000)  # ms between looks when there is nothing: a tenth
 _OTHERS: Final = 10  # times as long between looks of a worker that is not in charge
 _BUSY: Final = 2_000  # ms for which pruning waits while jobs are overdue
 _KEEPS: Final = "keep:"
-_ASKED: Final = 600_000  # ms between looks at what the others keep
+_SAID: Final = 600_000  # ms after which a worker says again what it keeps
+_LOOKED: Final = 1_000  # ms between looks at what the others keep
 _KNOWN: Final = 3_600_000  # ms for which what a worker keeps counts, if it is killed
 _TOLERANCE: Final = 0.05  # seconds by which the wall clock may be off what it should show; less does no harm
 
@@ -108,8 +109,9 @@ class Pruning:
 
     def __init__(self, store: Store, worker: str, kept: dict[State, int]) -> None:
         self._store = store
-        self._note = _KEEPS + worker
-        self._own = self._kept = kept
+        self._note = _KEEPS + worker[-100:]
+        self._own = kept
+        self._kept: dict[State, int] = {}  # nothing is forgotten before it is known what the others keep
         self._rounds = {state: min(max(keep // 10, _ROUND[0]), _ROUND[1]) for state, keep in kept.items()}
         self.again()
         self._busy_since: int | None = None
@@ -117,13 +119,15 @@ class Pruning:
     @property
     def due_at(self) -> int:
         """Return when there is something to do."""
-        return min([self._ask_at, *self._at.values()])
+        return min([self._say_at, *self._at.values()])
 
     def work(self, now: int, *, busy: bool, in_charge: bool) -> None:
         """Forget some jobs, if it is time to. While jobs are overdue it waits, but not for ever. StoreError."""
         due = [state for state, at in self._at.items() if now >= at]
-        if now >= self._ask_at:
-            self._ask(now)
+        if now >= self._say_at:
+            own = b"%d" % self._own[State.DONE] if self._own else b""
+            intact(self._store.apply([SetNote(self._note, own, _KNOWN)]))
+            self._say_at = now + _SAID
         if not busy:
             self._busy_since = None
         elif due:
@@ -133,6 +137,8 @@ class Pruning:
                 return
         if not due:
             return
+        if now >= self._look_at:
+            self._look(now)
         state = min(due, key=self._at.__getitem__)
         if state not in self._kept:  # somebody keeps them for ever
             self._at[state] = now + self._rounds[state]
@@ -144,13 +150,14 @@ class Pruning:
             took = self._store.clock.time() - began
             self._at[state] = now + max(_PAUSE, round(_SHARE * took * 1000))
 
-    def _ask(self, now: int) -> None:
-        """Say what this worker keeps, and see what the others do."""
-        self._ask_at = now + _ASKED
-        own = b"%d" % self._own[State.DONE] if self._own else b""
-        self._store.apply([SetNote(self._note, own, _KNOWN)])
-        keeps = [value for _, value in self._store.ask(ListNotes(_KEEPS))] or [own]
-        self._kept = {} if b"" in keeps else _kept(max(map(int, keeps)))
+    def _look(self, now: int) -> None:
+        """See what the others keep."""
+        keeps, after = list[bytes](), ""
+        while page := self._store.ask(ListNotes(_KEEPS, after)):
+            keeps += [value for _, value in page]
+            after = page[-1][0]
+        self._kept = {} if not keeps or b"" in keeps else _kept(max(map(int, keeps)))
+        self._look_at = now + _LOOKED
 
     def end(self) -> SetNote:
         """Return the command by which what this worker keeps counts no more."""
@@ -158,7 +165,7 @@ class Pruning:
 
     def again(self) -> None:
         """Look anew within a round, as the clock was stepped, or at first: many workers may have begun together."""
-        now = self._ask_at = self._store.clock.wall()
+        now = self._say_at = self._look_at = self._store.clock.wall()
         self._at = {state: now + round(random.random() * between) for state, between in self._rounds.items()}
 
 

@@ -274,7 +274,10 @@ class RelationalStore(SqlStore):
             except BaseException as error:  # noqa: BLE001  (whatever it is, somebody waits for it)
                 found.set_exception(error)
 
-        threading.Thread(target=claim, name="pywheel-claims", daemon=True).start()
+        try:
+            threading.Thread(target=claim, name="pywheel-claims", daemon=True).start()
+        except RuntimeError:  # there can be no more threads
+            return self._apply_on(self._steps, commands)
         return self._tried_on(self._steps, ends) + found.result()
 
     def _tried_on(self, lane: Lane, commands: Sequence[Command[Any]]) -> list[Any]:
