@@ -165,7 +165,8 @@ class Pruning:
 
     def again(self) -> None:
         """Look anew within a round, as the clock was stepped, or at first: many workers may have begun together."""
-        now = self._say_at = self._look_at = self._store.clock.wall()
+        now = self._store.clock.wall()
+        self._say_at = self._look_at = now
         self._at = {state: now + round(random.random() * between) for state, between in self._rounds.items()}
 
 
