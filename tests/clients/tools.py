@@ -63,25 +63,48 @@ public class Guide {
         """
 package main
 
-import ("bytes"; "encoding/json"; "io"; "net/http"; "os")
+import ("bytes"; "encoding/json"; "errors"; "fmt"; "io"; "log"; "net/http"; "os"; "strconv"; "strings"; "time")
 
 var token = os.Getenv("PYWHEEL_TOKEN")
 
 %s
 
-func must(status, wanted int, err error) {
-	if status != wanted || err != nil { panic(err) }
+var delivered = make(chan string)
+
+func deliver(body json.RawMessage) error {
+	delivered <- string(body)
+	return nil
+}
+
+func must(right bool, found ...any) {
+	if !right { log.Fatal(found...) }
+}
+
+func refused(err error, status int, name string) {
+	var problem *Problem
+	must(errors.As(err, &problem) && problem.Status == status && strings.HasSuffix(problem.Type, ":" + name), err)
+	must(problem.Detail != "", "no detail")
 }
 
 func main() {
-	var put struct{ Id string }
-	status, err := call("POST", "/v1/jobs", map[string]any{"topic": "mail", "body": 5}, &put)
-	must(status, 201, err)
-	var claims struct{ Jobs []struct{ Id, Receipt string } }
-	status, err = call("POST", "/v1/reserve", map[string]any{"topics": []string{"mail"}, "wait": 20}, &claims)
-	must(status, 200, err)
-	status, err = call("POST", "/v1/claims/"+claims.Jobs[0].Receipt+"/ack", nil, nil)
-	must(status, 204, err)
+	var first, again, job Job
+	body := map[string]any{"topic": "mail", "body": 5}
+	must(call("POST", "/v1/jobs", "once", body, &first) == nil, "put")
+	must(call("POST", "/v1/jobs", "once", body, &again) == nil && first.Id == again.Id, "put twice", first, again)
+	var claims Claims
+	must(call("POST", "/v1/reserve", "", map[string]any{"topics": []string{"mail"}}, &claims) == nil, "reserve")
+	claim := "/v1/claims/" + claims.Jobs[0].Receipt
+	must(call("POST", claim + "/nack", "", map[string]any{"delay": 0}, nil) == nil, "nack")
+	refused(call("POST", claim + "/ack", "", nil, nil), 409, "claim-lost")
+	go work()
+	found := <-delivered
+	must(found == "5", found)
+	for state := struct{ State string }{}; state.State != "done"; time.Sleep(10 * time.Millisecond) {
+		must(call("GET", "/v1/jobs/" + first.Id, "", nil, &state) == nil, "get")
+	}
+	refused(call("GET", "/v1/jobs/no", "", nil, &job), 404, "no-such-job")
+	token = "pw_000000000000_wrong"
+	refused(work(), 401, "token-unknown")
 }
 """,
     ),
@@ -94,10 +117,16 @@ def missing():
     yield from (package for jar, package in JARS.items() if not jar.exists())
 
 
-def run(*command, cwd=None, **env):
-    """Run a command that must succeed; return what it prints."""
+def run(*command, cwd=None, given=None, **env):
+    """Run a command that must succeed, with a text as its input; return what it prints."""
     done = subprocess.run(
-        list(map(str, command)), cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=300
+        list(map(str, command)),
+        cwd=cwd,
+        env={**os.environ, **env},
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
