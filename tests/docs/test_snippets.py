@@ -59,6 +59,7 @@ ELSEWHERE = {
     ("docs/orders.md", "sh"): (1, "tests/frameworks/test_docs.py"),
     ("docs/transactions.md", "py"): (1, "tests/frameworks/test_docs.py"),
     ("docs/testing.md", "py"): (2, PLUGIN),
+    **{("docs/outlets.md", language): (1, "tests/clients/test_signatures.py") for language in ("py", "go")},
     **{("docs/clients.md", language): (1, CLIENTS) for language in ("py", "js", "bash", "java", "go")},
 }
 PAGE = operator.attrgetter("page")

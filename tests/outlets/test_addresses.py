@@ -2,8 +2,10 @@
 
 import asyncio
 import ipaddress
+import re
 import socket
 import threading
+import tomllib
 
 import pytest
 from hypothesis import given
@@ -169,6 +171,17 @@ HOSTS = [
 def test_an_inner_host_is_not_reached_and_its_job_is_dead(inner, scheme, host):
     error = deliver(Webhook(ports=None, timeout=5), a_job(headers={"to": f"{scheme}://{host}:{inner.port}/"}))[0]
     assert isinstance(error, GiveUp)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_error_of_a_dead_job_names_what_would_deliver_it(endpoint, host):
+    job, options = a_job(headers={"to": endpoint.url(host=host)}), {}
+    for word in ("ports", "allow"):
+        error = deliver(Webhook(**options), job)[0]
+        option, value = re.search(r"add (\w+) = (\[.*\]) to the outlet, then pywheel retry 7$", str(error)).groups()
+        assert option == word
+        options[option] = tomllib.loads(f"it = {value}")["it"]
+    assert deliver(Webhook(**options), job) == [None]
 
 
 def looked_up(monkeypatch, *answers):

@@ -45,10 +45,12 @@ _WEB_PORTS: Final = (80, 443)
 
 
 class AddressRefused(OSError):
-    """An address to which nothing is delivered."""
+    """An address to which nothing is delivered. `mend` is what an outlet needs to deliver there, if it can."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)  # one argument: no errno is made of it
+    def __init__(self, message: str, mend: str = "") -> None:
+        # one argument: no errno is made of it
+        super().__init__(f"{message}; if jobs may go there, add {mend} to the outlet" if mend else message)
+        self.mend = mend
 
 
 class AddressPolicy:
@@ -88,14 +90,16 @@ class AddressPolicy:
     def check_url(self, host: str, port: int) -> None:
         """Judge what stands in a URL, before anything is looked up. AddressRefused says why not."""
         if self._ports is not None and port not in self._ports:
-            raise AddressRefused(f"port {port} is not one of {', '.join(map(str, sorted(self._ports)))}")
+            ports = ", ".join(map(str, sorted(self._ports)))
+            raise AddressRefused(f"port {port} is not one of {ports}", f"ports = [{ports}, {port}]")
         literal = _literal(host)
         if literal is not None:
             self.check(literal)
         elif not self.allows_name(host):
             plain = _plain(host)
             if "." not in plain or any(plain == name or plain.endswith(f".{name}") for name in _INNER_NAMES):
-                raise AddressRefused(f"{host[:80]!r} is the name of something within this network")
+                named = f"{host[:80]!r}"
+                raise AddressRefused(f"{named} is the name of something within this network", f"allow = [{named}]")
 
     def check(self, address: str) -> None:
         """Judge an address. AddressRefused if nothing is to be delivered to it."""
@@ -106,7 +110,7 @@ class AddressPolicy:
         if isinstance(found, IPv6Address) and found.scope_id is not None:
             raise AddressRefused(f"{address[:80]} is an address of one link")
         if is_inner(found) and not any(found in network for network in self._networks):
-            raise AddressRefused(f"{found} is an inner address")
+            raise AddressRefused(f"{found} is an inner address", f'allow = ["{found}"]')
 
 
 class Places:

@@ -203,7 +203,8 @@ class Webhook(Outlet[Any]):
         try:
             url = connection.client.url(where)
         except (AddressRefused, ValueError) as error:  # BadJob is one
-            raise GiveUp(f"{shown(where)[:200]}: {error}") from error
+            then = f", then pywheel retry {job.id}" if getattr(error, "mend", "") else ""
+            raise GiveUp(f"{shown(where)[:200]}: {error}{then}") from error
         headers = self._request(job)
         call = await connection.shares.enter(f"{url.raw_host}:{url.port}", job)
         try:
@@ -294,7 +295,7 @@ def _allowed(url: str, policy: AddressPolicy) -> None:
     try:
         policy.check_url(parts.hostname or "", port_of(parts))
     except AddressRefused as error:
-        raise BadOption(f"{error}: name it in allow, its port in ports, if it may be reached") from error
+        raise BadOption(str(error)) from error
 
 
 def _checked_proxy(value: Any) -> str:
