@@ -8,7 +8,7 @@ from email.utils import format_datetime
 import pytest
 import standardwebhooks
 
-from pywheel import BadOption, GiveUp, RetryLater
+from pywheel import BadOption, GiveUp, JobQueue, Ladder, ManualClock, RetryLater
 from pywheel.jobs import State
 from pywheel.outlets import Webhook
 from pywheel.outlets.contract import delivery_id
@@ -235,6 +235,24 @@ def test_an_endpoint_that_is_gone_is_disabled_and_its_jobs_are_dead_at_once(endp
     assert "pywheel outlets enable shop" in str(second)
     assert third is None
     assert endpoint.paths() == ["/gone", "/other"]
+
+
+def test_a_job_with_more_attempts_than_the_ladder_goes_on_with_the_last_step_until_410(endpoint):
+    endpoint.answers["/"] = answer(500)
+    clock = ManualClock()
+    with JobQueue("memory:", clock=clock) as queue:
+        queue.handler("t", retry=Ladder("5s", "1h"))(inside(endpoint.url()))
+        usual, id = queue.put("t"), queue.put("t", max_attempts=1_000_000)
+        for attempts, delay in ((1, 5), (2, 3_600), (3, 3_600), (4, 3_600)):
+            assert run_due(queue) == (2 if attempts <= 3 else 1)
+            assert (queue.get(id).state, queue.get(id).attempt) == (State.DELAYED, attempts)
+            clock.advance(delay - 1)
+            assert run_due(queue) == 0
+            clock.advance(1)
+        assert (queue.get(usual).state, queue.get(usual).attempt) == (State.DEAD, 3)
+        endpoint.answers["/"] = answer(410)
+        assert run_due(queue) == 1
+        assert queue.get(id).state is State.DEAD
 
 
 def test_a_jobs_error_says_what_the_endpoint_answered(endpoint, queue):
