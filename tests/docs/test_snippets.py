@@ -250,12 +250,32 @@ def test_the_service_answers_what_the_page_asks_and_as_it_says(found, shell, tmp
         assert server.stop() == 0
 
 
-def asked(command, server, shell):
+@pytest.mark.stress
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_token_of_the_page_may_do_its_examples_except_those_that_the_page_names(shell, tmp_path):
+    [_, adding, *examples] = blocks("docs/server.md", "sh")
+    [scopes] = re.findall(r"token add --scope (\S+)$", adding, re.MULTILINE)
+    with JobQueue(f"sqlite:///{tmp_path}/jobs.db") as queue:
+        token = Tokens(queue.store).add(scopes.split(","))
+    server, refused = Process(tmp_path), []
+    try:
+        for command in re.split(r"\n(?=curl)", "\n".join(map(str.strip, examples))):
+            _, status = asked(command, server, shell, {"authorization": f"Bearer {token}"})
+            assert status == 403 or 200 <= status < 300, (command, status)
+            refused += re.findall(r"localhost:8080/v1(\S+)", command) if status == 403 else []
+    finally:
+        assert server.stop() == 0
+    assert refused == ["/jobs/1", "/jobs/retry", "/topics/mail/pause", "/topics/mail/resume"]
+
+
+def asked(command, server, shell, headers=None):
     """Return what a command got, and the status."""
     variables = {}
+    for name, value in (headers or {}).items():
+        command = re.sub(r"^curl -sN?", rf"\g<0> -H '{name}: {value}'", command)
     if "$RECEIPT" in command:
-        server("POST", "/v1/jobs", json={"topic": "of its own"})
-        answer = server("POST", "/v1/reserve", json={"topics": ["of its own"]})
+        server("POST", "/v1/jobs", json={"topic": "of its own"}, headers=headers)
+        answer = server("POST", "/v1/reserve", json={"topics": ["of its own"]}, headers=headers)
         variables["RECEIPT"] = answer.json()["jobs"][0]["receipt"]
     if "nightly" in command:
         with JobQueue(server.store) as queue:
