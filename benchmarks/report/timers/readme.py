@@ -33,7 +33,8 @@ def figures(results: Results) -> str:
         f"- `KeyWheel`'s bulk calls take {bulk[0]} to schedule one, {bulk[1]} to cancel one in random order, ",
         f"{bulk[2]} to deliver one.\n",
         _echo(results),
-        f"- A timer takes {memory:.0f} bytes. A jump over 2^40 empty ticks takes {own('jump of 2^40', WHEEL, 0)}.",
+        f"- A timer of the bare wheel takes {memory:.0f} bytes, one of `AsyncTimers` [with handle, method and context]",
+        f"(docs/timers.md#memory) about 195. A jump over 2^40 empty ticks takes {own('jump of 2^40', WHEEL, 0)}.",
     )
     return f"Measured on {machine(results)}\n\n" + "".join(lines)
 
