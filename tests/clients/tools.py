@@ -80,6 +80,14 @@ func must(right bool, found ...any) {
 	if !right { log.Fatal(found...) }
 }
 
+// busy answers as a proxy does.
+type busy struct{}
+
+func (busy) RoundTrip(*http.Request) (*http.Response, error) {
+	header := http.Header{"Retry-After": {"7"}}
+	return &http.Response{StatusCode: 503, Header: header, Body: io.NopCloser(strings.NewReader("<html>"))}, nil
+}
+
 func refused(err error, status int, name string) {
 	var problem *Problem
 	must(errors.As(err, &problem) && problem.Status == status && strings.HasSuffix(problem.Type, ":" + name), err)
@@ -105,6 +113,10 @@ func main() {
 	refused(call("GET", "/v1/jobs/no", "", nil, &job), 404, "no-such-job")
 	token = "pw_000000000000_wrong"
 	refused(work(), 401, "token-unknown")
+	client.Transport = busy{}
+	var problem *Problem
+	err := call("GET", "/v1/jobs/1", "", nil, &job)
+	must(errors.As(err, &problem) && problem.Status == 503 && problem.RetryAfter == 7 * time.Second, err)
 }
 """,
     ),
