@@ -114,6 +114,8 @@ class Pruning:
         self._kept: dict[State, int] = {}  # nothing is forgotten before it is known what the others keep
         self._rounds = {state: min(max(keep // 10, _ROUND[0]), _ROUND[1]) for state, keep in kept.items()}
         self._busy_since: int | None = None
+        self._at: dict[State, int] = {}
+        self._say_at = self._look_at = 0
         self.again()
 
     @property
@@ -166,11 +168,8 @@ class Pruning:
     def again(self) -> None:
         """Look anew within a round, as the clock was stepped, or at first: many workers may have begun together."""
         now = self._store.clock.wall()
-        self._say_at: int = now
-        self._look_at: int = now
-        self._at: dict[State, int] = {
-            state: now + round(random.random() * between) for state, between in self._rounds.items()
-        }
+        self._say_at = self._look_at = now
+        self._at = {state: now + round(random.random() * between) for state, between in self._rounds.items()}
 
 
 class ClockSteps:
