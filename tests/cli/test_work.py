@@ -231,3 +231,10 @@ def test_a_program_that_cannot_be_loaded_is_waited_for(monkeypatch, tmp_path, ca
     threading.Timer(0.05, os.utime, (source, (1, 1))).start()
     reload.wait_for_change(lambda: _say_what_is_wrong(SyntaxError("never closed")))
     assert "SyntaxError: never closed" in capsys.readouterr().err
+
+
+def test_without_the_extra_of_its_metrics_it_says_so_before_it_starts_processes(call, monkeypatch):
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    code, _, err = call("work", "no.such:queue", "--processes", 2, "--metrics-port", 0)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "pip install 'pywheel-timer[telemetry]'" in err

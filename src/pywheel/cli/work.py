@@ -15,6 +15,7 @@ from .._errors import BadOption, NotAStore, PywheelError
 from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobSkipped, JobStarted, LeaseLost, WorkerDrains
 from ..execution.loading import chosen
+from ..jobs.checks import needed
 from ..jobs.durations import KEEP, Duration, duration
 from ..jobs.handler import MOST_AT_ONCE
 from ..observe import logs
@@ -105,6 +106,8 @@ def work(
     if log_format not in logs.FORMS:
         raise BadOption(f"--log-format is {' or '.join(logs.FORMS)}, not {log_format[:40]!r}")
     duration(terms.grace, "--grace", error=BadOption)
+    if metrics is not None:
+        needed("prometheus_client", "telemetry")  # said here, and not by each process that is started
     if reload:
         _reloading(target, terms)
     elif processes > 1:
