@@ -91,8 +91,8 @@ class DueRunner:
     def __enter__(self) -> Self:
         if asyncio._get_running_loop() is not None:
             raise RuntimeError(
-                "this would block the loop that runs it: await asyncio.to_thread(run_due, queue), "
-                "or of a QueueTester arun_due() or aadvance()"
+                "this would block the loop that runs it: await asyncio.to_thread(run_due, queue); "
+                "of a QueueTester await arun_due() or aadvance()"
             )
         self._runner = asyncio.Runner()  # makes its loop when it is needed
         self._attach()
