@@ -101,6 +101,8 @@ class Stepped:
     def working(self):
         """Wait until all are at work."""
         self.says("working on")
+        if "--processes" in self.process.args:
+            self.reached("worker-import", 2)  # the other one may begin after the first job has ended
         id = self.queue.put("t")
         until(lambda: not self.queue.get(id).state.live)
 
