@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pywheel import BadJob, Fixed, JobQueue, Keyring
+from pywheel import BadJob, Fixed, JobQueue, Keyring, StoreError
 from pywheel.events import JobSkipped
 from pywheel.jobs import State
 from pywheel.jobs.commands import Release, Reserve
@@ -108,6 +108,43 @@ def test_a_reserve_looks_past_what_has_expired_and_what_it_cannot_read(queue, cl
     clock.advance(2)
     assert [job.id for job in reserve(queue, "t", 3)] == [kept]
     assert [queue.get(id).state for id in (late, sealed)] == [State.CANCELLED, State.DELAYED]
+
+
+class Failing:
+    """Lets the store fail once, at the transaction that begins with a command of a kind, after so many of them."""
+
+    def __init__(self, queue, kind, after):
+        self._apply, self._kind, self._left = queue.store.apply, kind, after
+        queue.store.apply = self
+
+    def __call__(self, commands):
+        if self._left is not None and isinstance(commands[0], self._kind):
+            self._left -= 1
+            if self._left < 0:
+                self._left = None
+                raise StoreError("no room")
+        return self._apply(commands)
+
+
+@pytest.mark.parametrize("reserve", [reserved, reserved_on_a_loop])
+def test_a_reserve_that_fails_after_some_jobs_gives_them_back(queue, clock, reserve):
+    late, kept = queue.put("t", expires="1s"), queue.put("t", delay=1)
+    clock.advance(2)
+    Failing(queue, Reserve, 1)
+    with pytest.raises(StoreError, match="no room"):
+        reserve(queue, "t", 3)
+    assert (queue.get(late).state, queue.get(kept).state) == (State.CANCELLED, State.DELAYED)
+
+
+@pytest.mark.parametrize("reserve", [reserved, reserved_on_a_loop])
+def test_a_reserve_gives_the_jobs_that_it_got_though_the_expired_ones_cannot_be_dropped(queue, clock, reserve):
+    late, kept = queue.put("t", expires="1s"), queue.put("t", delay=1)
+    clock.advance(2)
+    Failing(queue, Release, 0)
+    assert [job.id for job in reserve(queue, "t", 2)] == [kept]
+    clock.advance(61)
+    assert [job.id for job in reserve(queue, "t", 2)] == [kept]
+    assert queue.get(late).state is State.CANCELLED
 
 
 def test_a_cancelled_reserve_gives_back_what_it_got_and_drops_what_has_expired(queue, clock):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from .._errors import BadBody, BadJob
+from .._errors import BadBody, BadJob, StoreError
 from ..jobs.checks import name, whole
 from ..jobs.commands import Cancel, ClaimPolicy, Command, Nack, Release, Reserve, Touch
 from ..jobs.durations import Duration, delay_ms, duration
@@ -26,16 +27,21 @@ _MOST_LATE: Final = 500  # jobs of one turn, where those before had expired
 def reserve(calls: Calls, command: Reserve) -> list[Job]:
     """Return the jobs of a reserve that can be read here; those that cannot stay as they were. NoKey, BadBody."""
     turn = _Turn(calls.store, command)
-    try:
-        again = True
-        while again:
+
+    def settle(commands: Sequence[Command[Any]]) -> None:
+        with suppress(StoreError):  # then it is due again when its lease ends
+            if commands:
+                calls.store.apply(commands)
+
+    again = True
+    while again:
+        try:
             jobs: list[Job] = calls.apply(turn.command)
-            again = turn.more(jobs)
-            if turn.dropped:
-                calls.store.apply(turn.drops())
-    finally:
-        if turn.sealed:
-            calls.store.apply(turn.releases())
+        except BaseException:
+            settle(turn.releases(everything=True))
+            raise
+        again = turn.more(jobs)
+        settle([*turn.drops(), *(() if again else turn.releases())])
     return turn.jobs()
 
 
@@ -57,7 +63,7 @@ async def reserve_async(calls: Calls, command: Reserve) -> list[Job]:
             await settle([*turn.drops(), *turn.releases(everything=True)])
             raise
         except BaseException:
-            await settle(turn.releases())
+            await settle(turn.releases(everything=True))
             raise
         if await settle([*turn.drops(), *(() if again else turn.releases())]):
             await settle(turn.releases(everything=True))
@@ -82,7 +88,7 @@ class _Turn:
         self._got: list[Job] = []
         self._error: BadBody | None = None
         self.sealed: list[Job] = []
-        self.dropped: list[Command[Any]] = []
+        self._dropped: list[Command[Any]] = []
 
     def more(self, jobs: Sequence[Job]) -> bool:
         """Take jobs in; return whether to reserve more, as some cannot be given out."""
@@ -91,10 +97,10 @@ class _Turn:
         for job in jobs:
             if job.expired(now):
                 late += 1
-                self.dropped += [Release(job.id, job.claims), Cancel(job.id, (job.due, job.claims))]
+                self._dropped += [Release(job.id, job.claims), Cancel(job.id, (job.due, job.claims))]
                 continue
             if len(self._got) >= self._limit:
-                self.dropped.append(Release(job.id, job.claims))
+                self._dropped.append(Release(job.id, job.claims))
                 continue
             try:
                 self._got.append(self._opened(job))
@@ -112,7 +118,7 @@ class _Turn:
 
     def drops(self) -> list[Command[Any]]:
         """Return what cancels those that have expired since this was asked last."""
-        drops, self.dropped = self.dropped, []
+        drops, self._dropped = self._dropped, []
         return drops
 
     def releases(self, *, everything: bool = False) -> list[Release]:
