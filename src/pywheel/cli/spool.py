@@ -31,7 +31,7 @@ _BUSY: Final = 60.0  # seconds that another process may take
 SpoolOption = Annotated[
     str, typer.Option("--spool", envvar="PYWHEEL_SPOOL", help="Address of the spool.", show_default=True)
 ]
-Limit = Annotated[int, typer.Option("--limit", "-n", help="At most so many jobs of each state.", min=0)]
+Limit = Annotated[int, typer.Option("--limit", "-n", help="How many jobs of each state to show at most.", min=0)]
 Id = Annotated[str, typer.Argument(help="What put returned, such as -5.", metavar="JOB")]
 DEFAULT_SPOOL: Final = "sqlite:///spool.db"
 

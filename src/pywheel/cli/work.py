@@ -81,7 +81,7 @@ def work(
     grace: Grace = "30s",
     keep: Keep = KEEP,
     processes: Annotated[
-        int, typer.Option(min=1, help="So many workers, kept alive; SIGHUP replaces them one by one.")
+        int, typer.Option(min=1, help="How many worker processes to keep alive; SIGHUP replaces them one by one.")
     ] = 1,
     reload: Annotated[bool, typer.Option("--reload", help="Begin again when the program's sources change.")] = False,
     live: Live = None,

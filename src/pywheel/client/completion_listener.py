@@ -159,7 +159,7 @@ class CompletionListener:
                 return
 
     def _over(self) -> bool:
-        """Whether there is nobody to wait for; whoever enters from here on begins another thread."""
+        """Whether nobody waits any more. The next one to enter begins another thread."""
         with self._mutex:
             over = self._closed or not self._waiting
             if over:

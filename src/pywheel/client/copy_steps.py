@@ -36,7 +36,7 @@ def identity_of(store: Store) -> str:
 
 
 def do(store: Store, commands: Sequence[Command[Any]]) -> list[Any]:
-    """Return the outcomes; raise what is wrong with one, but for a key that is taken."""
+    """Return the outcomes. An error among them is raised, except JobExists."""
     outcomes = store.apply(commands) if commands else []
     for outcome in outcomes:
         if isinstance(outcome, BaseException) and not isinstance(outcome, JobExists):
@@ -208,7 +208,7 @@ def _origin(copy: Job, identity: str) -> int | None:
 
 
 def version(job: Job) -> int:
-    """Return what tells versions of a job apart, but for when it is due. It is another one in each process."""
+    """Return a hash of a job without its due time. Each process has its own."""
     if not job.state.live:  # then nothing else of it changes
         return hash((job.state, job.claims))
     return hash((job.topic, repr(_kept(job)), job.claims, job.attempt, job.lost, job.body))
@@ -222,6 +222,6 @@ def _digest(job: Job) -> str:
 
 
 def _kept(job: Job) -> list[Any]:
-    """Return the fields of a job, but for what a copy says of itself in the headers."""
+    """Return the fields of a job, without the header that a copy adds."""
     headers = sorted((name, value) for name, value in job.headers.items() if name != HEADER)
     return [headers if value is job.headers else value for value in job.kept]

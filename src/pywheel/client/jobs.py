@@ -94,8 +94,8 @@ class Jobs:
     ) -> Change:
         """Change a delayed job where it stands; return MADE, or what stood in the way.
 
-        It keeps its id, its key and its attempts, and all that is not given. After MADE a handler gets what the edit
-        has left, whoever was about to claim the job. One that is claimed is not edited: its handler may have read it.
+        It keeps its id, its key and its attempts, and all that is not given. After MADE every handler gets the edited
+        job. A claimed job is not edited: its handler may have read it.
 
         Args:
             ref: the job.

@@ -19,7 +19,7 @@ from .spool import TOPIC as SPOOLED
 __all__ = ["Rekeyed", "rekey"]
 
 _PAGE: Final = 100  # jobs in one transaction
-_OURS: Final = frozenset({COPIES, SPOOLED})  # topics of our own notes, which whoever reads them reads plain
+_OURS: Final = frozenset({COPIES, SPOOLED})  # topics of our own notes, which are read without keys
 _TRIES: Final = 3
 _Content: TypeAlias = tuple[Job, str, bytes, int | None]
 """A job, under which name its body or its result is sealed, that, and of a result the claim."""
