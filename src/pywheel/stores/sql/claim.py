@@ -14,20 +14,19 @@ from typing import Any, Final, NamedTuple
 
 from ...jobs import lifecycle
 from ...jobs.commands import Claim, Claimed, Reserve
-from ...jobs.job import Due, Job, State
+from ...jobs.job import Due, Job
 from ...jobs.lifecycle import LOST_BEGUN
 from ...jobs.limits import Gate, ShutGate, looked_at, note_of
 from ..checks import FURTHEST, IDS, clamped
 from .notes import set_note
 from .read import priorities_of
-from .rows import FOUND, KEPT, TAKEN, Found, found_of, listed, record, taken_of
+from .rows import FOUND, KEPT, TAKEN, Found, found_of, jobs_of, listed
 from .settle import expire_all, expire_among
 from .statement import Insert, Last, Rows, Select, Statement, Steps, WriteJobs, drive_all
 from .transaction import Transaction
 
 __all__ = ["claim", "reserve"]
 
-_RUNNING: Final = State.RUNNING
 _ALL: Final = 65_536  # bytes a job for which bodies are read at once
 _SMALL: Final = 256  # bytes of a body that are read before it is known whether its job is claimed
 _LOOKED: Final = " ".join(FOUND)
@@ -292,7 +291,7 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
         if paused and rows[0][0] is None:  # it may have been resumed before the rows were taken
             break
         if rows[0][0] is not None:
-            some = [taken_of(row, command.topic) for row in rows]
+            some = jobs_of(command.topic, [*zip(*rows, strict=True)])
             some.sort(key=_by_due)
             jobs += some
             tx.topics.heads.found(number, priority, first, some[0].due, len(some), began)
@@ -441,28 +440,25 @@ def _start(
             yield Last(batch) if last else batch
         return []
     workers = yield from tx.numbers((command.worker,), add=True, of=tx.workers)
-    absent = [one.id for one in found if one.body is None]
-    jobs: list[Job] = []
-    rows: list[tuple[int, int, int, int | None]] = []
-    policy, now = command.policy, topic.now
-    delays, held_until, longest = tuple(policy.backoff), now + policy.hold, now + policy.slack
-    for place, (due, id, created, *fields, claims, unspent, lost, error, _, body) in enumerate(found):
-        claims += 1
-        attempt, begins = lifecycle.attempts(claims, unspent), place < begun
-        lease = longest + (fields[_TTR] or policy.ttr) if begins else held_until
-        again = _backoff(delays, attempt) if attempt < (fields[_MOST_ATTEMPTS] or policy.max_attempts) else None
-        rows.append((id, lease, int(begins), again))
-        jobs.append(
-            record(id, command.topic, body, due, created, _RUNNING, fields, claims, attempt, lease, error, lost)
-        )
-    rows.sort()
+    policy, now, delays = command.policy, topic.now, tuple(command.policy.backoff)
+    dues, ids, created, *fields, before, unspent, lost, errors, _, bodies = zip(*found, strict=True)
+    claims = [number + 1 for number in before]
+    attempts = [*map(lifecycle.attempts, claims, unspent)]
+    leases = [now + policy.slack + (ttr or policy.ttr) for ttr in fields[_TTR][:begun]]
+    leases += [now + policy.hold] * (len(found) - begun)
+    tries = [*zip(attempts, fields[_MOST_ATTEMPTS], strict=True)]
+    again = {one: _backoff(delays, one[0]) if one[0] < (one[1] or policy.max_attempts) else None for one in {*tries}}
+    begins = [1] * begun + [0] * (len(found) - begun)
+    rows = sorted(zip(ids, leases, begins, [again[one] for one in tries], strict=True))
+    jobs = jobs_of(command.topic, [ids, bodies, dues, created, *fields, claims, attempts, leases, errors, lost])
+    absent = [id for id, body in zip(ids, bodies, strict=True) if body is None] if None in bodies else []
     values = {"w": rows, "started": now, "worker": workers[command.worker], "jitter": policy.jitter}
     batch.append(WriteJobs(_START, "{w: id, next, begun, backoff}", "+j.state = 0", values))
     if absent:
         batch.append(Rows("id body", "SELECT j.id, j.body FROM job j WHERE j.id {in ids}", {"ids": absent}))
-    tx.changes.leases = min(tx.changes.leases, *[row[1] for row in rows])
+    tx.changes.leases = min(tx.changes.leases, *leases)
     answer = yield Last(batch) if last else batch
     if absent:
-        bodies = dict(answer[-1])
-        jobs = [job._replace(body=bodies[job.id]) if job.id in bodies else job for job in jobs]
+        read = dict(answer[-1])
+        jobs = [job._replace(body=read[job.id]) if job.id in read else job for job in jobs]
     return jobs

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...jobs import lifecycle
@@ -17,7 +18,7 @@ from .schema import ENDED, FINISHED
 
 __all__ = [
     "ATTEMPT", "ATTEMPTED", "DEFAULTS", "DUE", "ENDING", "FOUND", "HEAD", "KEPT", "MOVED", "REPLACED", "STAYS", "TAKEN",
-    "Found", "columns_of", "found_of", "job_of", "listed", "record", "run_of", "taken_of",
+    "Found", "columns_of", "found_of", "job_of", "jobs_of", "listed", "run_of",
 ]  # fmt: skip
 
 DUE: Final = "coalesce(j.due, j.next)"
@@ -81,22 +82,14 @@ def found_of(rows: Sequence[Sequence[Any]]) -> list[Any]:
     return [new(Found, row) for row in rows]
 
 
-def record(
-    id: int, topic: str, body: bytes, due: int, created: int, state: State, fields: list[Any], claims: int,
-    attempt: int, lease: int | None, error: str | None, lost: int,
-) -> Job:  # fmt: skip
-    """Return the record of a job. Its fields are as they are stored, in a list of its own."""
+def jobs_of(topic: str, columns: Sequence[Sequence[Any]]) -> list[Job]:
+    """Return the records of claimed jobs of a topic, from the columns of TAKEN."""
+    id, body, due, created, *fields = columns[:_END]
     for place in _JSON:
-        value = fields[place]
-        fields[place] = json.loads(value) if value else {}
-    return tuple.__new__(Job, (id, topic, body, due, created, state, *fields, claims, attempt, lease, error, lost))
-
-
-def taken_of(row: Sequence[Any], topic: str) -> Job:
-    """Return the record of a row that begins with the columns of TAKEN."""
-    id, body, due, created, *fields = row[:_END]
-    claims, attempt, lease, error, lost = row[_END:_LAST]
-    return record(id, topic, body, due, created, State.RUNNING, fields, claims, attempt, lease, error, lost)
+        fields[place] = [json.loads(value) if value else {} for value in fields[place]]
+    values = zip(id, repeat(topic), body, due, created, repeat(State.RUNNING), *fields, *columns[_END:_LAST])
+    new = tuple.__new__  # with the fewest steps
+    return [new(Job, one) for one in values]
 
 
 def run_of(claims: int, attempt: int, begun: int, lease: int, backoff: int | None) -> Run:
@@ -120,5 +113,8 @@ def job_of(row: Sequence[Any], names: Mapping[int, str], body: bytes = b"") -> J
         state, lost = ending.state, ending.lost
         attempt -= not ending.spent
         due = due if ending.due is None else ending.due
-    fields = list(row[_FIELDS_OF_HEAD])
-    return record(id, names[topic], body, due, created, state, fields, claims, attempt, lease, error, lost)
+    fields: list[Any] = list(row[_FIELDS_OF_HEAD])
+    for place in _JSON:
+        fields[place] = json.loads(fields[place]) if fields[place] else {}
+    values = (id, names[topic], body, due, created, state, *fields, claims, attempt, lease, error, lost)
+    return Job._make(values)

@@ -1,7 +1,7 @@
 """SQLite's forms of statements, and what carries them on a connection.
 
-Lists of values go as JSON, and so do rows: between two rows of a result, busy handlers would take the interpreter for
-milliseconds each, in the turn to write.
+Lists of values go as JSON, and rows come as one row that has each of their columns as JSON: between two rows of a
+result, busy handlers would take the interpreter for milliseconds each, in the turn to write.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, ClassVar, Final, TypeVar
 
 from ..sql.dialect import Dialect
@@ -26,7 +26,7 @@ _UPDATE: Final = "UPDATE job SET "
 _COLUMN: Final = re.compile(r"\bw\.(\w+)")
 _ALIKE: Final = 8  # statements that one change may become: handlers may take the interpreter at each
 _SOME: Final = 25  # rows by one INSERT: fewer steps than `executemany` takes
-_LONG: Final = 256 << 10  # characters of rows that are parsed at once: some 3 ms
+_LONG: Final = 256 << 10  # characters of a column that are parsed at once: some 3 ms
 _FEW: Final = 4  # rows that are returned one by one
 TAIL: Final = 1_024
 
@@ -126,11 +126,13 @@ class SqliteDialect(Dialect):
     # ---- forms ------------------------------------------------------------------------------------------------------
 
     def as_one_row(self, columns: str, text: str) -> str:
-        """Return a SELECT whose rows come as one JSON text, and with it their bodies behind each other."""
+        """Return a SELECT whose one row has the columns of another as JSON.
+
+        Of bytes these are the lengths; the bytes themselves, joined, come behind all others.
+        """
         names = columns.split()
         blobs = [name for name in names if TYPES.get(name) == "bytes"]
-        chosen = ", ".join(f"length({name})" if name in blobs else name for name in names)
-        parts = [f"json_group_array(json_array({chosen}))"]
+        parts = [f"json_group_array({f'length({name})' if name in blobs else name})" for name in names]
         parts += [f"CAST(group_concat({name}, '') AS BLOB)" for name in blobs]
         return f"SELECT {', '.join(parts)} FROM ({text})"
 
@@ -219,6 +221,24 @@ class WrongGuess(Exception):
     """Somebody else has given ids meanwhile: nothing was stored."""
 
 
+class Columns(Sequence[tuple[Any, ...]]):
+    """Rows that are kept by column: thousands of them are nothing for the garbage collector to walk through."""
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, columns: Sequence[Sequence[Any]]) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return zip(*self._columns, strict=True)
+
+    def __getitem__(self, place: Any) -> Any:
+        return tuple([column[place] for column in self._columns])
+
+
 class Carrier:
     """Carries statements to a connection.
 
@@ -278,23 +298,20 @@ class Carrier:
     def _select(self, statement: Select) -> list[Any]:
         return self._execute(SQLITE.text(statement.text), self._bound(statement.values)).fetchall()  # type: ignore[no-any-return]
 
-    def _rows(self, statement: Rows) -> list[Any]:
+    def _rows(self, statement: Rows) -> Columns:
         columns, text = statement.columns, statement.text
         sql = SQLITE.kept((columns, text), lambda: SQLITE.text(SQLITE.as_one_row(columns, text)))
         return self._read(sql, columns, self._bound(statement.values))
 
-    def _read(self, sql: str, columns: str, bound: dict[str, Any]) -> list[Any]:
-        listed, *blobs = self._execute(sql, bound).fetchone()
-        rows = _parsed(listed)
-        if blobs:
-            for place, joined in zip(_places_of_bytes(columns), blobs, strict=True):
-                at = 0
-                for row in rows:
-                    size = row[place]
-                    if size is not None:
-                        row[place] = joined[at : at + size]
-                        at += size
-        return rows
+    def _read(self, sql: str, columns: str, bound: dict[str, Any]) -> Columns:
+        found: Sequence[Any] = self._execute(sql, bound).fetchone()
+        places = _places_of_bytes(columns)
+        read = [_parsed(column) for column in (found[: -len(places)] if places else found)]
+        for place, joined in zip(places, found[len(read) :], strict=True):
+            ends = [*accumulate([size or 0 for size in read[place]])]
+            parts = zip(read[place], [0, *ends], ends, strict=False)  # the last end begins nothing
+            read[place] = [None if size is None else joined[at:end] for size, at, end in parts]
+        return Columns(read)
 
     def _do(self, statement: Do) -> list[Any]:
         self._execute(SQLITE.text(statement.text), self._bound(statement.values))
@@ -338,7 +355,7 @@ class Carrier:
             guess = ()
         return []
 
-    def _change(self, statement: WriteJobs) -> list[Any]:
+    def _change(self, statement: WriteJobs) -> Sequence[Any]:
         """Change rows whose values are alike by one statement, unless that would be many.
 
         A few rows tell what they are as they are written. More than that are looked at before, which comes as one row.
@@ -353,14 +370,15 @@ class Carrier:
             parts = [
                 {**statement.values, "w": ids, **dict(zip(names, values, strict=True))} for values, ids in alike.items()
             ]
-        rows: list[Any] = []
+        parted: list[Sequence[Any]] = []
         for part in parts:
             bound = self._bound(part)
             if not look:
-                rows += self._execute(write, bound).fetchall()
+                parted.append(self._execute(write, bound).fetchall())
             elif found := self._read(look, " ".join(statement.returns), bound):
                 self._execute(write, bound)
-                rows += found
+                parted.append(found)
+        rows = parted[0] if len(parted) == 1 else [*chain.from_iterable(parted)]
         self._changed = [row[0] for row in rows] if statement.returns else None
         return rows
 
@@ -391,15 +409,15 @@ def _places_of_bytes(columns: str) -> list[int]:
 
 
 def _parsed(listed: str) -> list[Any]:
-    """Return rows that came as one JSON text; of very many row by row, as other threads have no turn within one."""
+    """Return values that came as a JSON text; very many one by one, as other threads have no turn within one."""
     if len(listed) < _LONG:
         return json.loads(listed)  # type: ignore[no-any-return]
-    rows, at, decoder = [], 1, json.JSONDecoder()
+    values, at, decoder = [], 1, json.JSONDecoder()
     while at < len(listed) - 1:
-        row, end = decoder.raw_decode(listed, at)
-        rows.append(row)
+        value, end = decoder.raw_decode(listed, at)
+        values.append(value)
         at = end + 1
-    return rows
+    return values
 
 
 def _listed(rows: list[Any]) -> str:
@@ -414,7 +432,7 @@ def _names(source: str) -> list[str]:
     return [f"w_{column.strip()}" for column in source.strip("{}").partition(":")[2].split(",")[1:]]
 
 
-_SEND: Final[dict[type, Callable[[Carrier, Any], list[Any]]]] = {
+_SEND: Final[dict[type, Callable[[Carrier, Any], Sequence[Any]]]] = {
     Select: Carrier._select,
     Rows: Carrier._rows,
     Do: Carrier._do,
