@@ -13,6 +13,8 @@ from hypothesis import settings
 
 MOST = 10  # commands in the summary
 NAME = "PYWHEEL_SEED"
+AMOUNTS = tuple(f"PYWHEEL_{what}" for what in ("REOPEN", "CRASHES", "SIMULATIONS", "SIMULATIONS_FROM", "CUTS", "FUZZ"))
+DECIDE = (NAME, "CI", "HYPOTHESIS_PROFILE", *AMOUNTS)  # variables by which a test does what it does
 
 if not int(os.environ.get(NAME) or 0):
     os.environ[NAME] = str(random.randrange(1, 10**6))
@@ -49,7 +51,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 def command(config, test):
     """Return the command that runs a test with the same seeds."""
-    variables = [f"{name}={os.environ[name]}" for name in (NAME, "CI", "HYPOTHESIS_PROFILE") if name in os.environ]
+    variables = [f"{name}={os.environ[name]}" for name in DECIDE if name in os.environ]
     python = Path(sys.executable)
     if python.is_relative_to(config.rootpath):
         python = python.relative_to(config.rootpath)

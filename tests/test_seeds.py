@@ -44,7 +44,7 @@ def drawn(tmp_path):
     def run(*options, seed=None):
         (tmp_path / "drawn").write_text("")
         arguments = [sys.executable, "-m", "pytest", "-p", "tests.seeds", "-p", "no:cacheprovider", *options]
-        variables = environment(PYWHEEL_SEED=seed, CI="1", HYPOTHESIS_PROFILE=None)
+        variables = environment(PYWHEEL_SEED=seed, CI="1", HYPOTHESIS_PROFILE=None, PYWHEEL_REOPEN="1")
         result = subprocess.run(
             arguments, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=120, check=False
         )
@@ -60,7 +60,8 @@ def test_a_failure_says_the_seed_and_the_command_that_draws_the_same_again(drawn
     said, lots, _ = drawn("-n", "2")
     [seed] = set(re.findall(r"PYWHEEL_SEED=(\d+)", said))
     assert [lot[:2] for lot in lots] == [[number, seed] for number in range(3)]
-    assert re.search(rf"^PYWHEEL_SEED={seed} CI=1 \S+ -m pytest test_draws.py::test_fails$", said, re.MULTILINE)
+    repeats = rf"^PYWHEEL_SEED={seed} CI=1 PYWHEEL_REOPEN=1 \S+ -m pytest test_draws.py::test_fails$"
+    assert re.search(repeats, said, re.MULTILINE)
     assert drawn("-n", "0", seed=seed)[1] == lots
     assert drawn("-n", "0", seed=str(int(seed) + 1))[1] != lots
 
