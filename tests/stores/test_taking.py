@@ -10,6 +10,7 @@ from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob
 from pywheel.stores import open
+from tests.jobs.waiting import until
 
 TERMS = ops.ClaimPolicy(60_000, 3)
 
@@ -57,12 +58,9 @@ def test_a_claim_gives_each_attempt_its_backoff(store):
     policy = ops.ClaimPolicy(1, 5, (50, 4_000_000), hold=200)
     [id] = put(store)
     for attempt, backoff in enumerate((50, 4_000_000), 1):
-        while not (claimed := store.apply([ops.Claim("t", (), policy, "w", 1, limit=1)])[0]).jobs:
-            time.sleep(0.02)
-        [job] = claimed.jobs
+        [job] = until(lambda: store.apply([ops.Claim("t", (), policy, "w", 1, limit=1)])[0].jobs)
         assert (job.id, job.attempt) == (id, attempt)
-        while not store.apply([ops.Expire(10)])[0].ended:
-            time.sleep(0.02)
+        until(lambda: store.apply([ops.Expire(10)])[0].ended)
         assert store.ask(GetJob(id)).due == job.lease_until + backoff
 
 
@@ -89,14 +87,13 @@ def test_a_job_that_another_store_puts_before_the_first_is_claimed_within_a_seco
     ack(store, claim(store))
     with open(store.url) as other:
         [early] = put(other, due=now_ms() - 60_000)
-    claimed, until = claim(store), time.monotonic() + 5
-    while not claimed.jobs:
-        assert claimed.next is not None
-        assert claimed.next <= now_ms() + 1_100
-        assert time.monotonic() < until
-        time.sleep(0.05)
+
+    def taken():
         claimed = claim(store)
-    assert [job.id for job in claimed.jobs] == [early]
+        assert claimed.jobs or claimed.next <= now_ms() + 1_100
+        return claimed.jobs
+
+    assert [job.id for job in until(taken)] == [early]
 
 
 def test_a_job_of_ones_own_that_is_due_before_the_first_is_claimed_at_once(store):
@@ -117,10 +114,7 @@ def test_reserving_begins_where_it_was_and_looks_at_all_within_a_second(store):
     assert len(store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(1, 3, slack=0), "w")])[0]) == 1
     with open(store.address.url) as other:
         early = put(other, due=1)
-    found, until = [], time.monotonic() + 10
-    while len(found) < 2 and time.monotonic() < until:
-        [jobs] = store.apply([ops.Reserve("t", 1, TERMS, "w")])
-        found += [job.id for job in jobs]
+    found = [until(lambda: store.apply([ops.Reserve("t", 1, TERMS, "w")])[0])[0].id for _ in range(2)]
     assert sorted(found) == [*lost, *early]
 
 
