@@ -91,7 +91,10 @@ def _monitor(intrusion, is_there):
 
 @contextmanager
 def _trace(intrusion, is_there):
-    """Do the same on Python 3.11; of the others, in those that begin meanwhile."""
+    """Do the same on Python 3.11; of the others, in those that begin meanwhile.
+
+    One of both is set: CPython 3.11 refuses to trace one thread while a hook of audits hears that another is traced.
+    """
 
     def see(frame, event, argument):
         if intrusion.happened or not is_there() or not intrusion.concerns(frame.f_code):
@@ -101,14 +104,13 @@ def _trace(intrusion, is_there):
             intrusion.meets(frame, frame.f_lasti)
         return see
 
-    before = sys.gettrace()
-    threading.settrace(see)
-    sys.settrace(see)
+    which = sys if is_there() else threading
+    before = which.gettrace()
+    which.settrace(see)
     try:
         yield
     finally:
-        sys.settrace(before)
-        threading.settrace(None)
+        which.settrace(before)
 
 
 def at_each_place(files, intruder):
