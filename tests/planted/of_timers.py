@@ -150,12 +150,12 @@ def a_removed_item_comes_out():
     method(_delay_items.DelayItems, "remove", lambda real, self, handle: handle in self._wheel)
 
 
-@found_by(T + "delay_queue_bounds.py::test_exactly_maxsize_items_fit_due_or_not", "assert q.full()")
+@found_by(T + "delay_queue.py::test_exactly_maxsize_items_fit_due_or_not", "assert q.full()")
 def a_full_queue_takes_one_more():
     method(_delay_items.DelayItems, "full", lambda real, self: 0 < self.maxsize < self.qsize())
 
 
-@found_by(T + "delay_queue_bounds.py::test_an_immediate_shutdown_drops_what_there_is", "assert seen() is None")
+@found_by(T + "delay_queue.py::test_an_immediate_shutdown_drops_what_there_is", "assert seen() is None")
 def an_immediate_shutdown_keeps_its_items():
     method(_delay_items.DelayItems, "shutdown", lambda real, self, immediate=False: real(self))
 

@@ -1,8 +1,12 @@
-"""Tasks that wait for an AsyncDelayQueue: who wakes, when, and with what."""
+"""Tasks that wait for an AsyncDelayQueue: who wakes, when, and with what, and what cancelling one leaves."""
 
 import asyncio
+import random
+import sys
 import threading
 import time
+from collections import Counter
+from contextlib import suppress
 from importlib.util import find_spec
 
 import pytest
@@ -277,5 +281,320 @@ def test_the_loop_has_one_timer_for_a_queue_and_none_when_nobody_waits(run, make
         assert alarm.cancelled()
         assert q._alarm is None
         assert not q._getters
+
+    run(main)
+
+
+# ---- room, join, shutdown --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["get", "remove"])
+def test_each_item_that_goes_lets_one_waiting_put_in_and_in_order(run, make, clock, how):
+    async def main():
+        q = make(2, clock)
+        handles = [await q.put(number) for number in range(2)]
+        tasks = [asyncio.create_task(q.put(name)) for name in "abc"]
+        await settle()
+        for number in range(2):
+            if how == "get":
+                assert await q.get() == number
+            else:
+                assert q.remove(handles[number])
+            await settle()
+            assert len(done(tasks)) == number + 1
+            assert q.full()
+        assert [await q.get() for _ in range(3)] == ["a", "b", "c"]
+
+    run(main)
+
+
+def test_a_delay_counts_from_when_the_item_got_in(run, make, clock):
+    async def main():
+        q = make(1, clock)
+        q.put_nowait("a")
+        (task,) = await start(1, q.put, "b", 5)
+        clock.advance(100)
+        assert await q.get() == "a"
+        handle = await task
+        clock.advance(4)
+        assert q.ready() == 0
+        clock.advance(1)
+        assert q.ready() == 1
+        assert q.remove(handle)
+
+    run(main)
+
+
+def test_join_waits_for_every_task(run, q):
+    async def main():
+        await q.join()
+        q.put_nowait("a")
+        handle = q.put_nowait("b", 5)
+        tasks = await start(2, q.join)
+        await q.get()
+        q.task_done()
+        await settle()
+        assert done(tasks) == []
+        q.remove(handle)
+        await asyncio.gather(*tasks)
+
+    run(main)
+
+
+def test_an_immediate_shutdown_ends_join(run, q):
+    async def main():
+        q.put_nowait("a", 5)
+        tasks = await start(2, q.join)
+        q.shutdown(immediate=True)
+        await asyncio.gather(*tasks)
+
+    run(main)
+
+
+def test_shut_down_is_asyncios_where_it_has_one(pywheel):
+    if sys.version_info >= (3, 13):
+        assert pywheel.QueueShutDown is asyncio.QueueShutDown
+    else:
+        assert issubclass(pywheel.QueueShutDown, Exception)
+
+
+@pytest.mark.parametrize("immediate", [False, True])
+def test_shutting_down_wakes_all_who_wait(run, pywheel, make, clock, immediate):
+    async def main():
+        empty, full = make(clock=clock), make(1, clock)
+        full.put_nowait("a")
+        tasks = await start(3, empty.get) + await start(3, full.put, "b")
+        empty.shutdown(immediate)
+        full.shutdown(immediate)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {type(result) for result in results} == {pywheel.QueueShutDown}
+
+    run(main)
+
+
+def test_what_is_delayed_comes_out_after_a_shutdown_when_it_is_due_and_then_all_hear_of_it(run, pywheel, q, clock):
+    async def main():
+        q.put_nowait("a", 5)
+        q.put_nowait("b", 10)
+        tasks = await start(4, q.get)
+        q.shutdown()
+        await settle()
+        clock.advance(5)
+        await settle()
+        assert done(tasks) == ["a"]
+        clock.advance(5)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert Counter(map(type, results)) == {str: 2, pywheel.QueueShutDown: 2}
+
+    run(main)
+
+
+def test_removing_the_last_item_after_a_shutdown_wakes_all(run, pywheel, make):
+    async def main():
+        q = make()
+        handle = q.put_nowait("a", 3600)
+        q.shutdown()
+        tasks = await start(3, q.get)
+        q.remove(handle)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {type(result) for result in results} == {pywheel.QueueShutDown}
+        assert q._alarm is None
+
+    run(main)
+
+
+# ---- loops -----------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_clock_nothing_can_be_put_before_a_loop_runs(pywheel):
+    q = pywheel.AsyncDelayQueue()
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        q.put_nowait("a")
+    assert q.empty()
+
+
+def test_with_a_clock_items_can_be_put_before_a_loop_runs(run, q):
+    q.put_nowait("a")
+    assert run(q.get) == "a"
+
+
+def test_a_queue_belongs_to_one_loop(run, q):
+    run(q.put, "a")
+
+    async def wait():
+        await q.get()
+
+    async def main():
+        (task,) = await start(1, q.get)
+        task.cancel()
+
+    q.get_nowait()
+    run(main)
+    with pytest.raises(RuntimeError, match="another event loop"):
+        run(wait)
+
+
+# ---- tasks that are cancelled ----------------------------------------------------------------------------------------
+
+
+def test_cancelling_a_get_loses_no_item(run, q):
+    async def main():
+        first, second = await start(2, q.get)
+        q.put_nowait("a")  # which wakes the first,
+        first.cancel()  # too late
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert await second == "a"
+
+    run(main)
+
+
+def test_cancelling_the_only_get_leaves_the_item(run, q):
+    async def main():
+        (task,) = await start(1, q.get)
+        q.put_nowait("a")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert q.get_nowait() == "a"
+        assert q._woken is None
+
+    run(main)
+
+
+def test_cancelling_a_get_that_was_not_woken_wakes_nobody(run, q):
+    async def main():
+        first, second, third = await start(3, q.get)
+        looks = q.looks
+        second.cancel()
+        q.put_nowait("a")
+        await settle()
+        assert done([first]) == ["a"]
+        assert second.cancelled()
+        assert q.looks == looks + 1
+        q.put_nowait("b")
+        assert await third == "b"
+
+    run(main)
+
+
+def test_a_get_that_times_out_leaves_the_line(run, q):
+    async def main():
+        (first,) = await start(1, q.get)
+        for _ in range(5):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await q.get()
+        assert len(q._getters) == 1
+        q.put_nowait("a")
+        assert await first == "a"
+
+    run(main)
+
+
+def test_who_was_woken_for_an_item_that_somebody_else_took_is_still_the_first(run, q):
+    async def main():
+        tasks = await start(3, q.get)
+        q.put_nowait("a")
+        assert q.get_nowait() == "a"
+        await settle()
+        assert done(tasks) == []
+        for number in range(3):
+            q.put_nowait(number)
+        await settle()
+        assert done(tasks) == [0, 1, 2]
+
+    run(main)
+
+
+def test_who_is_woken_on_the_way_to_a_far_deadline_is_still_the_first(run, q, clock):
+    async def main():
+        tasks = await start(3, q.get)
+        q.put_nowait("a", 1000)
+        looks = q.looks
+        clock.advance(999)
+        await settle()
+        assert q.looks == looks + 1  # in vain
+        clock.advance(1)
+        await settle()
+        assert done(tasks) == ["a"]
+        assert tasks[0].done()
+        q.shutdown()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+
+
+def test_cancelling_a_put_leaves_its_room_to_the_next(run, make, clock):
+    async def main():
+        q = make(1, clock)
+        q.put_nowait("a")
+        first, second, third = await start(3, q.put, "more")
+        q.get_nowait()  # which wakes the first,
+        first.cancel()  # too late
+        third.cancel()
+        await settle()
+        assert (first.cancelled(), second.done(), third.cancelled()) == (True, True, True)
+        assert q.qsize() == 1
+        assert not q._putters
+
+    run(main)
+
+
+class Market:
+    """Tasks that put, get, remove, reschedule, and now and then give up, and a list of what came of it."""
+
+    def __init__(self, q):
+        self.q = q
+        self.rng = random.Random(5)
+        self.put, self.got, self.removed = [], [], []
+
+    def patience(self, *seconds):
+        return asyncio.timeout(self.rng.choice(seconds))
+
+    async def produce(self, number):
+        for count in range(150):
+            name, delay = (number, count), self.rng.choice([0, 0, 0.0001, 0.001, 0.003])
+            with suppress(TimeoutError):
+                async with self.patience(None, None, 0.0005):
+                    handle = await self.q.put((name, time.monotonic_ns() + delay * 1e9), delay)
+                self.put.append(name)
+                self.meddle(handle, name)
+            if self.rng.random() < 0.1:
+                await asyncio.sleep(0.001)
+
+    def meddle(self, handle, name):
+        if self.rng.random() < 0.1 and self.q.remove(handle):
+            self.removed.append(name)
+        elif self.rng.random() < 0.2:
+            self.q.reschedule(handle, 0.004)  # later than it was
+
+    async def consume(self):
+        while True:
+            with suppress(TimeoutError):
+                async with self.patience(None, 0, 0.0001, 0.001):
+                    try:
+                        name, due = await self.q.get()
+                    except self.q._ShutDown:
+                        return
+                assert time.monotonic_ns() >= due
+                self.got.append(name)
+                self.q.task_done()
+
+
+@pytest.mark.parametrize("maxsize", [0, 3])
+def test_each_item_comes_out_once_and_not_early_whoever_is_cancelled(run, make, maxsize):
+    async def main():
+        q = make(maxsize)
+        market = Market(q)
+        consumers = [asyncio.create_task(market.consume()) for _ in range(4)]
+        await asyncio.gather(*map(market.produce, range(3)))
+        await q.join()
+        q.shutdown()
+        await asyncio.gather(*consumers)
+        assert q.empty()
+        assert len(set(market.put)) == len(market.put)
+        assert Counter(market.got + market.removed) == Counter(market.put)
+        assert (q._alarm, q._woken, len(q._getters), len(q._putters)) == (None, None, 0, 0)
 
     run(main)

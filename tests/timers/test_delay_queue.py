@@ -1,5 +1,9 @@
-"""When an item of a delay queue comes out: of the one for threads and the one for asyncio, without waiting."""
+"""Both delay queues, the one for threads and the one for asyncio, where nobody waits."""
 
+import copy
+import gc
+import pickle
+import weakref
 from datetime import timedelta
 
 import pytest
@@ -204,3 +208,273 @@ def test_a_handle_must_be_an_int(q, handle):
     with pytest.raises(TypeError, match="handle"):
         q.reschedule(handle, 1)
     assert q.ready() == 1
+
+
+class Item:
+    """Something that can be seen to be released."""
+
+
+# ---- room ------------------------------------------------------------------------------------------------------------
+
+
+def test_exactly_maxsize_items_fit_due_or_not(make, words, clock):
+    q = make(3)
+    assert q.maxsize == 3
+    q.put_nowait("a")
+    q.put_nowait("b", 5)
+    assert not q.full()
+    handle = q.put_nowait("c", 50)
+    assert q.full()
+    with pytest.raises(words.Full):
+        q.put_nowait("d")
+    clock.advance(10)
+    with pytest.raises(words.Full):
+        q.put_nowait("d", 3)
+    assert q.get_nowait() == "a"
+    q.put_nowait("d", 3)
+    with pytest.raises(words.Full):
+        q.put_nowait("e")
+    q.remove(handle)
+    q.put_nowait("e")
+    assert q.qsize() == 3
+
+
+@pytest.mark.parametrize("maxsize", [0, -1])
+def test_without_a_maxsize_a_queue_is_never_full(make, maxsize):
+    q = make(maxsize)
+    for number in range(1000):
+        q.put_nowait(number, number)
+    assert not q.full()
+    assert q.qsize() == 1000
+
+
+def test_a_queue_is_empty_only_without_any_item(q, clock):
+    assert q.empty()
+    q.put_nowait("a", 5)
+    assert not q.empty()
+    clock.advance(5)
+    assert not q.empty()
+    q.get_nowait()
+    assert q.empty()
+
+
+def test_the_repr_says_what_is_in_it(make, words):
+    q = make(5)
+    q.put_nowait("a")
+    q.shutdown()
+    assert repr(q) == f"<{words.Queue.__name__} of 1 items, maxsize 5, shut down>"
+
+
+# ---- tasks -----------------------------------------------------------------------------------------------------------
+
+
+def test_task_done_may_be_called_once_for_each_item(q):
+    q.put_nowait("a")
+    q.put_nowait("b", 5)
+    q.task_done()
+    q.task_done()
+    with pytest.raises(ValueError, match="task_done"):
+        q.task_done()
+
+
+def test_a_removed_item_is_no_task(q):
+    handle = q.put_nowait("a", 5)
+    q.put_nowait("b")
+    q.remove(handle)
+    q.task_done()
+    with pytest.raises(ValueError, match="task_done"):
+        q.task_done()
+
+
+def test_tasks_never_become_fewer_than_none(q):
+    handle = q.put_nowait("a", 5)
+    q.task_done()
+    q.remove(handle)
+    q.put_nowait("b")
+    q.task_done()
+    with pytest.raises(ValueError, match="task_done"):
+        q.task_done()
+
+
+# ---- shut down -------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_that_was_shut_down_refuses_items_and_gives_those_it_has(q, clock, words):
+    q.put_nowait("now")
+    handle = q.put_nowait("later", 5)
+    q.shutdown()
+    with pytest.raises(words.ShutDown):
+        q.put_nowait("x")
+    assert q.get_nowait() == "now"
+    with pytest.raises(words.Empty):  # something is still to come
+        q.get_nowait()
+    assert q.reschedule(handle, 1)
+    clock.advance(1)
+    assert q.get_nowait() == "later"
+    with pytest.raises(words.ShutDown):
+        q.get_nowait()
+
+
+def test_an_immediate_shutdown_drops_what_there_is(q, clock, words):
+    q.put_nowait(item := Item())
+    handle = q.put_nowait("later", 5)
+    seen = weakref.ref(item)
+    del item
+    q.shutdown(immediate=True)
+    assert seen() is None
+    assert q.empty()
+    assert q.remove(handle) is False
+    for refused in (q.get_nowait, lambda: q.put_nowait("x")):
+        with pytest.raises(words.ShutDown):
+            refused()
+    with pytest.raises(ValueError, match="task_done"):
+        q.task_done()
+
+
+def test_an_immediate_shutdown_leaves_the_tasks_at_work(q):
+    q.put_nowait("at work")
+    q.put_nowait("dropped", 5)
+    q.get_nowait()
+    q.shutdown(immediate=True)
+    q.task_done()
+    with pytest.raises(ValueError, match="task_done"):
+        q.task_done()
+
+
+def test_a_full_queue_that_was_shut_down_says_so(make, words):
+    q = make(1)
+    q.put_nowait("a")
+    q.shutdown()
+    with pytest.raises(words.ShutDown):
+        q.put_nowait("b")
+
+
+def test_a_queue_can_be_shut_down_twice(q, words):
+    q.put_nowait("a")
+    q.shutdown()
+    q.shutdown()
+    assert q.qsize() == 1
+    q.shutdown(True)
+    assert q.empty()
+
+
+# ---- memory, and what finalisers do ----------------------------------------------------------------------------------
+
+
+def test_a_removed_item_is_released_at_once(q):
+    handle = q.put_nowait(item := Item(), 5)
+    seen = weakref.ref(item)
+    del item
+    q.remove(handle)
+    assert seen() is None
+
+
+def test_an_item_that_came_out_is_not_kept(q):
+    q.put_nowait(Item())
+    seen = weakref.ref(q.get_nowait())
+    assert seen() is None
+
+
+@pytest.mark.parametrize("how", ["remove", "shutdown"])
+def test_a_finaliser_finds_the_queue_in_order_and_the_lock_free(q, how):
+    seen = []
+
+    class Nosy:
+        def __del__(self):
+            seen.append((q.qsize(), q._lock._is_owned()))
+
+    q.put_nowait("a")
+    handle = q.put_nowait(Nosy(), 5)
+    if how == "remove":
+        q.remove(handle)
+    else:
+        q.shutdown(immediate=True)
+    assert seen == [(1 if how == "remove" else 0, False)]
+
+
+def test_a_cycle_through_a_queue_is_collected(make):
+    q = make()
+    q.put_nowait(q, 5)
+    seen = weakref.ref(q)
+    del q
+    gc.collect()
+    assert seen() is None
+
+
+# ---- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("delay", "error"),
+    [
+        ("1", TypeError),
+        (None, TypeError),
+        ([], TypeError),
+        (float("nan"), ValueError),
+        (float("inf"), ValueError),
+        (2**70, ValueError),
+    ],
+)
+def test_a_delay_that_is_no_number_of_seconds_is_refused_and_nothing_changes(q, delay, error):
+    handle = q.put_nowait("a")
+    with pytest.raises(error, match="delay"):
+        q.put_nowait("b", delay)
+    with pytest.raises(error, match="delay"):
+        q.reschedule(handle, delay)
+    assert (q.qsize(), q.ready()) == (1, 1)
+
+
+@pytest.mark.parametrize(("maxsize", "error"), [(1.5, TypeError), ("5", TypeError), (None, TypeError)])
+def test_a_maxsize_that_is_no_int_is_refused(words, maxsize, error):
+    with pytest.raises(error, match="maxsize"):
+        words.Queue(maxsize)
+
+
+def test_a_clock_must_be_one(words):
+    with pytest.raises(TypeError, match="clock"):
+        words.Queue(clock=5)
+
+
+def test_its_type_takes_type_arguments(words, clock):
+    assert words.Queue[str](clock=clock).empty()
+
+
+# ---- interrupts and copies -------------------------------------------------------------------------------------------
+
+
+class Interrupted:
+    """A wheel on which each schedule is followed by an interrupt."""
+
+    def __init__(self, wheel):
+        self._wheel = wheel
+
+    def __getattr__(self, name):
+        return getattr(self._wheel, name)
+
+    def __len__(self):
+        return len(self._wheel)
+
+    def schedule(self, tick, item):
+        self._wheel.schedule(tick, item)
+        raise KeyboardInterrupt
+
+
+def test_an_item_whose_put_was_interrupted_counts_as_one_that_was_put(q, words):
+    whole, q._wheel = q._wheel, Interrupted(q._wheel)
+    with pytest.raises(KeyboardInterrupt):
+        q.put_nowait("interrupted")
+    q._wheel = whole
+    assert q.get_nowait() == "interrupted"
+    q.task_done()
+    with pytest.raises(ValueError, match="too many times"):
+        q.task_done()
+    with pytest.raises(words.Empty):
+        q.get_nowait()
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps], ids=lambda function: function.__name__)
+def test_it_can_be_neither_copied_nor_pickled(q, duplicate):
+    q.put_nowait("one")
+    with pytest.raises(TypeError, match="cannot copy or pickle"):
+        duplicate(q)
+    assert q.get_nowait() == "one"

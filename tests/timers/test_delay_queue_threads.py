@@ -1,8 +1,10 @@
-"""Threads that wait for a DelayQueue: who wakes, when, and with what."""
+"""Threads that wait for a DelayQueue: who wakes, when, and with what; who gives up, or is interrupted."""
 
 import queue
 import random
 import signal
+import sys
+import threading
 import time
 from collections import Counter
 from itertools import chain
@@ -250,3 +252,300 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child failed 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="there is no fork here")
 def test_a_forked_child_has_a_copy_for_which_nobody_waits(pywheel):
     run_well("-c", FORK, PYWHEEL_PURE="1" if pywheel.implementation == "pure" else None)
+
+
+# ---- room ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["get", "remove"])
+def test_each_item_that_goes_lets_one_waiting_put_in(make, how):
+    q = make(2)
+    handles = [q.put(number) for number in range(2)]
+    crowd = waiting(q, 3, lambda: q.put("more", 0))
+    for number in range(2):
+        if how == "get":
+            assert q.get() == number
+        else:
+            assert q.remove(handles[number])
+        until(lambda: crowd.done() == number + 1 and q.sleepers() == 2 - number)  # noqa: B023
+        assert q.full()
+    assert q.get() == q.get() == q.get() == "more"
+    crowd.join()
+
+
+def test_a_delay_counts_from_when_the_item_got_in(make, clock):
+    q = make(1, clock)
+    q.put("a")
+    crowd = waiting(q, 1, lambda: q.put("b", 5))
+    clock.advance(100)
+    assert q.get() == "a"
+    crowd.join()
+    clock.advance(4)
+    assert q.ready() == 0
+    clock.advance(1)
+    assert q.get_nowait() == "b"
+
+
+# ---- join and shutdown -----------------------------------------------------------------------------------------------
+
+
+def joining(q):
+    """Return a crowd of one that waits in join."""
+    crowd = Crowd()
+    crowd.start()
+    crowd.add(q.join)
+    until(lambda: len(q._joiners._waiters) == 1)
+    return crowd
+
+
+def test_join_waits_for_every_task(q):
+    q.join()
+    q.put("a")
+    q.put("b", 5)
+    crowd = joining(q)
+    q.get()
+    q.task_done()
+    assert crowd.done() == 0
+    q.task_done()
+    crowd.join()
+
+
+def test_removing_the_last_unfinished_item_ends_join(q):
+    handle = q.put("a", 5)
+    crowd = joining(q)
+    q.remove(handle)
+    crowd.join()
+
+
+def test_an_immediate_shutdown_ends_join(q):
+    q.put("a", 5)
+    crowd = joining(q)
+    q.shutdown(immediate=True)
+    crowd.join()
+
+
+def test_shut_down_is_the_standard_librarys_where_it_has_one(pywheel):
+    if sys.version_info >= (3, 13):
+        assert pywheel.ShutDown is queue.ShutDown
+    else:
+        assert issubclass(pywheel.ShutDown, Exception)
+
+
+@pytest.mark.parametrize("immediate", [False, True])
+def test_shutting_down_an_empty_queue_wakes_all_who_wait_for_an_item(pywheel, q, immediate):
+    crowd = waiting(q, 5, q.get, lambda: q.get(timeout=5))
+    q.shutdown(immediate)
+    assert {type(result) for result in crowd.join()} == {pywheel.ShutDown}
+
+
+def test_what_is_delayed_comes_out_after_a_shutdown_when_it_is_due_and_then_all_hear_of_it(pywheel, q, clock):
+    q.put("a", 5)
+    q.put("b", 10)
+    crowd = waiting(q, 5, q.get)
+    naps = q.naps
+    q.shutdown()
+    until(lambda: q.naps == naps + 5 and q.sleepers() == 5)
+    clock.advance(5)
+    until(lambda: crowd.done() == 1)
+    assert list(crowd.results.values()) == ["a"]
+    clock.advance(5)
+    assert Counter(map(type, crowd.join())) == {str: 2, pywheel.ShutDown: 3}
+
+
+def test_removing_the_last_item_after_a_shutdown_wakes_all(pywheel, make):
+    q = make()
+    handle = q.put("a", 3600)
+    q.shutdown()
+    crowd = waiting(q, 4, q.get)
+    q.remove(handle)
+    assert {type(result) for result in crowd.join()} == {pywheel.ShutDown}
+
+
+def test_getting_the_last_item_after_a_shutdown_wakes_all(pywheel, make):
+    q = make()
+    handle = q.put("a", 3600)
+    q.shutdown()
+    crowd = waiting(q, 4, q.get)
+    with q._lock:
+        q.reschedule(handle, 0)
+        assert q.get_nowait() == "a"
+    assert {type(result) for result in crowd.join()} == {pywheel.ShutDown}
+
+
+@pytest.mark.parametrize("immediate", [False, True])
+def test_a_shutdown_wakes_all_who_wait_for_room(pywheel, make, immediate):
+    q = make(1)
+    q.put("a", 3600)
+    crowd = waiting(q, 3, lambda: q.put("b"))
+    q.shutdown(immediate)
+    assert {type(result) for result in crowd.join()} == {pywheel.ShutDown}
+
+
+# ---- threads that give up, or are interrupted ------------------------------------------------------------------------
+
+
+def test_get_without_waiting_raises_empty(q):
+    q.put("a", 5)
+    for get in (q.get_nowait, lambda: q.get(block=False), lambda: q.get(False, 10), lambda: q.get(timeout=0)):
+        with pytest.raises(queue.Empty):
+            get()
+    assert q.naps == 0
+
+
+def test_put_without_waiting_raises_full(make, clock):
+    q = make(1, clock)
+    q.put("a")
+    for put in (q.put_nowait, lambda item: q.put(item, 0, False), lambda item: q.put(item, timeout=0)):
+        with pytest.raises(queue.Full):
+            put("b")
+    assert q.naps == 0
+
+
+def test_get_gives_up_after_its_timeout(make, q, clock):
+    with pytest.raises(queue.Empty):
+        make().get(timeout=0.001)
+    q.put("a", 11)
+    crowd = waiting(q, 2, lambda: q.get(timeout=10))
+    clock.advance(10)
+    assert [type(result) for result in crowd.join()] == [queue.Empty] * 2
+    assert q.qsize() == 1
+
+
+def test_an_item_due_at_the_end_of_the_timeout_is_got(q, clock):
+    q.put("a", 10)
+    crowd = waiting(q, 1, lambda: q.get(timeout=10))
+    clock.advance(10)
+    assert crowd.join() == ["a"]
+
+
+def test_put_gives_up_after_its_timeout(make, clock):
+    q = make(1, clock)
+    q.put("a")
+    crowd = waiting(q, 2, lambda: q.put("b", timeout=10))
+    clock.advance(10)
+    assert [type(result) for result in crowd.join()] == [queue.Full] * 2
+    assert q.qsize() == 1
+
+
+def test_when_the_thread_that_waits_for_the_next_deadline_gives_up_another_does_so(q, clock):
+    q.put("a", 10)
+    crowd = waiting(q, 3, lambda: q.get(timeout=5), q.get, q.get)
+    naps = q.naps
+    clock.advance(5)
+    until(lambda: crowd.done() == 1 and q.naps >= naps + 2 and q.sleepers() == 2 and q._leads_until)
+    assert clock.time_ns() < q._leads_until <= 10 * 10**9
+    clock.advance(5)
+    q.put("b")
+    first, *rest = crowd.join()
+    assert isinstance(first, queue.Empty)
+    assert sorted(rest) == ["a", "b"]
+
+
+class Alarm(Exception):
+    """What the signal handler raises."""
+
+
+@pytest.fixture
+def alarm():
+    """A function that runs another in a thread, and gives it a third that makes the main thread's wait raise Alarm."""
+    if not hasattr(signal, "pthread_kill"):
+        pytest.skip("there are no such signals here")
+
+    def ring(signum, frame):
+        raise Alarm
+
+    def arrange(prepare):
+        main = threading.get_ident()
+        crowd = Crowd()
+        crowd.start()
+        crowd.add(lambda: prepare(lambda: signal.pthread_kill(main, signal.SIGUSR1)))
+        return crowd
+
+    before = signal.signal(signal.SIGUSR1, ring)
+    yield arrange
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.stress
+def test_when_the_thread_that_waits_for_the_next_deadline_is_interrupted_another_does_so(make, alarm):
+    q = make()
+    handle = q.put("a", 3600)
+    crowd = Crowd()
+    crowd.start()
+
+    def interrupt(ring):
+        until(lambda: q.sleepers() == 1)
+        crowd.add(q.get)
+        until(lambda: q.sleepers() == 2)
+        ring()
+
+    helper = alarm(interrupt)
+    with pytest.raises(Alarm):
+        q.get()
+    helper.join()
+    q.reschedule(handle, 0.001)
+    assert crowd.join() == ["a"]
+
+
+def test_an_interrupted_reschedule_wakes_whoever_waits_for_the_item(make):
+    class Interrupted(type(make()._wheel)):
+        """Each reschedule is followed by an interrupt."""
+
+        def reschedule(self, handle, tick):
+            super().reschedule(handle, tick)
+            raise KeyboardInterrupt
+
+    q = make()
+    q._wheel = Interrupted()
+    handle = q.put("a", 3600)
+    crowd = Crowd()
+    crowd.start()
+    crowd.add(q.get)
+    until(lambda: q.sleepers() == 1)
+    with pytest.raises(KeyboardInterrupt):
+        q.reschedule(handle, 0)
+    assert crowd.join() == ["a"]
+
+
+@pytest.mark.stress
+def test_an_interrupted_put_leaves_its_room_to_the_next(make, alarm):
+    q = make(1)
+    q.put("a")
+    crowd = Crowd()
+    crowd.start()
+
+    def interrupt(ring):
+        until(lambda: q.sleepers() == 1)
+        crowd.add(q.put, "c")
+        until(lambda: q.sleepers() == 2)
+        with q._lock:
+            assert q.get_nowait() == "a"  # which wakes the first,
+            ring()  # whom it does not help any more
+
+    helper = alarm(interrupt)
+    with pytest.raises(Alarm):
+        q.put("b")
+    helper.join()
+    crowd.join()
+    assert q.get_nowait() == "c"
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.001])
+def test_a_negative_timeout_is_a_value_error(make, timeout):
+    q = make(1)
+    with pytest.raises(ValueError, match="timeout"):
+        q.get(timeout=timeout)
+    with pytest.raises(ValueError, match="timeout"):
+        q.put("a", timeout=timeout)
+    assert q.empty()
+    q.put("a", block=False, timeout=timeout)  # as queue.Queue does
+
+
+@pytest.mark.parametrize(("timeout", "error"), [("1", TypeError), (float("nan"), ValueError), (1e12, ValueError)])
+def test_a_timeout_that_is_no_number_of_seconds_is_refused(make, timeout, error):
+    q = make()
+    with pytest.raises(error, match="timeout"):
+        q.get(timeout=timeout)
+    with pytest.raises(error, match="timeout"):
+        q.put("a", timeout=timeout)
+    assert q.empty()
