@@ -343,7 +343,7 @@ def test_the_batches_of_a_forked_child_are_its_own(queue):
 
     def child(results):
         queue.store.apply = lambda commands: [[4711] for _ in commands]
-        results.put(asyncio.run(asyncio.wait_for(program(), 30)))
+        results.put(asyncio.run(asyncio.wait_for(program(), 60)))
 
     asyncio.run(program())
     context = multiprocessing.get_context("fork")

@@ -55,9 +55,9 @@ def test_a_worker_opens_it(place, asked):
         worker = Worker(queue)
         worker.start()
         queue.put("t")
-        assert handled.wait(20)
+        assert handled.wait(60)
         worker.stop()
-        assert worker.join(20)
+        assert worker.join(60)
     assert asked == [1]
 
 
@@ -113,7 +113,7 @@ def test_threads_that_use_it_at_once_have_one_store():
     barrier, stores = threading.Barrier(4), []
 
     def place():
-        barrier.wait(20)
+        barrier.wait(60)
         return "memory:"
 
     with JobQueue(place) as queue:

@@ -24,7 +24,7 @@ def hold(seconds):
         entered.set()
         time.sleep(seconds)
     timers.call_later(0, callback)
-    assert entered.wait(20)
+    assert entered.wait(60)
 """
 
 CASES = {
@@ -39,13 +39,13 @@ def spin():
         sum(range(100))
 entered = threading.Event()
 timers.call_later(0, spin)
-entered.wait(20)
+entered.wait(60)
 """,
     "a callback that waits for a lock that nobody releases": """
 lock, entered = threading.Lock(), threading.Event()
 lock.acquire()
 timers.call_later(0, lambda: (entered.set(), lock.acquire()))
-entered.wait(20)
+entered.wait(60)
 """,
     "zero delay again and again": """
 def again():
@@ -120,7 +120,7 @@ def main():
     for number in range(5):
         done = threading.Event()
         timers.call_later(0.005, done.set)
-        assert done.wait(20)
+        assert done.wait(60)
     print("bye", flush=True)
 threading.Thread(target=main).start()
 """

@@ -52,7 +52,7 @@ def with_a_thread():
         records, done = Records(timers), threading.Event()
         wait_for_the_parent()
         timers.call_later(0.5, lambda: (records.check(), done.set()))
-        assert done.wait(30)
+        assert done.wait(60)
 
 
 async def with_asyncio():
@@ -60,7 +60,7 @@ async def with_asyncio():
         records, done = Records(timers), asyncio.Event()
         await asyncio.to_thread(wait_for_the_parent)
         timers.call_later(0.5, lambda: (records.check(), done.set()))
-        await asyncio.wait_for(done.wait(), 30)
+        await asyncio.wait_for(done.wait(), 60)
 
 
 if sys.argv[1] == "thread":

@@ -108,7 +108,7 @@ def test_one_that_is_closed_before_its_thread_serves_ends_in_peace(events, monke
     serve, closed = Endpoint._run, threading.Event()
 
     def late(endpoint, listening):
-        closed.wait(10)
+        closed.wait(60)
         serve(endpoint, listening)
 
     monkeypatch.setattr(Endpoint, "_run", late)
@@ -117,7 +117,7 @@ def test_one_that_is_closed_before_its_thread_serves_ends_in_peace(events, monke
     closing.start()
     until(lambda: endpoint._loop._ready)
     closed.set()
-    closing.join(10)
+    closing.join(60)
     assert not closing.is_alive()
     with pytest.raises(ConnectionError):
         socket.create_connection(endpoint.address, 5)

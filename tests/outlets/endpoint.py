@@ -94,7 +94,7 @@ class Endpoint:
     def close(self):
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(10)
+            self._thread.join(60)
 
     def __enter__(self):
         return self

@@ -98,7 +98,7 @@ def test_a_look_that_began_before_a_target_was_disabled_does_not_enable_it(queue
             self.looks += 1
             found = queue.store.ask(query)
             if self.looks == 2:
-                self.old.wait(10)
+                self.old.wait(60)
             return found
 
         def apply(self, commands):

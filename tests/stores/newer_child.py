@@ -50,7 +50,7 @@ def main(url, least):
         worker.start()
         sys.stdin.read()
         worker.stop()
-        assert worker.join(20)
+        assert worker.join(60)
 
 
 if __name__ == "__main__":

@@ -206,7 +206,7 @@ def test_a_program_that_ends_with_its_store_open_ends_well_and_its_last_put_is_h
         heard.update(due.id for due in hints.due)
         return id in heard
 
-    until(told, limit=10)
+    until(told)
     notifier.close()
 
 
@@ -265,7 +265,7 @@ while sum(count.done for count in queue.topics.counts().values()) < 25 and time.
 [me] = queue.store.ask(ListWorkers())
 assert me.silent < 10, me
 worker.stop()
-assert worker.join(30)
+assert worker.join(60)
 assert sorted(id for id, _ in starts) == ids, (starts, ids)
 assert min(late for _, late in starts) >= -2, starts
 assert queue.get(far).state.name == "DELAYED"

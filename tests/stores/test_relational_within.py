@@ -170,7 +170,7 @@ def test_a_worker_hears_of_it_at_the_commit(queue, connection):
         assert handled.wait(60)
     finally:
         worker.stop()
-        assert worker.join(20)
+        assert worker.join(60)
 
 
 @pytest.mark.parametrize("beside", [(), (ops.Expire(9),)], ids=["alone", "beside"])

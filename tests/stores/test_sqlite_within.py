@@ -77,10 +77,10 @@ def test_workers_hear_of_a_job_that_is_replaced_once_that_is_committed(queue, co
         queue.put("order", key="k", replace=True, connection=connection)
         assert not handled.wait(0.3)
         connection.commit()
-        assert handled.wait(20)
+        assert handled.wait(60)
     finally:
         worker.stop()
-        assert worker.join(20)
+        assert worker.join(60)
 
 
 def test_a_rollback_leaves_nothing(queue, connection):
@@ -195,7 +195,7 @@ def test_a_worker_hears_of_it_at_the_commit(queue, connection):
         assert handled.wait(60)
     finally:
         worker.stop()
-        assert worker.join(20)
+        assert worker.join(60)
 
 
 def test_sqlalchemys_session(queue, path):

@@ -25,6 +25,6 @@ def test_a_worker_whose_server_refuses_it_tries_a_few_times_a_second(server):
         server.start()
     until(lambda: queue.store.ask(ListWorkers()))
     worker.stop()
-    assert worker.join(30)
+    assert worker.join(60)
     queue.store.close()
     assert tries <= 40 * seconds

@@ -116,7 +116,7 @@ import gc
 worker = Worker(queue)
 id = queue.put("endless")
 worker.start()
-BEGUN.wait(30)
+BEGUN.wait(60)
 pid = os.fork()
 if pid == 0:
     del worker, endless

@@ -115,7 +115,7 @@ def test_a_dead_consumers_job_is_due_again_though_nobody_else_knows_it(store):
         other = queue.put("u")
         [job] = queue.reserve("u", ttr=0.3, retry=Fixed(0))
         assert job.id == other
-        until(lambda: queue.jobs.history(other)[0].outcome is not None, limit=10)
+        until(lambda: queue.jobs.history(other)[0].outcome is not None, limit=30)
         assert worker.join(0) is False
     assert queue.get(other).state is State.DELAYED
 

@@ -99,7 +99,7 @@ def test_what_is_made_while_workers_run_is_planned_at_once(live_queue):
     live_queue.handler("work")(lambda job: ran.set())
     with working(live_queue):
         live_queue.schedules.set("s", "work", every="1s")
-        assert ran.wait(30)
+        assert ran.wait(60)
 
 
 def test_a_removed_schedule_comes_back_when_another_worker_of_the_process_starts(live_queue):

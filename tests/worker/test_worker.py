@@ -459,6 +459,6 @@ def test_a_worker_works_once(live_queue):
                 begin()
     finally:
         worker.stop()
-        assert worker.join(20)
+        assert worker.join(60)
     with pytest.raises(RuntimeError, match="a Worker works once"):
         worker.start()

@@ -79,7 +79,7 @@ class Site:
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.context.stopping.set)
         self.server.should_exit = True
-        self.thread.join(30)
+        self.thread.join(60)
         assert not self.thread.is_alive()
         self.context.close()
 

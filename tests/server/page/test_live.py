@@ -5,7 +5,6 @@ import contextlib
 import gc
 import gzip
 import threading
-import time
 import tracemalloc
 import zlib
 from itertools import pairwise
@@ -25,6 +24,7 @@ from pywheel.server.page import feed
 from pywheel.server.page.drawings import histogram, timeline, trend
 from pywheel.server.page.words import NOTHING, ago, error_group, first_line, late, length, number, size, stamp
 from tests.asked import when_asked
+from tests.jobs.waiting import until
 
 from .site import Site, tokens
 
@@ -357,7 +357,7 @@ def test_all_looks_are_made_by_one_thread_until_it_is_let_go(manual, monkeypatch
     asyncio.run(main())
     live.close()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert len(set(threads)) == 2
     assert not any(thread.is_alive() for thread in threads)
 
@@ -382,7 +382,7 @@ def test_who_watches_is_told_what_ended_whoever_asked_for_the_snapshot(manual, c
             work(manual, "mail", 1)
             clock.advance(0.01)
             await live.now([topic])
-        await asyncio.wait_for(watching, 20)
+        await asyncio.wait_for(watching, 60)
 
     asyncio.run(main())
     assert sorted(ended) == sorted(job.id for job in manual.jobs.list("mail"))
@@ -427,17 +427,10 @@ def test_when_nobody_looks_nothing_is_read(queue, sites, monkeypatch):
     next(stream)
     next(stream)
     stream.close()
-    wait(lambda: site.context.live.viewers == 0 and site.context.live._task.done())
+    until(lambda: site.context.live.viewers == 0 and site.context.live._task.done())
     before = counted.reads
     threading.Event().wait(0.2)
     assert counted.reads == before
-
-
-def wait(fact, seconds=10):
-    end = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < end
-        threading.Event().wait(0.01)
 
 
 def test_who_may_see_the_same_shares_what_was_rendered(queue, sites, monkeypatch):
@@ -488,7 +481,7 @@ def test_a_reader_that_takes_nothing_is_let_go(queue, site, monkeypatch):
         }  # fmt: skip
         await app(queue, access="open")(scope, never, send)
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 60))
     assert len(sent) == 3
 
 

@@ -56,7 +56,7 @@ def test_a_put_whose_first_try_is_still_under_way_happens_once(postgres_server, 
             proxy.cut_once()
             until(lambda: waited() == 2)
             holder.rollback()
-        asked.join(30)
+        asked.join(60)
         jobs = [job.id for job in store.ask(ListJobs(Filter("t"), 0, 99)) if job.body == b"once"]
         assert len(jobs) == 1
         assert asked.outcome == jobs
@@ -74,7 +74,7 @@ def test_a_connection_that_an_administrator_ends_in_the_middle_is_replaced(postg
             end = f"SELECT count(pg_terminate_backend(pid)) {WAITING}"
             until(lambda: not asked.is_alive() or admin.execute(end).fetchone()[0] == 1)
             holder.rollback()
-        asked.join(30)
+        asked.join(60)
         assert not isinstance(asked.outcome, Exception), repr(asked.outcome)
         CALLS[name](store)
 

@@ -64,7 +64,7 @@ class TestOnce:
         until(lambda: self.last_id(store, proxy) > 2)
         proxy.cut_once()
         proxy.heal()
-        thread.join(30)
+        thread.join(60)
         ids = [id for part in outcome for id in part]
         assert ids == sorted(set(ids))
         assert [job.id for job in JobQueue(store).jobs.list(limit=1_000) if job.topic != "other"] == ids
@@ -128,7 +128,7 @@ class TestOnce:
         for thread in threads:
             thread.join(60)
         stopped.set()
-        cutter.join(10)
+        cutter.join(60)
         jobs = {job.id: job.body for job in JobQueue(store).jobs.list(topic="t", limit=1_000)}
         assert len(set(jobs.values())) == len(jobs)
         assert {id: jobs.get(id) for id, _ in told} == dict(told)
@@ -163,7 +163,7 @@ class TestAway:
             @queue.handler("t", concurrency=2, ttr=60)
             def handle(job):
                 if job.body == b"slow":
-                    gate.wait(30)
+                    gate.wait(60)
                 done.append(job.id)
 
             with working(queue):
@@ -187,12 +187,12 @@ class TestAway:
             notifier.publish(2**50)
             notifier.hints()
             proxy.cut_once()
-            assert notifier.wait(5)
+            assert notifier.wait(60)
             other.apply([Put((JOB,))])
             notifier.beat(0)
             assert notifier.hints().reload
             other.apply([Put((JOB,))])
-            assert notifier.wait(5)
+            assert notifier.wait(60)
             assert len(notifier.hints().due) == 1
             notifier.close()
 
@@ -356,7 +356,7 @@ def test_a_worker_that_is_told_to_stop_while_the_server_is_away_stops(redis_serv
         until(lambda: worker.name in [member.worker for member in queue.store.ask(ListWorkers())])
         proxy.cut()
         worker.stop()
-        assert worker.join(30)
+        assert worker.join(60)
         proxy.heal()
 
 

@@ -66,7 +66,7 @@ def test_a_worker_is_woken_from_every_node(cluster):
         notifier.wait(0)
         for inner in other.stores:
             [[id]] = inner.apply([Put((JOB,))])
-            assert notifier.wait(30)
+            assert notifier.wait(60)
             [due] = notifier.hints().due
             assert other.ids.inner(due.id) == id
         notifier.close()
