@@ -38,6 +38,11 @@ class Api:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.request(method, path, headers=headers, **words)
 
+    async def waiting(self, count=1):
+        """Return once so many requests wait for jobs."""
+        while (waiting := self.context.waiting) is None or waiting.count < count:
+            await asyncio.sleep(0.001)
+
     def run(self, coroutine):
         return self.runner.run(coroutine)
 

@@ -199,7 +199,7 @@ def test_a_job_is_dead_after_the_attempts_that_reserve_names(api, clock):
 def test_a_reserve_that_waits_gets_a_job_that_is_put_meanwhile(api):
     async def scene():
         waits = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["x", "mail"], "wait": 30}))
-        await asyncio.sleep(0.1)
+        await api.waiting()
         assert not waits.done()
         await api.ask("POST", "/v1/jobs", json={"topic": "mail"})
         return await waits
@@ -215,7 +215,7 @@ def test_a_reserve_that_waits_is_told_that_nothing_came(api):
 def test_waiting_ends_when_the_server_drains(api):
     async def scene():
         waits = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}))
-        await asyncio.sleep(0.05)
+        await api.waiting()
         api.context.stopping.set()
         return await waits
 
@@ -228,7 +228,7 @@ def test_each_of_many_who_wait_gets_one_job(api):
             asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}))
             for _ in range(30)
         ]
-        await asyncio.sleep(0.2)
+        await api.waiting(30)
         jobs = [{"topic": "mail"} for _ in range(30)]
         await api.ask("POST", "/v1/jobs/batch", json={"jobs": jobs})
         return await asyncio.gather(*waits)
@@ -284,12 +284,12 @@ def test_a_client_that_goes_away_holds_nothing(api, claimed, monkeypatch):
 
     async def scene():
         client = Leaving(api, wait=30)
-        await asyncio.sleep(0.1)
         if claimed:
             client.leave_when_claimed(monkeypatch)
-        else:
+        await api.waiting()
+        if not claimed:
             client.gone.set()
-            await asyncio.sleep(0.05)
+            await asyncio.wait_for(client.request, 60)
         api.queue.put("mail")
         await asyncio.wait_for(client.request, 60)
         return client.sent
@@ -322,8 +322,8 @@ def test_jobs_of_two_topics_go_to_two_who_wait_for_both(api):
         ask = api.ask("POST", "/v1/reserve", json={"topics": ["a", "b"], "wait": 30})
         first = asyncio.ensure_future(ask)
         second = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["a", "b"], "wait": 30}))
-        while (waiting := api.context.waiting) is None or waiting.count < 2:
-            await asyncio.sleep(0.01)
+        await api.waiting(2)
+        waiting = api.context.waiting
         for name in ("a", "b"):
             waiting._ring(name, 1)
         woken.extend({waiter.topic for topic in waiting._topics.values() for waiter in topic.waiters if waiter.rung})
@@ -361,7 +361,7 @@ def test_of_a_death_that_the_service_finds_word_is_left_to_a_worker(api, clock):
 
     async def scene():
         waits = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}))
-        await asyncio.sleep(0.1)
+        await api.waiting()
         api.queue.reserve("x")
         clock.advance(120)
         while not (words := api.queue.store.ask(ListNotes("dead:"))):
@@ -398,8 +398,7 @@ def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(queue):
 
     async def scene():
         waits = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}))
-        while api.context.waiting is None or api.context.waiting.count < 1:
-            await asyncio.sleep(0.01)
+        await api.waiting()
         await asyncio.sleep(0.01)
         await queue.aio.put("other")  # what the request has asked for before it waits is over then
         api.context.tokens.remove(id)

@@ -95,7 +95,7 @@ def test_who_waits_beside_what_cannot_be_read_gets_what_comes(store, service):
     async def scene():
         wish = {"topics": ["sealed", "plain"], "wait": 30}
         waiting = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json=wish))
-        await asyncio.sleep(0.1)
+        await api.waiting()
         await api.queue.aio.put("plain", 5)
         return await waiting
 
