@@ -19,21 +19,21 @@ from typing import Any, Final
 
 from ..._errors import JobExists, NonceTaken, StoreError
 from ...jobs import commands as c
-from ...jobs.job import Due, NewJob
+from ...jobs.job import OF_NEW_JOB, Due, NewJob
 from ...jobs.lifecycle import LOST_BEGUN
 from ...jobs.limits import looked_at, note_of
 from ..checks import lately, same_ids, storable
 from . import records
 from .connection import as_json, encoded, given
-from .records import PLAIN, STATES, from_id, jobs_of, packed_job, score, to_ids
+from .records import STATES, from_id, jobs_of, packed_job, score, to_ids
 
 __all__ = ["PIECE", "Request", "by_pieces"]
 
 PIECE: Final = 250
 """Jobs of one call, which is some ms then: leases it ends, jobs it claims or forgets."""
 _MANY: Final = 2**31 - 1
-_LANE: Final = itemgetter(NewJob._fields.index("topic"), NewJob._fields.index("priority"))
-"""Topic and priority of a new job."""
+_ALIKE: Final = itemgetter(NewJob._fields.index("topic"), OF_NEW_JOB)
+"""What new jobs share that go together: their topic, and the values of FIELDS."""
 _EXISTS, _TWICE, _LATELY = -1, -2, -3  # no ids, which several stores note as less than these
 _SETTLES: Final = frozenset((c.Ack, c.Nack, c.Release, c.Touch, c.Begin))
 """Those that go by receipts, many at once."""
@@ -83,7 +83,7 @@ class Request:
 
     def outcomes(self, answer: Any) -> list[Any]:
         """Return the outcomes of the commands, in order."""
-        answers = iter(answer)
+        answers = iter((answer,) if self.function == "put" else answer)
         return [outcome for learn in self._learn for outcome in learn(answers)]
 
     def _one_by_one(self, commands: list[Any]) -> None:
@@ -104,17 +104,13 @@ class Request:
         self.function = "apply"
         pieces = self.arguments
         self._add(b"put", b"%d" % len(jobs))
-        for (topic, priority), some in groupby(jobs, _LANE):
+        for (topic, kept), some in groupby(jobs, _ALIKE):
             same = list(some)
-            self._add(topic.encode(), b"%d" % priority, b"%d" % len(same))
-            start = records.plain_start(topic)
+            self._add(topic.encode(), b"%d" % same[0].priority, b"%d" % len(same), records.start_of(topic, kept))
             for job in same:
-                when, body = _when(job), job.body
-                if job.kept != PLAIN:
-                    pieces.append(encoded((when, packed_job(job))))
-                else:
-                    size = len(start) + len(body)
-                    pieces.append(b"$%d\r\n%b\r\n$%d\r\n%b%b\r\n" % (len(when), when, size, start, body))
+                body, delay = job.body, job.delay
+                when = b"%d" % job.due if delay is None else b"d%d" % delay
+                pieces.append(b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(when), when, len(body), body))
             self.count += 2 * len(same)
         self._learn.append(lambda answers: _shared_out(next(answers), sizes))
 

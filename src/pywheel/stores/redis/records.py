@@ -12,8 +12,8 @@ from ...jobs.job import FIELDS, Attempt, Imported, Job, NewJob, Outcome, State
 from ..checks import clamped, storable
 from .connection import as_json, given
 
-__all__ = ["LAST", "PLAIN", "STATES", "attempts", "from_id", "jobs_of", "packed_job", "packed_past", "place_after"]
-__all__ += ["pairs", "plain_start", "receipt", "score", "text", "to_ids"]
+__all__ = ["LAST", "STATES", "attempts", "from_id", "jobs_of", "packed_job", "packed_past", "place_after"]
+__all__ += ["pairs", "receipt", "score", "start_of", "text", "to_ids"]
 
 LAST: Final = 2**48 - 1
 """The largest id that the store can give out."""
@@ -58,8 +58,7 @@ def receipt(id: int, claims: int) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def plain_start(topic: str) -> bytes:
-    """Return what a plain job of a topic begins with."""
+def _plain_start(topic: str) -> bytes:
     return _sized(topic.encode()) + _sized(b"")
 
 
@@ -67,16 +66,21 @@ def _sized(text: bytes) -> bytes:
     return len(text).to_bytes(3, "big") + text
 
 
-def packed_job(job: NewJob) -> bytes:
-    """Return a job as it lies in the store, but for when it was created."""
-    if job.kept == PLAIN:
-        return plain_start(job.topic) + job.body
+def start_of(topic: str, kept: tuple[Any, ...]) -> bytes:
+    """Return what jobs of a topic with these values of FIELDS begin with, behind when they were created."""
+    if kept == PLAIN:
+        return _plain_start(topic)
     options = {
         name: dict(value) if isinstance(value, Mapping) else value
-        for name, value, default in zip(_NAMES, job.kept, PLAIN, strict=True)
+        for name, value, default in zip(_NAMES, kept, PLAIN, strict=True)
         if value != default
     }
-    return _sized(job.topic.encode()) + _sized(as_json(options)) + job.body
+    return _sized(topic.encode()) + _sized(as_json(options))
+
+
+def packed_job(job: NewJob) -> bytes:
+    """Return a job as it lies in the store, but for when it was created."""
+    return start_of(job.topic, job.kept) + job.body
 
 
 def packed_past(one: Imported) -> dict[str, Any] | None:

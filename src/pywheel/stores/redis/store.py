@@ -138,6 +138,8 @@ class RedisStore(Inner):
         return sound(commands, self._by_pieces) if commands else []
 
     def _by_pieces(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
+        if len(commands) == 1 and type(commands[0]) is c.Put:  # on the way of every put
+            return self._group_commit.apply(commands)
         if any(type(command) is c.Reserve for command in commands):
             self._end_lost()
         return by_pieces(self._apply_piece, commands)

@@ -24,7 +24,7 @@ end
 
 -- Returns the due time up to which anybody wants hints.
 local function furthest_horizon()
-    furthest = furthest or tonumber(call('GET', P .. ':hmax') or -1e300)
+    furthest = furthest or tonumber(call('GET', K.furthest) or -1e300)
     return furthest
 end
 

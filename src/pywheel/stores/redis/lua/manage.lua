@@ -135,8 +135,8 @@ local function forget_job(b, state)
     states[b] = false
     local jobs = chunk(':j:', b)
     call('HDEL', jobs, b)
-    if call('EXISTS', jobs) == 0 and sub(bid(tonumber(call('GET', P .. ':n'))), 1, 5) ~= sub(b, 1, 5) then
-        call('ZREM', P .. ':x', sub(b, 1, 5)) -- else more jobs may come into that one
+    if call('EXISTS', jobs) == 0 and sub(bid(tonumber(call('GET', K.last_id))), 1, 5) ~= sub(b, 1, 5) then
+        call('ZREM', K.chunks, sub(b, 1, 5)) -- else more jobs may come into that one
     end
 end
 
@@ -175,12 +175,12 @@ function commands.pause(asked)
     local topic = topic_named(asked.topic)
     local changes = (topic.pause ~= nil) ~= asked.paused
     if changes then
-        local pause, lanes = call('INCR', P .. ':y'), string.gsub(topic.value or '', '^%d*', '')
-        call('HSET', P .. ':t', asked.topic, (asked.paused and digits(pause) or '') .. lanes)
-        call('PUBLISH', P .. ':bell', 'p' .. digits(pause))
+        local pause, lanes = call('INCR', K.pauses), string.gsub(topic.value or '', '^%d*', '')
+        call('HSET', K.topics, asked.topic, (asked.paused and digits(pause) or '') .. lanes)
+        call('PUBLISH', K.bell, 'p' .. digits(pause))
         topics[asked.topic] = nil
     else
-        call('HSETNX', P .. ':t', asked.topic, '')
+        call('HSETNX', K.topics, asked.topic, '')
     end
     return changes and 1 or 0
 end
@@ -195,7 +195,7 @@ function commands.purge(asked)
     if state == DEAD then
         settle_all_over(PIECE, {})
     end
-    for _, topic in ipairs(state >= DONE and (asked.topic and {asked.topic} or call('HKEYS', P .. ':t')) or {}) do
+    for _, topic in ipairs(state >= DONE and (asked.topic and {asked.topic} or call('HKEYS', K.topics)) or {}) do
         local key = keys_of(topic)[state]
         local ids = left > 0 and call('ZRANGE', key, '-inf', now - asked.age, 'BYSCORE', 'LIMIT', 0, left) or {}
         states_of(ids)

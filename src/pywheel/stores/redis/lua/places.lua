@@ -23,7 +23,7 @@ local function topic_named(topic)
     if found then
         return found
     end
-    local value = call('HGET', P .. ':t', topic)
+    local value = call('HGET', K.topics, topic)
     local first = P .. ':d:0:' .. topic
     found = {{0, first, false}, value = value, by_name = {['0'] = first}}
     if value and value ~= '' then
@@ -54,7 +54,7 @@ end
 local function lane(topic, priority, lost)
     local name, there = lane_name(priority, lost), topic_named(topic)
     if not (there.value and there.by_name[name]) then
-        call('HSET', P .. ':t', topic, (there.value or '') .. (there.by_name[name] and '' or ' ' .. name))
+        call('HSET', K.topics, topic, (there.value or '') .. (there.by_name[name] and '' or ' ' .. name))
         topics[topic] = nil
         there = topic_named(topic)
     end
@@ -93,7 +93,7 @@ end
 local function add(key, score, b)
     local list = added[key] or list_of(added, key)
     local size = #list
-    list[size + 1], list[size + 2] = sent_scores[score] or sent(score), b
+    list[size + 1], list[size + 2] = digits(score), b
 end
 
 local function remove(key, b)
@@ -135,7 +135,7 @@ local function flush()
     write('ZREM', removed)
     write('ZADD', added)
     for topic, lease in pairs(bounds) do
-        call('ZADD', P .. ':l', 'LT', lease, topic)
+        call('ZADD', K.leases, 'LT', lease, topic)
         bounds[topic] = nil
     end
 end
@@ -158,7 +158,7 @@ end
 -- Returns when the first lease may be over: what stands for a topic is looked at once it is the first.
 local function first_lease()
     for _ = 1, 100 do
-        local first = call('ZRANGE', P .. ':l', 0, 0, 'WITHSCORES')
+        local first = call('ZRANGE', K.leases, 0, 0, 'WITHSCORES')
         if not first[1] then
             return false
         end
@@ -166,12 +166,12 @@ local function first_lease()
         if lease and tonumber(lease) <= tonumber(first[2]) then
             return tonumber(lease)
         elseif lease then
-            call('ZADD', P .. ':l', lease, first[1])
+            call('ZADD', K.leases, lease, first[1])
         else
-            call('ZREM', P .. ':l', first[1])
+            call('ZREM', K.leases, first[1])
         end
     end
-    return tonumber(call('ZRANGE', P .. ':l', 0, 0, 'WITHSCORES')[2])
+    return tonumber(call('ZRANGE', K.leases, 0, 0, 'WITHSCORES')[2])
 end
 
 -- ---- the first of several sets ----------------------------------------------------------------------------------------

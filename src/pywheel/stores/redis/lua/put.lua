@@ -7,11 +7,10 @@ local function created(when)
     return struct.pack('>I6', when + BIAS)
 end
 
--- Returns when a job is due, as a number and as it is sent.
+-- Returns when a job is due, and where it is no delay as text.
 local function due_at(when)
     if byte(when) == 100 then -- d: a delay
-        local due = now + sub(when, 2)
-        return due, sent(due)
+        return now + sub(when, 2)
     end
     return tonumber(when), when
 end
@@ -20,29 +19,29 @@ end
 local function note_chunk(id, b)
     if id % 256 == 0 or id % BUMP == 1 then
         local place = floor(id / 256)
-        call('ZADD', P .. ':x', place, sub(b, 1, 5))
+        call('ZADD', K.chunks, place, sub(b, 1, 5))
         local last = bid(max(place - 1, 0) * 256)
         if place > 0 and not hashed[chunk(':j:', last)] and call('EXISTS', chunk(':j:', last)) == 0 then
-            call('ZREM', P .. ':x', sub(last, 1, 5))
+            call('ZREM', K.chunks, sub(last, 1, 5))
         end
     end
 end
 
 local function new_id()
-    local id = call('INCR', P .. ':n')
+    local id = call('INCR', K.last_id)
     local b = bid(id)
     note_chunk(id, b)
     return id, b
 end
 
--- Stores so many jobs without keys. Arguments: for each topic and priority its name, the priority, how many, and when and what for each.
--- Outcome: the first id; the others follow it.
+-- Stores so many jobs without keys. Arguments: for each topic and options its name, the priority, how many, and what the jobs begin with; then
+-- when and what for each. Outcome: the first id; the others follow it.
 function commands.put(count)
-    local start_with, far, char = created(now), furthest_horizon(), string.char
-    local first = call('INCRBY', P .. ':n', count) - count + 1
+    local far, char = furthest_horizon(), string.char
+    local first = call('INCRBY', K.last_id, count) - count + 1
     local id, key, jobs = first, nil, nil
     while count > 0 do
-        local topic, priority, some = take(), tonumber(take()), tonumber(take())
+        local topic, priority, some, start_with = take(), tonumber(take()), tonumber(take()), created(now) .. take()
         local dues = list_of(added, lane(topic, priority))
         for _ = 1, some do
             local low = id % 256
@@ -55,7 +54,7 @@ function commands.put(count)
             local b, due, text = key .. char(low), due_at(ARGV[at])
             local size, place = #jobs, #dues
             jobs[size + 1], jobs[size + 2] = b, start_with .. ARGV[at + 1]
-            dues[place + 1], dues[place + 2] = text, b
+            dues[place + 1], dues[place + 2] = text or digits(due), b
             if due <= far then
                 tell(topic, b, due, priority)
             end

@@ -101,7 +101,7 @@ function api.forecast(asked)
         found[place] = 0
         for _, topic in ipairs(asked.topics) do
             for _, one in ipairs(topic_named(topic)) do
-                found[place] = found[place] + call('ZCOUNT', one[2], sent(span[1]), beyond(span[2]))
+                found[place] = found[place] + call('ZCOUNT', one[2], digits(span[1]), beyond(span[2]))
             end
         end
     end
@@ -272,7 +272,7 @@ end
 -- Walks through the hashes of jobs; returns whether it came to the end.
 local function walk()
     while true do
-        local chunks = members_from(P .. ':x', floor(number(page.after) / 256), 'BYSCORE', '-inf', '+inf', 8)
+        local chunks = members_from(K.chunks, floor(number(page.after) / 256), 'BYSCORE', '-inf', '+inf', 8)
         for _, key in ipairs(chunks) do
             local ids = {}
             collect(ids, call('HKEYS', P .. ':j:' .. key))
@@ -301,7 +301,7 @@ local function by_due()
     end
     local found = merged(sources, wanted + 1, page.stop, page.down)
     for place = 1, min(#found, wanted) do
-        ids[place], dues[place] = found[place][ID], sent(found[place][SCORE])
+        ids[place], dues[place] = found[place][ID], digits(found[place][SCORE])
     end
     return look_at(ids, dues) and #found <= wanted
 end
@@ -310,7 +310,7 @@ end
 function api.page(asked)
     page = asked
     page.after, page.found, page.sizes, page.work, page.bytes, page.read = bid(asked.after), {}, {}, 0, 0, 0
-    page.topics = page.topic and {page.topic} or call('HKEYS', P .. ':t')
+    page.topics = page.topic and {page.topic} or call('HKEYS', K.topics)
     local all
     if page.due then
         all = by_due()

@@ -2,7 +2,7 @@
 
 -- Returns the claims behind which receipts are given out: after a restart that lost some, those of before are never given out again.
 local function receipts_base()
-    return tonumber(call('HGET', P .. ':run', 'base') or 0)
+    return tonumber(call('HGET', K.run, 'base') or 0)
 end
 
 local function new_claim(state, base)
@@ -105,7 +105,7 @@ end
 local function settle_all_over(limit, dead)
     local ended, lease = 0, first_lease()
     while lease and lease <= now and ended < limit do
-        ended = ended + settle_over(call('ZRANGE', P .. ':l', 0, 0)[1], limit - ended, dead)
+        ended = ended + settle_over(call('ZRANGE', K.leases, 0, 0)[1], limit - ended, dead)
         lease = first_lease()
     end
     return ended
@@ -113,7 +113,7 @@ end
 
 function commands.expire(asked)
     local dead, first = {}, nil
-    local ended, there = settle_all_over(asked.limit, dead), call('ZRANGE', P .. ':l', 0, 100, 'WITHSCORES')
+    local ended, there = settle_all_over(asked.limit, dead), call('ZRANGE', K.leases, 0, 100, 'WITHSCORES')
     for place = 1, #there, 2 do
         if first and tonumber(there[place + 1]) >= first then
             break

@@ -2,9 +2,12 @@
 -- number: what the last one of each client came to is kept for a while, of claims without the bodies. ARGV: now, the client, the number.
 local KEPT = '600000' -- ms, as it is sent
 
+local noted -- the key of what is known of this client
+
 -- Returns the number of the request that is known, and what it came to, if it is this one.
 local function begin_request()
-    local request, known = tonumber(ARGV[3]), call('MGET', P .. ':q:' .. ARGV[2], P .. ':hmax')
+    noted = P .. ':q:' .. ARGV[2]
+    local request, known = tonumber(ARGV[3]), call('MGET', noted, K.furthest)
     local latest = known[1] and tonumber(string.match(known[1], '^%d+')) or 0
     furthest, at = tonumber(known[2] or -1e300), 4
     if latest > request then
@@ -14,7 +17,7 @@ local function begin_request()
 end
 
 local function end_request(outcomes)
-    call('SET', P .. ':q:' .. ARGV[2], ARGV[3] .. ' ' .. cmsgpack.pack(outcomes), 'PX', KEPT)
+    call('SET', noted, ARGV[3] .. ' ' .. cmsgpack.pack(outcomes), 'PX', KEPT)
 end
 
 -- Then: commands in order, the name of each and its arguments. Each returns its outcome, and what is to be kept instead of it, if that is
@@ -49,8 +52,8 @@ function steps.put()
         local topic, due, text = ARGV[4], due_at(ARGV[5])
         id, b = new_id()
         call('HSET', chunk(':j:', b), b, created(now) .. ARGV[6])
-        call('HSETNX', P .. ':t', topic, '')
-        call('ZADD', P .. ':d:0:' .. topic, text, b)
+        call('HSETNX', K.topics, topic, '')
+        call('ZADD', P .. ':d:0:' .. topic, text or digits(due), b)
         if due <= furthest then
             begin_call()
             tell(topic, b, due, 0)
@@ -58,7 +61,7 @@ function steps.put()
         end
         end_request(id)
     end
-    return {micros, latest, {id}}
+    return {micros, latest, id}
 end
 
 -- Opens a store: for a client that knows a version, and the least that goes with it, on a server of this run id. The format says version and
@@ -66,7 +69,7 @@ end
 -- promised last may be gone: ids and claims that were given out then are not given out again. Returns '' if there is no store, or else its
 -- format.
 function api.open(asked)
-    local format = call('GET', P .. ':store')
+    local format = call('GET', K.format)
     if not format and not asked.create then
         return ''
     end
@@ -75,16 +78,16 @@ function api.open(asked)
         return format
     elseif tonumber(version) < asked.version then
         local mine = 'pywheel ' .. asked.version .. (asked.least ~= asked.version and ' ' .. asked.least or '')
-        call('SET', P .. ':store', mine)
-        call('ZADD', P .. ':x', 'NX', 0, sub(bid(0), 1, 5))
-        call('HSETNX', P .. ':run', 'id', asked.run_id)
+        call('SET', K.format, mine)
+        call('ZADD', K.chunks, 'NX', 0, sub(bid(0), 1, 5))
+        call('HSETNX', K.run, 'id', asked.run_id)
         format = mine
     end
-    if call('HGET', P .. ':run', 'id') ~= asked.run_id then
-        local last = tonumber(call('GET', P .. ':n') or 0)
-        call('SET', P .. ':n', digits((floor(last / BUMP) + 1) * BUMP))
-        call('HSET', P .. ':run', 'id', asked.run_id)
-        call('HINCRBY', P .. ':run', 'base', 1000)
+    if call('HGET', K.run, 'id') ~= asked.run_id then
+        local last = tonumber(call('GET', K.last_id) or 0)
+        call('SET', K.last_id, digits((floor(last / BUMP) + 1) * BUMP))
+        call('HSET', K.run, 'id', asked.run_id)
+        call('HINCRBY', K.run, 'base', 1000)
     end
     return format
 end

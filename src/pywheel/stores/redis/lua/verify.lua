@@ -117,11 +117,11 @@ function check.j(name, b)
         return
     end
     local topic = state[TEXT].topic
-    if b == ARGV[at] and not call('ZSCORE', P .. ':x', name) and wrong(INDEXES, b) then
-        call('ZADD', P .. ':x', floor(number(b) / 256), name)
+    if b == ARGV[at] and not call('ZSCORE', K.chunks, name) and wrong(INDEXES, b) then
+        call('ZADD', K.chunks, floor(number(b) / 256), name)
     end
-    if number(b) > tonumber(call('GET', P .. ':n') or 0) and wrong(IDS_GIVEN, b) then
-        call('SET', P .. ':n', digits(number(b)))
+    if number(b) > tonumber(call('GET', K.last_id) or 0) and wrong(IDS_GIVEN, b) then
+        call('SET', K.last_id, digits(number(b)))
     end
     if not topic_named(topic).value and wrong(TOPICS, b) then
         lane(topic, 0)
@@ -129,9 +129,9 @@ function check.j(name, b)
     for place, there in pairs(places_of(b, state)) do
         check_place(b, state, place, unpack(there, 1, 3))
     end
-    local first = state[STATE] == RUNNING and tonumber(call('ZSCORE', P .. ':l', topic) or math.huge)
+    local first = state[STATE] == RUNNING and tonumber(call('ZSCORE', K.leases, topic) or math.huge)
     if first and first > state[LEASE] and wrong(INDEXES, b) then
-        call('ZADD', P .. ':l', 'LT', state[LEASE], topic)
+        call('ZADD', K.leases, 'LT', state[LEASE], topic)
     end
 end
 

@@ -2,34 +2,34 @@
 local GONE = 60000 -- ms of silence after which a worker is taken from the list
 
 local function set_furthest()
-    local horizon = call('ZRANGE', P .. ':h', 0, 0, 'REV', 'WITHSCORES')[2]
+    local horizon = call('ZRANGE', K.horizons, 0, 0, 'REV', 'WITHSCORES')[2]
     if horizon then
-        call('SET', P .. ':hmax', horizon)
+        call('SET', K.furthest, horizon)
     else
-        call('DEL', P .. ':hmax')
+        call('DEL', K.furthest)
     end
 end
 
 -- Takes a worker from the audiences of its topics.
 local function unhear(worker)
-    local handled = call('HGET', P .. ':m', worker)
+    local handled = call('HGET', K.workers, worker)
     for _, topic in ipairs(handled and cjson.decode(handled) or {}) do
         call('HDEL', P .. ':a:' .. topic, worker)
     end
 end
 
 local function others_look()
-    call('INCR', P .. ':v')
-    call('PUBLISH', P .. ':bell', 'm')
+    call('INCR', K.version)
+    call('PUBLISH', K.bell, 'm')
 end
 
 local function gone(worker)
     unhear(worker)
-    call('HDEL', P .. ':b', worker)
-    if call('ZREM', P .. ':h', worker) == 1 then
+    call('HDEL', K.beats, worker)
+    if call('ZREM', K.horizons, worker) == 1 then
         set_furthest()
     end
-    if call('HDEL', P .. ':m', worker) == 1 then
+    if call('HDEL', K.workers, worker) == 1 then
         others_look()
     end
 end
@@ -39,8 +39,8 @@ function commands.announce(asked)
     if #asked.topics == 0 then
         gone(asked.worker)
     else
-        call('HSET', P .. ':m', asked.worker, cjson.encode(asked.topics))
-        call('HSET', P .. ':b', asked.worker, digits(now) .. ' 0 -1')
+        call('HSET', K.workers, asked.worker, cjson.encode(asked.topics))
+        call('HSET', K.beats, asked.worker, digits(now) .. ' 0 -1')
         others_look()
     end
     return 0
@@ -49,14 +49,14 @@ end
 -- Takes away those who are certainly gone: nobody listens to their bell, as their process died, or they are silent for long.
 local function sweep(me)
     local workers, bells = {}, {}
-    for _, worker in ipairs(call('HKEYS', P .. ':m')) do
+    for _, worker in ipairs(call('HKEYS', K.workers)) do
         if worker ~= me then
             workers[#workers + 1], bells[#bells + 1] = worker, bell_of(worker)
         end
     end
     local listening = #bells > 0 and call('PUBSUB', 'NUMSUB', unpack(bells))
     for place, worker in ipairs(workers) do
-        local beat = call('HGET', P .. ':b', worker)
+        local beat = call('HGET', K.beats, worker)
         local when = beat and tonumber(string.match(beat, '^-?%d+')) or 0
         if listening[2 * place] == 0 or math.abs(now - when) > GONE then
             gone(worker)
@@ -67,9 +67,9 @@ end
 -- Returns when the first lease may be over, and who is there: the version of the list, the number of the last pause, the time, the beats,
 -- and unless this version is known, the topics of each worker.
 function api.roster(asked)
-    local version, pauses = unpack(call('MGET', P .. ':v', P .. ':y'))
-    local members = version ~= asked.known and call('HGETALL', P .. ':m')
-    return first_lease(), version or '', tonumber(pauses or 0), now, call('HGETALL', P .. ':b'), members
+    local version, pauses = unpack(call('MGET', K.version, K.pauses))
+    local members = version ~= asked.known and call('HGETALL', K.workers)
+    return first_lease(), version or '', tonumber(pauses or 0), now, call('HGETALL', K.beats), members
 end
 
 -- A worker goes.
@@ -79,7 +79,7 @@ end
 
 -- A worker says up to when it wants hints, and of which slices of each topic. Returns the version of the list.
 function api.hear(asked)
-    if call('HEXISTS', P .. ':m', asked.worker) == 1 then
+    if call('HEXISTS', K.workers, asked.worker) == 1 then
         for topic, mask in pairs(asked.masks) do
             if mask == 0 then
                 call('HDEL', P .. ':a:' .. topic, asked.worker)
@@ -87,20 +87,20 @@ function api.hear(asked)
                 call('HSET', P .. ':a:' .. topic, asked.worker, digits(mask) .. ' ' .. digits(asked.horizon))
             end
         end
-        call('ZADD', P .. ':h', asked.horizon, asked.worker)
+        call('ZADD', K.horizons, asked.horizon, asked.worker)
         set_furthest()
     end
-    return call('GET', P .. ':v') or ''
+    return call('GET', K.version) or ''
 end
 
 -- A worker shows that it works, since when it is `behind`, and which pause it has `obeyed`, and learns who else does. Returns when it has
 -- shown so before, when the first jobs of the topics are due that it has room for, and the roster.
 function api.beat(asked)
     local worker = asked.worker
-    local before = call('HGET', P .. ':b', worker)
+    local before = call('HGET', K.beats, worker)
     sweep(worker)
-    if call('HEXISTS', P .. ':m', worker) == 1 then
-        call('HSET', P .. ':b', worker, digits(now) .. ' ' .. digits(asked.behind) .. ' ' .. digits(asked.obeyed))
+    if call('HEXISTS', K.workers, worker) == 1 then
+        call('HSET', K.beats, worker, digits(now) .. ' ' .. digits(asked.behind) .. ' ' .. digits(asked.obeyed))
     end
     return before and tonumber(string.match(before, '^-?%d+')), api.next_dues(asked), api.roster(asked)
 end
