@@ -54,9 +54,13 @@ local function number(b)
     return (struct.unpack('>I6', b))
 end
 
--- Returns a whole number as text, with all its digits. The server itself takes ten times as long to make a number into text.
+-- Returns a whole number as text, with all its digits: the server takes ten times as long for that. Many scores in a row are the same.
+local last_number, last_text
 local function digits(value)
-    return format(value > -9e18 and value < 9e18 and '%d' or '%.0f', value)
+    if value ~= last_number then
+        last_number, last_text = value, format(value > -9e18 and value < 9e18 and '%d' or '%.0f', value)
+    end
+    return last_text
 end
 
 -- Returns the same as an open end.
