@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from ...clock import Clock, ManualClock
 from ...jobs.commands import Announce, Claim, Claimed, ClaimPolicy, Command, Put, Reserve
 from ...jobs.job import Attempt, Counts, Due, Job, NewJob, State
-from ...jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs
+from ...jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs, Query
 from ...stores.contract import Store
 from ...stores.notifier import Notifier
 from ...stores.ownership import ALL
@@ -18,6 +18,7 @@ from ...stores.ownership import ALL
 __all__ = ["ALL", "FAR", "NOW", "START", "TERMS", "StoreTests"]
 
 R = TypeVar("R")
+E = TypeVar("E", bound=Exception)
 NOW = 1_700_000_000_000
 FAR = NOW + 10**9
 TERMS = ClaimPolicy(ttr=1_000, max_attempts=3, hold=200)
@@ -73,11 +74,20 @@ class StoreTests(ABC):
             raise outcome
         return outcome  # type: ignore[no-any-return]
 
-    def refused(self, command: Command[Any]) -> Exception:
-        """Apply a command that must be refused; return how."""
+    def refused(self, command: Command[Any], error: type[E]) -> E:
+        """Apply a command that must be refused; return its error, which is of this class."""
         [outcome] = self.store.apply([command])
-        assert isinstance(outcome, Exception)
+        assert isinstance(outcome, error), command
         return outcome
+
+    def raises(self, error: type[Exception], *calls: Callable[[], object]) -> None:
+        """Check that each of some calls raises an error of this class."""
+        for place, call in enumerate(calls):
+            try:
+                call()
+            except error:
+                continue
+            raise AssertionError(f"call {place} raised nothing")
 
     def put(self, topic: str = "t", body: bytes = b"b", due: int = NOW, **more: Any) -> int:
         """Put one job; return its id."""
@@ -105,32 +115,40 @@ class StoreTests(ABC):
 
     # ---- shorthand: looking -----------------------------------------------------------------------------------------
 
+    def ask(self, query: Query[R]) -> R:
+        """Return the store's answer."""
+        return self.store.ask(query)
+
     def job(self, id: int) -> Job:
         """Return a job that exists."""
-        job = self.store.ask(GetJob(id))
+        job = self.ask(GetJob(id))
         assert job is not None
         return job
 
     def counts(self, topic: str = "t") -> Counts:
         """Return the counts of a topic."""
-        return self.store.ask(CountJobs())[topic]
+        return self.ask(CountJobs())[topic]
 
     def listed(self, after: int = 0, limit: int = 1_000, **filter: Any) -> list[int]:
         """Return the ids of the jobs that a filter means."""
-        return [job.id for job in self.store.ask(ListJobs(Filter(**filter), after, limit))]
+        return [job.id for job in self.ask(ListJobs(Filter(**filter), after, limit))]
 
     def waiting(self, topic: str = "t") -> list[Due]:
         """Return the delayed jobs of a topic, by due time."""
-        jobs = self.store.ask(ListJobs(Filter(topic, State.DELAYED), 0, 10_000))
+        jobs = self.ask(ListJobs(Filter(topic, State.DELAYED), 0, 10_000))
         return sorted(Due(job.due, job.id, job.topic, job.priority) for job in jobs)
 
     def state(self, id: int) -> State:
         """Return the state of a job."""
         return self.job(id).state
 
+    def history(self, id: int) -> list[Attempt]:
+        """Return the history of a job."""
+        return self.ask(GetHistories([id]))[0]
+
     def last(self, id: int) -> Attempt:
-        """Return the last row of a job's history."""
-        return self.store.ask(GetHistories([id]))[0][-1]
+        """Return its last row."""
+        return self.history(id)[-1]
 
     # ---- shorthand: workers -----------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 from ...jobs.commands import Ack, Begin, ClaimPolicy, Expire, Nack, Release, Retry, Touch
 from ...jobs.job import Attempt, Counts, Due, Outcome, State
 from ...jobs.lifecycle import LOST_BEGUN, LOST_HELD, NEVER_LOST
-from ...jobs.queries import GetHistories, GetJob
+from ...jobs.queries import GetJob
 from .base import NOW, TERMS, StoreTests
 
 __all__ = ["HeldTests"]
@@ -41,7 +41,7 @@ class HeldTests(StoreTests):
         assert [job.attempt for job in claimed.jobs] == [1, 1, 1, 1]
         assert [job.state for job in claimed.jobs] == [State.RUNNING] * 4
         assert claimed.begun == 2
-        assert [self.store.ask(GetJob(job.id)) for job in claimed.jobs] == claimed.jobs
+        assert [self.ask(GetJob(job.id)) for job in claimed.jobs] == claimed.jobs
         assert self.counts() == Counts(running=4)
 
     def test_a_held_claim_that_is_lost_has_spent_nothing(self) -> None:
@@ -125,10 +125,10 @@ class HeldTests(StoreTests):
     def test_the_history_shows_a_hold_that_was_lost(self) -> None:
         id = self.lose_held()
         expected = [Attempt(1, 1, NOW, NOW + 200, Outcome.LOST, "w", None)]
-        assert self.store.ask(GetHistories([id]))[0] == expected
+        assert self.history(id) == expected
         self.pass_time(5)
         self.apply(Expire(10))
-        assert self.store.ask(GetHistories([id]))[0] == expected
+        assert self.history(id) == expected
 
     # ---- bytes ------------------------------------------------------------------------------------------------------
 
@@ -150,9 +150,12 @@ class HeldTests(StoreTests):
         assert ids == []
 
     def test_large_and_small_bodies_come_as_they_were_put(self) -> None:
-        bodies = [bytes([n]) * (50_000 if n % 3 else n) for n in range(12)]
+        bodies = [bytes([n]) * (200_000 if n == 7 else 50_000 if n % 3 else n) for n in range(12)]
         ids = [self.put(body=body) for body in bodies]
-        assert [job.body for job in self.claim(*ids, bytes=500_000).jobs] == bodies
+        claimed = self.claim(*ids, bytes=1_000_000).jobs
+        assert [job.body for job in claimed] == bodies
+        assert all(self.store.apply([Release(job.id, job.claims) for job in claimed]))
+        assert [job.body for job in self.reserve()] == bodies
 
     # ---- suspects ---------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...jobs.commands import Ack, Cancel, Change, Claimed, Delete, Edit, Nack, Pause, Purge, Put, Ref, Retry
 from ...jobs.job import Counts, Job, NewJob, Outcome, State, Topic
-from ...jobs.queries import CountJobs, GetHistories, GetJob, GetNextDues, ListTopics
+from ...jobs.queries import CountJobs, GetJob, GetNextDues, ListTopics
 from .base import FAR, NOW, StoreTests
 
 __all__ = ["JobTests"]
@@ -19,7 +19,7 @@ class JobTests(StoreTests):
         new = NewJob("t", b"\x00\xff", FAR, "k", 5_000, 7, {"a": "b"})
         [id] = self.apply(Put((new,)))
         expected = Job(id, "t", b"\x00\xff", FAR, NOW, State.DELAYED, "k", 5_000, 7, {"a": "b"})
-        assert self.store.ask(GetJob(id)) == expected
+        assert self.ask(GetJob(id)) == expected
 
     def test_a_delay_counts_from_the_stores_clock(self) -> None:
         self.pass_time(7)
@@ -55,13 +55,13 @@ class JobTests(StoreTests):
         names = ["'; DROP TABLE job; --", '"', "{}", "%s", "a\1b", "a", "\N{GRINNING FACE}", "x" * 10_000, " a", "A"]
         ids = {name: self.put(name, key=name, body=name.encode()) for name in names}
         for name, id in ids.items():
-            found = self.store.ask(GetJob((name, name)))
+            found = self.ask(GetJob((name, name)))
             assert found is not None
             assert (found.id, found.topic, found.key, found.body) == (id, name, name, name.encode())
             assert [due.id for due in self.waiting(name)] == [id]
             assert self.listed(topic=name, key=name) == [id]
             assert [job.id for job in self.reserve(topic=name)] == [id]
-        assert set(self.store.ask(CountJobs())) == set(names)
+        assert set(self.ask(CountJobs())) == set(names)
 
     def test_bodies_of_any_bytes_and_a_mebibyte_come_back(self) -> None:
         for body in (b"", bytes(range(256)), b"\0" * (1 << 20)):
@@ -83,9 +83,7 @@ class JobTests(StoreTests):
         refs = [first, 10**12, second, -1]
         made, missing, cancelled = Change.MADE, Change.NOT_FOUND, Change.CANCELLED
         assert self.store.apply([Cancel(ref) for ref in refs]) == [made, missing, made, missing]
-        assert [row.outcome for id in (first, second) for row in self.store.ask(GetHistories([id]))[0]] == [
-            Outcome.CANCELLED
-        ] * 2
+        assert [row.outcome for id in (first, second) for row in self.history(id)] == [Outcome.CANCELLED] * 2
         again = self.put(due=FAR)
         refs_again: list[Ref] = [again, again, ("t", "k"), keyed, first]
         assert self.store.apply([Cancel(ref) for ref in refs_again]) == [made, cancelled, made, cancelled, cancelled]
@@ -100,7 +98,7 @@ class JobTests(StoreTests):
         waiting = self.put(due=FAR)
         outcomes = self.store.apply([Cancel(id) for id in (running, lost, waiting)])
         assert outcomes == [Change.RUNNING, Change.MADE, Change.MADE]
-        assert [row.outcome for row in self.store.ask(GetHistories([lost]))[0]] == [Outcome.LOST, Outcome.CANCELLED]
+        assert [row.outcome for row in self.history(lost)] == [Outcome.LOST, Outcome.CANCELLED]
         assert self.state(running) is State.RUNNING
 
     def test_a_change_that_is_not_made_says_what_stood_in_the_way(self) -> None:
@@ -155,12 +153,12 @@ class JobTests(StoreTests):
         id = self.put()
         assert self.apply(Pause("t", paused=True)) is True
         assert self.apply(Pause("t", paused=True)) is False
-        assert self.store.ask(ListTopics()) == [Topic("t", paused=True)]
+        assert self.ask(ListTopics()) == [Topic("t", paused=True)]
         assert self.reserve() == []
         assert self.claim(id, begin=1) == Claimed([], 0, [], paused=True)
-        assert self.store.ask(GetNextDues(["t"])) == {}
+        assert self.ask(GetNextDues(["t"])) == {}
         assert self.apply(Pause("t", paused=False)) is True
-        assert self.store.ask(GetNextDues(["t"])) == {"t": NOW}
+        assert self.ask(GetNextDues(["t"])) == {"t": NOW}
         assert len(self.reserve()) == 1
 
     def test_a_topic_that_nobody_put_to_can_be_paused(self) -> None:
@@ -178,9 +176,9 @@ class JobTests(StoreTests):
             assert self.apply(Delete(ref))
             assert not self.apply(Delete(ref))
         for id in (first, second):
-            assert self.store.ask(GetJob(id)) is None
-            assert self.store.ask(GetHistories([id]))[0] == []
-        assert self.store.ask(GetJob(("t", "k"))) is None
+            assert self.ask(GetJob(id)) is None
+            assert self.history(id) == []
+        assert self.ask(GetJob(("t", "k"))) is None
         assert (self.reserve(), self.waiting(), self.listed()) == ([], [], [])
         assert self.counts() == Counts()
         assert self.put(key="k") not in (first, second)
@@ -202,15 +200,15 @@ class JobTests(StoreTests):
         assert self.apply(Purge(State.DONE, 100, "other", 10)) == 0
         assert self.apply(Purge(State.DONE, 100, "t", 0)) == 0
         assert self.apply(Purge(State.DONE, 100, "t", 10)) == 1
-        assert self.store.ask(GetJob(done)) is None
-        assert self.store.ask(GetHistories([done]))[0] == []
+        assert self.ask(GetJob(done)) is None
+        assert self.history(done) == []
         assert self.counts() == Counts(dead=1, cancelled=1)
         for state in (State.DELAYED, State.RUNNING):
             assert self.apply(Purge(state, 0, None, 10)) == 0
         assert self.apply(Purge(State.DEAD, 100, "t", 10)) == 1
         assert self.apply(Purge(State.CANCELLED, 100, None, 10)) == 1
         assert self.counts() == Counts()
-        assert [self.store.ask(GetJob(id)) for id in (dead, cancelled)] == [None, None]
+        assert [self.ask(GetJob(id)) for id in (dead, cancelled)] == [None, None]
 
     def test_a_purge_takes_no_more_than_asked(self) -> None:
         for topic in ("a", "b", "a"):
@@ -228,12 +226,12 @@ class JobTests(StoreTests):
         assert self.apply(Purge(State.CANCELLED, 0, None, 10)) == 0
         assert self.apply(Purge(State.DONE, 1, None, 10)) == 0
         assert self.apply(Purge(State.DONE, 0, None, 10)) == 1
-        assert self.store.ask(GetJob(job)) is None
+        assert self.ask(GetJob(job)) is None
 
     def apply_twice(self, id: int) -> int:
         """Have a delayed job done."""
         self.apply(Edit(id, NOW))
         job = self.one()
         assert self.apply(Ack(job.id, job.claims)) is True
-        assert [row.outcome for row in self.store.ask(GetHistories([id]))[0]] == [Outcome.CANCELLED, Outcome.DONE]
+        assert [row.outcome for row in self.history(id)] == [Outcome.CANCELLED, Outcome.DONE]
         return id

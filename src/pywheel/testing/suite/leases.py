@@ -22,7 +22,7 @@ from ...jobs.commands import (
     Touch,
 )
 from ...jobs.job import Attempt, Counts, Due, Outcome, State
-from ...jobs.queries import CountJobs, GetHistories, GetJob, GetNextDues, GetNextLease
+from ...jobs.queries import GetJob, GetNextDues, GetNextLease
 from .base import FAR, NOW, TERMS, StoreTests
 
 __all__ = ["LeaseTests"]
@@ -66,13 +66,13 @@ class LeaseTests(StoreTests):
         assert self.listed(state=State.DELAYED) == [id]
         assert self.listed(topic="t", state=State.DELAYED) == [id]
         assert self.listed(state=State.RUNNING) == []
-        assert self.store.ask(GetHistories([id]))[0] == [Attempt(1, 1, NOW, NOW + 1_000, Outcome.LOST, "w", None)]
+        assert self.history(id) == [Attempt(1, 1, NOW, NOW + 1_000, Outcome.LOST, "w", None)]
 
     def test_a_lost_lease_is_the_next_that_is_due_once_it_was_expired(self) -> None:
         id = self.lose()
         assert self.waiting() == [Due(NOW + 1_000, id, "t")]
         assert self.apply(Expire(10)) == Expired(1, None)
-        assert self.store.ask(GetNextDues(["t"])) == {"t": NOW + 1_000}
+        assert self.ask(GetNextDues(["t"])) == {"t": NOW + 1_000}
 
     def test_a_lost_lease_can_be_cancelled(self) -> None:
         id = self.put()
@@ -80,7 +80,7 @@ class LeaseTests(StoreTests):
         assert not self.apply(Cancel(id))
         self.pass_time(1_000)
         assert self.apply(Cancel(id))
-        assert [row.outcome for row in self.store.ask(GetHistories([id]))[0]] == [Outcome.LOST, Outcome.CANCELLED]
+        assert [row.outcome for row in self.history(id)] == [Outcome.LOST, Outcome.CANCELLED]
 
     def test_a_lost_lease_can_be_rescheduled_deleted_and_retried(self) -> None:
         assert self.apply(Edit(self.lose(), FAR))
@@ -98,7 +98,7 @@ class LeaseTests(StoreTests):
         assert self.counts() == Counts(dead=1)
         assert self.listed(topic="t", state=State.DEAD) == self.listed(state=State.DEAD) == [id]
         assert self.listed(topic="t", state=State.DELAYED) == []
-        assert self.store.ask(GetNextDues(["t"])) == {}
+        assert self.ask(GetNextDues(["t"])) == {}
         assert self.reserve() == []
 
     def test_a_purge_forgets_one_that_is_dead_by_its_lease(self) -> None:
@@ -106,21 +106,15 @@ class LeaseTests(StoreTests):
         self.pass_time(10)
         assert self.apply(Purge(State.DEAD, 11, None, 10)) == 0
         assert self.apply(Purge(State.DEAD, 10, None, 10)) == 1
-        assert self.store.ask(GetJob(id)) is None
+        assert self.ask(GetJob(id)) is None
 
     def test_an_expiry_leaves_what_readers_saw(self) -> None:
         ids = [self.put(max_attempts=1 + n % 3) for n in range(6)]
         self.claim(*ids, begin=4, policy=TERMS._replace(backoff=(70,)))
         self.pass_time(1_500)
-        before = (
-            [(self.store.ask(GetJob(id)), self.store.ask(GetHistories([id]))[0]) for id in ids],
-            self.store.ask(CountJobs()),
-        )
+        before = [(self.job(id), self.history(id)) for id in ids], self.counts()
         assert self.apply(Expire(100)).ended == 6
-        assert (
-            [(self.store.ask(GetJob(id)), self.store.ask(GetHistories([id]))[0]) for id in ids],
-            self.store.ask(CountJobs()),
-        ) == before
+        assert ([(self.job(id), self.history(id)) for id in ids], self.counts()) == before
 
     def test_an_expiry_names_the_jobs_that_are_dead_by_it(self) -> None:
         ids = [self.put(max_attempts=1 + n % 2) for n in range(4)]
@@ -190,22 +184,22 @@ class LeaseTests(StoreTests):
         for begin, id in ((1, first), (1, second), (0, third)):
             self.apply(Claim("t", (id,), TERMS, "w", begin))
             lease = min(job.lease_until or FAR for job in map(self.job, (first, second, third)))
-            assert (self.store.ask(GetNextLease()) or FAR) <= lease
+            assert (self.ask(GetNextLease()) or FAR) <= lease
         self.apply(Touch(third, 1, 5))
-        assert (self.store.ask(GetNextLease()) or FAR) <= NOW + 5
+        assert (self.ask(GetNextLease()) or FAR) <= NOW + 5
         self.pass_time(5)
         self.apply(Expire(10))
-        assert (self.store.ask(GetNextLease()) or FAR) <= NOW + 300
+        assert (self.ask(GetNextLease()) or FAR) <= NOW + 300
 
     def test_the_next_lease_comes_closer_to_the_truth_by_an_expiry(self) -> None:
-        assert self.store.ask(GetNextLease()) is None
+        assert self.ask(GetNextLease()) is None
         id = self.put()
         self.reserve()
         self.apply(Touch(id, 1, 5_000))
         self.pass_time(1_500)
         assert self.apply(Expire(10)) == Expired(0, NOW + 5_000)
-        assert self.store.ask(GetNextLease()) == NOW + 5_000
+        assert self.ask(GetNextLease()) == NOW + 5_000
         self.apply(Ack(id, 1))
         self.pass_time(4_000)
         assert self.apply(Expire(10)) == Expired(0, None)
-        assert self.store.ask(GetNextLease()) is None
+        assert self.ask(GetNextLease()) is None

@@ -66,7 +66,7 @@ class PriorityTests(StoreTests):
         assert (job.id, job.priority, self.job(id).priority) == (id, 4, 4)
         self.apply(Ack(id, job.claims))
         assert self.job(id).priority == 4
-        [listed] = self.store.ask(GetPage(Filter())).jobs
+        [listed] = self.ask(GetPage(Filter())).jobs
         assert listed.priority == 4
 
     def test_it_keeps_it_through_nack_retry_and_reschedule(self) -> None:
@@ -91,10 +91,10 @@ class PriorityTests(StoreTests):
     def test_a_topic_says_which_priorities_its_jobs_had(self) -> None:
         self.put("plain")
         self.put()
-        assert [topic.priorities for topic in self.store.ask(ListTopics())] == [(), ()]
+        assert [topic.priorities for topic in self.ask(ListTopics())] == [(), ()]
         self.apply(Delete(self.put(priority=2)))
         self.put(priority=-7)
-        assert {topic.name: topic.priorities for topic in self.store.ask(ListTopics())} == {"plain": (), "t": (2, -7)}
+        assert {topic.name: topic.priorities for topic in self.ask(ListTopics())} == {"plain": (), "t": (2, -7)}
 
     def test_a_hint_says_the_priority(self) -> None:
         notifier = self.notifier("t", horizon=NOW + 100)
@@ -116,7 +116,7 @@ class PriorityTests(StoreTests):
         self.apply(Expire(9))
         assert self.put(key="k", replace=True, priority=3) == id
         assert (self.job(id).lost, self.job(id).priority) == (2, 3)
-        assert [topic.priorities for topic in self.store.ask(ListTopics())] == [(3,)]
+        assert [topic.priorities for topic in self.ask(ListTopics())] == [(3,)]
 
     def test_an_imported_job_keeps_its_priority(self) -> None:
         job = Job(1, "t", b"i", NOW, NOW, self.job(self.put(due=FAR)).state, priority=7)
@@ -127,7 +127,7 @@ class PriorityTests(StoreTests):
     def test_a_pause_holds_all_priorities(self) -> None:
         id = self.put(priority=1)
         self.apply(Pause("t", paused=True))
-        assert self.store.ask(ListFirstDue("t", 9)) == []
+        assert self.ask(ListFirstDue("t", 9)) == []
         assert self.reserve() == []
         assert self.claim(id, begin=1).paused
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..._errors import BadJob
@@ -41,17 +42,17 @@ class NoteTests(StoreTests):
         return self.apply(SetNote(name, value, **more))
 
     def test_a_note_is_there_until_another_takes_its_place_or_it_is_deleted(self) -> None:
-        assert self.store.ask(GetNote("n")) is None
+        assert self.ask(GetNote("n")) is None
         assert self.keep("n", b"1") is None
-        assert self.store.ask(GetNote("n")) == b"1"
+        assert self.ask(GetNote("n")) == b"1"
         assert self.keep("n", b"2") == b"1"
         assert self.keep("n", b"2") == b"2"
-        assert self.store.ask(GetNote("n")) == b"2"
+        assert self.ask(GetNote("n")) == b"2"
         assert self.keep("n", None) == b"2"
-        assert self.store.ask(GetNote("n")) is None
+        assert self.ask(GetNote("n")) is None
         assert self.keep("n", None) is None
-        assert self.store.ask(ListNotes("")) == []
-        assert self.store.ask(CountJobs()) == {}
+        assert self.ask(ListNotes("")) == []
+        assert self.ask(CountJobs()) == {}
 
     def test_a_note_that_must_be_absent_changes_nothing_else(self) -> None:
         assert self.keep("n", b"1", absent=True) is None
@@ -59,19 +60,19 @@ class NoteTests(StoreTests):
         assert self.keep("n", None, absent=True) == b"1"
         assert self.keep("n", b"2", absent=True, ttl=5) == b"1"
         self.pass_time(10)
-        assert self.store.ask(GetNote("n")) == b"1"
+        assert self.ask(GetNote("n")) == b"1"
 
     def test_a_note_is_over_at_the_end_of_its_ttl(self) -> None:
         self.keep("n", b"1", ttl=10)
         self.keep("stays", b"s")
         self.pass_time(9)
-        assert self.store.ask(GetNote("n")) == b"1"
-        assert self.store.ask(ListNotes("")) == [("n", b"1"), ("stays", b"s")]
+        assert self.ask(GetNote("n")) == b"1"
+        assert self.ask(ListNotes("")) == [("n", b"1"), ("stays", b"s")]
         self.pass_time(1)
-        assert self.store.ask(GetNote("n")) is None
-        assert self.store.ask(ListNotes("")) == [("stays", b"s")]
+        assert self.ask(GetNote("n")) is None
+        assert self.ask(ListNotes("")) == [("stays", b"s")]
         assert self.keep("n", b"2", absent=True) is None
-        assert self.store.ask(GetNote("n")) == b"2"
+        assert self.ask(GetNote("n")) == b"2"
 
     def test_each_keep_gives_a_note_an_end_of_its_own(self) -> None:
         self.keep("longer", b"1", ttl=10)
@@ -83,38 +84,38 @@ class NoteTests(StoreTests):
         self.keep("shorter", b"2", ttl=5)
         self.keep("gone", None)
         self.pass_time(10)
-        assert self.store.ask(ListNotes("")) == [("forever", b"2"), ("longer", b"2")]
+        assert self.ask(ListNotes("")) == [("forever", b"2"), ("longer", b"2")]
         assert self.keep("shorter", None) is None
         self.pass_time(10)
-        assert self.store.ask(ListNotes("")) == [("forever", b"2")]
+        assert self.ask(ListNotes("")) == [("forever", b"2")]
 
     def test_notes_come_by_their_names(self) -> None:
         for place, name in enumerate(NAMES):
             assert self.keep(name, b"%d" % place) is None
-        assert [self.store.ask(GetNote(name)) for name in NAMES] == [b"%d" % place for place in range(len(NAMES))]
+        assert [self.ask(GetNote(name)) for name in NAMES] == [b"%d" % place for place in range(len(NAMES))]
         there = sorted((name, b"%d" % place) for place, name in enumerate(NAMES))
-        assert self.store.ask(ListNotes("")) == there
+        assert self.ask(ListNotes("")) == there
         for prefix in ("a", "a\1", "A", "idem:", "\N{GRINNING FACE}", "e", "%", "_", "x" * 200, "x" * 201, "none"):
-            assert self.store.ask(ListNotes(prefix)) == [note for note in there if note[0].startswith(prefix)]
+            assert self.ask(ListNotes(prefix)) == [note for note in there if note[0].startswith(prefix)]
 
     def test_notes_come_page_by_page(self) -> None:
         names = [f"p:{number:02}" for number in range(25)]
         for name in (*names, "o", "q"):
             self.keep(name)
         found: list[str] = []
-        while page := self.store.ask(ListNotes("p:", found[-1] if found else "", 10)):
+        while page := self.ask(ListNotes("p:", found[-1] if found else "", 10)):
             assert len(page) <= 10
             found += [name for name, _ in page]
         assert found == names
-        assert self.store.ask(ListNotes("p:", "zzz")) == self.store.ask(ListNotes("p:", limit=0)) == []
-        assert [name for name, _ in self.store.ask(ListNotes("p:", "a", 2))] == names[:2]
-        assert [name for name, _ in self.store.ask(ListNotes("p:", "p:03x", 1))] == ["p:04"]
+        assert self.ask(ListNotes("p:", "zzz")) == self.ask(ListNotes("p:", limit=0)) == []
+        assert [name for name, _ in self.ask(ListNotes("p:", "a", 2))] == names[:2]
+        assert [name for name, _ in self.ask(ListNotes("p:", "p:03x", 1))] == ["p:04"]
 
     def test_a_note_holds_any_bytes_up_to_64_kib(self) -> None:
         for value in (b"", b"\0", bytes(range(256)) * 256):
             self.keep("n", value)
-            assert self.store.ask(GetNote("n")) == value
-            assert self.store.ask(ListNotes("n")) == [("n", value)]
+            assert self.ask(GetNote("n")) == value
+            assert self.ask(ListNotes("n")) == [("n", value)]
             assert self.keep("n", value) == value
 
     def test_what_makes_no_sense_is_refused_and_changes_nothing(self) -> None:
@@ -126,14 +127,10 @@ class NoteTests(StoreTests):
             *(SetNote("n", b"2", None, absent) for absent in (1, None, "yes")),  # type: ignore[arg-type]
         ]
         for command in wrong:
-            assert isinstance(self.refused(command), BadJob), command
-        assert self.store.ask(ListNotes("")) == [("n", b"1")]
+            self.refused(command, BadJob)
+        assert self.ask(ListNotes("")) == [("n", b"1")]
         for name in ("", "x" * 201, 1, "\ud800"):
-            try:
-                self.store.ask(GetNote(name))  # type: ignore[arg-type]
-            except BadJob:
-                continue
-            raise AssertionError(f"{name!r} was taken for a name")
+            self.raises(BadJob, partial(self.ask, GetNote(name)))  # type: ignore[arg-type]
 
     def test_notes_that_come_together_are_kept_in_order(self) -> None:
         commands = [
@@ -149,7 +146,7 @@ class NoteTests(StoreTests):
             None,
             b"4",
         ]
-        assert self.store.ask(ListNotes("")) == [("m", b"m"), ("n", b"5")]
+        assert self.ask(ListNotes("")) == [("m", b"m"), ("n", b"5")]
 
     def test_a_note_and_a_put_happen_together(self) -> None:
         step: list[Command[Any]] = [Put((JOB, JOB), "key"), SetNote("idem:key", b"print", 1_000, absent=True)]
@@ -157,7 +154,7 @@ class NoteTests(StoreTests):
         assert before is None
         assert self.store.apply(step) == [ids, b"print"]
         assert self.counts() == Counts(delayed=2)
-        assert self.store.ask(GetNote("idem:key")) == b"print"
+        assert self.ask(GetNote("idem:key")) == b"print"
         more: list[Command[Any]] = [
             SetNote("idem:other", b"o", absent=True),
             Put((JOB,), "other"),
@@ -165,7 +162,7 @@ class NoteTests(StoreTests):
             Cancel(ids[0]),
         ]
         assert [type(outcome) for outcome in self.store.apply(more)] == [type(None), list, bool, Change]
-        assert self.store.ask(ListNotes("idem:")) == [("idem:key", b"print"), ("idem:other", b"o")]
+        assert self.ask(ListNotes("idem:")) == [("idem:key", b"print"), ("idem:other", b"o")]
 
     def test_a_refused_put_leaves_the_note_beside_it(self) -> None:
         self.put(key="k")
@@ -173,19 +170,19 @@ class NoteTests(StoreTests):
         refused, before = self.store.apply(step)
         assert isinstance(refused, Exception)
         assert before is None
-        assert self.store.ask(GetNote("other")) == b"1"
+        assert self.ask(GetNote("other")) == b"1"
 
     def test_notes_that_are_over_are_forgotten_a_few_at_a_time(self) -> None:
         for number in range(NOTES_FORGOTTEN + 5):
             self.keep(f"{number}", ttl=10)
         self.keep("stays")
         self.pass_time(10)
-        assert self.store.ask(ListNotes("")) == [("stays", b"v")]
+        assert self.ask(ListNotes("")) == [("stays", b"v")]
         for number in range(64):  # of several stores each forgets its own
             self.keep(f"later {number}", ttl=10)
         self.pass_time(10)
         assert self.apply(Purge(State.DONE, 0, None, 100)) == 0
-        assert self.store.ask(ListNotes("")) == [("stays", b"v")]
+        assert self.ask(ListNotes("")) == [("stays", b"v")]
         assert self.store.verify() == []
 
 
@@ -249,6 +246,6 @@ class ExpectTests(StoreTests):
         id = self.put(due=FAR)
         wrong: list[Any] = [(), (FAR,), [FAR, 0], FAR, (FAR, 0, 0), (FAR, None), (1.0, 0), (FAR, True), (2**63, 0)]
         for expect in wrong:
-            assert isinstance(self.refused(Cancel(id, expect)), BadJob), expect
-            assert isinstance(self.refused(Edit(id, NOW, None, expect)), BadJob), expect
+            self.refused(Cancel(id, expect), BadJob)
+            self.refused(Edit(id, NOW, None, expect), BadJob)
         assert self.job(id).due == FAR

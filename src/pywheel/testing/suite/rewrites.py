@@ -7,7 +7,7 @@ from typing import Any
 from ..._errors import BadJob
 from ...jobs.commands import Ack, Cancel, Delete, Put, Rewrite
 from ...jobs.job import NewJob, State
-from ...jobs.queries import GetHistories, GetJob
+from ...jobs.queries import GetJob
 from .base import FAR, StoreTests
 
 __all__ = ["RewriteTests"]
@@ -22,7 +22,7 @@ class RewriteTests(StoreTests):
         before = self.job(id)
         assert self.apply(Rewrite(id, b"old", b"the new one")) is True
         assert self.job(id) == before._replace(body=b"the new one")
-        assert self.store.ask(GetJob(("t", "k"))) == self.job(id)
+        assert self.ask(GetJob(("t", "k"))) == self.job(id)
 
     def test_a_job_with_another_body_is_left_as_it_is(self) -> None:
         id = self.put()
@@ -46,11 +46,11 @@ class RewriteTests(StoreTests):
     def test_a_finished_job_is_rewritten_and_stays_finished(self) -> None:
         id = self.put()
         self.apply(Cancel(id))
-        before, history = self.job(id), self.store.ask(GetHistories([id]))[0]
+        before, history = self.job(id), self.history(id)
         assert self.apply(Rewrite(id, b"b", b"new")) is True
         assert self.job(id) == before._replace(body=b"new")
         assert self.job(id).state is State.CANCELLED
-        assert self.store.ask(GetHistories([id]))[0] == history
+        assert self.history(id) == history
 
     def test_the_next_claim_gets_the_new_body(self) -> None:
         id = self.put()
@@ -84,5 +84,5 @@ class RewriteTests(StoreTests):
     def test_a_body_is_bytes(self) -> None:
         id: Any = self.put()
         for wrong in (Rewrite(id, "b", b"new"), Rewrite(id, b"b", None)):  # type: ignore[arg-type]
-            assert isinstance(self.refused(wrong), BadJob)
+            self.refused(wrong, BadJob)
         assert self.job(id).body == b"b"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..._errors import StoreClosed
 from ...jobs.commands import Ack, Cancel, Nack, Pause, Release, Reserve, Retry
 from ...jobs.job import Attempt, Counts, Outcome, State, Topic
@@ -53,7 +55,7 @@ class ViewTests(StoreTests):
             self.apply(Nack(id, job.claims, 0, f"error {number}"))
         self.reserve()
         self.pass_time(1_000)
-        assert self.store.ask(GetHistories([id]))[0] == [
+        assert self.history(id) == [
             Attempt(1, 1, NOW, NOW + 5, Outcome.FAILED, "w", "error 0"),
             Attempt(2, 2, NOW + 5, NOW + 10, Outcome.FAILED, "w", "error 1"),
             Attempt(3, 3, NOW + 10, NOW + 1_010, Outcome.LOST, "w", None),
@@ -62,16 +64,16 @@ class ViewTests(StoreTests):
     def test_history_shows_the_attempt_under_way_and_a_cancellation(self) -> None:
         id = self.put()
         job = self.one()
-        assert self.store.ask(GetHistories([id]))[0] == [Attempt(1, 1, NOW, None, None, "w", None)]
+        assert self.history(id) == [Attempt(1, 1, NOW, None, None, "w", None)]
         self.apply(Release(id, job.claims))
         self.apply(Cancel(id))
-        outcomes = [attempt.outcome for attempt in self.store.ask(GetHistories([id]))[0]]
+        outcomes = [attempt.outcome for attempt in self.history(id)]
         assert outcomes == [Outcome.RELEASED, Outcome.CANCELLED]
 
     def test_an_unknown_job_has_no_history(self) -> None:
         for id in (1, 0, -1, *BEYOND):
-            assert self.store.ask(GetJob(id)) is None
-            assert self.store.ask(GetHistories([id]))[0] == []
+            assert self.ask(GetJob(id)) is None
+            assert self.history(id) == []
 
     # ---- lists ------------------------------------------------------------------------------------------------------
 
@@ -129,12 +131,12 @@ class ViewTests(StoreTests):
     # ---- numbers ----------------------------------------------------------------------------------------------------
 
     def test_counts_know_every_state_of_every_topic(self) -> None:
-        assert self.store.ask(CountJobs()) == {}
+        assert self.ask(CountJobs()) == {}
         self.one_of_each()
         self.put("other")
         self.apply(Pause("paused", paused=True))
-        assert self.store.ask(CountJobs()) == {"other": Counts(1), "paused": Counts(), "t": Counts(1, 1, 1, 1, 1)}
-        assert self.store.ask(ListTopics()) == [Topic("other", False), Topic("paused", True), Topic("t", False)]
+        assert self.ask(CountJobs()) == {"other": Counts(1), "paused": Counts(), "t": Counts(1, 1, 1, 1, 1)}
+        assert self.ask(ListTopics()) == [Topic("other", False), Topic("paused", True), Topic("t", False)]
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -150,27 +152,11 @@ class ViewTests(StoreTests):
         notifier = self.notifier("t")
         self.store.close()
         self.store.close()
-        for call in (
-            lambda: self.store.apply([Cancel(1)]),
-            lambda: self.store.ask(GetJob(1)),
-            lambda: self.store.ask(ListJobs(Filter(), 0, 1)),
-            lambda: self.store.ask(CountJobs()),
-            lambda: self.store.ask(ListTopics()),
-            lambda: self.store.ask(GetHistories([1]))[0],
-            lambda: self.store.ask(GetNextDues(["t"])),
-            lambda: self.store.ask(ListClaims("w")),
-            lambda: self.store.ask(GetNextLease()),
-            lambda: self.store.notifier("w"),
-            lambda: self.store.ask(ListWorkers()),
-            lambda: self.store.quiet("t", 0),
-            notifier.members,
-            notifier.hints,
-        ):
-            try:
-                call()
-            except StoreClosed:
-                continue
-            raise AssertionError("a closed store answered")
+        jobs = GetJob(1), ListJobs(Filter(), 0, 1), CountJobs(), ListTopics(), GetHistories([1])
+        for query in (*jobs, GetNextDues(["t"]), ListClaims("w"), GetNextLease(), ListWorkers()):
+            self.raises(StoreClosed, partial(self.ask, query))
+        self.raises(StoreClosed, lambda: self.store.apply([Cancel(1)]), lambda: self.store.quiet("t", 0))
+        self.raises(StoreClosed, lambda: self.store.notifier("w"), notifier.members, notifier.hints)
         notifier.wait(60)
         notifier.wake()
         notifier.quiet()

@@ -33,15 +33,15 @@ class WorkerTests(StoreTests):
         assert [(member.worker, member.topics) for member in second.members()] == [(first.worker, frozenset("c"))]
 
     def test_a_store_says_who_works_on_it_to_one_who_does_not(self) -> None:
-        assert self.store.ask(ListWorkers()) == []
+        assert self.ask(ListWorkers()) == []
         first, second, mute = self.notifier("a", "b"), self.notifier("b"), self.notifier()
         first.beat(NOW - 7)
         second.beat(0)
-        found = self.store.ask(ListWorkers())
+        found = self.ask(ListWorkers())
         assert [one._replace(silent=0) for one in found] == [one._replace(silent=0) for one in mute.members()]
         assert {one.worker: one.behind for one in found} == {first.worker: NOW - 7, second.worker: 0}
         first.close()
-        assert [one.worker for one in self.store.ask(ListWorkers())] == [second.worker]
+        assert [one.worker for one in self.ask(ListWorkers())] == [second.worker]
 
     def test_who_closes_is_gone(self) -> None:
         first, second = self.notifier("t"), self.notifier("t")
