@@ -9,8 +9,8 @@ __all__ = ["carrying", "until"]
 
 
 @asynccontextmanager
-async def carrying(jobs, source):
-    bridge = Bridge(jobs, source)
+async def carrying(jobs, source, topic="t"):
+    bridge = Bridge(jobs, topic, source)
     task = asyncio.create_task(bridge.run())
     try:
         yield bridge

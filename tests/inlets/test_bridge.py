@@ -5,11 +5,12 @@ import logging
 
 import pytest
 
-from pywheel import JobQueue
+from pywheel import BadJob, JobQueue
 from pywheel._errors import StoreAway, StoreClosed
 from pywheel.events import JobsPut
 from pywheel.inlets.bridge import Bridge, Source, SourceAway
-from pywheel.inlets.received import Received
+from pywheel.inlets.received import Message
+from pywheel.jobs.job import NewJob
 from tests.outlets.loops import on_a_loop
 
 
@@ -51,21 +52,21 @@ class Broker(Source):
 
 
 async def carried(jobs, broker):
-    broker.bridge = Bridge(jobs, broker)
+    broker.bridge = Bridge(jobs, "t", broker)
     async with asyncio.timeout(60):
         await broker.bridge.run()
     return broker.bridge
 
 
-def message(jobs, token, body=b"x", nonce=None):
-    return Received(token, jobs.job("t", body, delay=60), nonce)
+def message(token, body=b"x", id=None, delay="60"):
+    return Message(token, body, {}, {"pywheel-delay": delay}, identity=id and [id])
 
 
 @on_a_loop
 async def test_what_came_is_put_and_settled_together(jobs):
     told = []
     jobs.events.listen(told.append)
-    broker = Broker(*(message(jobs, number) for number in range(10)))
+    broker = Broker(*(message(number) for number in range(10)))
     bridge = await carried(jobs, broker)
     assert broker.taken == list(range(10))
     assert jobs.topics.counts()["t"].delayed == bridge.taken == 10
@@ -76,7 +77,7 @@ async def test_what_came_is_put_and_settled_together(jobs):
 @on_a_loop
 async def test_large_messages_are_put_a_few_at_a_time(jobs, monkeypatch):
     """Whoever else writes to the store waits for the end of a transaction."""
-    broker = Broker(*(message(jobs, number, bytes(1 << 20)) for number in range(20)))
+    broker = Broker(*(message(number, bytes(1 << 20)) for number in range(20)))
     apply, sizes = jobs.store.apply, []
 
     def applied(commands):
@@ -92,7 +93,7 @@ async def test_large_messages_are_put_a_few_at_a_time(jobs, monkeypatch):
 
 @on_a_loop
 async def test_stopped_in_the_midst_of_large_messages_it_settles_none_behind_one_that_is_left(jobs, monkeypatch):
-    broker = Broker(*(message(jobs, number, bytes(1 << 20)) for number in range(20)))
+    broker = Broker(*(message(number, bytes(1 << 20)) for number in range(20)))
     apply = jobs.store.apply
 
     def away(commands):
@@ -109,15 +110,15 @@ async def test_stopped_in_the_midst_of_large_messages_it_settles_none_behind_one
 
 @on_a_loop
 async def test_what_cannot_be_a_job_is_refused_and_said(jobs, caplog):
-    broker = Broker(message(jobs, 1), Received(2, None, error="x-delay must be whole ms"))
+    broker = Broker(message(1), message(2, delay="soon"))
     bridge = await carried(jobs, broker)
     assert (broker.taken, broker.refused, bridge.refused) == ([1], [2], 1)
-    assert "refused a message of a broker: x-delay must be whole ms" in caplog.text
+    assert "refused a message of a broker: pywheel-delay" in caplog.text
 
 
 @on_a_loop
 async def test_what_could_not_be_settled_comes_again_and_is_put_once_if_it_has_an_id(jobs):
-    broker = Broker(message(jobs, 1, nonce="one"), message(jobs, 2, nonce="two"), message(jobs, 3))
+    broker = Broker(message(1, id="one"), message(2, id="two"), message(3))
     broker.lost = 2
     await carried(jobs, broker)
     assert broker.taken == [1, 2, 3]
@@ -126,7 +127,7 @@ async def test_what_could_not_be_settled_comes_again_and_is_put_once_if_it_has_a
 
 @on_a_loop
 async def test_a_broker_that_is_away_is_tried_again(jobs, caplog):
-    broker = Broker(message(jobs, 1))
+    broker = Broker(message(1))
     broker.away = 2
     await carried(jobs, broker)
     assert broker.taken == [1]
@@ -135,7 +136,7 @@ async def test_a_broker_that_is_away_is_tried_again(jobs, caplog):
 
 @on_a_loop
 async def test_while_the_store_is_away_messages_wait_unsettled(jobs, monkeypatch, caplog):
-    broker = Broker(message(jobs, 1), message(jobs, 2))
+    broker = Broker(message(1), message(2))
     apply, away = jobs.store.apply, [StoreAway("no answer")] * 2
 
     def applied(commands):
@@ -152,7 +153,7 @@ async def test_while_the_store_is_away_messages_wait_unsettled(jobs, monkeypatch
 
 @on_a_loop
 async def test_of_several_stores_that_of_one_message_may_be_away_alone(jobs, monkeypatch):
-    broker = Broker(message(jobs, 1), message(jobs, 2))
+    broker = Broker(message(1), message(2))
     apply, away = jobs.store.apply, [1]
 
     def first_away(commands):
@@ -169,7 +170,7 @@ async def test_of_several_stores_that_of_one_message_may_be_away_alone(jobs, mon
 
 @on_a_loop
 async def test_stopped_while_the_store_is_away_it_leaves_messages_to_the_broker(jobs, monkeypatch):
-    broker = Broker(message(jobs, 1))
+    broker = Broker(message(1))
 
     def away(commands):
         broker.bridge._stopped.set()
@@ -182,18 +183,23 @@ async def test_stopped_while_the_store_is_away_it_leaves_messages_to_the_broker(
 
 @on_a_loop
 async def test_a_closed_store_ends_it(jobs):
-    broker = Broker(message(jobs, 1))
+    broker = Broker(message(1))
     jobs.close()
     with pytest.raises(StoreClosed):
         await carried(jobs, broker)
     assert (broker.taken, broker.closed) == ([], 1)
 
 
-def test_a_put_that_is_refused_is_a_message_that_is_refused(caplog):
+def test_a_put_that_is_refused_is_a_message_that_is_refused(caplog, monkeypatch):
     with JobQueue("memory:") as jobs:
-        taken = jobs.job("t", b"x", key="k")
-        broker = Broker(Received(1, taken), Received(2, taken))
+        monkeypatch.setattr(jobs, "job", lambda *_, **__: NewJob("t", b"x", 0, key="k"))
+        broker = Broker(message(1), message(2))
         with caplog.at_level(logging.WARNING):
             asyncio.run(carried(jobs, broker))
     assert (broker.taken, broker.refused) == ([1], [2])
     assert "has the key" in caplog.text
+
+
+def test_a_topic_that_cannot_be_one_is_refused(jobs):
+    with pytest.raises(BadJob, match="topic"):
+        Bridge(jobs, "", Broker())

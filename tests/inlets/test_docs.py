@@ -35,8 +35,8 @@ def test_who_comes_from_the_plugin_changes_one_name(rabbitmq_server, tmp_path):
 
     async def program(jobs):
         async with amqp(rabbitmq_server) as broker:
-            source = RabbitMQSource(jobs, "orders", rabbitmq_server.url(), "orders.delayed", exchange="orders.delayed")
-            async with carrying(jobs, source):
+            source = RabbitMQSource(rabbitmq_server.url(), "orders.delayed", exchange="orders.delayed")
+            async with carrying(jobs, source, "orders"):
                 await until(lambda: hasattr(source, "_channel"))
                 await names["publish"](broker.channel)
                 return await broker.take("close")

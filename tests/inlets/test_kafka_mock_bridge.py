@@ -33,7 +33,7 @@ async def test_a_record_becomes_a_job_that_counts_from_its_time_on_a_mock_cluste
     raw = [("x-delay", b"5000"), ("tenant", b"acme"), ("content-type", b"text/plain"), ("to", b"x"), ("raw", b"\xff")]
     mock.produce(stream, b"body", b"order-7", raw, timestamp=SENT)
     mock.produce(stream, b"", b"\xff", [("pywheel-delay", b"1h"), ("pywheel-to", b"there")], timestamp=SENT)
-    async with carrying(jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream, to="orders")) as bridge:
+    async with carrying(jobs, KafkaSource(mock.servers, stream, group=stream, to="orders")) as bridge:
         await until(lambda: bridge.taken == 2)
     first, second = sorted(all_jobs(jobs), key=lambda job: job.due)
     assert (first.body, first.due) == (b"body", SENT + 5_000)
@@ -55,7 +55,7 @@ async def test_a_record_comes_out_as_it_went_in_on_a_mock_cluster(mock, jobs, st
     jobs.handler("t", concurrency=50)(Kafka(mock.servers))
     headers = [("raw", b"\xff"), ("tenant", b"acme")]
     with working(jobs):
-        async with carrying(jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream, to=f"{stream}-out")):
+        async with carrying(jobs, KafkaSource(mock.servers, stream, group=stream, to=f"{stream}-out")):
             mock.produce(stream, b"body", b"\xfe", [*headers, ("x-delay", b"50"), ("message-id", b"m-1")])
             [record] = await asyncio.to_thread(mock.records, f"{stream}-out", 1)
     assert (record.key(), record.value()) == (b"\xfe", b"body")
@@ -69,7 +69,7 @@ async def test_a_record_comes_out_as_it_went_in_on_a_mock_cluster(mock, jobs, st
 async def test_offsets_are_committed_after_the_put_on_a_mock_cluster(mock, jobs, stream):
     for number in range(10):
         mock.produce(stream, b"%d" % number, partition=number % 2)
-    async with carrying(jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream)) as bridge:
+    async with carrying(jobs, KafkaSource(mock.servers, stream, group=stream)) as bridge:
         await until(lambda: bridge.taken == 10)
     assert mock.committed(stream, group=stream)[:2] == [5, 5]
 
@@ -84,7 +84,7 @@ async def test_nothing_is_committed_while_the_store_is_away_on_a_mock_cluster(mo
         raise StoreAway("no answer")
 
     monkeypatch.setattr(jobs.store, "apply", away)
-    async with carrying(jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream)):
+    async with carrying(jobs, KafkaSource(mock.servers, stream, group=stream)):
         await until(lambda: len(asked) > 1)
     assert mock.committed(stream, group=stream)[0] < 0
 
@@ -94,7 +94,7 @@ async def test_a_record_that_comes_again_is_put_once_on_a_mock_cluster(mock, job
     for number in range(10):
         mock.produce(stream, b"%d" % number)
     for group in ("a", "b"):
-        async with carrying(jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream + group)) as bridge:
+        async with carrying(jobs, KafkaSource(mock.servers, stream, group=stream + group)) as bridge:
             await until(lambda bridge=bridge: bridge.taken == 10)
     assert len(all_jobs(jobs)) == 10
 
@@ -103,9 +103,7 @@ async def test_a_record_that_comes_again_is_put_once_on_a_mock_cluster(mock, job
 async def test_what_makes_no_sense_goes_to_the_topic_for_that_on_a_mock_cluster(mock, jobs, stream):
     mock.produce(stream, b"bad", b"k", [("x-delay", b"soon")])
     mock.produce(stream, b"good")
-    async with carrying(
-        jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream, refused=f"{stream}-bad")
-    ) as bridge:
+    async with carrying(jobs, KafkaSource(mock.servers, stream, group=stream, refused=f"{stream}-bad")) as bridge:
         await until(lambda: bridge.taken + bridge.refused == 2)
     [record] = await asyncio.to_thread(mock.records, f"{stream}-bad", 1)
     assert (record.value(), record.key(), record.headers()) == (b"bad", b"k", [("x-delay", b"soon")])
@@ -114,12 +112,12 @@ async def test_what_makes_no_sense_goes_to_the_topic_for_that_on_a_mock_cluster(
 @on_a_loop
 async def test_what_makes_no_sense_is_said_with_its_place_on_a_mock_cluster(mock, jobs, stream, caplog):
     mock.produce(stream, b"bad", b"k", [("x-delay", b"soon")])
-    async with carrying(jobs, KafkaSource(jobs, "t", mock.servers, stream, group=stream)) as bridge:
+    async with carrying(jobs, KafkaSource(mock.servers, stream, group=stream)) as bridge:
         await until(lambda: bridge.refused)
     assert "x-delay must be whole ms" in caplog.text
     assert "offset 0" in caplog.text
 
 
-def test_arguments_that_make_no_sense_are_refused(jobs):
-    with pytest.raises(BadJob, match="topic"):
-        KafkaSource(jobs, "", "localhost:9092", "t")
+def test_a_place_that_no_job_can_name_is_refused():
+    with pytest.raises(BadJob, match="is no name"):
+        KafkaSource("localhost:9092", "t", to="a b")

@@ -1,12 +1,13 @@
 """What the outlets into brokers share: what they are told by a program or by a config file."""
 
+import json
 import sys
 
 import pytest
 
 from pywheel import BadOption, ExtraMissing
 from pywheel.outlets import KINDS, kind
-from pywheel.outlets.settings import ConfigError, Place, Settings
+from pywheel.outlets.config import ConfigError, load
 
 BROKERS = {
     "kafka": ({"servers": "localhost:9092"}, "confluent_kafka"),
@@ -17,10 +18,11 @@ BROKERS = {
 
 
 def made(name, tmp_path, **table):
-    settings = Settings(table, Place(tmp_path / "outlets.toml", "", "outlets.x"))
-    outlet = kind(name).configured("x", settings)
-    settings.done()
-    return outlet
+    words = {"kind": name, **table}
+    file = tmp_path / "outlets.toml"
+    file.write_text("".join(["[outlets.x]\n", *(f"{word} = {json.dumps(value)}\n" for word, value in words.items())]))
+    [configured] = load(file)
+    return configured.outlet
 
 
 def test_every_broker_is_a_kind_of_outlet():
@@ -47,9 +49,9 @@ def test_a_password_stands_in_a_variable(name, tmp_path, monkeypatch):
     assert "secret@" not in str(raised.value)
     monkeypatch.setenv("BROKER", url)
     assert "secret" not in made(name, tmp_path, url_env="BROKER").target
-    with pytest.raises(ConfigError, match="give one address"):
+    with pytest.raises(ConfigError, match="url is missing"):
         made(name, tmp_path)
-    with pytest.raises(ConfigError, match="give one address"):
+    with pytest.raises(ConfigError, match="give one of url, url_env"):
         made(name, tmp_path, url_env="BROKER", **BROKERS[name][0])
 
 

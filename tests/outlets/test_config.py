@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pywheel.outlets.config import load
-from pywheel.outlets.settings import ConfigError
+from pywheel.outlets.config import ConfigError, load
 from tests.outlets.certificates import authority
 from tests.outlets.conftest import SECRET
 
@@ -14,7 +13,7 @@ WHOLE = """
 [outlets.shop]
 kind = "webhook"
 topics = ["shop.notify", "shop.refund"]
-secret_env = ["NEW_SECRET", "OLD_SECRET"]
+secrets_env = ["NEW_SECRET", "OLD_SECRET"]
 concurrency = 200
 ttr = "30s"
 retry = ["5s", "30s", "5m"]
@@ -24,10 +23,10 @@ pass_headers = ["tenant"]
 [outlets."ledger.eu"]
 kind = "webhook"
 url = "https://ledger.internal:8443/jobs?key=x"
-secret_file = "ledger.secret"
+secrets_file = "ledger.secret"
 timeout = 20
 connect_timeout = "500ms"
-allow = "ledger.internal"
+allow = ["ledger.internal"]
 ports = []
 per_host = 5
 headers = { authorization_env = "TOKEN", x-plain = "1" }
@@ -82,29 +81,32 @@ WRONG = {
     "jitter": (ONE + "jitter = 2", ":3: .*from 0 to 1"),
     "a topic that is none": (ONE + 'topics = [""]', ":3: .*none of them empty"),
     "a topic twice": (ONE + '[outlets.a]\nkind = "webhook"\ntopics = ["shop"]', r":5: .*outlets.shop\] already"),
-    "a secret in the file": (ONE + f'secret = "{SECRET}"', ":3: .*secret_env"),
-    "no such variable": (ONE + 'secret_env = "NO_SUCH"', ":3: .*NO_SUCH is not set"),
-    "no such file": (ONE + 'secret_file = "no.such"', ":3: .*no.such cannot be read"),
+    "a secret in the file": (ONE + f'secrets = "{SECRET}"', ":3: .*secrets_env"),
+    "no such variable": (ONE + 'secrets_env = "NO_SUCH"', ":3: .*NO_SUCH is not set"),
+    "no such file": (ONE + 'secrets_file = "no.such"', ":3: .*no.such cannot be read"),
     "no such authority": (ONE + 'ca_file = "no.such"', ":3: .*no.such cannot be read"),
-    "a secret that is none": (ONE + 'secret_env = "TOKEN"', r":1: .*written as whsec_ and base64"),
+    "a secret that is none": (ONE + 'secrets_env = "TOKEN"', r":3: .*written as whsec_ and base64"),
     "a URL that is none": (ONE + 'url = "shop.example"', ":3: .*https://"),
     "a port that is none": (ONE + "ports = [70000]", ":3: .*65535"),
     "a network that is none": (ONE + 'allow = ["10.0.0.0/99"]', ":3: .*no network"),
     "a header that is ours": (ONE + 'headers = { Host = "x" }', ":3: .*not yours"),
     "a header that is passed and is ours": (ONE + 'pass_headers = ["Host"]', ":3: .*not yours"),
-    "no topic": (ONE + "topics = []", ":3: .*topics: is empty"),
-    "no step": (ONE + "retry = []", ":3: .*retry: is empty"),
+    "no topic": (ONE + "topics = []", ":3: .*topics: topics is empty"),
+    "no step": (ONE + "retry = []", ":3: .*retry: retry is empty"),
     "a URL to which nothing is delivered": (ONE + 'url = "http://127.0.0.1/"', ":3: .*inner address.*allow"),
     "a URL with a port that is not allowed": (ONE + 'url = "https://a.example:8443/"', ":3: .*port 8443.*ports"),
-    "a URL with a password": (ONE + 'url = "https://u:p@a.example/"', ":3: .*must not have a user"),
+    "a URL with a password": (ONE + 'url = "https://u:p@a.example/"', ":3: .*a password does not .*url_env"),
     "a proxy that is none": (ONE + 'proxy = "proxy.example"', ":3: .*proxy is written like"),
     "a proxy with a port that is none": (ONE + 'proxy = "http://a:x"', ":3: .*proxy"),
     "a proxy with a password": (ONE + 'proxy = "http://u:p@proxy.example"', ":3: .*proxy_env"),
-    "a certificate that is none": (ONE + 'ca_file = "ledger.secret"', ":3: .*ca_file"),
-    "an address of another kind": ('\n[outlets.a]\nkind = "rabbitmq"\nurl = "http://a"', ":2: .*written like amqp:"),
-    "an address that is none": ('[outlets.a]\nkind = "rabbitmq"\nurl = "amqp://["', ":3: .*url: is no address"),
+    "a certificate that is none": (ONE + 'ca_file = "ledger.secret"', ":3: .*ca: .*certificate"),
+    "an address of another kind": ('\n[outlets.a]\nkind = "rabbitmq"\nurl = "http://a"', ":4: .*written like amqp:"),
+    "an address that is none": ('[outlets.a]\nkind = "rabbitmq"\nurl = "amqp://["', ":3: .*url: .*written like amqp:"),
     "a header that is no text": (ONE + "headers = { a = 5 }", ":3: .*must be a text"),
     "a header without its variable": (ONE + 'headers = { a_env = "NO_SUCH" }', "NO_SUCH is not set"),
+    "a word twice": (ONE + 'url = "https://a.example"\nurl_env = "TOKEN"', ":4: .*give one of url, url_env and"),
+    "a flag that is none": ('[outlets.a]\nkind = "rabbitmq"\nurl = "amqp://a"\nmandatory = 1', ":4: .*true or false"),
+    "a secret among options": ('[outlets.a]\nkind = "kafka"\nservers = "a:1"\noptions = {a = 1}', ":4: .*options_file"),
     "a long name": (f'[outlets.{"x" * 101}]\nkind = "webhook"', "1 to 100 characters"),
     "a name with a colon": ('[outlets."a:b"]\nkind = "webhook"', "no colon"),
 }  # fmt: skip
@@ -143,3 +145,9 @@ def test_an_authority_that_is_no_certificate_is_refused(write, tmp_path):
     (tmp_path / "ca.pem").write_text("nonsense")
     with pytest.raises(ConfigError, match=r"outlets.shop"):
         load(write(ONE + 'ca_file = "ca.pem"'))
+
+
+def test_options_of_kafka_come_from_a_file_of_lines(write, tmp_path):
+    (tmp_path / "kafka.properties").write_text("security.protocol = SASL_SSL\n\nsasl.password=a=b\n")
+    [configured] = load(write('[outlets.a]\nkind = "kafka"\nservers = "a:1"\noptions_file = "kafka.properties"'))
+    assert configured.outlet._options.items() >= {("security.protocol", "SASL_SSL"), ("sasl.password", "a=b")}

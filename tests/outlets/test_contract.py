@@ -24,10 +24,6 @@ class Recorded(Outlet):
         self.opened, self.closed, self.delivered = [], [], []
         self.failing = []
 
-    @classmethod
-    def configured(cls, name, settings):
-        return cls(name)
-
     async def open(self):
         await asyncio.sleep(0)
         if self.failing:

@@ -21,7 +21,7 @@ CONFIG = """
 [outlets.shop]
 kind = "webhook"
 topics = ["t"]
-secret_env = "SHOP_SECRET"
+secrets_env = "SHOP_SECRET"
 allow = ["127.0.0.0/8"]
 ports = []
 ttr = "3s"

@@ -12,8 +12,7 @@ import pytest
 from pywheel import BadOption, GiveUp, JobQueue
 from pywheel.jobs import State
 from pywheel.outlets import Kafka, Nats, RabbitMQ, RedisStreams, Webhook
-from pywheel.outlets.config import load
-from pywheel.outlets.settings import ConfigError
+from pywheel.outlets.config import ConfigError, load
 from tests.jobs.waiting import finished
 from tests.outlets.amqp import amqp
 from tests.outlets.conftest import SECRET, a_job, deliver, inside
@@ -28,7 +27,7 @@ kind = "webhook"
 topics = ["t"]
 url = "{url}"
 headers = {{ authorization_env = "SHOP_AUTHORIZATION" }}
-secret_env = "SHOP_SECRET"
+secrets_env = "SHOP_SECRET"
 allow = ["127.0.0.0/8"]
 ports = []
 """

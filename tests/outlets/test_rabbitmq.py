@@ -139,7 +139,7 @@ async def test_an_exchange_that_is_not_there_harms_no_other(rabbitmq_server):
 
 @on_a_loop
 async def test_there_are_never_very_many_channels(rabbitmq_server, monkeypatch):
-    monkeypatch.setattr(rabbitmq, "_MOST_LANES", 3)
+    monkeypatch.setattr(rabbitmq, "_MOST_CHANNELS", 3)
     async with amqp(rabbitmq_server) as broker, outlet(rabbitmq_server, exchanges=["many*"]) as deliver:
         queues = [await broker.queue(f"many{number}") for number in range(10)]
         for _ in range(2):
@@ -149,7 +149,7 @@ async def test_there_are_never_very_many_channels(rabbitmq_server, monkeypatch):
                 await deliver(a_job(exchange="many-more"))
         assert [await broker.count(queue) for queue in queues] == [2] * 10
         link = await deliver._connection()
-        assert len(link._lanes) <= 3
+        assert len(link._channels) <= 3
 
 
 @on_a_loop

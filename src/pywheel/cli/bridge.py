@@ -42,7 +42,7 @@ def rabbitmq(
     from ..inlets.rabbitmq import RabbitMQSource
 
     with opened(store, encryption=keyring()) as jobs:
-        _run(jobs, RabbitMQSource(jobs, topic, broker, queue, exchange=exchange, prefetch=prefetch))
+        _run(jobs, topic, RabbitMQSource(broker, queue, exchange=exchange, prefetch=prefetch))
 
 
 @bridge.command(epilog=examples("bridge kafka"))
@@ -59,14 +59,14 @@ def kafka(
     from ..inlets.kafka import KafkaSource
 
     with opened(store, encryption=keyring()) as jobs:
-        _run(jobs, KafkaSource(jobs, topic, servers, source, group=group, to=to, refused=refused))
+        _run(jobs, topic, KafkaSource(servers, source, group=group, to=to, refused=refused))
 
 
-def _run(jobs: JobQueue, source: Source) -> None:
+def _run(jobs: JobQueue, topic: str, source: Source) -> None:
     from ..inlets.bridge import Bridge  # the other commands need not wait for it
 
     async def work() -> Bridge:
-        bridge = Bridge(jobs, source)
+        bridge = Bridge(jobs, topic, source)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, bridge.stop)

@@ -75,7 +75,7 @@ outlets.toml:
   [outlets.shop]
   kind = "webhook"
   topics = ["shop.notify"]
-  secret_env = "SHOP_SECRET"           # or secret_file; two of them during a rotation
+  secrets_env = "SHOP_SECRET"          # or secrets_file; two of them during a rotation
   retry = ["5s", "30s", "5m", "1h"]""",
     "bridge rabbitmq": """
   pywheel bridge rabbitmq pywheel --exchange orders.delayed --topic orders

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from .._errors import PywheelError, StoreClosed, StoreError, StoreReplaced
+from .._errors import BadJob, PywheelError, StoreClosed, StoreError, StoreReplaced
 from ..client.queue import JobQueue
 from ..events import JobsPut
 from ..jobs.commands import Put
-from .received import Received
+from .received import Message, put_of
 
 __all__ = ["Bridge", "Source", "SourceAway"]
 
@@ -36,11 +37,11 @@ class Source(ABC):
         """Connect, and begin to take messages. SourceAway."""
 
     @abstractmethod
-    async def batch(self, stopped: asyncio.Event) -> list[Received]:
+    async def batch(self, stopped: asyncio.Event) -> list[Message]:
         """Wait for messages, or until `stopped`; return what has come, oldest first. SourceAway."""
 
     @abstractmethod
-    async def settle(self, taken: Sequence[Received], refused: Sequence[Received]) -> None:
+    async def settle(self, taken: Sequence[Message], refused: Sequence[Message]) -> None:
         """Take messages off the broker for good: those that are jobs now, and those that cannot be any. SourceAway."""
 
     @abstractmethod
@@ -49,14 +50,17 @@ class Source(ABC):
 
 
 class Bridge:
-    """Carries messages from a source into a queue, in batches: one transaction each.
+    """Carries messages from a source into a topic of a queue, in batches: one transaction each.
 
     A message whose put was made, and that comes again as it could not be settled, is put once, if it has an id. A
     message that cannot be a job is refused, and said in the log. While the store is away messages wait where they are.
+    BadJob if the topic cannot be one.
     """
 
-    def __init__(self, queue: JobQueue, source: Source) -> None:
+    def __init__(self, queue: JobQueue, topic: str, source: Source) -> None:
+        queue.job(topic)  # BadJob
         self._queue = queue
+        self._topic = topic
         self._source = source
         self._stopped = asyncio.Event()
         self.taken = 0
@@ -91,44 +95,54 @@ class Bridge:
             await self._rest(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def _carry(self, received: list[Received]) -> bool:
+    async def _carry(self, messages: list[Message]) -> bool:
         """Put what can be, refuse the rest, and settle both. Return whether that was all of it."""
-        refused = [message for message in received if message.job is None]
-        taken, wrong = await self._put([message for message in received if message.job is not None])
-        refused += wrong
-        for message in refused:
-            _LOGGER.warning("refused a message of %s: %s", self._source.name, message.error)
+        taken: list[Message] = []
+        refused: list[Message] = []
+        puts: list[tuple[Message, Put]] = []
+        for message in messages:
+            try:
+                puts.append((message, put_of(self._queue, self._topic, message)))
+            except BadJob as error:
+                self._refuse(message, error)
+                refused.append(message)
+        async for message, outcome in self._put(puts):
+            if isinstance(outcome, BaseException):
+                self._refuse(message, outcome)
+                refused.append(message)
+            else:
+                taken.append(message)
         await self._source.settle(taken, refused)
         self.taken += len(taken)
         self.refused += len(refused)
-        return len(taken) + len(refused) == len(received)
+        return len(taken) + len(refused) == len(messages)
 
-    async def _put(self, messages: list[Received]) -> tuple[list[Received], list[Received]]:
-        """Return the messages that are jobs now, and those whose put was refused; try until the store has answered.
+    def _refuse(self, message: Message, why: BaseException) -> None:
+        _LOGGER.warning("refused a message of %s: %s (%s)", self._source.name, why, message.place)
 
-        After `stop` it tries no more: what the store has not taken is in neither list, and stays unsettled.
+    async def _put(self, puts: list[tuple[Message, Put]]) -> AsyncIterator[tuple[Message, Any]]:
+        """Yield messages with the outcomes of their puts; try until the store has answered.
+
+        After `stop` it tries no more: what the store has not taken does not come, and stays unsettled.
         """
-        taken: list[Received] = []
-        refused: list[Received] = []
         pause = _FIRST_PAUSE
-        while messages:
-            outcomes = await self._applied([Put((message.job,), message.nonce) for message in messages if message.job])
-            left: list[Received] = []
-            for message, outcome in zip(messages, outcomes, strict=True):
+        while puts:
+            outcomes = await self._applied([put for _, put in puts])
+            left = []
+            for (message, put), outcome in zip(puts, outcomes, strict=True):
                 if isinstance(outcome, StoreError):
-                    left.append(message)
-                elif isinstance(outcome, BaseException):
-                    refused.append(message._replace(error=str(outcome)))
+                    left.append((message, put))
                 else:
-                    taken.append(message)
-            self._tell(messages, outcomes)
+                    yield message, outcome
+            count = sum(not isinstance(outcome, BaseException) for outcome in outcomes)
+            if count and self._queue.events.listeners:
+                self._queue.events.emit(JobsPut(self._topic, count))
             if left:
                 if self._stopped.is_set():
-                    break
+                    return
                 await self._rest(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
-            messages = left
-        return taken, refused
+            puts = left
 
     async def _applied(self, puts: list[Put]) -> Sequence[Any]:
         """Return the outcomes of puts, each by itself; a StoreError for each if the store cannot."""
@@ -140,29 +154,20 @@ class Bridge:
             _LOGGER.warning("%d messages wait for the store: %s", len(puts), error)
             return [error] * len(puts)
 
-    def _tell(self, messages: list[Received], outcomes: Sequence[Any]) -> None:
-        if not self._queue.events.listeners:
-            return
-        jobs = [m.job for m, outcome in zip(messages, outcomes, strict=True) if not isinstance(outcome, BaseException)]
-        for topic in {job.topic for job in jobs if job}:
-            self._queue.events.emit(JobsPut(topic, sum(job is not None and job.topic == topic for job in jobs)))
-
     async def _rest(self, seconds: float) -> None:
         """Wait, or until `stop`."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopped.wait()
-        except TimeoutError:
-            pass
 
 
-def _parts(received: Sequence[Received]) -> Iterator[list[Received]]:
+def _parts(received: Sequence[Message]) -> Iterator[list[Message]]:
     """Yield what was received, in parts of bounded size."""
-    part: list[Received] = []
+    part: list[Message] = []
     size = 0
     for message in received:
         part.append(message)
-        size += 0 if message.job is None else len(message.job.body)
+        size += len(message.body)
         if size >= _BYTES:
             yield part
             part, size = [], 0

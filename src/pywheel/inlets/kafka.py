@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from .._errors import BadJob, BadOption
-from ..client.queue import JobQueue
-from ..jobs.address import TO
+from .._errors import BadOption
+from ..jobs.address import TO, checked_to
 from ..jobs.checks import needed
 from ..outlets.broker import CONTENT_TYPE, MESSAGE_ID, is_own
 from ..outlets.kafka import HEADERS, KEY, KEY_BASE64
 from .bridge import Source, SourceAway
-from .received import OWN_PREFIX, X_DELAY, Received, nonce_of, when
+from .received import OWN_PREFIX, OWN_TO, X_DELAY, Message
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -28,7 +27,6 @@ _LOGGER: Final = logging.getLogger("pywheel.bridge")
 _MOST: Final = 1_000  # records in a batch
 _WAIT: Final = 0.2  # seconds until a batch that is empty is looked for again
 _FLUSH: Final = 15.0
-_TO: Final = "pywheel-to"
 _TEXTS: Final = {MESSAGE_ID, CONTENT_TYPE}  # headers of an outlet's own that a record may bring
 
 
@@ -39,8 +37,6 @@ class KafkaSource(Source):
     offset and time, and put once, however often it comes. A delay counts from the record's own time.
 
     Args:
-        jobs: where its records will be put.
-        topic: of the jobs.
         servers: ``host:port,host:port``.
         source: the topic of Kafka.
         group: the consumer group.
@@ -55,8 +51,6 @@ class KafkaSource(Source):
 
     def __init__(
         self,
-        jobs: JobQueue,
-        topic: str,
         servers: str,
         source: str,
         *,
@@ -65,11 +59,8 @@ class KafkaSource(Source):
         refused: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._jobs = jobs
-        self._topic = topic
-        jobs.job(topic, to=to)  # BadJob
         self._source = source
-        self._to = to
+        self._to = None if to is None else checked_to(to)
         self._refused = refused
         self._kafka = needed("confluent_kafka", "kafka")
         self._options = {**(options or {}), "bootstrap.servers": servers}
@@ -91,7 +82,7 @@ class KafkaSource(Source):
         except (self._kafka.KafkaException, TypeError, ValueError) as error:
             raise BadOption(f"librdkafka does not take these options: {error}") from error
 
-    async def batch(self, stopped: asyncio.Event) -> list[Received]:
+    async def batch(self, stopped: asyncio.Event) -> list[Message]:
         """Wait for records; return all that have come."""
         assert self._consumer is not None
         while not stopped.is_set():
@@ -103,12 +94,12 @@ class KafkaSource(Source):
                 if wrong.fatal():
                     raise SourceAway(wrong.str())
                 _LOGGER.warning("%s: %s", self.name, wrong.str())
-            records = [self._as_job(message) for message in found if message.error() is None]
+            records = [self._message(message) for message in found if message.error() is None]
             if records:
                 return records
         return []
 
-    async def settle(self, taken: Sequence[Received], refused: Sequence[Received]) -> None:
+    async def settle(self, taken: Sequence[Message], refused: Sequence[Message]) -> None:
         """Commit the offsets, up to the first record of a partition that is in neither."""
         try:
             if refused and self._refused:
@@ -150,23 +141,19 @@ class KafkaSource(Source):
             with suppress(self._kafka.KafkaException, RuntimeError):
                 await asyncio.to_thread(consumer.close)
 
-    # ---- from a record to a job -------------------------------------------------------------------------------------
+    # ---- from a record to a message ---------------------------------------------------------------------------------
 
-    def _as_job(self, record: Any) -> Received:
-        place = f"partition {record.partition()}, offset {record.offset()}"
-        kind, time = record.timestamp()
+    def _message(self, record: Any) -> Message:
+        partition, offset, (kind, time) = record.partition(), record.offset(), record.timestamp()
         given = _texts(record.headers() or [])
-        try:
-            due, delay = when(given, time if kind != self._kafka.TIMESTAMP_NOT_AVAILABLE else None)
-            headers = _headers(record, given)
-            to = given.get(_TO, self._to)
-            if isinstance(to, str):
-                headers[TO] = to
-            job = self._jobs.job(self._topic, record.value() or b"", headers=headers)._replace(due=due, delay=delay)
-        except BadJob as error:
-            return Received(record, None, error=f"{error} ({place})")
-        parts = (self._source, self._topic, str((record.partition(), record.offset(), time)))
-        return Received(record, job, nonce_of(*parts))
+        headers = _headers(record, given)
+        to = given.get(OWN_TO, self._to)
+        if isinstance(to, str):
+            headers[TO] = to
+        sent = time if kind != self._kafka.TIMESTAMP_NOT_AVAILABLE else None
+        place = f"partition {partition}, offset {offset}"
+        identity = (self._source, str((partition, offset, time)))
+        return Message(record, record.value() or b"", headers, given, sent, place, identity)
 
 
 def _texts(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str | bytes]:

@@ -9,14 +9,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from .._errors import BadJob, BadOption
-from ..client.queue import JobQueue
+from .._errors import BadOption
 from ..jobs.address import TO
 from ..jobs.checks import needed, whole
 from ..outlets.broker import MESSAGE_ID, is_own
 from ..outlets.rabbitmq import HEADERS, PRIORITY, TEXTS, TIMESTAMP, checked_url
 from .bridge import Source, SourceAway
-from .received import OWN_PREFIX, Received, nonce_of, when
+from .received import OWN_PREFIX, OWN_TO, Message
 
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["RabbitMQSource"]
 
 _SENT: Final = "timestamp_in_ms"  # RabbitMQ's own interceptor sets it when a message comes in
-_TO: Final = "pywheel-to"
 _CONNECT: Final = 15.0  # seconds
 
 
@@ -37,24 +35,17 @@ class RabbitMQSource(Source):
     key, or what a header `pywheel-to` says. With a message id it is put once, however often it comes.
 
     Args:
-        jobs: where its messages will be put.
-        topic: of the jobs.
         url: ``amqp://user:password@host:5672/vhost``, or amqps.
         queue: the name of the queue.
         exchange: a fanout exchange: it and the queue are declared, durable, and bound. Else the queue must be there.
         prefetch: how many messages may be taken and not settled.
 
     Raises:
-        BadJob, BadOption: an argument makes no sense.
+        BadOption: an argument makes no sense.
         ExtraMissing: aiormq is not installed.
     """
 
-    def __init__(
-        self, jobs: JobQueue, topic: str, url: str, queue: str, *, exchange: str | None = None, prefetch: int = 1_000
-    ) -> None:
-        self._jobs = jobs
-        self._topic = topic
-        jobs.job(topic)  # BadJob
+    def __init__(self, url: str, queue: str, *, exchange: str | None = None, prefetch: int = 1_000) -> None:
         self._url = checked_url(url)
         self._queue = queue
         self._exchange = exchange
@@ -65,8 +56,7 @@ class RabbitMQSource(Source):
 
     async def open(self) -> None:
         """Connect, and consume."""
-        received: asyncio.Queue[DeliveredMessage | None] = asyncio.Queue()
-        self._received = received
+        self._received: asyncio.Queue[DeliveredMessage | None] = asyncio.Queue()
         self._settled = 0  # the tag up to which all is
         try:
             async with asyncio.timeout(_CONNECT):
@@ -79,7 +69,7 @@ class RabbitMQSource(Source):
         except (self._amqp.exceptions.AMQPError, RuntimeError, OSError) as error:
             raise SourceAway(str(error) or type(error).__name__) from error
 
-        def lost(_: object) -> None:
+        def lost(_: object, received: asyncio.Queue[DeliveredMessage | None] = self._received) -> None:
             received.put_nowait(None)
 
         channel.closing.add_done_callback(lost)
@@ -98,17 +88,22 @@ class RabbitMQSource(Source):
     async def _take(self, message: DeliveredMessage) -> None:
         self._received.put_nowait(message)
 
-    async def batch(self, stopped: asyncio.Event) -> list[Received]:
+    async def batch(self, stopped: asyncio.Event) -> list[Message]:
         """Wait for messages; return all that have come."""
-        first = await _either(self._received, stopped)
-        messages = [] if first is _STOPPED else [first]
+        waiting = asyncio.create_task(self._received.get()), asyncio.create_task(stopped.wait())
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            messages = [waiting[0].result()] if waiting[0].done() else []
+        finally:
+            for task in waiting:
+                task.cancel()
         while messages and len(messages) < self._prefetch and not self._received.empty():
             messages.append(self._received.get_nowait())
         if None in messages:
             raise SourceAway("the connection, the channel or the queue was closed")
-        return [self._as_job(message) for message in messages]
+        return [self._message(message) for message in messages if message]
 
-    async def settle(self, taken: Sequence[Received], refused: Sequence[Received]) -> None:
+    async def settle(self, taken: Sequence[Message], refused: Sequence[Message]) -> None:
         """Acknowledge, and reject without requeueing: a dead-letter exchange of the queue gets those."""
         try:
             for message in refused:
@@ -131,41 +126,17 @@ class RabbitMQSource(Source):
                 async with asyncio.timeout(1):
                     await connection.close()
 
-    # ---- from a message to a job ------------------------------------------------------------------------------------
+    # ---- from a message of RabbitMQ ----------------------------------------------------------------------------------
 
-    def _as_job(self, message: DeliveredMessage) -> Received:
+    def _message(self, message: DeliveredMessage) -> Message:
         tag, key = message.delivery.delivery_tag, message.delivery.routing_key or ""  # type: ignore[union-attr]
         properties = message.header.properties
         given: Mapping[str, Any] = properties.headers or {}
-        try:
-            sent = given.get(_SENT)
-            due, delay = when(given, sent if isinstance(sent, int) else None)
-            headers = _headers(properties, given)
-            headers[TO] = str(given.get(_TO, key))
-            job = self._jobs.job(self._topic, message.body, headers=headers)._replace(due=due, delay=delay)
-        except BadJob as error:
-            return Received(tag, None, error=f"{error} (message id {properties.message_id!r:.80})")
-        if not properties.message_id:
-            return Received(tag, job)
-        parts = (self._queue, self._topic, properties.message_id, key, str((due, delay)), message.body)
-        return Received(tag, job, nonce_of(*parts))
-
-
-_STOPPED: Final[Any] = object()
-
-
-async def _either(queue: asyncio.Queue[Any], stopped: asyncio.Event) -> Any:
-    """Return what comes next, or _STOPPED."""
-    with suppress(asyncio.QueueEmpty):
-        return queue.get_nowait()
-    loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(queue.get()), loop.create_task(stopped.wait())]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        return tasks[0].result() if tasks[0].done() else _STOPPED
-    finally:
-        for task in tasks:
-            task.cancel()
+        sent, id = given.get(_SENT), properties.message_id
+        headers = {**_headers(properties, given), TO: str(given.get(OWN_TO, key))}
+        sent = sent if isinstance(sent, int) else None
+        identity = (self._queue, id, key, message.body) if id else None
+        return Message(tag, message.body, headers, given, sent, f"message id {id!r:.80}", identity)
 
 
 def _headers(properties: Any, given: Mapping[str, Any]) -> dict[str, str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from .._errors import BadJob
+from ..client.queue import JobQueue
+from ..jobs.commands import Put
 from ..jobs.durations import LONGEST, delay_ms, moment
-from ..jobs.job import NewJob
 
-__all__ = ["AT", "DELAY", "OWN_PREFIX", "X_DELAY", "Received", "nonce_of", "when"]
+__all__ = ["AT", "DELAY", "OWN_PREFIX", "OWN_TO", "X_DELAY", "Message", "nonce_of", "put_of", "when"]
 
 X_DELAY: Final = "x-delay"
 """The header of the delayed-message plugin of RabbitMQ: whole ms."""
@@ -19,16 +20,21 @@ DELAY: Final = "pywheel-delay"
 """Our own: seconds as a number, or text such as ``30m``."""
 AT: Final = "pywheel-at"
 """Our own: ISO 8601 with a time zone."""
+OWN_TO: Final = "pywheel-to"
+"""Our own: where an outlet delivers the job."""
 OWN_PREFIX: Final = "pywheel-"
 
 
-class Received(NamedTuple):
-    """A message that came, and what becomes of it."""
+class Message(NamedTuple):
+    """A message that came."""
 
     token: Any  # by which its source settles it
-    job: NewJob | None  # None: it cannot be one
-    nonce: str | None = None  # the same whenever the same message comes; None: it has no id
-    error: str = ""  # why it cannot be a job
+    body: bytes
+    headers: Mapping[str, str]  # of the job that it becomes
+    said: Mapping[str, Any]  # its own headers, which say when it is to be delivered
+    sent: int | None = None  # when, in ms; None: nobody knows
+    place: str = ""  # where it stands, for an error
+    identity: Sequence[str | bytes] | None = None  # the same whenever the same message comes; None: nothing is
 
 
 def when(headers: Mapping[str, Any], sent: int | None) -> tuple[int, int | None]:
@@ -75,6 +81,15 @@ def _moment(value: Any) -> int:
         return moment(datetime.fromisoformat(value) if isinstance(value, str) else value, AT)
     except ValueError as error:  # BadJob too
         raise BadJob(f"{AT} {value!r:.60}: {error}") from None
+
+
+def put_of(queue: JobQueue, topic: str, message: Message) -> Put:
+    """Return the command that makes a message a job. BadJob if it cannot be one."""
+    due, delay = when(message.said, message.sent)
+    job = queue.job(topic, message.body, headers=message.headers)._replace(due=due, delay=delay)
+    if message.identity is None:
+        return Put((job,))
+    return Put((job,), nonce_of(*message.identity, topic, str((due, delay))))
 
 
 def nonce_of(*parts: str | bytes) -> str:

@@ -16,6 +16,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from .._errors import BadJob, BadOption, PywheelError
 from ..jobs.address import checked_to
+from ..jobs.checks import whole
+from .contract import texts
 
 __all__ = ["AddressPolicy", "AddressRefused", "Places", "checked_url", "port_of"]
 
@@ -58,24 +60,20 @@ class AddressPolicy:
 
     Args:
         allow: networks (``10.1.0.0/16``), addresses and names (``hooks.internal``) that may be reached all the same.
-        ports: those that may be used; None for any.
+        ports: those that may be used; none for any.
 
     Raises:
         BadOption: something of this makes no sense.
     """
 
     def __init__(self, allow: Iterable[str] = (), ports: Iterable[int] | None = _WEB_PORTS) -> None:
-        if isinstance(allow, str):
-            raise BadOption(f"allow is a list of networks and names, not {allow!r:.60}")
         self._networks: list[Network] = []
         self._names: set[str] = set()
-        for entry in allow:
+        for entry in texts(allow, "allow"):
             self._allow(entry)
-        self._ports = None if ports is None else frozenset(ports)
+        self._ports = frozenset(whole(port, "a port", 65_535, error=BadOption) for port in ports or ())
 
-    def _allow(self, entry: Any) -> None:
-        if not isinstance(entry, str) or not entry:
-            raise BadOption(f"allow: {entry!r:.60} is no network and no name")
+    def _allow(self, entry: str) -> None:
         try:
             self._networks.append(ip_network(entry))
         except ValueError as error:
@@ -89,7 +87,7 @@ class AddressPolicy:
 
     def check_url(self, host: str, port: int) -> None:
         """Judge what stands in a URL, before anything is looked up. AddressRefused says why not."""
-        if self._ports is not None and port not in self._ports:
+        if self._ports and port not in self._ports:
             ports = ", ".join(map(str, sorted(self._ports)))
             raise AddressRefused(f"port {port} is not one of {ports}", f"ports = [{ports}, {port}]")
         literal = _literal(host)
@@ -121,10 +119,8 @@ class Places:
     """
 
     def __init__(self, url: str | None, prefixes: Iterable[str]) -> None:
-        if isinstance(prefixes, str):
-            raise BadOption(f"allow_to is a list of URLs, not {prefixes!r:.60}")
         self._url = url
-        self.prefixes = tuple(map(_prefix, prefixes))
+        self.prefixes = tuple(map(_prefix, texts(prefixes, "allow_to")))
         self._below = [(_origin(parts), parts.path or "/") for parts in map(urlsplit, self.prefixes)]
 
     def __contains__(self, url: str) -> bool:

@@ -8,8 +8,8 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final, NamedTuple
 
 from .._errors import StoreError
 from ..jobs.commands import SetNote
@@ -17,7 +17,7 @@ from ..jobs.handler import error_text
 from ..jobs.managed import Notes
 from ..jobs.queries import ListNotes
 
-__all__ = ["PREFIX", "Answer", "Answers", "enable", "known", "shown"]
+__all__ = ["PREFIX", "Answer", "Answers", "enable", "in_background", "known", "shown"]
 
 PREFIX: Final = "outlet:"
 """Of the notes' names: ``outlet:NAME`` has the last answer, ``outlet:NAME:DIGEST`` a target that is disabled."""
@@ -107,9 +107,7 @@ class Answers:
 
     def _keep_soon(self) -> None:
         if not self._kept:
-            keeping = asyncio.get_running_loop().create_task(self.flush())
-            _background.add(keeping)
-            keeping.add_done_callback(_background.discard)
+            in_background(self.flush())
 
     async def flush(self) -> None:
         """Have the store keep the last answer, if it does not know it."""
@@ -203,6 +201,13 @@ def _digest(target: str) -> str:
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
+
+
+def in_background(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that nobody waits for."""
+    task = asyncio.get_running_loop().create_task(work)
+    _background.add(task)
+    task.add_done_callback(_background.discard)
 
 
 _background: Final[set[asyncio.Task[None]]] = set()  # a loop holds its tasks weakly

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from abc import abstractmethod
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Any, Final, TypeGuard
+from typing import Any, ClassVar, Final, Protocol, TypeGuard, TypeVar
 from urllib.parse import urlsplit
 
 from .._errors import BadOption, PywheelError
@@ -13,20 +14,15 @@ from ..jobs.address import TO
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
-from .contract import C, Outlet, delivery_id
-from .settings import Settings
+from .contract import Outlet, delivery_id, texts
 
-__all__ = [
-    "CONTENT_TYPE", "MESSAGE_ID", "BrokerOutlet", "NotConfirmed", "address", "chosen", "common", "is_address",
-    "is_own", "message_id", "passed", "patient", "patterns",
-]  # fmt: skip
+__all__ = ["CONTENT_TYPE", "MESSAGE_ID", "BrokerOutlet", "NotConfirmed", "is_address", "is_own", "message_id", "passed"]
 
 CONTENT_TYPE: Final = "content-type"
 MESSAGE_ID: Final = "message-id"
 """The header that names a message, instead of the job's own id. The bridge keeps there what a producer gave."""
 _OWN: Final = frozenset({TO, CONTENT_TYPE, MESSAGE_ID, "exchange"})
 _OWN_PREFIXES: Final = ("amqp-", "kafka-")
-_ANY: Final = ("*",)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between tries to connect
 
 
@@ -49,25 +45,30 @@ def is_own(name: str) -> bool:
     return name in _OWN or name.startswith(_OWN_PREFIXES)
 
 
-def patterns(value: Any, name: str) -> tuple[str, ...]:
-    """Return patterns of names. BadOption if they are none."""
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise BadOption(f"{name} is a list of patterns such as 'orders.*', not {value!r:.60}")
-    found = tuple(value)
-    if not all(isinstance(pattern, str) for pattern in found):
-        raise BadOption(f"{name} is a list of patterns such as 'orders.*', not {value!r:.60}")
-    return found
+class Link(Protocol):
+    """A connection to a broker."""
+
+    confirmed: int
+    """How many messages were."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is of no more use."""
+
+    async def blocked(self) -> str:
+        """Return why the broker takes nothing for now; nothing if it has not said so."""
+
+    async def close(self) -> None:
+        """Close it, within two seconds."""
 
 
-def chosen(name: str, allowed: tuple[str, ...], what: str, option: str = "allow") -> str:
-    """Return a name that a job gives. GiveUp if the outlet does not allow it."""
-    if not any(fnmatchcase(name, pattern) for pattern in allowed):
-        raise GiveUp(f"this outlet does not let a job choose the {what} {name[:80]!r}: {option} names those it may")
-    return name
+L = TypeVar("L", bound=Link)
 
 
-class BrokerOutlet(Outlet[C]):
+class BrokerOutlet(Outlet[L]):
     """Delivers to a place of a broker: its own, or the one that a job names in `to`.
+
+    A subclass says how to `connect` and to `publish`.
 
     Args:
         place: where it delivers what does not say `to`; empty if each job must say.
@@ -76,8 +77,14 @@ class BrokerOutlet(Outlet[C]):
         name: for people; the topic that it handles unless told.
     """
 
-    places: str
+    broker: ClassVar[str]
+    """Its name, for people."""
+    places: ClassVar[str]
     """What the broker calls where it delivers: stream, subject."""
+    away: tuple[type[Exception], ...]
+    """What its client raises when there is no answer, or one that tells of an error; OSError is among them."""
+    grace: ClassVar[float] = 0.0
+    """Seconds beyond the timeout, for a client that keeps it itself."""
 
     def __init__(self, place: str, *, allow: Iterable[str] | None, timeout: Duration, name: str | None) -> None:
         super().__init__(name)
@@ -85,16 +92,72 @@ class BrokerOutlet(Outlet[C]):
             raise BadOption(f"the {self.places} must be a str, not {type(place).__name__}")
         self.place = place
         if allow is None:
-            allow = () if place else _ANY
-        self.allow = patterns(allow, "allow")
+            allow = () if place else ("*",)
+        self.allow = texts(allow, "allow")
         self.timeout = duration(timeout, "timeout", 1, error=BadOption) / 1000
-        self.longest = 2 * self.timeout
-        self.open_timeout = self.timeout + 1.0  # `patient` knows better what to say
+        self.longest = 2 * self.timeout + self.grace
+        self.open_timeout = self.timeout + 1.0  # `open` knows better what to say
+
+    # ---- what a broker says -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def connect(self) -> L:
+        """Return a connection on the running loop."""
+
+    @abstractmethod
+    async def publish(self, link: L, job: Job) -> str:
+        """Publish a job; return what to note of it once it is confirmed. GiveUp if no attempt can publish it."""
+
+    # ---- an outlet --------------------------------------------------------------------------------------------------
 
     @property
     def target(self) -> str:
         """Where it delivers what does not say `to`."""
         return self.place
+
+    async def open(self) -> L:
+        """Return a connection; while the broker is away try again, until the timeout. NotConfirmed if it stays away.
+
+        A broker that restarts costs the jobs that wait here no attempt, and leaves them in their order.
+        """
+        loop = asyncio.get_running_loop()
+        end, pause, why = loop.time() + self.timeout, _FIRST_PAUSE, ""
+        while True:
+            try:
+                async with asyncio.timeout_at(end):
+                    return await self.connect()
+            except self.away as error:
+                why = str(error) or why or "it does not answer"
+                if loop.time() + pause >= end:
+                    raise NotConfirmed(f"the broker cannot be reached: {why}") from error
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def deliver(self, connection: L, job: Job) -> str:
+        """Publish a job; return once it is confirmed. NotConfirmed if it is not within the timeout."""
+        if connection.closed:
+            self.drop(connection)
+            connection = await self._connection()
+        began = connection.confirmed
+        try:
+            async with asyncio.timeout(self.timeout + self.grace):
+                answer = await self.publish(connection, job)
+        except TimeoutError:
+            why = await connection.blocked()
+            if not why and connection.confirmed == began:  # it may well be dead, and nobody has noticed
+                self.drop(connection)
+            late = f"{self.broker} did not confirm within {self.timeout:g} s"
+            raise NotConfirmed(f"{late} ({why or 'no answer'})") from None
+        except self.away as error:
+            raise NotConfirmed(f"{self.broker} did not confirm: {str(error) or type(error).__name__}") from error
+        connection.confirmed += 1
+        return answer
+
+    async def close(self, connection: L) -> None:
+        """Close a connection."""
+        await connection.close()
+
+    # ---- where a job goes -------------------------------------------------------------------------------------------
 
     def place_of(self, job: Job) -> str:
         """Return where a job goes. GiveUp if it may not, or does not say though it must."""
@@ -107,15 +170,14 @@ class BrokerOutlet(Outlet[C]):
 
     def allowed(self, named: str) -> str:
         """Return a place that a job names: the outlet's own, or one of `allow`. GiveUp if it is neither."""
-        return named if self.place and named == self.place else chosen(named, self.allow, self.places)
+        return named if self.place and named == self.place else chosen(named, self.allow, self.places, "allow")
 
 
-def address(settings: Settings) -> str:
-    """Return a broker's address: `url`, or what `url_env` or `url_file` leads to, for one with a password."""
-    found = settings.address("url")
-    if found is None:
-        raise settings.error("url", "give one address: url, or with a password url_env or url_file")
-    return found
+def chosen(name: str, allowed: tuple[str, ...], what: str, option: str) -> str:
+    """Return a name that a job gives. GiveUp if the outlet does not allow it."""
+    if not any(fnmatchcase(name, pattern) for pattern in allowed):
+        raise GiveUp(f"this outlet does not let a job choose the {what} {name[:80]!r}: {option} names those it may")
+    return name
 
 
 def is_address(url: Any, schemes: Iterable[str]) -> TypeGuard[str]:
@@ -125,33 +187,3 @@ def is_address(url: Any, schemes: Iterable[str]) -> TypeGuard[str]:
         return bool(parts and parts.scheme in schemes and (parts.hostname or parts.path) and parts.port != 0)
     except ValueError:  # of its port, or of brackets
         return False
-
-
-def common(name: str, settings: Settings) -> dict[str, Any]:
-    """Return the words of a table that all outlets into brokers know."""
-    said = settings.says("allow")
-    allow = settings.texts("allow", _ANY)
-    return {
-        "allow": allow if said else None,
-        "timeout": settings.seconds("timeout", 15.0),
-        "name": name,
-    }
-
-
-async def patient(connect: Callable[[], Awaitable[C]], seconds: float, away: type[Exception]) -> C:
-    """Return a connection; while the broker is away try again, for so long. NotConfirmed if it stays away.
-
-    A broker that restarts costs the jobs that wait here no attempt, and leaves them in their order.
-    """
-    loop = asyncio.get_running_loop()
-    end, pause, why = loop.time() + seconds, _FIRST_PAUSE, ""
-    while True:
-        try:
-            async with asyncio.timeout_at(end):
-                return await connect()
-        except (away, OSError) as error:  # TimeoutError is one
-            why = str(error) or why or "it does not answer"
-            if loop.time() + pause >= end:
-                raise NotConfirmed(f"the broker cannot be reached: {why}") from error
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)

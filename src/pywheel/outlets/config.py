@@ -4,30 +4,44 @@
     kind = "webhook"
     topics = ["shop.notify"]          # the name of the table unless told
     url = "https://shop.example/hook"
-    secret_env = "SHOP_SECRET"
+    secrets_env = "SHOP_SECRET"
     concurrency = 100
     retry = ["5s", "30s", "5m", "1h"]
 
-The rest of a table's words are its kind's own.
+The rest of a table's words are the arguments of its kind's class, which checks them. For each word there is one that
+ends in `_env`, which names a variable, and one in `_file`, which names a file, with the value.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
+import re
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadOption
-from ..jobs.checks import did_you_mean, name
+from .._errors import BadOption, PywheelError
+from ..jobs.checks import did_you_mean, name, whole
+from ..jobs.durations import duration
 from ..jobs.retry import DEFAULT, Ladder, RetryPolicy
 from . import KINDS, kind
-from .contract import Outlet
-from .settings import ConfigError, Place, Settings
+from .contract import Outlet, texts
 
-__all__ = ["Configured", "load"]
+__all__ = ["ConfigError", "Configured", "load"]
 
+_WORDS: Final = ("concurrency", "jitter", "kind", "retry", "topics", "ttr")
+"""Those of every table, whatever its kind."""
 _LONGEST_NAME: Final = 100
+_MOST: Final = 10_000  # deliveries of a topic at once
 _LARGEST: Final = 1 << 20  # bytes of a file
+_PASSWORD: Final = re.compile(r"://[^/?#\s]*:[^/?#\s]*@")
+
+
+class ConfigError(PywheelError, ValueError):
+    """A config file says what makes no sense. The message names the file, the line and the word, and how to mend it."""
 
 
 class Configured(NamedTuple):
@@ -51,14 +65,14 @@ def load(file: Path) -> list[Configured]:
     text, tables = _read(file)
     found: list[Configured] = []
     taken: dict[str, str] = {}
-    for title, table in tables.items():
-        place = Place(file, text, f"outlets.{title}")
-        if not isinstance(table, dict):
-            raise place.error(None, f"is a table: write [outlets.{title}] and its words below")
-        configured = _configured(title, Settings(table, place))
+    for title, words in tables.items():
+        table = _Table(file, text, title)
+        if not isinstance(words, dict):
+            raise table.error(None, f"is a table: write [outlets.{title}] and its words below")
+        configured = table.configured(words)
         for topic in configured.topics:
             if topic in taken:
-                raise place.error("topics", f"{topic!r:.80} goes to [outlets.{taken[topic]}] already")
+                raise table.error("topics", f"{topic!r:.80} goes to [outlets.{taken[topic]}] already")
             taken[topic] = title
         found.append(configured)
     return found
@@ -66,9 +80,7 @@ def load(file: Path) -> list[Configured]:
 
 def _read(file: Path) -> tuple[str, dict[str, Any]]:
     try:
-        with file.open("rb") as opened:
-            content = opened.read(_LARGEST + 1)
-        text = content.decode()
+        text = _content(file)
         document = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
@@ -83,32 +95,138 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
     return text, tables
 
 
-def _configured(title: str, settings: Settings) -> Configured:
-    if len(title) > _LONGEST_NAME or ":" in title or not title.isprintable():
-        raise settings.error(None, f"a name has 1 to {_LONGEST_NAME} characters, and no colon")
-    wanted = settings.text("kind")
-    if wanted not in KINDS:
-        hint = did_you_mean(wanted, KINDS) or f": there are {', '.join(KINDS)}"
-        raise settings.error("kind", f"{wanted!r:.60} is none{hint}")
-    topics = settings.texts("topics", [title])
-    concurrency = settings.whole("concurrency", 100)
-    ttr = settings.seconds("ttr", 60)
-    retry = _retry(settings)
-    with settings.about(None):
-        outlet = kind(wanted).configured(title, settings)
-    settings.done()
-    for topic in topics:
-        with settings.about("topics"):
-            name(topic, "topic", error=BadOption)
-    if outlet.longest is not None and outlet.longest >= ttr:
-        raise settings.error("ttr", f"must be longer than a delivery may take, which is {outlet.longest:g} s")
-    return Configured(title, outlet, tuple(topics), concurrency, ttr, retry)
+def _content(file: Path) -> str:
+    with file.open("rb") as opened:
+        return opened.read(_LARGEST + 1).decode()
 
 
-def _retry(settings: Settings) -> RetryPolicy:
-    steps = settings.texts("retry", [f"{delay}ms" for delay in DEFAULT.delays])
-    jitter = settings.number("jitter", DEFAULT.jitter, 0, 1)
-    try:
-        return Ladder(*steps, jitter=jitter)
-    except BadOption as error:
-        raise settings.error("retry", str(error)) from None
+class _Table:
+    """A table of a config file, and where it stands there."""
+
+    def __init__(self, file: Path, text: str, title: str) -> None:
+        self._file, self._lines, self._title = file, text.splitlines(), title
+
+    def error(self, word: str | None, message: str) -> ConfigError:
+        """Return an error about a word of the table, or about all of it."""
+        line = self._line(word)
+        at = f"{self._file}:{line}" if line else str(self._file)
+        return ConfigError(f"{at}: [outlets.{self._title}]{f' {word}' if word else ''}: {message}")
+
+    def _line(self, word: str | None) -> int | None:
+        """Return the line of a word, or of its table; None where a file says it in another way."""
+        header = re.compile(rf"""\s*\[\s*["']?outlets["']?\s*\.\s*["']?{re.escape(self._title)}["']?\s*\]""")
+        begin = next((number for number, line in enumerate(self._lines, 1) if header.match(line)), None)
+        if begin is None or word is None:
+            return begin
+        key = re.compile(rf"\s*[\"']?{re.escape(word)}(_env|_file)?[\"']?\s*=")
+        for number, line in enumerate(self._lines[begin:], begin + 1):
+            if line.lstrip().startswith("["):
+                break
+            if key.match(line):
+                return number
+        return begin
+
+    @contextmanager
+    def _about(self, word: str | None) -> Iterator[None]:
+        """Raise what is refused within as an error about a word."""
+        try:
+            yield
+        except (BadOption, OSError) as error:
+            raise self.error(word, str(error)) from error
+
+    def configured(self, given: dict[str, Any]) -> Configured:
+        """Return the outlet that the table describes."""
+        if len(self._title) > _LONGEST_NAME or ":" in self._title or not self._title.isprintable():
+            raise self.error(None, f"a name has 1 to {_LONGEST_NAME} characters, and no colon")
+        wanted = given.pop("kind", None)
+        if wanted is None:
+            raise self.error(None, "kind is missing: a text in quotes")
+        if wanted not in KINDS:
+            hint = did_you_mean(str(wanted), KINDS) or f": there are {', '.join(KINDS)}"
+            raise self.error("kind", f"must be a text, and {wanted!r:.60} is none{hint}")
+        with self._about("topics"):
+            topics = texts(given.pop("topics", [self._title]), "topics", least=1)
+            for topic in topics:
+                name(topic, "topic", error=BadOption)
+        with self._about("concurrency"):
+            concurrency = whole(given.pop("concurrency", 100), "concurrency", _MOST, error=BadOption)
+        with self._about("ttr"):
+            ttr = duration(given.pop("ttr", 60), "ttr", 1, error=BadOption) / 1000
+        with self._about("retry"):
+            steps = texts(given.pop("retry", [f"{delay}ms" for delay in DEFAULT.delays]), "retry", least=1)
+            retry: RetryPolicy = Ladder(*steps)
+        with self._about("jitter"):
+            retry = Ladder(*steps, jitter=given.pop("jitter", DEFAULT.jitter))
+        outlet = self._made(kind(wanted), given)
+        if outlet.longest is not None and outlet.longest >= ttr:
+            raise self.error("ttr", f"must be longer than a delivery may take, which is {outlet.longest:g} s")
+        return Configured(self._title, outlet, topics, concurrency, ttr, retry)
+
+    def _made(self, its: type[Outlet[Any]], given: dict[str, Any]) -> Outlet[Any]:
+        """Return an outlet of a class, whose arguments are these words."""
+        known = inspect.signature(its).parameters
+        words = self._resolved(given, its.secret_words)
+        for word, value in words.items():
+            if word not in known or word == "name":
+                there = sorted({*known, *_WORDS} - {"name"})
+                hint = did_you_mean(word, there) or f": there are {', '.join(there)}"
+                raise self.error(word, f"is not known here{hint}")
+            if isinstance(known[word].default, bool) and not isinstance(value, bool):
+                raise self.error(word, f"must be true or false, not {value!r:.60}")
+        for word, parameter in known.items():
+            if parameter.default is parameter.empty and word not in words:
+                raise self.error(None, f"{word} is missing: give one of {word}, {word}_env and {word}_file")
+        try:
+            return its(**words, name=self._title)
+        except (BadOption, OSError) as error:  # of TLS
+            raise self.error(_culprit(its, words), str(error)) from error
+
+    def _resolved(self, given: dict[str, Any], secret: frozenset[str] = frozenset()) -> dict[str, Any]:
+        """Return words with what their variables and files lead to.
+
+        A secret does not stand in the file itself, which is shown, copied and checked in.
+        """
+        found: dict[str, Any] = {}
+        for said, value in given.items():
+            word, _, how = said.rpartition("_")
+            if how in ("env", "file") and word:
+                read = self._variable if how == "env" else self._of_file
+                value = [read(said, each) for each in value] if isinstance(value, list) else read(said, value)
+            else:
+                word = said
+                if word in secret or (isinstance(value, str) and _PASSWORD.search(value)):
+                    what = "secret" if word in secret else "password"
+                    where = f"name a variable in {word}_env, or a file in {word}_file"
+                    raise self.error(word, f"a {what} does not stand here: {where}")
+            if word in found:
+                raise self.error(said, f"give one of {word}, {word}_env and {word}_file")
+            found[word] = self._resolved(value) if isinstance(value, dict) else value
+        return found
+
+    def _variable(self, word: str, name: Any) -> str:
+        value = os.environ.get(str(name), "").strip()
+        if not value:
+            raise self.error(word, f"the variable {name} is not set, or empty")
+        return value
+
+    def _of_file(self, word: str, name: Any) -> str:
+        """Return what a file has, whose path is relative to the config file."""
+        path = self._file.parent / str(name)
+        try:
+            value = _content(path).strip()
+        except (OSError, ValueError) as error:
+            raise self.error(word, f"{path} cannot be read: {error}") from None
+        if not value:
+            raise self.error(word, f"{path} is empty")
+        return value
+
+
+def _culprit(its: type[Outlet[Any]], words: dict[str, Any]) -> str | None:
+    """Return the word without which a class takes the others; if none of them is to blame, the first that must be."""
+    for word in words:
+        try:
+            its(**{other: value for other, value in words.items() if other != word})
+        except (BadOption, OSError, TypeError):  # TypeError: it must be given
+            continue
+        return word
+    return next((word for word, it in inspect.signature(its).parameters.items() if it.default is it.empty), None)

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import ClassVar, Final, Generic, Self, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, MutableMapping
+from typing import Any, ClassVar, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from .._errors import BadOption
 from ..jobs.address import TO
 from ..jobs.job import Job
 from ..jobs.managed import ManagedHandler, Notes
-from .answers import Answers, shown
-from .settings import Settings
+from .answers import Answers, in_background, shown
 
-__all__ = ["Outlet", "delivery_id"]
+__all__ = ["Outlet", "delivery_id", "failed", "opened_once", "texts"]
 
 C = TypeVar("C")
+K = TypeVar("K")
 _LONGEST_NAME: Final = 100
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -56,6 +57,8 @@ class Outlet(ManagedHandler, ABC, Generic[C]):
 
     kind: ClassVar[str]
     """What it delivers to: ``webhook``, ``rabbitmq``."""
+    secret_words: ClassVar[frozenset[str]] = frozenset()
+    """Arguments that do not stand in a config file, as they are secrets."""
     open_timeout: float = 15.0
     """Seconds in which it must be opened."""
     longest: float | None = None
@@ -83,11 +86,6 @@ class Outlet(ManagedHandler, ABC, Generic[C]):
         return shown(self.target)
 
     # ---- what a kind says -------------------------------------------------------------------------------------------
-
-    @classmethod
-    @abstractmethod
-    def configured(cls, name: str, settings: Settings) -> Self:
-        """Return one from a table of a config file. ConfigError if it makes no sense."""
 
     @abstractmethod
     async def open(self) -> C:
@@ -133,30 +131,16 @@ class Outlet(ManagedHandler, ABC, Generic[C]):
         """Have the next job open another connection, and close this one meanwhile: it is broken."""
         loop = asyncio.get_running_loop()
         opening = self._connections.get(loop)
-        if opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None:
-            if opening.result() is not connection:
-                return
+        if opening is not None and opening.done() and not failed(opening) and opening.result() is connection:
             del self._connections[loop]
-            closing = loop.create_task(self._close(opening))
-            _background.add(closing)
-            closing.add_done_callback(_background.discard)
+            in_background(self._close(opening))
 
     async def _connection(self) -> C:
-        loop = asyncio.get_running_loop()
-        opening = self._connections.get(loop)
-        if opening is None:
-            opening = self._connections[loop] = loop.create_task(self._opened(loop))
-        if opening.done():
-            return opening.result()
-        return await asyncio.shield(opening)  # a job that is cancelled takes no other's connection with it
+        return await opened_once(self._connections, asyncio.get_running_loop(), self._opened)
 
-    async def _opened(self, loop: asyncio.AbstractEventLoop) -> C:
-        try:
-            async with asyncio.timeout(self.open_timeout):
-                return await self.open()
-        except BaseException:
-            self._connections.pop(loop, None)  # the next job tries again
-            raise
+    async def _opened(self) -> C:
+        async with asyncio.timeout(self.open_timeout):
+            return await self.open()
 
     async def _close(self, opening: asyncio.Task[C]) -> None:
         if not opening.done():
@@ -166,4 +150,30 @@ class Outlet(ManagedHandler, ABC, Generic[C]):
             await self.close(connection)
 
 
-_background: Final[set[asyncio.Task[None]]] = set()  # a loop holds its tasks weakly
+async def opened_once(
+    known: MutableMapping[K, asyncio.Task[C]], key: K, open: Callable[[], Coroutine[Any, Any, C]]
+) -> C:
+    """Return what one of those who ask opens for all. If that fails, it fails for all, and the next one tries again."""
+    opening = known.get(key)
+    if opening is None or failed(opening):
+        opening = known[key] = asyncio.get_running_loop().create_task(open())
+    if opening.done():
+        return opening.result()
+    return await asyncio.shield(opening)  # one that is cancelled takes no other's connection with it
+
+
+def failed(opening: asyncio.Task[Any]) -> bool:
+    """Whether something could not be opened."""
+    return opening.done() and (opening.cancelled() or opening.exception() is not None)
+
+
+def texts(value: Any, name: str, *, least: int = 0) -> tuple[str, ...]:
+    """Return texts, none of them empty. BadOption if they are something else, or fewer than `least`."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise BadOption(f"{name} is a list of texts, not {value!r:.60}")
+    found = tuple(value)
+    if not all(isinstance(text, str) and text for text in found):
+        raise BadOption(f"{name} is a list of texts, none of them empty")
+    if len(found) < least:
+        raise BadOption(f"{name} is empty: leave it out, or name one at least")
+    return found

@@ -8,18 +8,16 @@ import logging
 import re
 import threading
 from base64 import b64decode
-from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from .._errors import BadOption
 from ..jobs.checks import needed
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
-from .broker import CONTENT_TYPE, MESSAGE_ID, BrokerOutlet, NotConfirmed, common, message_id, passed
-from .settings import Settings
+from .broker import CONTENT_TYPE, MESSAGE_ID, BrokerOutlet, NotConfirmed, message_id, passed
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -36,7 +34,6 @@ _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _POLL: Final = 0.5  # seconds after which the thread looks whether it is to end
 _FLUSH: Final = 1.0  # seconds for what is under way
 _LOGGER: Final = logging.getLogger("pywheel.kafka")
-_Told: TypeAlias = "tuple[asyncio.Future[Any], Any]"  # who waits, and the error of the record, or None
 
 
 class Kafka(BrokerOutlet["Link"]):
@@ -50,7 +47,8 @@ class Kafka(BrokerOutlet["Link"]):
         servers: ``host:port,host:port``.
         topic: of jobs that name none in `to`; empty if each must.
         allow: patterns of topics that jobs may name in `to`; unless told `topic` alone, any if that is empty.
-        options: of librdkafka, such as ``{"security.protocol": "SASL_SSL", "sasl.password": ...}``.
+        options: of librdkafka, such as ``{"security.protocol": "SASL_SSL", "sasl.password": ...}``, or a text with
+            lines such as ``security.protocol=SASL_SSL``.
         timeout: how long a record may wait for its confirmation: less than the handler's ttr.
         name: for people; the topic of jobs that it handles unless told.
 
@@ -59,8 +57,10 @@ class Kafka(BrokerOutlet["Link"]):
         ExtraMissing: confluent-kafka is not installed.
     """
 
-    kind = "kafka"
+    kind, broker = "kafka", "Kafka"
     places = "topic"
+    secret_words = frozenset({"options"})
+    grace = 1.0  # it keeps the timeout itself, and says why
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Kafka(BrokerOutlet["Link"]):
         topic: str = "",
         *,
         allow: Iterable[str] | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | str = "",
         timeout: Duration = 15,
         name: str | None = None,
     ) -> None:
@@ -76,26 +76,16 @@ class Kafka(BrokerOutlet["Link"]):
         if not servers or type(servers) is not str:
             raise BadOption(f"servers are written like 'host:9092,host:9092', not {servers!r:.60}")
         self._kafka = needed("confluent_kafka", "kafka")
+        self.away = (OSError, self._kafka.KafkaException)
         self._options = {
             "linger.ms": 1,
             "enable.idempotence": True,
-            **(options or {}),
+            **(_of_lines(options) if isinstance(options, str) else options),
             "bootstrap.servers": servers,
             "message.timeout.ms": round(self.timeout * 1000),
         }
 
-    @classmethod
-    def configured(cls, name: str, settings: Settings) -> Self:
-        """Return one from a table of a config file; `options_env` and `options_file` have lines such as ``a.b=c``."""
-        options = {}
-        for text in settings.secrets("options"):
-            for line in filter(None, map(str.strip, text.splitlines())):
-                option, _, value = line.partition("=")
-                options[option.strip()] = value.strip()
-        words = common(name, settings)
-        return cls(settings.text("servers"), settings.text("kafka_topic", ""), options=options, **words)
-
-    async def open(self) -> Link:
+    async def connect(self) -> Link:
         """Make a producer; it connects by itself, and goes on doing so."""
         try:
             producer = self._kafka.Producer(self._options, logger=_LOGGER)
@@ -103,11 +93,7 @@ class Kafka(BrokerOutlet["Link"]):
             raise BadOption(f"librdkafka does not take these options: {error}") from error
         return Link(producer, asyncio.get_running_loop())
 
-    async def close(self, connection: Link) -> None:
-        """Let what is under way go on for a second, then end the producer."""
-        await asyncio.to_thread(connection.close)
-
-    async def deliver(self, connection: Link, job: Job) -> str | None:
+    async def publish(self, link: Link, job: Job) -> str:
         """Send a job; return once it is confirmed."""
         topic = self.place_of(job)
         if not _TOPIC.fullmatch(topic):
@@ -116,15 +102,14 @@ class Kafka(BrokerOutlet["Link"]):
         if CONTENT_TYPE in job.headers:
             headers[CONTENT_TYPE] = job.headers[CONTENT_TYPE]
         try:
-            error = await connection.send(topic, _key(job), job.body, {**headers, **_bytes(job)})
+            error = await link.send(topic, _key(job), job.body, {**headers, **_bytes(job)})
         except BufferError:
             raise NotConfirmed("too many records wait for Kafka: queue.buffering.max.messages") from None
         except self._kafka.KafkaException as refused:
             error = refused.args[0]
         if error is None:
             return "confirmed"
-        if error.fatal():
-            self.drop(connection)
+        link.closed = link.closed or error.fatal()
         if error.code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
             raise GiveUp(f"Kafka takes no record of that size: {error.str()}")
         raise NotConfirmed(f"Kafka did not confirm within {self.timeout:g} s: {error.str()}")
@@ -136,7 +121,8 @@ class Link:
     def __init__(self, producer: Producer, loop: asyncio.AbstractEventLoop) -> None:
         self._producer = producer
         self._loop = loop
-        self._told: deque[_Told] = deque()
+        self.confirmed = 0
+        self.closed = False
         self._ended = False
         self._thread = threading.Thread(target=self._hear, name="pywheel-kafka", daemon=True)
         self._thread.start()
@@ -146,7 +132,8 @@ class Link:
         future: asyncio.Future[Any] = self._loop.create_future()
 
         def told(error: Any, _: Any) -> None:  # in the thread, within `poll`
-            self._told.append((future, error))
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(_settle, future, error)
 
         self._producer.produce(topic, value, key, headers=list(headers.items()), on_delivery=told)
         return await future
@@ -154,30 +141,32 @@ class Link:
     def _hear(self) -> None:
         while not self._ended:
             self._producer.poll(_POLL)
-            self._tell()
 
-    def _tell(self) -> None:
-        told = []
-        while self._told:
-            told.append(self._told.popleft())
-        if told:
-            with suppress(RuntimeError):  # the loop was closed meanwhile
-                self._loop.call_soon_threadsafe(_settle, told)
+    async def blocked(self) -> str:
+        """Return nothing: Kafka does not say."""
+        return ""
 
-    def close(self) -> None:
-        """End it, within about two seconds. Blocks."""
+    async def close(self) -> None:
+        """Let what is under way go on for a second, then end the producer."""
+        await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
         self._producer.flush(_FLUSH)
         self._ended = True
         self._producer.purge()
         self._thread.join(_FLUSH)
         self._producer.poll(0)
-        self._tell()
 
 
-def _settle(told: list[_Told]) -> None:
-    for future, error in told:
-        if not future.done():
-            future.set_result(error)
+def _settle(future: asyncio.Future[Any], error: Any) -> None:
+    if not future.done():
+        future.set_result(error)
+
+
+def _of_lines(text: str) -> dict[str, str]:
+    """Return options that are written one a line."""
+    pairs = (line.partition("=") for line in filter(None, map(str.strip, text.splitlines())))
+    return {option.strip(): value.strip() for option, _, value in pairs}
 
 
 def _key(job: Job) -> str | bytes | None:

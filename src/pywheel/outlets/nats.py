@@ -6,25 +6,14 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from .._errors import BadOption
 from ..jobs.checks import needed
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
-from .broker import (
-    CONTENT_TYPE,
-    BrokerOutlet,
-    NotConfirmed,
-    address,
-    common,
-    is_address,
-    message_id,
-    passed,
-    patient,
-)
-from .settings import Settings
+from .broker import CONTENT_TYPE, BrokerOutlet, is_address, message_id, passed
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -57,7 +46,7 @@ class Nats(BrokerOutlet["Link"]):
         ExtraMissing: nats-py is not installed.
     """
 
-    kind = "nats"
+    kind, broker = "nats", "NATS"
     places = "subject"
 
     def __init__(
@@ -77,19 +66,11 @@ class Nats(BrokerOutlet["Link"]):
         self._stream = stream
         self._nats = needed("nats.aio.client", "nats")
         self._errors: Any = needed("nats.errors", "nats")
-        self._jetstream: Any = needed("nats.js.errors", "nats")
+        self._no_stream: Any = needed("nats.js.errors", "nats").NoStreamResponseError
+        self.away = (OSError, self._errors.Error)
 
-    @classmethod
-    def configured(cls, name: str, settings: Settings) -> Self:
-        """Return one from a table of a config file: the words are those of the class."""
-        subject, stream = settings.text("subject", ""), settings.text("stream", None)
-        return cls(address(settings), subject, stream=stream, **common(name, settings))
-
-    async def open(self) -> Link:
-        """Connect; servers that are away are waited for."""
-        return await patient(self._connect, self.timeout, self._errors.Error)
-
-    async def _connect(self) -> Link:
+    async def connect(self) -> Link:
+        """Connect."""
         link = Link(self._nats.Client())
         try:
             await link.client.connect(
@@ -100,44 +81,26 @@ class Nats(BrokerOutlet["Link"]):
                 closed_cb=link.lose,
             )
         except BaseException:
-            await self.close(link)
+            await link.close()
             raise
         return link
 
-    async def close(self, connection: Link) -> None:
-        """Close the connection, within a second."""
-        with suppress(TimeoutError, self._errors.Error):
-            async with asyncio.timeout(1):
-                await connection.client.close()
-
-    async def deliver(self, connection: Link, job: Job) -> str | None:
+    async def publish(self, link: Link, job: Job) -> str:
         """Publish a job; return the stream and the number that it has there."""
         subject = self.place_of(job)
         if not _SUBJECT.fullmatch(subject):
             raise GiveUp(f"{subject[:80]!r} is no subject to publish to")
         headers = {"Nats-Msg-Id": message_id(job), **_headers(job)}
-        if not connection.client.is_connected:
-            self.drop(connection)
-            connection = await self._connection()
-        began = connection.acknowledged
+        stream = link.client.jetstream()
         try:
-            async with connection.limit(self.timeout):
-                ack = await connection.client.jetstream().publish(
+            async with link.until_lost():
+                ack = await stream.publish(
                     subject, job.body, timeout=2 * self.timeout, stream=self._stream, headers=headers
                 )
-        except self._jetstream.NoStreamResponseError:
-            raise NotConfirmed(f"no stream takes the subject {subject!r}") from None
+        except self._no_stream:
+            raise ConnectionError(f"no stream takes the subject {subject!r}") from None
         except self._errors.MaxPayloadError:
-            most = connection.client.max_payload
-            raise GiveUp(f"the body has {len(job.body)} bytes, NATS takes {most}") from None
-        except TimeoutError:
-            if connection.acknowledged == began:  # it may well be dead, and nobody has noticed
-                self.drop(connection)
-            why = "the connection broke" if connection.lost else f"no answer within {self.timeout:g} s"
-            raise NotConfirmed(f"NATS did not acknowledge: {why}") from None
-        except (self._errors.Error, OSError) as error:
-            raise NotConfirmed(f"NATS did not acknowledge: {str(error) or type(error).__name__}") from error
-        connection.acknowledged += 1
+            raise GiveUp(f"the body has {len(job.body)} bytes, NATS takes {link.client.max_payload}") from None
         return f"{ack.stream} {ack.seq}"
 
 
@@ -146,27 +109,41 @@ class Link:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.lost = False
-        """Whether the connection broke, or was closed."""
-        self.acknowledged = 0
-        """How many messages were."""
+        self.confirmed = 0
         self._limits: set[asyncio.Timeout] = set()
 
+    @property
+    def closed(self) -> bool:
+        """Whether it is of no more use."""
+        return not self.client.is_connected
+
     @asynccontextmanager
-    async def limit(self, seconds: float) -> AsyncIterator[None]:
-        """Raise TimeoutError after so long, and at once when the connection is lost: the client would not say so."""
-        async with asyncio.timeout(seconds) as limit:
-            self._limits.add(limit)
-            try:
-                yield
-            finally:
-                self._limits.discard(limit)
+    async def until_lost(self) -> AsyncIterator[None]:
+        """Raise ConnectionError at once when the connection is lost: the client would not say so."""
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._limits.add(limit)
+                try:
+                    yield
+                finally:
+                    self._limits.discard(limit)
+        except TimeoutError:
+            raise ConnectionError("the connection broke") from None
 
     async def lose(self) -> None:
         """End what is under way. Called by the client when it is closed."""
-        self.lost = True
         for limit in self._limits:
             limit.reschedule(0)
+
+    async def blocked(self) -> str:
+        """Return nothing: NATS does not say."""
+        return ""
+
+    async def close(self) -> None:
+        """Close it, within a second."""
+        with suppress(Exception):  # TimeoutError, and what the client raises
+            async with asyncio.timeout(1):
+                await self.client.close()
 
 
 def _headers(job: Job) -> dict[str, str]:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from .._errors import BadOption
@@ -17,20 +17,9 @@ from ..jobs.checks import needed
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
-from .broker import (
-    CONTENT_TYPE,
-    BrokerOutlet,
-    NotConfirmed,
-    address,
-    chosen,
-    common,
-    is_address,
-    message_id,
-    passed,
-    patient,
-    patterns,
-)
-from .settings import Settings
+from .answers import in_background
+from .broker import CONTENT_TYPE, BrokerOutlet, NotConfirmed, chosen, is_address, message_id, passed
+from .contract import failed, opened_once, texts
 
 if TYPE_CHECKING:
     from aiormq.channel import Channel
@@ -57,7 +46,7 @@ _HEARTBEAT: Final = "10"  # seconds, unless the address says otherwise
 _SHORT: Final = 255  # bytes of a short string of AMQP
 _LAST_SECOND: Final = 253_402_300_799  # of the year 9999
 _LONGEST_NAME: Final = 128  # bytes of a header's name: the client cuts longer ones
-_MOST_LANES: Final = 200
+_MOST_CHANNELS: Final = 200
 _COPIES: Final = ("CC", "BCC")  # headers with more routing keys, to which RabbitMQ gives the message too
 
 
@@ -88,7 +77,7 @@ class RabbitMQ(BrokerOutlet["Link"]):
         ExtraMissing: aiormq is not installed.
     """
 
-    kind = "rabbitmq"
+    kind, broker = "rabbitmq", "RabbitMQ"
     places = "routing key"
 
     def __init__(
@@ -108,78 +97,48 @@ class RabbitMQ(BrokerOutlet["Link"]):
         if not isinstance(exchange, str):
             raise BadOption(f"the exchange must be a str, not {type(exchange).__name__}")
         self.exchange = exchange
-        self.exchanges = patterns(exchanges, "exchanges")
+        self.exchanges = texts(exchanges, "exchanges")
         self.mandatory = mandatory
         self._mode = 2 if persistent else 1
         self._url = checked_url(url)
         self._target = f"{exchange or '(default)'}/{routing_key}"
         self._amqp = needed("aiormq", "rabbitmq")
-
-    @classmethod
-    def configured(cls, name: str, settings: Settings) -> Self:
-        """Return one from a table of a config file: the words are those of the class, the address is a secret."""
-        return cls(
-            address(settings),
-            exchange=settings.text("exchange", ""),
-            routing_key=settings.text("routing_key", ""),
-            exchanges=settings.texts("exchanges"),
-            mandatory=settings.flag("mandatory", True),
-            persistent=settings.flag("persistent", True),
-            **common(name, settings),
-        )
+        self.away = (OSError, self._amqp.exceptions.AMQPError, RuntimeError)  # RuntimeError: it is closed
 
     @property
     def target(self) -> str:
         """The exchange and the routing key of jobs that say none."""
         return self._target
 
-    async def open(self) -> Link:
-        """Connect; a broker that is away is waited for."""
-        connection = await patient(self._connect, self.timeout, self._amqp.exceptions.AMQPConnectionError)
-        return Link(connection)
-
-    async def _connect(self) -> Connection:
+    async def connect(self) -> Link:
+        """Connect."""
         connection: Connection = self._amqp.connection.Connection(self._url)
         await connection.connect()
-        return connection
+        return Link(connection)
 
-    async def close(self, connection: Link) -> None:
-        """Close the connection."""
-        await connection.close()
-
-    async def deliver(self, connection: Link, job: Job) -> str | None:
+    async def publish(self, link: Link, job: Job) -> str:
         """Publish a job; return once the broker has confirmed it."""
         exchange, key, properties = self._exchange_of(job), self.place_of(job), self._properties(job)
-        if connection.closed:
-            self.drop(connection)
-            connection = await self._connection()
-        began = connection.confirms
+        words: dict[str, Any] = {
+            "exchange": exchange,
+            "routing_key": key,
+            "properties": properties,
+            "mandatory": self.mandatory,
+        }
         try:
-            async with asyncio.timeout(self.timeout):
-                lane = await connection.lane(exchange)
-                await lane.publish(
-                    job.body, exchange=exchange, routing_key=key, properties=properties, mandatory=self.mandatory
-                )
-        except TimeoutError:
-            blocked = await connection.blocked()
-            if connection.confirms == began and not blocked:  # it may well be dead, and nobody has noticed
-                self.drop(connection)
-            why = "it blocks publishers: memory or disk alarm" if blocked else "no answer"
-            raise NotConfirmed(f"RabbitMQ did not confirm within {self.timeout:g} s ({why})") from None
+            channel = await link.channel(exchange)
+            await channel.basic_publish(job.body, wait=False, **words)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             raise NotConfirmed("the connection was closed before RabbitMQ confirmed") from None
         except self._amqp.exceptions.PublishError as returned:
-            raise NotConfirmed(_unroutable(exchange, key, returned)) from None
-        except self._amqp.exceptions.DeliveryError:
-            raise NotConfirmed("RabbitMQ refused the message: basic.nack") from None
+            reason = getattr(returned.frame, "reply_text", None) or "returned"
+            where = f"exchange {exchange!r}, routing key {key!r}"
+            raise NotConfirmed(f"no queue takes the message: {reason}, {where}") from None
         except (TypeError, ValueError, struct.error) as error:  # before anything was sent
-            raise GiveUp(f"RabbitMQ has no way to say it: {_said(error)}") from error
-        except (self._amqp.exceptions.AMQPError, RuntimeError, OSError) as error:  # RuntimeError: it is closed
-            raise NotConfirmed(f"RabbitMQ did not confirm: {_said(error)}") from error
-        connection.confirms += 1
+            raise GiveUp(f"RabbitMQ has no way to say it: {str(error) or type(error).__name__}") from error
         return "confirmed"
 
     # ---- from a job to a message ------------------------------------------------------------------------------------
@@ -196,9 +155,9 @@ class RabbitMQ(BrokerOutlet["Link"]):
 
     def _properties(self, job: Job) -> Basic.Properties:
         headers = job.headers
-        texts = {word: _short(headers[header], header) for word, header in TEXTS.items() if header in headers}
-        if "expiration" in texts:
-            _number(texts["expiration"], TEXTS["expiration"], 2**32 - 1)
+        properties = {word: _short(headers[header], header) for word, header in TEXTS.items() if header in headers}
+        if "expiration" in properties:
+            _number(properties["expiration"], TEXTS["expiration"], 2**32 - 1)
         seconds = _number(headers[TIMESTAMP], TIMESTAMP, _LAST_SECOND) if TIMESTAMP in headers else None
         table: dict[str, Any] = dict(passed(job))
         if HEADERS in headers:
@@ -214,90 +173,55 @@ class RabbitMQ(BrokerOutlet["Link"]):
             priority=_number(headers[PRIORITY], PRIORITY, 255) if PRIORITY in headers else None,
             timestamp=None if seconds is None else datetime.fromtimestamp(seconds, UTC),
             headers=table or None,
-            **texts,
+            **properties,
         )
 
 
-class Lane:
-    """The channel of an exchange. Until one message got through it takes one at a time.
-
-    For a message that it does not take, as the exchange is not there or not allowed, RabbitMQ closes the channel; and
-    the whole connection, if by then others have followed.
-    """
-
-    def __init__(self, channel: Channel) -> None:
-        self.channel = channel
-        self._proven = False
-        self._wrong: Exception | None = None
-        self._trial = asyncio.Lock()
-
-    async def publish(self, body: bytes, **words: Any) -> None:
-        """Publish; return once it is confirmed. Raises what aiormq raises."""
-        if self._proven:
-            await self.channel.basic_publish(body, wait=False, **words)
-            return
-        async with self._trial:
-            if self._wrong is not None:  # so it would be for this one
-                raise self._wrong
-            try:
-                await self.channel.basic_publish(body, wait=False, **words)
-            except Exception as error:
-                self._wrong = error if self.channel.is_closed else None
-                raise
-            self._proven = True
-
-
 class Link:
-    """A connection, and a lane for each exchange that is published to."""
+    """A connection, and a channel for each exchange that is published to."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._lanes: dict[str, asyncio.Task[Lane]] = {}
-        self._closing: set[asyncio.Task[None]] = set()
-        self.confirms = 0
-        """How many messages were confirmed."""
+        self._channels: dict[str, asyncio.Task[Any]] = {}
+        self.confirmed = 0
 
     @property
     def closed(self) -> bool:
         """Whether it is of no more use."""
         return not self._connection.is_opened
 
-    async def lane(self, exchange: str) -> Lane:
-        """Return the lane of an exchange, open."""
-        opening = self._lanes.get(exchange)
-        if opening is None or _over(opening):
-            if len(self._lanes) >= _MOST_LANES:
-                self._make_room()
-            opening = self._lanes[exchange] = asyncio.get_running_loop().create_task(self._open())
-        return opening.result() if opening.done() else await asyncio.shield(opening)
+    async def channel(self, exchange: str) -> Channel:
+        """Return the channel of an exchange, open."""
+        opening = self._channels.get(exchange)
+        if opening is not None and _over(opening):
+            del self._channels[exchange]
+        if exchange not in self._channels and len(self._channels) >= _MOST_CHANNELS:
+            self._make_room()
+        return await opened_once(self._channels, exchange, lambda: self._open(exchange))
 
-    async def _open(self) -> Lane:
+    async def _open(self, exchange: str) -> Any:
         channel: Any = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
-        return Lane(channel)
+        if exchange:  # RabbitMQ closes a channel for an exchange that is not there; and all, if others have followed
+            await channel.exchange_declare(exchange, passive=True)
+        return channel
 
     def _make_room(self) -> None:
-        """Forget a lane on which nothing is under way."""
-        for exchange, opening in self._lanes.items():
-            if _over(opening):
-                del self._lanes[exchange]
-                return
-            if opening.done() and not opening.result().channel.confirmations:
-                del self._lanes[exchange]
-                closing = asyncio.get_running_loop().create_task(opening.result().channel.close())
-                self._closing.add(closing)
-                closing.add_done_callback(self._closing.discard)
+        """Forget a channel on which nothing is under way."""
+        for exchange, opening in self._channels.items():
+            if opening.done() and (_over(opening) or not opening.result().confirmations):
+                del self._channels[exchange]
+                if not _over(opening):
+                    in_background(opening.result().close())
                 return
 
-    async def blocked(self) -> bool:
-        """Whether the broker has said that it takes nothing for now."""
-        if self.closed:
-            return False
+    async def blocked(self) -> str:
+        """Return why the broker takes nothing for now; nothing if it has not said so."""
         try:
             async with asyncio.timeout(0):
                 await self._connection.ready()
         except TimeoutError:
-            return True
-        return False
+            return "" if self.closed else "it blocks publishers: memory or disk alarm"
+        return ""
 
     async def close(self) -> None:
         """Close it, within a second."""
@@ -314,10 +238,8 @@ def checked_url(url: Any) -> str:
     return parts._replace(query=urlencode({"heartbeat": _HEARTBEAT, **query})).geturl()
 
 
-def _over(opening: asyncio.Task[Lane]) -> bool:
-    if not opening.done():
-        return False
-    return opening.cancelled() or opening.exception() is not None or opening.result().channel.is_closed
+def _over(opening: asyncio.Task[Any]) -> bool:
+    return failed(opening) or (opening.done() and bool(opening.result().is_closed))
 
 
 def _short(text: str, header: str, most: int = _SHORT) -> str:
@@ -340,12 +262,3 @@ def _table(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise GiveUp(f"{HEADERS} must be a JSON object, not {text[:40]!r}")
     return found
-
-
-def _unroutable(exchange: str, key: str, returned: Any) -> str:
-    reason = getattr(returned.frame, "reply_text", None) or "returned"
-    return f"no queue takes the message: {reason}, exchange {exchange!r}, routing key {key!r}"
-
-
-def _said(error: BaseException) -> str:
-    return str(error) or type(error).__name__

@@ -6,15 +6,14 @@ import asyncio
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .._errors import BadOption
 from ..jobs.checks import needed, whole
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
-from .broker import BrokerOutlet, NotConfirmed, address, common, is_address, message_id, passed, patient
-from .settings import Settings
+from .broker import BrokerOutlet, is_address, message_id, passed
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -37,7 +36,7 @@ return entry
 _MOST: Final = 500  # jobs in one round trip
 _SCHEMES: Final = ("redis", "rediss", "unix")
 _LONGEST: Final = 1_024  # characters of a stream's name
-_Wish: TypeAlias = "tuple[list[str], list[Any], asyncio.Future[str]]"
+_Wish: TypeAlias = "tuple[list[Any], asyncio.Future[str]]"  # what `eval` takes, and who waits
 
 
 class RedisStreams(BrokerOutlet["Link"]):
@@ -62,7 +61,7 @@ class RedisStreams(BrokerOutlet["Link"]):
         ExtraMissing: redis is not installed.
     """
 
-    kind = "redis"
+    kind, broker = "redis", "Redis"
     places = "stream"
 
     def __init__(
@@ -83,38 +82,19 @@ class RedisStreams(BrokerOutlet["Link"]):
         self._maxlen = "" if maxlen is None else str(whole(maxlen, "maxlen", 2**53, error=BadOption))
         self._remember = str(duration(remember, "remember", 1, error=BadOption))
         self._redis = needed("redis.asyncio", "redis")
+        self.away = (OSError, self._redis.RedisError)
 
-    @classmethod
-    def configured(cls, name: str, settings: Settings) -> Self:
-        """Return one from a table of a config file: the words are those of the class."""
-        maxlen = settings.whole("maxlen", 0, least=0, most=2**53)
-        return cls(
-            address(settings),
-            settings.text("stream", ""),
-            maxlen=maxlen or None,
-            remember=settings.seconds("remember", 86_400.0),
-            **common(name, settings),
-        )
-
-    async def open(self) -> Link:
-        """Connect; a Redis that is away is waited for."""
-        return await patient(self._connect, self.timeout, self._redis.RedisError)
-
-    async def _connect(self) -> Link:
-        client = self._redis.Redis.from_url(self._url, socket_timeout=self.timeout, decode_responses=True)
-        link = Link(client, self._redis.ResponseError)
+    async def connect(self) -> Link:
+        """Connect."""
+        link = Link(self._redis.Redis.from_url(self._url, socket_timeout=self.timeout, decode_responses=True))
         try:
-            await link.load()
+            await link.client.ping()
         except BaseException:
-            await client.aclose()
+            await link.client.aclose()
             raise
         return link
 
-    async def close(self, connection: Link) -> None:
-        """Close the connection."""
-        await connection.close()
-
-    async def deliver(self, connection: Link, job: Job) -> str | None:
+    async def publish(self, link: Link, job: Job) -> str:
         """Add a job to its stream; return the entry's id."""
         stream = self.place_of(job)
         if len(stream) > _LONGEST:
@@ -126,39 +106,26 @@ class RedisStreams(BrokerOutlet["Link"]):
         if headers := passed(job):
             fields += ["headers", json.dumps(headers, ensure_ascii=False, separators=(",", ":"))]
         keys = [stream, f"pywheel:{{{_tag(stream)}}}:{known}"]
-        try:
-            async with asyncio.timeout(self.timeout):
-                return await connection.add(keys, [self._remember, self._maxlen, *fields])
-        except TimeoutError:
-            self.drop(connection)
-            raise NotConfirmed(f"Redis did not answer within {self.timeout:g} s") from None
-        except self._redis.ResponseError as error:
-            raise NotConfirmed(f"Redis refused the entry: {error}") from error
-        except (self._redis.RedisError, OSError) as error:
-            self.drop(connection)
-            raise NotConfirmed(f"Redis did not answer: {error}") from error
+        return await link.add([_ADD, len(keys), *keys, self._remember, self._maxlen, *fields])
 
 
 class Link:
     """One connection. What is asked for while it waits for answers goes along with the next round trip."""
 
-    def __init__(self, client: Redis, refusal: type[Exception]) -> None:
-        self._client = client
-        self._refusal = refusal
-        self._sha = ""
+    closed = False  # the client connects again by itself
+
+    def __init__(self, client: Redis) -> None:
+        self.client = client
+        self.confirmed = 0
         self._waiting: list[_Wish] = []
         self._asked: list[_Wish] = []
         self._carrier: asyncio.Task[None] | None = None
 
-    async def load(self) -> None:
-        """Have Redis know the script."""
-        self._sha = await self._client.script_load(_ADD)
-
-    async def add(self, keys: list[str], arguments: list[Any]) -> str:
-        """Run the script; return the entry's id, or raise Redis's error."""
+    async def add(self, words: list[Any]) -> str:
+        """Run a script; return its answer, or raise Redis's error."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[str] = loop.create_future()
-        self._waiting.append((keys, arguments, future))
+        self._waiting.append((words, future))
         if self._carrier is None or self._carrier.done():
             self._carrier = loop.create_task(self._carry())
         return await future
@@ -166,16 +133,15 @@ class Link:
     async def _carry(self) -> None:
         while self._waiting:
             wishes, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
-            wishes = self._asked = [wish for wish in wishes if not wish[2].done()]  # some wait no more
-            answers: list[Any]
+            self._asked = [(words, future) for words, future in wishes if not future.done()]  # some wait no more
+            pipeline = self.client.pipeline(transaction=False)
+            for words, _ in self._asked:
+                pipeline.eval(*words)
             try:
-                answers = await self._ask(wishes)
-                if any(isinstance(answer, self._refusal) and "script" in str(answer) for answer in answers):
-                    await self.load()  # somebody flushed Redis's scripts: the same once more, which adds nothing twice
-                    answers = await self._ask(wishes)
+                answers: list[Any] = await pipeline.execute(raise_on_error=False)
             except Exception as error:  # noqa: BLE001  (it goes to those who asked)
-                answers = [error] * len(wishes)
-            for (_, _, future), answer in zip(wishes, answers, strict=True):
+                answers = [error] * len(self._asked)
+            for (_, future), answer in zip(self._asked, answers, strict=True):
                 if future.done():
                     continue
                 if isinstance(answer, BaseException):
@@ -183,22 +149,20 @@ class Link:
                 else:
                     future.set_result(str(answer))
 
-    async def _ask(self, wishes: list[_Wish]) -> list[Any]:
-        pipeline = self._client.pipeline(transaction=False)
-        for keys, arguments, _ in wishes:
-            pipeline.evalsha(self._sha, len(keys), *keys, *arguments)
-        return await pipeline.execute(raise_on_error=False)
+    async def blocked(self) -> str:
+        """Return nothing: Redis does not say."""
+        return ""
 
     async def close(self) -> None:
         """Close it, within a second; who still waits gets an error."""
         if self._carrier is not None and not self._carrier.done():
             self._carrier.cancel()
-        for _, _, future in (*self._asked, *self._waiting):
+        for _, future in (*self._asked, *self._waiting):
             if not future.done():
                 future.set_exception(ConnectionError("the connection was closed"))
         with suppress(TimeoutError):
             async with asyncio.timeout(1):
-                await self._client.aclose()
+                await self.client.aclose()
 
 
 def _tag(stream: str) -> str:

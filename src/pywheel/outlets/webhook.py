@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from .._errors import BadJob, BadOption, PywheelError
@@ -19,8 +19,7 @@ from ..jobs.handler import GiveUp, RetryLater
 from ..jobs.job import Job
 from .addresses import AddressPolicy, AddressRefused, Places, checked_url, port_of
 from .answers import shown
-from .contract import Outlet, delivery_id
-from .settings import Settings
+from .contract import Outlet, delivery_id, texts
 from .shares import Call, Shares
 from .signatures import Secrets, decoded, signature
 
@@ -86,10 +85,11 @@ class Webhook(Outlet[Any]):
             may put a job would learn them.
         pass_headers: names of headers of the job that are sent too. Trace context is, always.
         allow: networks, addresses and names that are within one's own network and may be reached all the same.
-        ports: those that may be used; None for any.
+        ports: those that may be used; none for any.
         per_host: how many deliveries to one host are under way at most. Unless told it is 20 where each job says where
             it goes, and with a `url` as many as the handler may.
-        tls: the context for https, such as one with a certificate authority of one's own.
+        ca: the certificates of authorities, as PEM text, instead of those of the system.
+        tls: the context for https, instead of one with `ca`.
         proxy: an HTTP proxy, which then says where connections may go. That of the environment is not used.
 
     Raises:
@@ -97,6 +97,7 @@ class Webhook(Outlet[Any]):
     """
 
     kind: ClassVar[str] = "webhook"
+    secret_words = frozenset({"secrets"})
 
     def __init__(
         self,
@@ -112,6 +113,7 @@ class Webhook(Outlet[Any]):
         allow: Iterable[str] = (),
         ports: Iterable[int] | None = (80, 443),
         per_host: int | None = None,
+        ca: str | None = None,
         tls: ssl.SSLContext | None = None,
         proxy: str | None = None,
     ) -> None:
@@ -126,51 +128,18 @@ class Webhook(Outlet[Any]):
         self._headers = {_header(name): _value(name, value) for name, value in (headers or {}).items()}
         if self._anywhere:
             _refuse_secrets(headers or {})
-        self._passed = tuple(map(_header, pass_headers))
+        self._passed = tuple(map(_header, texts(pass_headers, "pass_headers")))
         self._policy = AddressPolicy(allow, ports)
+        for place in (*(() if url is None else (url,)), *self._places.prefixes):  # or each of its jobs would be dead
+            _allowed(place, self._policy)
         usual = _PER_HOST if url is None else _MOST
         self._per_host = usual if per_host is None else whole(per_host, "per_host", _MOST, error=BadOption)
+        if ca is not None and tls is None:
+            tls = ssl.create_default_context(cadata=ca)
+        if tls is not None and not isinstance(tls, ssl.SSLContext):
+            raise BadOption(f"tls is an ssl.SSLContext, not {tls!r:.60}")
         self._tls = tls
         self._proxy = None if proxy is None else _checked_proxy(proxy)
-
-    @classmethod
-    def configured(cls, name: str, settings: Settings) -> Self:
-        """Return one from a table of a config file. ConfigError if it makes no sense."""
-        words: dict[str, Any] = {
-            "url": settings.text("url", None),
-            "allow_to": settings.texts("allow_to"),
-            "headers": settings.headers("headers"),
-            "pass_headers": settings.texts("pass_headers"),
-            "proxy": settings.address("proxy"),
-        }
-        ports = settings.wholes("ports", (80, 443), most=65_535) or None
-        allow, ca_file = settings.texts("allow"), settings.path("ca_file")
-        sound: dict[str, Any] = {}
-        for word in words:
-            with settings.about(word):  # one after the other, so that its line can be said
-                sound[word] = words[word]
-                cls(**sound)
-        with settings.about("allow"):
-            policy = AddressPolicy(allow, ports)
-        with settings.about("url"):  # or each of its jobs would be dead at once
-            if words["url"] is not None:
-                _allowed(words["url"], policy)
-        with settings.about("allow_to"):
-            for prefix in words["allow_to"]:
-                _allowed(prefix, policy)
-        with settings.about("ca_file"):
-            tls = None if ca_file is None else ssl.create_default_context(cafile=str(ca_file))
-        return cls(
-            **words,
-            secrets=settings.secrets("secret"),
-            name=name,
-            timeout=settings.seconds("timeout", 15),
-            connect_timeout=settings.seconds("connect_timeout", 5),
-            allow=allow,
-            ports=ports,
-            per_host=settings.whole("per_host", None),
-            tls=tls,
-        )
 
     @property
     def target(self) -> str:
