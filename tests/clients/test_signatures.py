@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pywheel.outlets.signatures import decoded, signature
+from pywheel.outlets.webhook import decoded, signature
 from tests.clients.tools import run
 from tests.docs.pages import blocks
 

@@ -12,8 +12,7 @@ from pywheel import BadOption, GiveUp, JobQueue, Ladder, ManualClock, RetryLater
 from pywheel.jobs import State
 from pywheel.outlets import Webhook
 from pywheel.outlets.contract import delivery_id
-from pywheel.outlets.signatures import decoded, signature
-from pywheel.outlets.webhook import DeliveryFailed, retry_after
+from pywheel.outlets.webhook import DeliveryFailed, decoded, retry_after, signature
 from pywheel.testing import run_due
 from tests.jobs.waiting import finished, working
 from tests.outlets.conftest import SECRET, a_job, deliver, inside

@@ -2,8 +2,8 @@
 
 An outlet with a place of its own delivers to no other, unless its configuration names it.
 
-An address is judged twice: as the resolver finds it, and as the socket to it is made. What was judged is what is
-connected to, whatever a name leads to a moment later.
+An address is judged as the socket to it is made, whoever has found it. So what was judged is what is connected to,
+whatever a name leads to a moment later.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Final, Protocol, TypeGuard, TypeVar
+from typing import Any, ClassVar, Final, TypeGuard, TypeVar
 from urllib.parse import urlsplit
 
 from .._errors import BadOption, PywheelError
@@ -16,7 +16,10 @@ from ..jobs.handler import GiveUp
 from ..jobs.job import Job
 from .contract import Outlet, delivery_id, texts
 
-__all__ = ["CONTENT_TYPE", "MESSAGE_ID", "BrokerOutlet", "NotConfirmed", "is_address", "is_own", "message_id", "passed"]
+__all__ = [
+    "CONTENT_TYPE", "MESSAGE_ID", "BrokerOutlet", "Link", "NotConfirmed", "is_address", "is_own", "message_id",
+    "passed",
+]  # fmt: skip
 
 CONTENT_TYPE: Final = "content-type"
 MESSAGE_ID: Final = "message-id"
@@ -45,19 +48,22 @@ def is_own(name: str) -> bool:
     return name in _OWN or name.startswith(_OWN_PREFIXES)
 
 
-class Link(Protocol):
+class Link(ABC):
     """A connection to a broker."""
 
-    confirmed: int
+    confirmed = 0
     """How many messages were."""
 
     @property
     def closed(self) -> bool:
-        """Whether it is of no more use."""
+        """Whether it is of no more use, and another one must be opened."""
+        return False
 
     async def blocked(self) -> str:
         """Return why the broker takes nothing for now; nothing if it has not said so."""
+        return ""
 
+    @abstractmethod
     async def close(self) -> None:
         """Close it, within two seconds."""
 

@@ -89,7 +89,7 @@ class HttpClient:
         self._sockets: WeakSet[socket.socket] = WeakSet()
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._most_kept = _KEPT if files == resource.RLIM_INFINITY else min(_KEPT, files // 2)
-        self._resolver = _Resolver(policy)
+        self._resolver = _Resolver()
         connector = aiohttp.TCPConnector(
             limit=0,  # the shares say how many
             resolver=self._resolver,
@@ -227,14 +227,13 @@ class _Socket(socket.socket):
 
 
 class _Resolver(AbstractResolver):
-    """Looks names up on threads of its own, and leaves out addresses to which nothing is to be delivered.
+    """Looks names up on threads of its own.
 
     A look-up takes as long as a name server pleases, and nothing ends it sooner; anybody may have thousands of names
     whose server does not answer. So names that were found have threads of their own, and so have new ones.
     """
 
-    def __init__(self, policy: AddressPolicy) -> None:
-        self._policy = policy
+    def __init__(self) -> None:
         self._found: dict[str, bool] = {}  # whether a name was, last time; the oldest first
         self._threads = {how: ThreadPoolExecutor(most, "pywheel-lookup") for how, most in _LOOKUPS.items()}
 
@@ -247,28 +246,13 @@ class _Resolver(AbstractResolver):
         self._found[host] = False  # until it is
         found = await asyncio.get_running_loop().run_in_executor(threads, _looked_up, host, port, family)
         self._found[host] = True
-        refused: AddressRefused | None = None
-        kept: list[ResolveResult] = []
-        for kind, protocol, address in found:
-            try:
-                if not self._policy.allows_name(host):
-                    self._policy.check(address)
-            except AddressRefused as error:
-                refused = error
-                continue
-            kept.append(
-                {
-                    "hostname": host,
-                    "host": address,
-                    "port": port,
-                    "family": kind,
-                    "proto": protocol,
-                    "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-                }
-            )
-        if not kept:
-            raise refused or OSError(f"{host[:80]} has no address")
-        return kept
+        if not found:
+            raise OSError(f"{host[:80]} has no address")
+        flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        return [
+            {"hostname": host, "host": address, "port": port, "family": kind, "proto": protocol, "flags": flags}
+            for kind, protocol, address in found
+        ]
 
     async def close(self) -> None:
         """Let the threads go: those that look up end when they have their answers."""

@@ -17,7 +17,7 @@ from ..jobs.checks import needed
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
-from .broker import CONTENT_TYPE, MESSAGE_ID, BrokerOutlet, NotConfirmed, message_id, passed
+from .broker import CONTENT_TYPE, MESSAGE_ID, BrokerOutlet, Link, NotConfirmed, message_id, passed
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -36,7 +36,7 @@ _FLUSH: Final = 1.0  # seconds for what is under way
 _LOGGER: Final = logging.getLogger("pywheel.kafka")
 
 
-class Kafka(BrokerOutlet["Link"]):
+class Kafka(BrokerOutlet["KafkaLink"]):
     """Sends each job to a topic; the attempt has succeeded once all in-sync replicas have the record.
 
     The value is the body. The key is the job's header `kafka-key`, or else the job's key: records with one key keep
@@ -85,15 +85,15 @@ class Kafka(BrokerOutlet["Link"]):
             "message.timeout.ms": round(self.timeout * 1000),
         }
 
-    async def connect(self) -> Link:
+    async def connect(self) -> KafkaLink:
         """Make a producer; it connects by itself, and goes on doing so."""
         try:
             producer = self._kafka.Producer(self._options, logger=_LOGGER)
         except (self._kafka.KafkaException, TypeError, ValueError) as error:
             raise BadOption(f"librdkafka does not take these options: {error}") from error
-        return Link(producer, asyncio.get_running_loop())
+        return KafkaLink(producer, asyncio.get_running_loop())
 
-    async def publish(self, link: Link, job: Job) -> str:
+    async def publish(self, link: KafkaLink, job: Job) -> str:
         """Send a job; return once it is confirmed."""
         topic = self.place_of(job)
         if not _TOPIC.fullmatch(topic):
@@ -109,20 +109,18 @@ class Kafka(BrokerOutlet["Link"]):
             error = refused.args[0]
         if error is None:
             return "confirmed"
-        link.closed = link.closed or error.fatal()
         if error.code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
             raise GiveUp(f"Kafka takes no record of that size: {error.str()}")
         raise NotConfirmed(f"Kafka did not confirm within {self.timeout:g} s: {error.str()}")
 
 
-class Link:
+class KafkaLink(Link):
     """A producer, and the one thread that hears for all records what became of them."""
 
     def __init__(self, producer: Producer, loop: asyncio.AbstractEventLoop) -> None:
         self._producer = producer
         self._loop = loop
-        self.confirmed = 0
-        self.closed = False
+        self._fatal = False
         self._ended = False
         self._thread = threading.Thread(target=self._hear, name="pywheel-kafka", daemon=True)
         self._thread.start()
@@ -136,15 +134,18 @@ class Link:
                 self._loop.call_soon_threadsafe(_settle, future, error)
 
         self._producer.produce(topic, value, key, headers=list(headers.items()), on_delivery=told)
-        return await future
+        error = await future
+        self._fatal = self._fatal or (error is not None and error.fatal())
+        return error
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is of no more use."""
+        return self._fatal
 
     def _hear(self) -> None:
         while not self._ended:
             self._producer.poll(_POLL)
-
-    async def blocked(self) -> str:
-        """Return nothing: Kafka does not say."""
-        return ""
 
     async def close(self) -> None:
         """Let what is under way go on for a second, then end the producer."""

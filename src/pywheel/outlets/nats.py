@@ -13,7 +13,7 @@ from ..jobs.checks import needed
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
-from .broker import CONTENT_TYPE, BrokerOutlet, is_address, message_id, passed
+from .broker import CONTENT_TYPE, BrokerOutlet, Link, is_address, message_id, passed
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -25,7 +25,7 @@ _SUBJECT: Final = re.compile(r"[^\s.*>$][^\s.*>]*(\.[^\s.*>]+)*")
 _HEADER: Final = re.compile(r"[!-9;-~]+")  # of RFC 9110, as far as the client goes: no colon, no space, no line break
 
 
-class Nats(BrokerOutlet["Link"]):
+class Nats(BrokerOutlet["NatsLink"]):
     """Publishes each job to a subject; the attempt has succeeded once a stream has acknowledged it.
 
     The payload is the body. `Nats-Msg-Id` is the job's header `message-id`, or an id that is the same at each attempt:
@@ -69,9 +69,9 @@ class Nats(BrokerOutlet["Link"]):
         self._no_stream: Any = needed("nats.js.errors", "nats").NoStreamResponseError
         self.away = (OSError, self._errors.Error)
 
-    async def connect(self) -> Link:
+    async def connect(self) -> NatsLink:
         """Connect."""
-        link = Link(self._nats.Client())
+        link = NatsLink(self._nats.Client())
         try:
             await link.client.connect(
                 self._servers,
@@ -85,7 +85,7 @@ class Nats(BrokerOutlet["Link"]):
             raise
         return link
 
-    async def publish(self, link: Link, job: Job) -> str:
+    async def publish(self, link: NatsLink, job: Job) -> str:
         """Publish a job; return the stream and the number that it has there."""
         subject = self.place_of(job)
         if not _SUBJECT.fullmatch(subject):
@@ -104,12 +104,11 @@ class Nats(BrokerOutlet["Link"]):
         return f"{ack.stream} {ack.seq}"
 
 
-class Link:
+class NatsLink(Link):
     """A connection, and the time limits of those who wait for its answers."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.confirmed = 0
         self._limits: set[asyncio.Timeout] = set()
 
     @property
@@ -134,10 +133,6 @@ class Link:
         """End what is under way. Called by the client when it is closed."""
         for limit in self._limits:
             limit.reschedule(0)
-
-    async def blocked(self) -> str:
-        """Return nothing: NATS does not say."""
-        return ""
 
     async def close(self) -> None:
         """Close it, within a second."""

@@ -18,7 +18,7 @@ from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
 from .answers import in_background
-from .broker import CONTENT_TYPE, BrokerOutlet, NotConfirmed, chosen, is_address, message_id, passed
+from .broker import CONTENT_TYPE, BrokerOutlet, Link, NotConfirmed, chosen, is_address, message_id, passed
 from .contract import failed, opened_once, texts
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _MOST_CHANNELS: Final = 200
 _COPIES: Final = ("CC", "BCC")  # headers with more routing keys, to which RabbitMQ gives the message too
 
 
-class RabbitMQ(BrokerOutlet["Link"]):
+class RabbitMQ(BrokerOutlet["RabbitLink"]):
     """Publishes each job to an exchange; the attempt has succeeded once the broker has confirmed the message.
 
     The body is the job's. `message_id` is the job's header `message-id`, or an id that is the same at each attempt:
@@ -110,13 +110,13 @@ class RabbitMQ(BrokerOutlet["Link"]):
         """The exchange and the routing key of jobs that say none."""
         return self._target
 
-    async def connect(self) -> Link:
+    async def connect(self) -> RabbitLink:
         """Connect."""
         connection: Connection = self._amqp.connection.Connection(self._url)
         await connection.connect()
-        return Link(connection)
+        return RabbitLink(connection)
 
-    async def publish(self, link: Link, job: Job) -> str:
+    async def publish(self, link: RabbitLink, job: Job) -> str:
         """Publish a job; return once the broker has confirmed it."""
         exchange, key, properties = self._exchange_of(job), self.place_of(job), self._properties(job)
         words: dict[str, Any] = {
@@ -177,13 +177,12 @@ class RabbitMQ(BrokerOutlet["Link"]):
         )
 
 
-class Link:
+class RabbitLink(Link):
     """A connection, and a channel for each exchange that is published to."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._channels: dict[str, asyncio.Task[Any]] = {}
-        self.confirmed = 0
 
     @property
     def closed(self) -> bool:

@@ -13,7 +13,7 @@ from ..jobs.checks import needed, whole
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
-from .broker import BrokerOutlet, is_address, message_id, passed
+from .broker import BrokerOutlet, Link, is_address, message_id, passed
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -39,7 +39,7 @@ _LONGEST: Final = 1_024  # characters of a stream's name
 _Wish: TypeAlias = "tuple[list[Any], asyncio.Future[str]]"  # what `eval` takes, and who waits
 
 
-class RedisStreams(BrokerOutlet["Link"]):
+class RedisStreams(BrokerOutlet["RedisLink"]):
     """Adds each job to a stream; the attempt has succeeded once Redis has answered.
 
     An entry has the fields `id`, which is the job's header `message-id` or an id that is the same at each attempt,
@@ -84,9 +84,9 @@ class RedisStreams(BrokerOutlet["Link"]):
         self._redis = needed("redis.asyncio", "redis")
         self.away = (OSError, self._redis.RedisError)
 
-    async def connect(self) -> Link:
+    async def connect(self) -> RedisLink:
         """Connect."""
-        link = Link(self._redis.Redis.from_url(self._url, socket_timeout=self.timeout, decode_responses=True))
+        link = RedisLink(self._redis.Redis.from_url(self._url, socket_timeout=self.timeout, decode_responses=True))
         try:
             await link.client.ping()
         except BaseException:
@@ -94,7 +94,7 @@ class RedisStreams(BrokerOutlet["Link"]):
             raise
         return link
 
-    async def publish(self, link: Link, job: Job) -> str:
+    async def publish(self, link: RedisLink, job: Job) -> str:
         """Add a job to its stream; return the entry's id."""
         stream = self.place_of(job)
         if len(stream) > _LONGEST:
@@ -109,14 +109,11 @@ class RedisStreams(BrokerOutlet["Link"]):
         return await link.add([_ADD, len(keys), *keys, self._remember, self._maxlen, *fields])
 
 
-class Link:
+class RedisLink(Link):
     """One connection. What is asked for while it waits for answers goes along with the next round trip."""
-
-    closed = False  # the client connects again by itself
 
     def __init__(self, client: Redis) -> None:
         self.client = client
-        self.confirmed = 0
         self._waiting: list[_Wish] = []
         self._asked: list[_Wish] = []
         self._carrier: asyncio.Task[None] | None = None
@@ -148,10 +145,6 @@ class Link:
                     future.set_exception(answer)
                 else:
                     future.set_result(str(answer))
-
-    async def blocked(self) -> str:
-        """Return nothing: Redis does not say."""
-        return ""
 
     async def close(self) -> None:
         """Close it, within a second; who still waits gets an error."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
 import json
 import re
 import ssl
@@ -21,12 +25,14 @@ from .addresses import AddressPolicy, AddressRefused, Places, checked_url, port_
 from .answers import shown
 from .contract import Outlet, delivery_id, texts
 from .shares import Call, Shares
-from .signatures import Secrets, decoded, signature
 
 if TYPE_CHECKING:
     from .http import Answered, HttpClient
 
-__all__ = ["DeliveryFailed", "Webhook"]
+__all__ = ["DeliveryFailed", "Secrets", "Webhook", "decoded", "signature"]
+
+Secrets = str | Iterable[str] | Callable[[Job], str | Iterable[str]] | None
+"""One secret, several during a rotation, or a function that says which are a job's."""
 
 _SAID: Final = 1_000  # characters of an answer that go into the job's error
 _PER_HOST: Final = 20
@@ -44,6 +50,8 @@ _OURS: Final = frozenset(
 )
 _HARMLESS: Final = frozenset({"accept", "content-type", "user-agent"})
 """Headers that may go wherever a job says."""
+_PREFIX: Final = "whsec_"
+_LENGTHS: Final = (24, 64)  # bytes of a secret, as Standard Webhooks has it
 _TRACE: Final = ("traceparent", "tracestate")
 
 
@@ -289,6 +297,30 @@ def _keys(secrets: Secrets) -> Callable[[Job], list[bytes]]:
 
 def _many(secrets: str | Iterable[str] | None) -> Iterable[str]:
     return () if secrets is None else (secrets,) if isinstance(secrets, str) else secrets
+
+
+def decoded(secret: str) -> bytes:
+    """Return the bytes of a secret that is written as ``whsec_`` and base64.
+
+    Raises:
+        BadOption: it is written in another way, or has not 24 to 64 bytes. The message does not show it.
+    """
+    if not isinstance(secret, str):
+        raise BadOption(f"a secret is a text such as whsec_..., not {type(secret).__name__}")
+    try:
+        key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        raise BadOption(f"a secret is written as {_PREFIX} and base64") from None
+    least, most = _LENGTHS
+    if not least <= len(key) <= most:
+        raise BadOption(f"a secret has {least} to {most} bytes, this one has {len(key)}")
+    return key
+
+
+def signature(keys: Iterable[bytes], id: str, timestamp: int, body: bytes) -> str:
+    """Return the value of the header ``webhook-signature``: one signature for each key, with spaces between them."""
+    content = b"%s.%d.%s" % (id.encode(), timestamp, body)
+    return " ".join("v1," + base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode() for key in keys)
 
 
 def _header(name: Any) -> str:
