@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from .._errors import StoreClosed
 from ..events import Events, JobsPut, Sending, Tracer
@@ -20,9 +21,11 @@ from ..stores.within import in_thread, is_async
 from .async_group_commit import AsyncGroupCommit
 from .completion_listener import CompletionListener
 
-__all__ = ["Calls", "awaited"]
+__all__ = ["Calls", "awaited", "in_a_thread"]
 
+P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 T = TypeVar("T", bound=type)
 
 
@@ -238,6 +241,16 @@ class TracedCommands:
             else:
                 sending.ids = outcome or ()
                 around.__exit__(None, None, None)
+
+
+def in_a_thread(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """Return the awaited twin of a method: it calls the method of the object's `_sync` in a thread."""
+
+    @wraps(method)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.to_thread(method, self._sync, *args, **kwargs)
+
+    return call
 
 
 def awaited(kind: type) -> Callable[[T], T]:

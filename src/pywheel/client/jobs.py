@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final, TypeAlias, TypedDict, Unpack
@@ -15,7 +14,7 @@ from ..jobs.job import Attempt, Counts, Job, State, Topic, state_of
 from ..jobs.new_job import EditOptions, edit, misspelt
 from ..jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs, ListTopics
 from ..stores.contract import intact
-from .calls import Calls, awaited
+from .calls import Calls, awaited, in_a_thread
 
 __all__ = ["AsyncJobs", "AsyncTopics", "FilterWords", "Jobs", "Topics", "found"]
 
@@ -214,15 +213,13 @@ class AsyncJobs:
     """`Jobs`, awaited."""
 
     def __init__(self, calls: Calls) -> None:
-        self._calls, self._jobs = calls, Jobs(calls)
+        self._calls, self._sync = calls, Jobs(calls)
 
-    async def list(
-        self, topic: str | None = None, state: State | str | None = None, **words: Unpack[PageWords]
-    ) -> Page:
-        return await asyncio.to_thread(self._jobs.list, topic, state, **words)
-
-    async def history(self, ref: Ref | Job) -> Attempts:
-        return await asyncio.to_thread(self._jobs.history, ref)
+    list = in_a_thread(Jobs.list)
+    history = in_a_thread(Jobs.history)
+    cancel_many = in_a_thread(Jobs.cancel_many)
+    retry_many = in_a_thread(Jobs.retry_many)
+    delete_many = in_a_thread(Jobs.delete_many)
 
     async def edit(
         self, ref: Ref | Job, *, expect: Job | None = None, connection: object = None, **options: Unpack[EditOptions]
@@ -234,21 +231,6 @@ class AsyncJobs:
 
     async def delete(self, ref: Ref | Job) -> Change:
         return await self._calls.aapply(Delete(reference(ref)))
-
-    async def cancel_many(
-        self, topic: str | None = None, state: State | str = State.DELAYED, **words: Unpack[BulkWords]
-    ) -> int:
-        return await asyncio.to_thread(self._jobs.cancel_many, topic, state, **words)
-
-    async def retry_many(
-        self, topic: str | None = None, state: State | str = State.DEAD, **words: Unpack[RetryWords]
-    ) -> int:
-        return await asyncio.to_thread(self._jobs.retry_many, topic, state, **words)
-
-    async def delete_many(
-        self, topic: str | None = None, state: State | str | None = None, **words: Unpack[BulkWords]
-    ) -> int:
-        return await asyncio.to_thread(self._jobs.delete_many, topic, state, **words)
 
     async def purge(
         self,
@@ -266,16 +248,11 @@ class AsyncTopics:
     """`Topics`, awaited."""
 
     def __init__(self, calls: Calls) -> None:
-        self._calls, self._topics = calls, Topics(calls)
+        self._calls, self._sync = calls, Topics(calls)
 
-    async def list(self) -> AllTopics:
-        return await asyncio.to_thread(self._topics.list)
-
-    async def counts(self) -> dict[str, Counts]:
-        return await asyncio.to_thread(self._topics.counts)
-
-    async def pause(self, topic: str) -> bool:
-        return await asyncio.to_thread(self._topics.pause, topic)
+    list = in_a_thread(Topics.list)
+    counts = in_a_thread(Topics.counts)
+    pause = in_a_thread(Topics.pause)
 
     async def resume(self, topic: str) -> bool:
         return await self._calls.aapply(Pause(name(topic, "topic"), paused=False))

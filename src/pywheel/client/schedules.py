@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,7 +18,7 @@ from ..jobs.new_job import misspelt, new_job
 from ..jobs.queries import GetJob
 from ..jobs.schedule import CatchUp, Overlap, Schedule, one_of, schedule_name, timing
 from ..stores.schedule_notes import ScheduleNotes, as_said, removed
-from .calls import Calls, awaited
+from .calls import Calls, in_a_thread
 
 __all__ = ["AsyncSchedules", "ScheduleOptions", "Scheduled", "Schedules", "how", "schedule_of", "taking_the_job"]
 
@@ -188,33 +187,19 @@ class Schedules:
         return schedule
 
 
-@awaited(Schedules)
 class AsyncSchedules:
     """`Schedules`, awaited."""
 
     def __init__(self, calls: Calls) -> None:
-        self._schedules = Schedules(calls)
+        self._sync = Schedules(calls)
 
-    async def set(self, name: str, topic: str, body: Any = None, /, **options: Unpack[ScheduleOptions]) -> Schedule:
-        return await asyncio.to_thread(self._schedules.set, name, topic, body, **options)
-
-    async def list(self, *, after: str = "", limit: int = 1_000) -> Page:
-        return await asyncio.to_thread(self._schedules.list, after=after, limit=limit)
-
-    async def get(self, name: str) -> Scheduled:
-        return await asyncio.to_thread(self._schedules.get, name)
-
-    async def pause(self, name: str) -> bool:
-        return await asyncio.to_thread(self._schedules.pause, name)
-
-    async def resume(self, name: str) -> bool:
-        return await asyncio.to_thread(self._schedules.resume, name)
-
-    async def run(self, name: str) -> int:
-        return await asyncio.to_thread(self._schedules.run, name)
-
-    async def delete(self, name: str) -> bool:
-        return await asyncio.to_thread(self._schedules.delete, name)
+    set = in_a_thread(Schedules.set)
+    list = in_a_thread(Schedules.list)
+    get = in_a_thread(Schedules.get)
+    pause = in_a_thread(Schedules.pause)
+    resume = in_a_thread(Schedules.resume)
+    run = in_a_thread(Schedules.run)
+    delete = in_a_thread(Schedules.delete)
 
 
 def schedule_of(name: str, job: NewJob, **fields: Any) -> Schedule:
