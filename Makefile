@@ -9,9 +9,9 @@ SANITIZED := $(VENV)-sanitized
 TSAN := $(VENV)-tsan
 PEERS := $(VENV)-peers
 COMING := $(VENV)-coming
-NATIVE := $(wildcard src/wheel/* src/wheel/*/*) setup.py pyproject.toml
+NATIVE := $(wildcard src/wheel/pywheel/*.pxd src/wheel/pywheel/*/* src/wheel/pywheel/*/*/*) setup.py pyproject.toml
 # Of a .pxi cython-lint looks at the layout alone, of a .pyx at all that it means.
-LINTED := $(patsubst src/wheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/*/*.pxi))
+LINTED := $(patsubst src/wheel/pywheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/pywheel/*/*/*.pxi))
 # More than there are processors, as tests wait as well: for processes, disks, intervals; a worker of pytest's that has
 # nothing left takes from another. ARGS="-n 0": all in one process.
 MORE = 1
@@ -207,7 +207,7 @@ lint: $(VENV)/lint.group $(LINTED)
 	@PATH="$(BIN):$$PATH" cython-lint src/wheel benchmarks tests $(LINTED)
 	@$(BIN)/codespell *.md docs src benchmarks examples demos deploy .github
 
-build/lint/%.pyx: src/wheel/%.pxi
+build/lint/%.pyx: src/wheel/pywheel/%.pxi
 	@mkdir -p $(@D)
 	@cp $< $@
 

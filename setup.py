@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -20,15 +19,9 @@ from setuptools.command.build_py import build_py
 
 CORE, TIMERS = "pywheel.core", "pywheel.timers"
 WHEEL = f"{CORE}._wheel"
-# Each from the .pyx named as its last part.
 MODULES = (WHEEL, *(f"{TIMERS}.{name}" for name in ("_timers", "_loop", "_timeout")))
 ROOT = Path(__file__).resolve().parent
-SOURCES = Path("src", "wheel")
-ABOVE = ["_loop.pxd", "clock.pxd"]
-HEADERS = {  # of each package, which the others cimport them from; the core has no clock and no loop
-    CORE: sorted(path.name for path in (ROOT / SOURCES).glob("*.pxd") if path.name not in ABOVE),
-    TIMERS: ABOVE,
-}
+SOURCES = Path("src", "wheel")  # laid out as the package is: so Cython finds each part by its name
 
 DIRECTIVES = {
     "language_level": "3",
@@ -72,26 +65,13 @@ def compiler_options(compiler: str, sanitizers: str) -> tuple[list[str], list[st
     return ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-wrapv", *options, *sanitize], sanitize
 
 
-def stage(directory: Path, module: str) -> Path:
-    """Lay the sources out under the names they cimport each other by; return the module's staged .pyx."""
-    shutil.rmtree(directory, ignore_errors=True)
-    source = directory.joinpath(*module.split(".")).with_suffix(".pyx")
-    for package in {CORE, module.rpartition(".")[0]}:  # for the core's own module, the core alone
-        folder = directory.joinpath(*package.split("."))
-        folder.mkdir(parents=True)
-        for parent in (folder, folder.parent):
-            (parent / "__init__.pxd").touch()
-        for name in HEADERS[package]:
-            shutil.copyfile(ROOT / SOURCES / name, folder / name)
-    shutil.copyfile(ROOT / SOURCES / source.name, source)
-    parts = ROOT / SOURCES / source.stem.strip("_")  # that the module includes
-    if parts.is_dir():
-        shutil.copytree(parts, source.parent / parts.name)
-    return source
+def source_of(name: str) -> Path:
+    """Return the path of a package or, without its suffix, of a module among the native sources."""
+    return SOURCES.joinpath(*name.split("."))
 
 
 class BuildNative(build_ext):
-    """Stage, translate, compile; without success the twins serve, unless the extensions are required."""
+    """Translate and compile; without success the twins serve, unless the extensions are required."""
 
     def build_extensions(self) -> None:
         """Build all, or none and say so loudly: one twin beside native modules would be silently slow."""
@@ -111,9 +91,9 @@ class BuildNative(build_ext):
         """Replace the extension's .pyx by C, and give it the options of this compiler."""
         from Cython.Build import cythonize
 
-        root = Path(self.build_temp, "cython", extension.name)
-        translated = Extension(extension.name, [str(stage(root, extension.name))])
-        extension.sources = cythonize([translated], include_path=[str(root)], compiler_directives=DIRECTIVES)[0].sources
+        source = Extension(extension.name, extension.sources)
+        [translated] = cythonize([source], build_dir=self.build_temp, force=True, compiler_directives=DIRECTIVES)
+        extension.sources = translated.sources
         compile_options, link_options = compiler_options(
             self.compiler.compiler_type, os.environ.get("PYWHEEL_SANITIZE", "")
         )
@@ -126,8 +106,10 @@ class BuildPython(build_py):
 
     def _get_data_files(self) -> list[tuple[str, str, str, list[str]]]:
         files = super()._get_data_files()
-        for package, headers in HEADERS.items():
-            files.append((package, str(SOURCES), str(Path(self.build_lib, *package.split("."))), headers))
+        for package in ("pywheel", CORE, TIMERS):
+            folder, target = source_of(package), Path(self.build_lib, *package.split("."))
+            headers = sorted(path.name for path in (ROOT / folder).glob("*.pxd"))
+            files.append((package, str(folder), str(target), headers))
         return files
 
 
@@ -145,7 +127,7 @@ def description() -> str:
 
 def native(module: str, macros: dict[str, str] | None = None, *, optional: bool = False) -> Extension:
     """Return an extension, with C macros defined."""
-    source = SOURCES / f"{module.rpartition('.')[2]}.pyx"
+    source = source_of(module).with_suffix(".pyx")
     return Extension(module, [str(source)], define_macros=list((macros or {}).items()), optional=optional)
 
 

@@ -14,10 +14,8 @@ from tests.packaging.tools import ROOT, python, run
 pytestmark = pytest.mark.packaging
 
 COMPILED = {".so", ".pyd", ".c", ".o", ".pyc"}
-HEADERS = {
-    f"pywheel/{'timers' if path.name in ('_loop.pxd', 'clock.pxd') else 'core'}/{path.name}"
-    for path in (ROOT / "src" / "wheel").glob("*.pxd")
-}
+NATIVE = ROOT / "src" / "wheel"
+HEADERS = {path.relative_to(NATIVE).as_posix() for path in NATIVE.rglob("*.pxd")}
 SOURCES = ROOT / "src" / "pywheel"
 STATEMENTS = {p.relative_to(ROOT / "src").as_posix() for p in SOURCES.rglob("*") if p.suffix in {".sql", ".lua"}}
 PAGE = SOURCES / "server" / "page"
@@ -94,7 +92,7 @@ def test_a_wheel_has_the_types(any_wheel):
     assert {"pywheel/py.typed", "pywheel/core/_wheel.pyi"} <= names(any_wheel)
 
 
-def test_a_wheel_has_every_pxd_in_its_package_and_clock_and_loop_in_that_of_the_timers(any_wheel):
+def test_a_wheel_has_every_pxd_in_its_package(any_wheel):
     assert {"pywheel/core/levels.pxd", "pywheel/core/_wheel.pxd", "pywheel/timers/clock.pxd"} <= HEADERS
     assert {name for name in names(any_wheel) if name.endswith(".pxd")} == HEADERS
 
@@ -104,8 +102,7 @@ def test_the_native_core_uses_nothing_of_the_timers(wheel):
     with zipfile.ZipFile(wheel) as content:
         core = [name for name in content.namelist() if name.startswith("pywheel/core/") and name.endswith(".pxd")]
         sources = [content.read(name).decode() for name in core]
-    native = ROOT / "src" / "wheel"
-    sources += [path.read_text(encoding="utf-8") for path in (native / "_wheel.pyx", *(native / "wheel").iterdir())]
+    sources += [path.read_text(encoding="utf-8") for path in (NATIVE / "pywheel" / "core").rglob("*.p[yx][xi]")]
     uses = re.compile(r"^ *(?:from|c?import) (pywheel\.\w+)", re.MULTILINE)
     assert {layer for source in sources for layer in uses.findall(source)} == {"pywheel.core", "pywheel._errors"}
 
@@ -129,11 +126,18 @@ def test_the_pure_wheel_has_none_and_suits_every_platform(pure_wheel):
 
 
 def test_the_sdist_has_the_native_sources_and_the_build(sdist):
-    native = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src" / "wheel").rglob("*") if path.is_file()}
-    assert {"src/wheel/_timers.pyx", "src/wheel/timers/timer.pxi"} <= native
+    native = {path.relative_to(ROOT).as_posix() for path in NATIVE.rglob("*") if path.is_file()}
+    assert {"src/wheel/pywheel/core/levels.pxd", "src/wheel/pywheel/timers/_timers.pyx"} <= native
     assert native <= names(sdist)
     assert {"setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md"} <= names(sdist)
     assert {f"src/{name}" for name in MODULES | STATEMENTS} <= names(sdist)
+
+
+@pytest.mark.parametrize("module", ["core/_wheel", "timers/_timers", "timers/_loop", "timers/_timeout"])
+def test_cython_translates_each_module_where_it_lies_and_needs_no_options(module, tmp_path):
+    run([*python("-m", "cython"), "-3", NATIVE / "pywheel" / f"{module}.pyx", "-o", tmp_path / "translated.c"])
+    name = f"pywheel.{module.replace('/', '.')}"
+    assert f'"{name}"' in (tmp_path / "translated.c").read_text(encoding="utf-8")
 
 
 def test_the_sdist_has_the_tests_that_check_a_wheel(sdist):
