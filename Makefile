@@ -9,9 +9,7 @@ SANITIZED := $(VENV)-sanitized
 TSAN := $(VENV)-tsan
 PEERS := $(VENV)-peers
 COMING := $(VENV)-coming
-NATIVE := $(wildcard src/wheel/pywheel/*.pxd src/wheel/pywheel/*/* src/wheel/pywheel/*/*/*) setup.py pyproject.toml
-# Of a .pxi cython-lint looks at the layout alone, of a .pyx at all that it means.
-LINTED := $(patsubst src/wheel/pywheel/%.pxi,build/lint/%.pyx,$(wildcard src/wheel/pywheel/*/*/*.pxi))
+NATIVE := $(wildcard src/wheel/pywheel/*.pxd src/wheel/pywheel/*/*) setup.py pyproject.toml
 # More than there are processors, as tests wait as well: for processes, disks, intervals; a worker of pytest's that has
 # nothing left takes from another. ARGS="-n 0": all in one process.
 MORE = 1
@@ -201,15 +199,11 @@ openapi: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -c 'import sys; from pywheel.server.api import openapi, operations; \
 	sys.stdout.buffer.write(openapi.encoded(operations.OPERATIONS))' > docs/openapi.json
 
-lint: $(VENV)/lint.group $(LINTED)
+lint: $(VENV)/lint.group
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --diff .
-	@PATH="$(BIN):$$PATH" cython-lint src/wheel benchmarks tests $(LINTED)
+	@PATH="$(BIN):$$PATH" cython-lint src/wheel benchmarks tests
 	@$(BIN)/codespell *.md docs src benchmarks examples demos deploy .github
-
-build/lint/%.pyx: src/wheel/pywheel/%.pxi
-	@mkdir -p $(@D)
-	@cp $< $@
 
 format: $(VENV)/lint.group
 	@$(BIN)/ruff check --fix .

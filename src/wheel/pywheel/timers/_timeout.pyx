@@ -32,6 +32,7 @@ from pywheel.timers._event_loop import StockLoop
 
 from pywheel.timers._loop cimport cancel_timer, is_plain_wheel, wheel_time, wheel_timer
 from pywheel.timers.clock cimport first_ns
+from pywheel.timers.versions cimport has_method, version_of
 
 cdef extern from *:
     """
@@ -86,10 +87,424 @@ cdef object insert_timeout_error = getattr(timeouts.Timeout, "_insert_timeout_er
 
 cdef class Timeout
 
-include "timeout/running.pxi"
-include "timeout/loops.pxi"
-include "timeout/wheel.pxi"
 
+# ---- the running loop and task --------------------------------------------------------------------------------------
+
+# Which loop runs in this thread, and which task. Where asyncio answers slowly, its records are read.
+
+cdef extern from *:
+    """
+    /* asyncio's record of the running loop, in the dict of a thread's state. Up to Python 3.11 asyncio asks the system
+       at each look whether it is in a forked child; later it forgets the record in the child. */
+    #if PY_VERSION_HEX < 0x030C0000 && !defined(MS_WINDOWS)
+      #include <unistd.h>
+      #define PYWHEEL_HAS_RECORDS 1
+      typedef struct {
+          PyObject_HEAD
+          PyObject *loop;
+          pid_t process;
+      } pywheel_record;
+    #else
+      #define PYWHEEL_HAS_RECORDS 0
+      typedef struct {
+          PyObject_HEAD
+          PyObject *loop;
+          long process;
+      } pywheel_record;
+      #define getpid() 0L
+    #endif
+    """
+    const bint HAS_RECORDS "PYWHEEL_HAS_RECORDS"
+    ctypedef struct record_t "pywheel_record":
+        PyObject *loop
+        long process
+    long getpid()
+
+cdef object find_loop = events.get_running_loop
+cdef object find_task = tasks.current_task
+# Up to Python 3.11 that is a function in Python, which looks here.
+cdef dict current_tasks = tasks._current_tasks if type(find_task) is FunctionType else None
+
+cdef PyTypeObject *RECORD = NULL        # the type of records, once one was seen to be what `record_t` says
+cdef long process = 0                   # this one
+
+
+cdef object running_loop():
+    """What asyncio.get_running_loop returns, or raises."""
+    cdef PyObject *found = running_record()
+    if found != NULL and Py_TYPE(found) == RECORD and (<record_t *>found).process == process:
+        if (<record_t *>found).loop != Py_None:
+            return <object>(<record_t *>found).loop
+    return find_loop() if found == NULL or RECORD != NULL else see_record(<object>found)
+
+
+cdef inline PyObject *running_record() except? NULL:
+    cdef PyObject *states = PyThreadState_GetDict() if HAS_RECORDS else NULL
+    return NULL if states == NULL else PyDict_GetItemWithError(<object>states, "__asyncio_running_event_loop__")
+
+
+cdef object see_record(object record):
+    """See whether a record is what `record_t` says; return what asyncio.get_running_loop returns, or raises."""
+    global RECORD, process
+    loop = find_loop()
+    if type(record).__basicsize__ == sizeof(record_t) and (<record_t *>record).loop == <PyObject *>loop:
+        if (<record_t *>record).process == getpid():
+            _note_process()
+            RECORD = Py_TYPE(<PyObject *>record)
+    return loop
+
+
+def _note_process():
+    global process
+    process = getpid()
+
+
+if HAS_RECORDS:
+    register_at_fork(after_in_child=_note_process)
+
+
+cdef inline object current_task(object loop):
+    cdef PyObject *found
+    if current_tasks is None:
+        return find_task(loop)
+    found = PyDict_GetItemWithError(current_tasks, loop)
+    return None if found == NULL else <object>found
+
+
+# ---- loops whose timers are known -----------------------------------------------------------------------------------
+
+# Loops of others whose timers are known: asyncio's own and uvloop's, as they were made. Nothing is known of a loop of a
+# subclass, nor of one whose `time` or `call_at` somebody has replaced, in the class or in the loop.
+
+
+@cython.final
+@cython.internal
+cdef class KnownClass:
+    """A class of loops."""
+    cdef object loops                   # the class
+    cdef list methods                   # what timers need of it, as it was made
+    cdef unsigned int version           # of the class, when that was looked at last
+    cdef bint unchanged                 # since it was made
+    cdef bint milliseconds              # its timers count in whole ones, and may come up to one early
+
+    cdef int look(self, object loop) except -1:
+        """See whether somebody has changed the class."""
+        self.unchanged = methods_of(self.loops) == self.methods
+        self.version = version_of(loop)
+        return 0
+
+
+cdef KnownClass known_class(loops, list methods, bint milliseconds):
+    cdef KnownClass made = KnownClass.__new__(KnownClass)
+    made.loops, made.methods, made.milliseconds = loops, methods, milliseconds
+    return made
+
+
+cdef list methods_of(loops):
+    return [getattr(loops, name) for name in ("time", "call_at", "call_later", "call_soon")]
+
+
+cdef KnownClass of_asyncio = known_class(StockLoop, methods_of(StockLoop), False)
+cdef KnownClass of_uvloop = None        # until such a loop has come
+
+
+cdef inline KnownClass known(object loop):
+    """What is known of the loop, None if that is nothing."""
+    cdef KnownClass found
+    if type(loop) is of_asyncio.loops:
+        found = of_asyncio
+    else:
+        found = known_of_uvloop(type(loop))
+        if found is None:
+            return None
+    if unlikely(version_of(loop) != found.version or found.version == 0):
+        found.look(loop)
+    return found if found.unchanged and has_method(loop, "time") and has_method(loop, "call_at") else None
+
+
+cdef inline KnownClass known_of_uvloop(loops):
+    global of_uvloop
+    if of_uvloop is None and loops.__module__ == "uvloop" and loops.__name__ == "Loop":
+        of_uvloop = known_class(loops, methods_of(loops.__base__), True)     # written in C: nobody changes that
+    return of_uvloop if of_uvloop is not None and loops is of_uvloop.loops else None
+
+
+cdef inline bint is_debugged(KnownClass known, object loop) except -1:
+    """loop.get_debug()"""
+    return loop.get_debug() if known.milliseconds else loop._debug
+
+
+# ---- the wheel of a loop that is not ours ---------------------------------------------------------------------------
+
+# The timeouts on a loop that is not ours stand on a wheel, for which the loop has one timer: the alarm. Only a deadline
+# before that needs another alarm. An alarm whose timeout has ended in time wakes the loop once for nothing.
+#
+# The loop owns the alarm until it calls it, is closed or is gone. The alarm owns the wheel, and the wheel its timeouts.
+# In the other direction all is weak, so that nothing lives longer than its loop.
+#
+# A tick is a nanosecond: the first at which the loop's time, a float of seconds, has reached the deadline.
+#
+# asyncio looks for timers that are due as a turn begins, and a task that is ready by then goes first. An alarm, later
+# in that turn, only knows that its own time had come by then. What came due since waits for an alarm of the next turn.
+
+cdef enum:
+    FEW = 16                            # timeouts that are looked at one by one for the earliest
+    LIMIT = 1000                        # timeouts that one turn of the loop ends
+    QUOTA = 4096                        # timeouts that it may move in the wheel, or collect
+
+cdef double LAST = 2.0 ** 32            # seconds; later deadlines are left to the loop
+cdef double MILLISECOND = 0.001
+
+cdef PyObject *recent = NULL            # the wheel that was used last; borrowed, until it goes
+cdef object wheels = WeakValueDictionary()      # each by its loop's id
+
+
+@cython.final
+@cython.internal
+cdef class TimeoutWheel(TimingWheel):
+    """The timeouts on a loop."""
+    cdef object loop                    # weakly
+    cdef KnownClass known               # of its class
+    cdef uint64_t wake_before           # the tick of the alarm: an earlier deadline needs another one
+    cdef PyObject *alarm                # borrowed, until it goes; NULL without one
+    cdef object handle                  # the loop's, of the alarm, weakly
+
+    def __dealloc__(self):
+        global recent
+        if recent == <PyObject *>self:
+            recent = NULL
+
+
+@cython.final
+@cython.internal
+cdef class Alarm:
+    """What the loop calls. If the loop drops it before, as an interrupt comes or somebody cancels the handle, there is
+    another one in the next turn."""
+    cdef TimeoutWheel wheel
+
+    def __call__(self):
+        wake(self.wheel)
+
+    def __dealloc__(self):
+        if self.wheel is not None and self.wheel.alarm == <PyObject *>self:
+            disown(self.wheel)
+            wake_soon(self.wheel)
+
+
+# What is weak needs no clearing, and `recent` may be asked for its loop as long as it lives.
+(<PyTypeObject *>TimeoutWheel).tp_clear = (<PyTypeObject *>TimingWheel).tp_clear
+
+
+cdef inline TimeoutWheel wheel_of(object loop, KnownClass known, double now):
+    """The wheel of a loop."""
+    global recent
+    cdef TimeoutWheel wheel
+    loop_ref = PyWeakref_NewRef(loop, NULL)         # the same for all who ask so
+    if HAS_GIL and recent != NULL and (<TimeoutWheel>recent).loop is loop_ref:
+        return <TimeoutWheel>recent
+    wheel = wheels.get(id(loop))
+    if wheel is None or wheel.loop is not loop_ref:
+        wheel = TimeoutWheel.__new__(TimeoutWheel)
+        wheel.loop, wheel.known, wheel.wake_before = loop_ref, known, NEVER
+        wheel_advance_some(&wheel.wheel, last_tick(now), LIMIT, QUOTA)
+        wheels[id(loop)] = wheel
+    recent = <PyObject *>wheel
+    return wheel
+
+
+cdef inline uint64_t last_tick(double now) noexcept:
+    """The last tick that, in seconds, is not after `now`."""
+    return first_ns(nextafter(now, INFINITY)) - 1
+
+
+cdef bint start(Timeout timeout, object loop, double due) except -1:
+    """Put a timeout onto the wheel of its loop; False if that is not for it: because of the loop, or of the time."""
+    cdef KnownClass of = known(loop)
+    cdef TimeoutWheel wheel
+    cdef uint64_t tick, timer
+    cdef double now
+    if of is None or is_debugged(of, loop):
+        return False
+    now = loop.time()
+    if not now < due < LAST:
+        return False
+    wheel, tick, context = wheel_of(loop, of, now), first_ns(due), PyContext_CopyCurrent()
+    if last_tick(now) < wheel.wheel.now:            # a test has set the clock back
+        return False
+    with critical_section(wheel):
+        timer = wheel_schedule(&wheel.wheel, tick, <uintptr_t><PyObject *>timeout)
+        if timer:
+            Py_INCREF(<PyObject *>timeout)
+    if timer == 0:
+        raise MemoryError
+    timeout.wheel, timeout.timer, timeout.context = wheel, timer, context
+    if tick < wheel.wake_before:
+        try:
+            set_alarm(wheel, loop)
+        except BaseException:           # an interrupt
+            stop(timeout)
+            raise
+    return True
+
+
+cdef int stop(Timeout timeout) except -1:
+    """Take a timeout off its wheel, if it is there."""
+    cdef TimeoutWheel wheel = timeout.wheel
+    cdef uint32_t index
+    timeout.wheel = timeout.context = None
+    with critical_section(wheel):
+        index = arena_find(&wheel.wheel.arena, timeout.timer)
+        if index:
+            wheel_remove(&wheel.wheel, index)
+    if index:
+        Py_DECREF(<PyObject *>timeout)
+    return 0
+
+
+# ---- the alarm ------------------------------------------------------------------------------------------------------
+
+cdef int set_alarm(TimeoutWheel self, object loop) except -1:
+    """Have the loop wake us for the earliest deadline. The last alarm goes after that: an interrupt leaves either."""
+    cdef Alarm alarm
+    cdef double now
+    cdef uint64_t tick
+    last, self.handle = self.handle, None
+    disown(self)
+    tick = earliest(self)
+    if tick != NEVER:
+        now = loop.time()
+        tick = max(tick, last_tick(now))
+        alarm = Alarm.__new__(Alarm)
+        alarm.wheel = self
+        self.handle = PyWeakref_NewRef(ask(self, loop, alarm, tick / 1e9, now), NULL)
+        self.alarm, self.wake_before = <PyObject *>alarm, tick
+    handle = last() if last is not None else None
+    if handle is not None:
+        handle.cancel()
+    return 0
+
+
+cdef inline int disown(TimeoutWheel self) noexcept:
+    """Have no alarm until the loop was asked for one: each new timeout asks."""
+    self.alarm, self.wake_before = NULL, NEVER
+    return 0
+
+
+cdef int wake_soon(TimeoutWheel self) except -1:
+    """Have the loop wake us in its next turn, unless that is not to come."""
+    cdef Alarm alarm
+    loop = self.loop()
+    if loop is not None and self.wheel.live and not loop.is_closed():
+        alarm = Alarm.__new__(Alarm)
+        alarm.wheel = self
+        self.handle = PyWeakref_NewRef(loop.call_soon(alarm, context=Context()), NULL)
+        self.alarm, self.wake_before = <PyObject *>alarm, self.wheel.now
+    return 0
+
+
+cdef object ask(TimeoutWheel self, object loop, Alarm alarm, double when, double now):
+    """Ask the loop to wake us at `when`, or in its next turn, in a context of our own: the caller's would live on."""
+    if not self.known.milliseconds:
+        return loop.call_at(when, alarm, context=Context())
+    if when <= now:
+        return loop.call_soon(alarm, context=Context())
+    return loop.call_later(ceil((when - now) / MILLISECOND) * MILLISECOND, alarm, context=Context())
+
+
+cdef uint64_t earliest(TimeoutWheel self) noexcept:
+    """The tick to look again: at or before the earliest deadline; NEVER without timeouts. O(levels)."""
+    cdef wheel_t *w = &self.wheel
+    cdef uint64_t found = NEVER, number
+    cdef uint32_t rest
+    cdef int l
+    with critical_section(self):
+        if w.live and (is_behind(w) or has_overdue(w)):
+            return w.now
+        rest = w.in_use if w.live else 0
+        while next_occupied(w, &rest, &l, &number):
+            found = min(found, earliest_of(w, l, number))
+    return found
+
+
+cdef uint64_t earliest_of(wheel_t *w, int level, uint64_t number) noexcept:
+    """The earliest deadline in an occupied slot, or, of more than a few, the tick at which it begins."""
+    cdef uint32_t slot = <uint32_t>number & SLOT_MASK, index
+    cdef uint64_t found = NEVER
+    cdef int i
+    if w.level[level].weight[slot] > FEW:
+        return number << DIGIT_BITS * level
+    for i in range(1 << w.list_bits):
+        index = w.level[level].heads[(slot << w.list_bits) + i]
+        while index:
+            found = min(found, w.arena.nodes[index].deadline)
+            index = w.arena.nodes[index].next
+    return found
+
+
+cdef int wake(TimeoutWheel self) except -1:
+    """Cancel the tasks whose time is up, and have another alarm, whatever ends this."""
+    loop = self.loop()
+    try:
+        try:
+            cancel_due(self, loop)
+        finally:
+            set_alarm(self, loop)
+    except BaseException:
+        set_alarm(self, loop)           # an interrupt may have come in the midst of the first
+        raise
+    return 0
+
+
+cdef int cancel_due(TimeoutWheel self, object loop) except -1:
+    """Cancel the tasks whose time is up, so many that the turn is not long."""
+    cdef uint64_t tick = last_tick(loop.time())
+    cdef bint failed
+    cdef Timeout timeout
+    cdef int _i
+    if not self.known.milliseconds:
+        tick = min(tick, self.wake_before)
+    self.wake_before = 0                # there will be another alarm
+    with critical_section(self):
+        failed = tick >= self.wheel.now and wheel_advance_some(&self.wheel, tick, LIMIT, QUOTA)
+    if failed:
+        raise MemoryError
+    for _i in range(LIMIT):
+        timeout = pop(self)
+        if timeout is None:
+            break
+        try:
+            expire_in_context(timeout)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            loop.call_exception_handler({"message": f"Exception in callback of {timeout!r}", "exception": error})
+    return 0
+
+
+cdef Timeout pop(TimeoutWheel self):
+    """Take a timeout that is due off the wheel; None if there is none."""
+    cdef uint64_t payload, popped
+    cdef Timeout timeout = None
+    with critical_section(self):
+        popped = wheel_pop(&self.wheel, &payload, 1)
+    if popped:
+        timeout = <Timeout><PyObject *><uintptr_t>payload
+        Py_DECREF(<PyObject *>timeout)
+    return timeout
+
+
+cdef int expire_in_context(Timeout timeout) except -1:
+    context = timeout.context
+    if context is None:                 # another thread has taken it off in this very moment
+        return 0
+    PyContext_Enter(context)
+    try:
+        return timeout.expire()
+    finally:
+        PyContext_Exit(context)
+
+
+# ---- the timeout ----------------------------------------------------------------------------------------------------
 
 @cython.final
 @cython.freelist(16)

@@ -2,9 +2,13 @@
 # original, an object that never changes. So a handle keeps the variables in the place of a context, which is made when
 # the callback runs, or somebody asks for it. Most timers are cancelled before.
 
+from cpython.object cimport PyObject
+
+from pywheel.timers.slots cimport CONTEXT, at
+
 cdef extern from *:
     """
-    /* As in CPython's pycore_context.h; `find_variables` sees whether it is. */
+    /* As in CPython's pycore_context.h; `variables_type` sees whether it is. */
     typedef struct {
         PyObject_HEAD
         PyObject *previous;
@@ -18,31 +22,25 @@ cdef extern from *:
         PyObject *context = PyThreadState_Get()->context;
         return context == NULL ? NULL : ((pywheel_context *)context)->variables;
     }
+
+    static PyTypeObject *pywheel_variables_type = NULL;
     """
     ctypedef struct context_t "pywheel_context":
         PyObject *variables
     PyObject *current_variables "pywheel_current_variables"() noexcept
+    PyTypeObject *VARIABLES "pywheel_variables_type"        # NULL where contexts are not what `context_t` says
 
-cdef PyTypeObject *VARIABLES = NULL     # their type; NULL where contexts are not what `context_t` says
-
-
-cdef int find_variables() except -1:
-    """Set VARIABLES, after a trial: a context made of the variables of another has their values."""
-    global VARIABLES
-    cdef PyObject *variables
-    trial, context = ContextVar("trial"), Context()
-    context.run(trial.set, trial)
-    if HAS_GIL and type(context).__basicsize__ == sizeof(context_t):
-        variables = (<context_t *>context).variables
-        if type(<object>variables).__name__ == "hamt":
-            copy = <object>new_context(variables)
-            Py_DECREF(<PyObject *>copy)
-            if copy[trial] is trial:
-                VARIABLES = Py_TYPE(variables)
-    return 0
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        pass
+    PyTypeObject *Py_TYPE(PyObject *value)
+    PyObject *Py_NewRef(PyObject *value)
+    void Py_DECREF(PyObject *value)
+    PyObject *PyContext_CopyCurrent() except NULL
+    PyObject *PyContext_New()
 
 
-cdef PyObject *new_context(PyObject *variables) noexcept:
+cdef inline PyObject *new_context(PyObject *variables) noexcept:
     """Return a context with these variables; NULL, with an error set, without memory."""
     cdef PyObject *made = PyContext_New()
     cdef PyObject *none
@@ -70,6 +68,3 @@ cdef inline bint make_context(PyObject *handle) noexcept:
         at(handle, CONTEXT)[0] = made
         Py_DECREF(kept)
     return True
-
-
-find_variables()

@@ -3,10 +3,26 @@
 # not come goes back to the wheel, and `early` is the earliest of those. So nothing runs early, whatever the clock and
 # its resolution, and nothing waits for the next tick on a clock that stands still, as those of tests do.
 
+from cpython.time cimport monotonic as monotonic_of_python
+from libc.math cimport INFINITY, isnan, nextafter
+from libc.stdint cimport int64_t, uint64_t
+
+from pywheel.core.bits cimport unlikely
+from pywheel.timers.clock cimport HAS_CLOCK, NANO, monotonic_ns
+
+cdef extern from *:
+    """
+    #define PYWHEEL_LAST_SECOND 4398046511104.0     /* 2 ** 42 */
+    """
+    const double LAST "PYWHEEL_LAST_SECOND"         # every later deadline, infinity too, stands on this tick
+
+cdef extern from "Python.h":
+    bint PyFloat_CheckExact(object value)
+    double PyFloat_AS_DOUBLE(object value)
+    double PyFloat_AsDouble(object value) except? -1
+
 cdef enum:
     TICKS_PER_SECOND = 1 << 20
-
-cdef double LAST = 2.0 ** 42            # seconds; every later deadline, infinity too, stands on this tick
 
 
 cdef inline double monotonic() except? -1:
@@ -38,11 +54,11 @@ cdef inline double check(double due) except? -1:
     return due
 
 
-cdef object not_a_number():
+cdef inline object not_a_number():
     return ValueError("the time of a call must not be NaN")
 
 
-cdef double other_due(object when) except? -1:
+cdef inline double other_due(object when) except? -1:
     if when is None:
         raise TypeError("when cannot be None")
     cdef double due = PyFloat_AsDouble(when)

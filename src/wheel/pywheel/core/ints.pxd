@@ -1,4 +1,7 @@
-# A plain int is read here; everything else goes to `_arguments`. And a handle becomes one.
+# Ints of Python as 64 bits, and back. A plain int is read from its digits.
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
 
 cdef extern from *:
     """
@@ -46,34 +49,3 @@ cdef extern from *:
     int64_t short_int "pywheel_short_int"(object value) noexcept
     PyObject *new_handle "pywheel_new_handle"(uint64_t value)
     PyObject *handle_or_error "pywheel_new_handle"(uint64_t value) except NULL
-
-
-cdef inline int64_t as_tick(object value, str name) except -1:
-    cdef int64_t tick = short_int(value)
-    return other_tick(value, name) if unlikely(tick < 0) else tick
-
-
-cdef inline int64_t as_handle(object value) except -1:
-    cdef int64_t handle = short_int(value)
-    return other_handle(value) if unlikely(handle < 0) else handle
-
-
-cdef inline uint64_t as_key(object value) except? 0:
-    cdef int64_t key = short_int(value)
-    return other_key(value) if unlikely(key < 0) else key
-
-
-cdef int64_t other_tick(object value, str name) except -1:
-    return arguments.tick(value, name)
-
-
-cdef int64_t other_handle(object value) except -1:
-    return arguments.handle(value)
-
-
-cdef uint64_t other_key(object value) except? 0:
-    return arguments.key(value)
-
-
-cdef inline int64_t as_limit(object value) except -1:
-    return NEVER >> 1 if value is None else arguments.limit(value)
