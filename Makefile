@@ -19,7 +19,7 @@ PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + $(M
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test stress servers clients frameworks node-client pythons asyncio crash bench bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package release-check clean
+.PHONY: help demo test stress servers clients frameworks node-client pythons asyncio crash bench bench-pages bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package release-check clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -45,6 +45,7 @@ help:
 	@echo "make simulate-long  a night of histories behind a network that delays, repeats and reorders; other ones each day"
 	@echo "make soak      an hour of jobs of every kind, with a reload each minute: memory, file and lateness stay flat"
 	@echo "make bench     measure against asyncio, uvloop, heapq and others; write docs/benchmarks.md"
+	@echo "make bench-pages  write the pages of figures anew from benchmarks/results; nothing is measured"
 	@echo "make bench-jobs  measure the jobs beside the floor of the disk; write docs/jobs-benchmarks.md"
 	@echo "make bench-jobs-peers  measure the jobs beside other queues, on real servers; write docs/jobs-peers.md"
 	@echo "make bench-reads  fill stores with jobs, and measure everything that can be read of them"
@@ -160,25 +161,30 @@ simulate-long: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -q -o faulthandler_timeout=0 tests/worker/test_simulation.py -k network $(ARGS)
 
 bench-jobs: $(VENV)/bench.group $(VENV)/native
-	@$(BIN)/python -m benchmarks.jobs docs/jobs-benchmarks.md $(ARGS)
+	@$(BIN)/python -m benchmarks.jobs $(ARGS)
+	@$(BIN)/python -m benchmarks.report
 
 # The queues have many dependencies, and an environment of their own; without npm those for Node.js are left out.
 bench-jobs-peers: $(PEERS)/peers.group $(PEERS)/native $(PEERS)/node.packages
-	@$(PEERS)/bin/python -m benchmarks.queues docs/jobs-peers.md $(ARGS)
+	@$(PEERS)/bin/python -m benchmarks.queues $(ARGS)
+	@$(PEERS)/bin/python -m benchmarks.report
 
 # The servers are Debian's packages; a store whose server is not installed is left out.
 bench-stores: $(VENV)/bench.group $(VENV)/native
-	@$(BIN)/python -m benchmarks.stores docs/stores-benchmarks.md $(ARGS)
+	@$(BIN)/python -m benchmarks.stores $(ARGS)
+	@$(BIN)/python -m benchmarks.report
 
 # A million jobs each, unless ARGS="--jobs 10000000 --stores sqlite" says other.
 bench-reads: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.reads $(ARGS)
 
 bench-service: $(VENV)/bench.group $(VENV)/native
-	@$(BIN)/python -m benchmarks.service docs/service-benchmarks.md $(ARGS)
+	@$(BIN)/python -m benchmarks.service $(ARGS)
+	@$(BIN)/python -m benchmarks.report
 
 bench-outlets: $(VENV)/bench.group $(VENV)/native
-	@$(BIN)/python -m benchmarks.outlets docs/service-benchmarks.md $(ARGS)
+	@$(BIN)/python -m benchmarks.outlets $(ARGS)
+	@$(BIN)/python -m benchmarks.report
 
 bench-brokers: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.outlets.brokers $(ARGS)
@@ -188,11 +194,13 @@ simulate: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.scaling docs/scaling.md $(ARGS)
 
 bench: $(VENV)/bench.group $(VENV)/native
-	@mkdir -p build
 	@$(BIN)/python -m pytest benchmarks/timers -v -o console_output_style=count -o faulthandler_timeout=0 \
-	--benchmark-columns=median,min,max,rounds \
-	--benchmark-json=build/benchmarks.json $(ARGS)
-	@$(BIN)/python -m benchmarks.report.timers build/benchmarks.json
+	--benchmark-columns=median,min,max,rounds $(ARGS)
+	@$(BIN)/python -m benchmarks.report
+
+# What is measured is kept in benchmarks/results; the pages, their pictures and what others quote are made from it.
+bench-pages: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.report
 
 # What the service serves, as it is checked in; a test says when it is not what the sources say.
 openapi: $(VENV)/test.group $(VENV)/native
@@ -242,6 +250,7 @@ package: $(VENV)/package.group $(VENV)/native
 
 # On every Python of PYTHONS that is here: a wheel from the sdist, with all extras, in an empty environment.
 release-check: $(VENV)/package.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.report --check
 	@$(BIN)/python -m tests.packaging.dry_run $(PYTHONS)
 
 clean:

@@ -4,14 +4,68 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import subprocess
+import tempfile
 import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from typing import Any
+
+import pywheel
+
+ROOT = Path(__file__).parents[1]
 
 
-def about() -> str:
-    """Return what it runs on, in words."""
-    return f"CPython {platform.python_version()}, {platform.system()}, {os.cpu_count()} cores"
+def about() -> dict[str, Any]:
+    """Return what is measured, and on what."""
+    folder = tempfile.gettempdir()
+    return {
+        "pywheel": pywheel.__version__,
+        "commits": [_commit()],
+        "date": datetime.now(UTC).date().isoformat(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "kernel": f"{platform.system()} {platform.release()}",
+        "processor": _first("/proc/cpuinfo", r"model name\s*: (.+)") or platform.processor(),
+        "cores": os.cpu_count(),
+        "memory": f"{int(_first('/proc/meminfo', r'MemTotal: *([0-9]+)') or 0) / 2**20:.0f} GiB",
+        "files": _said("findmnt", "-n", "-o", "FSTYPE,SOURCE", "--target", folder).replace(" ", " on ", 1),
+    }
+
+
+def told(about: Mapping[str, Any]) -> str:
+    """Return the same as a sentence."""
+    commits = " and ".join(about["commits"])
+    return (
+        f"Measured with pywheel {about['pywheel']} (commit {commits}) on {about['date']}: {about['python']}, "
+        f"{about['kernel']}, {about['processor']}, {about['cores']} cores, {about['memory']}, {about['files']}."
+    )
+
+
+def _first(path: str, pattern: str) -> str:
+    """Return what a file of the system says; nothing where there is none."""
+    try:
+        found = re.search(pattern, Path(path).read_text())
+    except OSError:
+        return ""
+    return found[1] if found else ""
+
+
+def _said(*command: str) -> str:
+    """Return what a program prints; nothing where there is none."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return " ".join(done.stdout.split())
+
+
+def _commit() -> str:
+    """Return the commit whose sources are measured, and whether they were changed since."""
+    changed = " with changes" if _said("git", "status", "--porcelain", "--", "src") else ""
+    return f"{_said('git', 'rev-parse', '--short=8', 'HEAD') or 'unknown'}{changed}"
 
 
 def fsync_p50(folder: Path, rounds: int = 300) -> float:
@@ -35,12 +89,6 @@ def wake_p99(rounds: int = 500) -> float:
         time.sleep(0.001)
         late.append(time.perf_counter() - began - 0.001)
     return sorted(late)[rounds * 99 // 100]
-
-
-def processor_ticks() -> tuple[int, int]:
-    """Return those that the host took from this machine so far, and all."""
-    ticks = [int(text) for text in Path("/proc/stat").read_text().split()[1:9]]
-    return ticks[7], sum(ticks)
 
 
 def processor_seconds() -> tuple[float, float] | None:

@@ -6,22 +6,14 @@ from collections.abc import Callable
 from contextlib import closing
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from benchmarks.jobs import backlogs, crowds, deliver, modes, put, steady, tasks, views
 from benchmarks.jobs.floor import RawInserts
+from benchmarks.rows import Measure
 
-ROUNDS = 5
-
-
-class Measure(NamedTuple):
-    """One line of the page. `run` works in an empty folder; it returns a figure, or some by their names."""
-
-    name: str
-    rounds: int
-    goal: str
-    title: str
-    run: Callable[[Path], Any]
+ROUNDS = 3
+APART = {"soak", "held", "idle100k", "idle1m", "counts"}
+"""What takes minutes each: measured where it is named."""
 
 
 def measures(part: int, minutes: float) -> list[Measure]:

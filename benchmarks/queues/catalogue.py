@@ -11,12 +11,14 @@ _HERE = "benchmarks.queues.peers."
 _OWN = "benchmarks.queues.client pywheel"
 _NODE = Path(__file__).parent / "peers" / "bullmq_node.cjs"
 _ALL = ("one", "tasks", "many")
+_SLEEP = ("sleep1", "sleep10")
 
 
 @dataclass(frozen=True)
 class Peer:
     """A queue of jobs. `client`, `worker` and `setup` are what follows `python -m`, or `node`; {name} in the first
-    stands for the peer, {url} in the second for the server. `ways`: how it can be given jobs, of one, tasks, many."""
+    stands for the peer, {url} and {concurrency} in the second for the server and how many jobs a process runs at once.
+    `ways`: how it can be given jobs, of one, tasks, many."""
 
     name: str
     title: str
@@ -31,6 +33,15 @@ class Peer:
     setup: str = ""
     environment: str = ""
     language: str = "python"
+    kind: str = "threads"
+
+    def size(self, handler: str) -> tuple[int, int]:
+        """Return how many worker processes are started, and how many jobs each runs at once."""
+        if self.kind == "serial":  # a process runs one job after the other
+            return (8 if handler in _SLEEP else 2), 1
+        if self.kind == "forks":  # it starts the others itself
+            return 1, 8 if handler in _SLEEP else 2
+        return (2 if handler == "computes" else 1), 64 if handler in _SLEEP else 8
 
 
 PEERS = [
@@ -41,100 +52,69 @@ PEERS = [
         "sqlite",
         f"{_HERE}pywheel",
         "before `put` returns (synchronous=FULL)",
-        "`concurrency=8`",
+        "threads; coroutines for handlers that sleep",
         "several hosts; that a job comes once",
         _ALL,
     ),
-    Peer(
-        "pywheel-postgres",
-        "pywheel on PostgreSQL",
-        ("pywheel-timer", "psycopg"),
-        "postgresql",
-        f"{_HERE}pywheel",
-        _POSTGRES.format("put"),
-        "`concurrency=8`",
-        "that a job comes once",
-        _ALL,
-        _OWN,
-    ),
-    Peer(
-        "pywheel-mariadb",
-        "pywheel on MariaDB",
-        ("pywheel-timer", "PyMySQL"),
-        "mariadb",
-        f"{_HERE}pywheel",
-        "before `put` returns (MariaDB's defaults)",
-        "`concurrency=8`; no binary log",
-        "that a job comes once",
-        _ALL,
-        _OWN,
-    ),
-    Peer(
-        "pywheel-redis",
-        "pywheel on Redis",
-        ("pywheel-timer", "redis", "hiredis"),
-        "redis",
-        f"{_HERE}pywheel",
-        _REDIS,
-        "`concurrency=8`",
-        "that a job comes once",
-        _ALL,
-        _OWN,
+    *(
+        Peer(
+            f"pywheel-{name}",
+            f"pywheel on {title}",
+            ("pywheel-timer", *packages),
+            server,
+            f"{_HERE}pywheel",
+            durability,
+            "threads; coroutines for handlers that sleep",
+            "that a job comes once",
+            _ALL,
+            _OWN,
+        )
+        for name, title, packages, server, durability in (
+            ("postgres", "PostgreSQL", ("psycopg",), "postgresql", _POSTGRES.format("put")),
+            ("mariadb", "MariaDB", ("PyMySQL",), "mariadb", "before `put` returns (MariaDB's defaults); no binary log"),
+            ("redis", "Redis", ("redis", "hiredis"), "redis", _REDIS),
+        )
     ),
     Peer(
         "huey",
         "huey, SqliteHuey",
         ("huey",),
         "sqlite",
-        f"huey.bin.huey_consumer {_HERE}huey.app -w 8 -k thread -s 1 -d 0.1 -m 0.1 -n -q",
+        f"huey.bin.huey_consumer {_HERE}huey.app -w {{concurrency}} -k thread -s 1 -d 0.1 -m 0.1 -n -q",
         "before `put` returns (`fsync=True`)",
-        "8 threads; the scheduler once a second, the shortest it takes; polls every 0.1 s; no results",
-        "tasks that a killed worker had taken are lost",
+        "threads; the scheduler once a second, the shortest it takes; polls every 0.1 s; no results",
+        "tasks that a killed worker had taken are lost: the store ends a task as it begins",
     ),
     Peer(
         "dramatiq",
         "Dramatiq, Redis",
         ("dramatiq", "redis"),
         "redis",
-        f"dramatiq {_HERE}dramatiq --processes 1 --threads 8 --skip-logging",
+        f"dramatiq {_HERE}dramatiq --processes 1 --threads {{concurrency}} --skip-logging",
         _REDIS,
-        "8 threads; `dramatiq_worker_timeout=100` looks for due messages every 0.1 s (by default 1 s)",
+        "threads; `dramatiq_worker_timeout=100` looks for due messages every 0.1 s (by default 1 s)",
         "delayed messages wait in a worker's memory, up to 1000 a thread; a near one may wait behind far ones",
         environment="dramatiq_worker_timeout=100",
     ),
-    Peer(
-        "celery",
-        "Celery, Redis",
-        ("celery", "redis"),
-        "redis",
-        f"celery -A {_HERE}celery worker -P threads -c 8 -l error"
-        " --without-gossip --without-mingle --without-heartbeat",
-        _REDIS,
-        "8 threads, prefetch multiplier 64, no results, visibility timeout longer than the longest delay",
-        "all delayed tasks wait in a worker's memory; one delayed beyond the visibility timeout (by default 1 hour)"
-        " comes again and again; without `acks_late` a task is acknowledged before its handler runs",
-    ),
-    Peer(
-        "beanstalkd",
-        "beanstalkd, greenstalk",
-        ("greenstalk",),
-        "beanstalkd",
-        f"{_HERE}beanstalkd",
-        "an fsync every 50 ms (`-b`): a crash of the machine loses up to that",
-        "8 threads with a connection each",
-        "delays are whole seconds, so jobs fall due in bursts; all jobs are held in memory",
-    ),
-    Peer(
-        "procrastinate",
-        "procrastinate, PostgreSQL",
-        ("procrastinate", "psycopg"),
-        "postgresql",
-        f"procrastinate --log-level warning --app {_HERE}procrastinate.app worker -c 8 -p 0.1",
-        _POSTGRES.format("defer"),
-        "a coroutine handler, concurrency 8; polls every 0.1 s (by default 5 s); autovacuum looks every second",
-        "jobs of a killed worker stay `doing` until a task of your own retries them; a batch has one due time",
-        _ALL,
-        setup=f"procrastinate --app {_HERE}procrastinate.app schema --apply",
+    *(
+        Peer(
+            name,
+            title,
+            ("celery", "redis"),
+            "redis",
+            f"celery -A {_HERE}celery worker -P {pool} -c {{concurrency}} -l error"
+            " --without-gossip --without-mingle --without-heartbeat",
+            _REDIS,
+            f"{how}, `acks_late`, prefetch multiplier 64, no results",
+            "all delayed tasks wait in a worker's memory; one delayed beyond the visibility timeout (by default 1"
+            " hour) comes again and again",
+            client="benchmarks.queues.client celery",
+            kind=kind,
+        )
+        for name, title, pool, how, kind in (
+            ("celery", "Celery, Redis, threads", "threads", "threads", "threads"),
+            ("celery-prefork", "Celery, Redis, prefork", "prefork", "processes, the default", "forks"),
+        )
     ),
     Peer(
         "rq",
@@ -143,33 +123,79 @@ PEERS = [
         "redis",
         "rq.cli worker --url {url} --with-scheduler --worker-class rq.worker.SimpleWorker --quiet",
         _REDIS,
-        "`SimpleWorker`, which runs one job after another without a fork; the scheduler looks once a second; no"
-        " results",
+        "processes with `SimpleWorker`, which runs one job after another without a fork; the scheduler looks once a"
+        " second; no results",
         "a job may come up to 1 s too soon; that of a killed worker fails unless it was put with `Retry`",
+        kind="serial",
+    ),
+    Peer(
+        "arq",
+        "arq, Redis",
+        ("arq", "redis"),
+        "redis",
+        f"arq {_HERE}arq.Settings",
+        _REDIS,
+        "coroutines; polls every 0.1 s (by default 0.5 s); no results",
+        "jobs of a killed worker come again after `job_timeout`, by default 5 minutes",
     ),
     Peer(
         "bullmq",
-        "BullMQ for Python, Redis",
-        ("bullmq", "redis"),
-        "redis",
-        f"{_HERE}bullmq",
-        _REDIS,
-        "a coroutine handler, concurrency 8; completed jobs are removed",
-        "its worker waits whole seconds, rounded up, for the next job; a job whose worker was killed twice fails",
-        _ALL,
-    ),
-    Peer(
-        "bullmq-node",
         "BullMQ for Node.js, Redis",
         ("bullmq", "ioredis"),
         "redis",
-        f"{_NODE} work 50",
+        f"{_NODE} work {{concurrency}}",
         _REDIS,
-        "an asynchronous handler, concurrency 50, as its pages show; completed jobs are removed",
+        "asynchronous handlers; completed jobs are removed",
         "jobs come up to 0.1 s late, as Redis ends its blocking calls ten times a second (`hz 10`); a job whose worker"
         " was killed twice fails",
         _ALL,
         str(_NODE),
         language="node",
+    ),
+    Peer(
+        "beanstalkd",
+        "beanstalkd, greenstalk",
+        ("greenstalk",),
+        "beanstalkd",
+        f"{_HERE}beanstalkd",
+        "an fsync every 50 ms (`-b`): a crash of the machine loses up to that",
+        "threads with a connection each; the call is JSON of ours",
+        "delays are whole seconds, so jobs fall due in bursts; all jobs are held in memory",
+    ),
+    Peer(
+        "procrastinate",
+        "procrastinate, PostgreSQL",
+        ("procrastinate", "psycopg"),
+        "postgresql",
+        f"procrastinate --log-level warning --app {_HERE}procrastinate.app worker -c {{concurrency}} -p 0.1",
+        _POSTGRES.format("defer"),
+        "coroutines; polls every 0.1 s (by default 5 s)",
+        "jobs of a killed worker stay `doing` until a task of your own retries them; a batch has one due time",
+        _ALL,
+        setup=f"procrastinate --app {_HERE}procrastinate.app schema --apply",
+    ),
+    Peer(
+        "pgqueuer",
+        "PgQueuer, PostgreSQL",
+        ("pgqueuer", "asyncpg"),
+        "postgresql",
+        f"{_HERE}pgqueuer",
+        _POSTGRES.format("enqueue"),
+        "coroutines; batches of as many; polls every 0.1 s (by default 30 s); the call is JSON of ours",
+        "that a failed job comes again, unless its handler asks for it",
+        ("one", "many"),
+        setup=f"{_HERE}pgqueuer schema",
+    ),
+    Peer(
+        "chancy",
+        "Chancy, PostgreSQL",
+        ("chancy", "psycopg"),
+        "postgresql",
+        f"{_HERE}chancy",
+        _POSTGRES.format("push"),
+        "coroutines; polls every second, the shortest it takes, and when a job ends (`eager_polling`)",
+        "that a failed job comes again, unless it has `max_attempts`; ends are written together, once a second",
+        ("one", "many"),
+        setup=f"{_HERE}chancy schema",
     ),
 ]

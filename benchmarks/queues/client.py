@@ -1,11 +1,13 @@
-"""The client process: it puts jobs, and prints how many a second.
+"""The client process: it puts jobs, and watches them end.
 
 usage: python -m benchmarks.queues.client PEER rate one|tasks|many SECONDS
-       python -m benchmarks.queues.client PEER fill COUNT EARLIEST LATEST [PACE]
+       python -m benchmarks.queues.client PEER drain COUNT
+       python -m benchmarks.queues.client PEER fill COUNT EARLIEST LATEST PACE
 
-`rate` puts as many as it can, due in 5 to 20 s: one by one, by 100 tasks of a loop, or 1000 at once. `fill` puts so
-many with delays between `EARLIEST` and `LATEST` seconds, at once if the peer can do that, or one by one, `PACE` a
-second.
+`rate` puts as many as it can, due in 5 to 20 s, and prints how many a second: one by one, by 100 tasks of a loop, or
+1000 at once. `drain` puts so many that are due, says so, and prints when the store was seen to have
+ended some, how many were left then, and when it had ended all.
+`fill` puts so many with delays between `EARLIEST` and `LATEST` seconds, `PACE` a second.
 """
 
 from __future__ import annotations
@@ -20,11 +22,10 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
-from benchmarks.queues.record import body
+from benchmarks.queues.handler import TEXT
 
-DAY = 86_400
 TASKS, BATCH = 100, 1_000
-BODY = body(0)
+LOOK = 0.02  # seconds between two looks into the store
 _DRAW = random.Random(3)
 
 
@@ -49,52 +50,64 @@ def draw(peer: Any, earliest: float, latest: float) -> float:
 
 
 def rate(peer: Any, how: str, seconds: float) -> float:
-    """Return puts a second. The first put opens the connection, and does not count; its job never comes."""
+    """Return puts a second. The first put opens the connection, and does not count."""
     if how == "tasks":
         return asyncio.run(by_tasks(peer, seconds))
-    peer.put(BODY, 2 * DAY)
+    peer.put(0.0, TEXT, 20)
     delays = Delays(peer, seconds)
     began = time.perf_counter()
     if how == "many":
         some = iter(delays)
-        while jobs := [(BODY, delay) for delay in islice(some, BATCH)]:
+        while jobs := [(0.0, TEXT, delay) for delay in islice(some, BATCH)]:
             peer.put_many(jobs)
     else:
         for delay in delays:
-            peer.put(BODY, delay)
+            peer.put(0.0, TEXT, delay)
     return delays.count / (time.perf_counter() - began)
 
 
 async def by_tasks(peer: Any, seconds: float) -> float:
     """Return puts a second of many tasks, each of which puts one by one."""
     async with getattr(peer, "opened_async", nullcontext)():
-        await peer.aput(BODY, 2 * DAY)
+        await peer.aput(0.0, TEXT, 20)
         delays = Delays(peer, seconds)
         some = iter(delays)
 
         async def work() -> None:
             for delay in some:
-                await peer.aput(BODY, delay)
+                await peer.aput(0.0, TEXT, delay)
 
         began = time.perf_counter()
         await asyncio.gather(*(work() for _ in range(TASKS)))
         return delays.count / (time.perf_counter() - began)
 
 
-def fill(peer: Any, count: int, earliest: float, latest: float, pace: float = 0) -> float:
-    """Put jobs that say when they are due; return how many a second."""
+def drain(peer: Any, count: int) -> None:
+    """Put jobs that are due, and print when the store had ended some, how many were left, and when it had ended all."""
+    for start in range(0, count, BATCH):
+        jobs = [(0.0, TEXT, 0.0)] * min(BATCH, count - start)
+        if hasattr(peer, "put_many"):
+            peer.put_many(jobs)
+        else:
+            for job in jobs:
+                peer.put(*job)
+    print("filled", flush=True)
+    first, rest = 0.0, 0
+    while left := peer.left():
+        if not first and left < count:
+            first, rest = time.time(), left
+        time.sleep(LOOK)
+    end = time.time()
+    print(first or end, rest, end, flush=True)
+
+
+def fill(peer: Any, count: int, earliest: float, latest: float, pace: float) -> None:
+    """Put jobs that say when they are due, at a steady pace."""
     began = time.perf_counter()
-    if hasattr(peer, "put_many") and not pace:
-        for start in range(0, count, BATCH):
-            delays = [draw(peer, earliest, latest) for _ in range(min(BATCH, count - start))]
-            peer.put_many([(body(time.time() + delay), delay) for delay in delays])
-    else:
-        for number in range(count):
-            if pace:
-                time.sleep(max(0, began + number / pace - time.perf_counter()))
-            delay = draw(peer, earliest, latest)
-            peer.put(body(time.time() + delay), delay)
-    return count / (time.perf_counter() - began)
+    for number in range(count):
+        time.sleep(max(0, began + number / pace - time.perf_counter()))
+        delay = draw(peer, earliest, latest)
+        peer.put(time.time() + delay, TEXT, delay)
 
 
 def main(name: str, what: str, *given: str) -> None:
@@ -102,8 +115,10 @@ def main(name: str, what: str, *given: str) -> None:
     peer = import_module(f"benchmarks.queues.peers.{name}")
     if what == "rate":
         print(rate(peer, given[0], float(given[1])))
+    elif what == "drain":
+        drain(peer, int(given[0]))
     else:
-        print(fill(peer, int(given[0]), *map(float, given[1:])))
+        fill(peer, int(given[0]), *map(float, given[1:]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A peer at work: its server, its client and its worker, for one measure."""
+"""A peer at work: its server, its client and its workers, for one round."""
 
 from __future__ import annotations
 
@@ -6,19 +6,29 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.queues import languages, record, servers
+from benchmarks.queues import handler, languages, servers
 from benchmarks.queues.catalogue import Peer
 from benchmarks.queues.processes import Program
 
+PATIENCE = 60.0  # seconds
+
+
+class Drained(NamedTuple):
+    """Seconds from before the start of workers until all jobs had ended, and some; the rest of them a second, or 0."""
+
+    seconds: float
+    first: float
+    after: float
+
 
 class Site:
-    """What a measure works with."""
+    """What a round works with."""
 
-    def __init__(self, peer: Peer, folder: Path, url: str, server: Program | None) -> None:
-        self.server = server
+    def __init__(self, peer: Peer, folder: Path, url: str) -> None:
         self._peer = peer
         self._folder = folder
         self._records = folder / "records"
@@ -32,39 +42,59 @@ class Site:
         """Put as many jobs as a process can: `one` by one, by `tasks`, or `many` at once; return how many a second."""
         return float(self._client("rate", way, seconds))
 
-    def fill(self, count: int, earliest: float = 0, latest: float = 0, pace: float = 0) -> None:
-        """Put jobs from a process, `pace` a second, or as fast as it can."""
+    def fill(self, count: int, earliest: float, latest: float, pace: float) -> None:
+        """Put jobs from a process, `pace` a second."""
         self._client("fill", count, earliest, latest, pace)
 
+    def drain(self, what: str, count: int) -> Drained:
+        """Put jobs that are due, then start workers, and return when the store had ended them."""
+        command = self._command(self._client_command("drain", count))
+        with subprocess.Popen(command, env=self._env, stdout=subprocess.PIPE, text=True) as client:
+            try:
+                assert client.stdout is not None
+                if not client.stdout.readline():
+                    raise RuntimeError("the client puts nothing")
+                began = time.time()
+                with self.worker(what) as workers:
+                    try:
+                        first, rest, end = map(float, client.communicate(timeout=PATIENCE)[0].split())
+                    except (subprocess.TimeoutExpired, ValueError):
+                        raise RuntimeError(f"not all jobs ended:\n{workers[0].complaint()}") from None
+            finally:
+                client.kill()
+        return Drained(end - began, first - began, rest / (end - first) if rest else 0)
+
     @contextmanager
-    def worker(self, *, ready: bool = True) -> Iterator[Program]:
-        """Run a worker; if `ready`, it has handled a job, which is the first of `records`."""
-        if ready:
-            self.fill(1)
-        command = self._command(self._peer.worker.format(url=self._url))
-        with Program(command, self._folder / "worker.log", env=self._env) as worker:
-            if ready and not self.wait_for(1, 60):
-                raise RuntimeError(f"the worker handles nothing:\n{worker.complaint()}")
-            yield worker
+    def worker(self, what: str) -> Iterator[list[Program]]:
+        """Run workers whose handler does that, as many as the peer needs for it."""
+        processes, concurrency = self._peer.size(what)
+        command = self._command(self._peer.worker.format(url=self._url, concurrency=concurrency))
+        env = self._env | {"JOBS_HANDLER": what, "JOBS_CONCURRENCY": str(concurrency)}
+        with ExitStack() as stack:
+            logs = [self._folder / f"worker{number}.log" for number in range(processes)]
+            yield [stack.enter_context(Program(command, log, env=env)) for log in logs]
 
     def wait_for(self, count: int, seconds: float) -> bool:
-        """Wait until so many jobs have come; return whether they have."""
+        """Wait until so many jobs were recorded; return whether they were."""
         last = time.monotonic() + seconds
-        while record.count(self._records) < count:
+        while handler.count(self._records) < count:
             if time.monotonic() > last:
                 return False
             time.sleep(0.05)
         return True
 
     def records(self) -> list[tuple[float, float]]:
-        """Return (due, came) of each job that came."""
-        return record.read(self._records) if self._records.exists() else []
+        """Return (due, came) of each job that was recorded."""
+        return handler.read(self._records) if self._records.exists() else []
 
     def _client(self, *asked: object) -> str:
-        return self._run(" ".join([self._peer.client.format(name=self._peer.name), *map(str, asked)]))
+        return self._run(self._client_command(*asked))
+
+    def _client_command(self, *asked: object) -> str:
+        return " ".join([self._peer.client.format(name=self._peer.name), *map(str, asked)])
 
     def _run(self, command: str) -> str:
-        done = subprocess.run(self._command(command), env=self._env, capture_output=True, text=True)
+        done = subprocess.run(self._command(command), env=self._env, capture_output=True, text=True, timeout=PATIENCE)
         if done.returncode:
             raise RuntimeError(f"{command}:\n{done.stderr}")
         return done.stdout
@@ -78,5 +108,5 @@ def site(peer: Peer) -> Iterator[Site]:
     """Run what the peer needs, in a folder that goes away with it."""
     with tempfile.TemporaryDirectory(prefix="pywheel-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        with servers.run(peer.server, folder) as (url, server):
-            yield Site(peer, folder, url, server)
+        with servers.run(peer.server, folder) as (url, _):
+            yield Site(peer, folder, url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -45,3 +46,9 @@ def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
 def item(text: str) -> str:
     """Return an item of a list, in lines."""
     return textwrap.fill(text, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False) + "\n"
+
+
+def with_part(page: str, name: str, part: str) -> str:
+    """Return the page with a part between its two marks; as it is, if it has none of that name."""
+    between = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    return between.sub(lambda marks: f"{marks[1]}\n{part}\n\n{marks[2]}", page)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.report.scaling.page import with_table
-from benchmarks.report.text import table
+from benchmarks.report.text import table, with_part
 from benchmarks.scaling.kinds import MEASURED, kinds
 from benchmarks.scaling.sweeps import answers
 
@@ -31,7 +30,7 @@ def main() -> None:
         return
     text = options.page.read_text(encoding="utf-8")
     for answer in found.values():
-        text = with_table(text, answer.name, table(answer.head, answer.rows))
+        text = with_part(text, answer.name, table(answer.head, answer.rows))
     options.page.write_text(text, encoding="utf-8")
     if not only:
         from benchmarks.report.scaling.chart import chart  # it needs matplotlib

@@ -1,10 +1,10 @@
 """What worker processes cost one PostgreSQL by being there: connections, statements, notifications.
 
-usage: python -m benchmarks.scaling.crew [FILE] [--workers 1,4,12,24] [--seconds 20] [--rate 200] [--rounds 3]
+usage: python -m benchmarks.scaling.crew [--workers 1,4,8] [--seconds 10] [--rate 200] [--rounds 3] [--kept FILE]
 
-FILE is a page whose table of this is written anew. Each crew is measured while a single far job waits, and then while
-one more process puts so many jobs a second that are due in 50 ms, as far as the machine lets it: so what was delivered
-stands in the table. The sizes of the crews are taken in turns, and the medians of the rounds are shown.
+Each crew is measured while a single far job waits, and then while one more process puts so many jobs a second that are
+due in 50 ms. The sizes of the crews are taken in turns. A crew of which the machine has no room for the puts is left
+out, and said to be: its figures would be the machine's, not the store's.
 """
 
 from __future__ import annotations
@@ -14,36 +14,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from benchmarks import kept
 from benchmarks.jobs.processes import percentiles, workers
-from benchmarks.report.scaling.page import with_table
-from benchmarks.report.text import table
+from benchmarks.queues.servers import version
 from benchmarks.scaling.calibrate import Figures, Place
 from pywheel import JobQueue
 from tests.stores.servers import Postgres
 
-HEAD = [
-    "worker processes",
-    "jobs/s",
-    "connections",
-    "statements/s",
-    "of them NOTIFY",
-    "server, % of a core",
-    "late p50, ms",
-    "p99",
-]
 ROUNDS = 3
+ENOUGH = 0.9  # of the puts asked for, or the machine was the limit
 LOOK = 2  # statements of a look itself
 SETTLED = 5.0  # seconds until a crew knows itself
 _COUNTED = """
 SELECT coalesce(sum(calls), 0), coalesce(sum(calls) FILTER (WHERE query ILIKE '%pg_notify%'), 0) FROM pg_stat_statements
 """
-_WHOLE = ("jobs", "connections")
 _SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
 
 
@@ -123,20 +113,12 @@ def _sessions(connection: Any) -> int:
     return int(connection.execute(_SESSIONS).fetchone()[0])
 
 
-def row(count: int, rounds: Sequence[Figures]) -> list[str]:
-    """Return a row of the table: the medians."""
-    middle = {name: median(one[name] for one in rounds) for name in rounds[0]}
-    shown = ["jobs", "connections", "statements", "notifies", "server", "p50", "p99"]
-    texts = [f"{middle[name]:.{0 if name in _WHOLE else 1}f}" if name in middle else "" for name in shown]
-    return [str(count), *texts]
-
-
 def main() -> None:
     """Measure, print, and write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling.crew", description=__doc__.splitlines()[0])
-    parser.add_argument("page", nargs="?", type=Path, help="whose table is written anew")
-    parser.add_argument("--workers", default="1,4,12,24", help="how many processes (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=20, help="for each row (default: %(default)s)")
+    parser.add_argument("--kept", type=Path, default=kept.RESULTS / "crew.json", help="the file of results")
+    parser.add_argument("--workers", default="1,4,8", help="how many processes (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=10, help="for each row (default: %(default)s)")
     parser.add_argument("--rate", type=int, default=200, help="puts a second (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each (default: %(default)s)")
     parser.add_argument("--put", help=argparse.SUPPRESS)
@@ -145,20 +127,23 @@ def main() -> None:
         put(options.put, options.rate)
         return
     settings = {"shared_buffers": "256MB", "shared_preload_libraries": "pg_stat_statements"}
-    found: dict[tuple[int, int], list[Figures]] = {}
+    found = kept.begun(options.kept, {"PostgreSQL": version("postgresql")})
+    results: dict[str, list[Figures]] = {}
     with Postgres(fsync=True, settings=settings) as server:
         with server.connect() as connection:
             connection.execute("CREATE EXTENSION pg_stat_statements")
         for _ in range(options.rounds):
             for count in map(int, options.workers.split(",")):
                 for rate in (0, options.rate):
-                    found.setdefault((count, rate), []).append(crew(server, count, rate, options.seconds))
-                    print(count, rate, found[count, rate][-1], flush=True)
-    rows = [row(count, rounds) for (count, _), rounds in found.items()]
-    print(f"\n{table(HEAD, rows)}")
-    if options.page:
-        text = options.page.read_text(encoding="utf-8")
-        options.page.write_text(with_table(text, "crew", table(HEAD, rows)), encoding="utf-8")
+                    name = f"{count}, {rate} puts a second" if rate else f"{count}, idle"
+                    results.setdefault(name, []).append(crew(server, count, rate, options.seconds))
+                    print(name, results[name][-1], flush=True)
+    for name, rounds in list(results.items()):
+        if not name.endswith("idle") and median(one["jobs"] for one in rounds) < ENOUGH * options.rate:
+            print(f"{name}: left out, as the machine put and delivered too few")
+            del results[name]
+    found["results"] = results
+    kept.write(found, options.kept)
 
 
 if __name__ == "__main__":

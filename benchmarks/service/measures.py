@@ -10,10 +10,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
+from benchmarks.rows import Measure
 from benchmarks.service.client import BATCH, JOB
 
+ROUNDS = 3
 _SECONDS = 3.0
 _SCRIPT = """\
 wrk.method = "POST"
@@ -113,19 +114,18 @@ def among(kind: str, rate: int = 500) -> dict[str, float]:
     return {"p99 alone": alone["p99"], "p99": found["p99"], "puts/s": found["rate"]}
 
 
-MEASURES = {
-    "one": ("one connection", "ratio ≥ 0.35", lambda: beside(1)),
-    "many": ("64 connections", "http ≥ 12,000", lambda: beside(64)),
-    "half": ("64 connections at half of what they reach", "p99 ≤ 15 ms", at_half_load),
-    "batch": ("batches of 1,000, one connection", "≥ 40,000 jobs/s", batches),
-    **{
-        kind: (f"500 puts/s beside {title}", "p99 ≤ 50 ms", partial(among, kind))
+MEASURES = [
+    Measure("one", ROUNDS, "ratio ≥ 0.35", "one connection", lambda _: beside(1)),
+    Measure("many", ROUNDS, "http ≥ 12,000", "64 connections", lambda _: beside(64)),
+    Measure("half", ROUNDS, "p99 ≤ 15 ms", "64 connections at half of what they reach", lambda _: at_half_load()),
+    Measure("batch", ROUNDS, "≥ 40,000 jobs/s", "batches of 1,000, one connection", lambda _: batches()),
+    *(
+        Measure(kind, ROUNDS, "p99 ≤ 50 ms", f"500 puts/s beside {title}", lambda _, kind=kind: among(kind))  # type: ignore[misc]
         for kind, title in (
             ("idle", "10,000 idle connections"),
             ("slow", "200 clients that send a byte a second"),
             ("tokens", "1,000 wrong tokens a second"),
             ("large", "bodies over the limit"),
         )
-    },
-}
-"""By name: what is measured, its goal, and the function."""
+    ),
+]

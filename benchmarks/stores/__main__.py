@@ -1,9 +1,8 @@
-"""What `make bench-stores` runs: the jobs on every store, each in its turn, as a page.
+"""What `make bench-stores` measures: the jobs on every store, each in its turn.
 
-usage: python -m benchmarks.stores [PAGE] [--quick] [--rounds N] [--only NAME,NAME] [--stores NAME,NAME]
+usage: python -m benchmarks.stores [--quick] [--rounds N] [--only NAME,NAME] [--stores NAME,NAME] [--kept FILE]
 
-What is measured replaces what was measured before; the rest of the page stays. So a part can be measured at a time:
-results are kept in build/stores-benchmarks.json.
+What is measured replaces what was measured before; the rest stays. So a part can be measured at a time.
 """
 
 from __future__ import annotations
@@ -16,43 +15,39 @@ import time
 import traceback
 from pathlib import Path
 
-from benchmarks.report.stores.page import page
-from benchmarks.report.stores.results import Results, Turn, read, write
+from benchmarks import kept
+from benchmarks.report.stores.results import Turn
 from benchmarks.report.text import number
-from benchmarks.stores.measures import MEASURES, Measure
+from benchmarks.stores.measures import APART, MEASURES, Measure
 from benchmarks.stores.place import Place
 from benchmarks.stores.places import chosen
 
-KEPT = Path("build/stores-benchmarks.json")
-
 
 def main() -> None:
-    """Measure and write the page."""
+    """Measure, and keep what was seen."""
     options = _parser().parse_args()
     wanted = set(filter(None, options.only.split(",")))
     if unknown := wanted - {measure.name for measure in MEASURES}:
         sys.exit(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(m.name for m in MEASURES)}")
     part = 10 if options.quick else options.part
-    places = chosen(options.stores)
-    results = read(options.kept)
+    place = options.kept or (kept.RESULTS if part == 1 else kept.TRIED) / "stores.json"
+    places, found = chosen(options.stores), kept.begun(place, {})
+    results = found["results"]
     for measure in MEASURES:
-        if not wanted or measure.name in wanted:
+        if measure.name in wanted if wanted else measure.name not in APART:
             rounds = options.rounds or (1 if options.quick else measure.rounds)
             results[measure.name] = {**results.get(measure.name, {}), **measured(measure, places, rounds, part)}
-            write(results, options.kept)
-    if options.page:
-        report(results, options.page)
+            kept.write(found, place)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.stores", description="Measure stores, as a page.")
-    parser.add_argument("page", nargs="?", type=Path)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stores", description="Measure stores.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the jobs, each measured once")
     parser.add_argument("--part", type=int, default=1, metavar="N", help="an N-th of the jobs")
     parser.add_argument("--rounds", type=int, help="how often each is measured")
     parser.add_argument("--only", default="", help=f"of {', '.join(measure.name for measure in MEASURES)}")
     parser.add_argument("--stores", default="", help="of sqlite, postgres, mysql, redis, redis-always")
-    parser.add_argument("--kept", type=Path, default=KEPT, help="the file of results")
+    parser.add_argument("--kept", type=Path, help="the file of results")
     return parser
 
 
@@ -85,14 +80,6 @@ def one_turn(measure: Measure, place: type[Place], part: int) -> Turn:
     with place(durable=measure.durable) as here, tempfile.TemporaryDirectory(prefix="pywheel-bench-") as folder:
         floors = {"load": os.getloadavg()[0], "fsync": here.fsync(), "trip": here.trip()}
         return {"part": part, "server": here.version(), **floors, "values": measure.run(here, Path(folder), part)}  # type: ignore[typeddict-item]
-
-
-def report(results: Results, path: Path) -> None:
-    """Write the page and its picture."""
-    from benchmarks.report.stores.chart import chart  # matplotlib: results alone need none
-
-    path.write_text(page(results), encoding="utf-8")
-    chart(results, path.parent / "images" / path.stem)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from benchmarks.stores.place import Place
 from benchmarks.stores.steps import steps
 
 ROUNDS = 3
+APART = {"held", "idle", "steps", "killed", "stopped", "cut", "stalled"}
+"""What takes minutes each: measured where it is named."""
 SERVERS = ("postgres", "mysql", "redis")
 DATABASES = ("sqlite", "postgres", "mysql")  # whose places can hold a transaction open: `held(url)`
 Values = dict[str, float]
@@ -58,13 +60,13 @@ MEASURES = [
     Measure("claims", lambda here, _, part: backlogs.claims_beside(here.url(), 300_000 // part), rounds=1),
     Measure("held", lambda here, folder, part: beside_a_transaction(here, folder, part), rounds=1, stores=DATABASES),
     Measure("scripts", lambda here, folder, part: longest_script(here, folder, part), rounds=1, stores=("redis",)),
-    Measure("late", lambda here, folder, part: lateness(here, folder, 20_000 // part)),
-    Measure("near", lambda here, folder, part: deliver.near(here.url(), folder, 1_000 // part)),
+    Measure("late", lambda here, folder, part: lateness(here, folder, 20_000 // part), rounds=1),
+    Measure("near", lambda here, folder, part: deliver.near(here.url(), folder, 1_000 // part), rounds=1),
     Measure("idle", lambda here, folder, part: idle(here, folder, 1_000_000 // part), rounds=1, stores=SERVERS),
-    Measure("killed", lambda here, folder, _: crowds.without_one(here.url(), folder, crowds.killed)),
-    Measure("stopped", lambda here, folder, _: crowds.without_one(here.url(), folder, crowds.stopped)),
-    Measure("cut", lambda here, folder, _: without_its_network(here, folder, "cut"), stores=SERVERS),
-    Measure("stalled", lambda here, folder, _: without_its_network(here, folder, "stall"), stores=SERVERS),
+    Measure("killed", lambda here, folder, _: crowds.without_one(here.url(), folder, crowds.killed), rounds=1),
+    Measure("stopped", lambda here, folder, _: crowds.without_one(here.url(), folder, crowds.stopped), rounds=1),
+    Measure("cut", lambda here, folder, _: without_its_network(here, folder, "cut"), rounds=1, stores=SERVERS),
+    Measure("stalled", lambda here, folder, _: without_its_network(here, folder, "stall"), rounds=1, stores=SERVERS),
     Measure("bytes", lambda here, _, part: bytes_a_job(here, max(100_000 // part, 1_000)), rounds=1),
     Measure("steps", lambda here, _, part: steps(here, 1_000_000 // part), rounds=1),
 ]

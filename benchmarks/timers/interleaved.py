@@ -21,6 +21,9 @@ clock: Callable[[], int] = time.thread_time_ns if _fine else time.perf_counter_n
 
 ENOUGH = 20_000  # timers, for one turn
 
+KEPT: dict[str, dict[str, Any]] = {}
+"""What was measured so far, as the file of results has it."""
+
 
 class Interleaved:
     """Collects what one test measures; `benchmark` is pytest-benchmark's fixture."""
@@ -62,6 +65,9 @@ class Interleaved:
         stats = entry._make_stats(1)
         for second in seconds:
             stats.update(second)
+        about = entry.extra_info
+        name = f"{measure} | {peer} | {about.get('size', 0)} | {about['workload']}"
+        KEPT[name] = {"seconds": seconds} | ({"values": values} if values else {})
 
 
 def _turn(run: Callable[[], Stages], warm: int) -> Stages:

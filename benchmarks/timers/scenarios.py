@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 from benchmarks.timers.interleaved import Stages, clock
-from benchmarks.timers.peers.peer import Peer
+from benchmarks.timers.peers.peer import Deliverer, Peer
 from benchmarks.timers.workloads.deadlines import Workload
 
 MakePeer = Callable[[], Peer]
@@ -56,18 +55,7 @@ def churn_then_restart(make: MakePeer, work: Workload) -> Stages:
     return {"schedule+cancel": (churned, pairs), "reschedule": (restarted, count)}
 
 
-def churn(make: MakePeer, work: Workload) -> Stages:
-    """With nothing else pending: start and cancel one again and again."""
-    peer = make()
-    more = peer.own_time(work.more)
-    start = time.perf_counter_ns()
-    pairs = peer.churn(more)
-    took = time.perf_counter_ns() - start
-    peer.close()
-    return {"schedule+cancel": (took, pairs)}
-
-
-def deliver(make: MakePeer, work: Workload) -> Stages:
+def deliver(make: Callable[[], Deliverer], work: Workload) -> Stages:
     """Let all of them expire, about 16 at a time."""
     peer = make()
     peer.fill(peer.own_time(work.deadlines), work.items)
@@ -81,7 +69,7 @@ def deliver(make: MakePeer, work: Workload) -> Stages:
     return {"delivery": (took, count)}
 
 
-def idle(make: MakePeer, work: Workload | None, steps: Sequence[int]) -> Stages:
+def idle(make: Callable[[], Deliverer], work: Workload | None, steps: Sequence[int]) -> Stages:
     """Let time go through `steps` while nothing is due; `work` pends behind them, or nothing at all."""
     peer = make()
     if work is not None:

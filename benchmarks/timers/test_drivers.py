@@ -13,26 +13,15 @@ from typing import Any
 import pytest
 
 import pywheel
-from benchmarks.timers import scenarios
 from benchmarks.timers.interleaved import Interleaved, Stages
 from benchmarks.timers.lateness import DRIVERS, OURS, periodic_load
 from benchmarks.timers.memory import bytes_per_timer
-from benchmarks.timers.peers import PEERS, available
+from benchmarks.timers.peers import available
 from benchmarks.timers.peers.peer import nothing
-from benchmarks.timers.settings import QUICK, rounds
-from benchmarks.timers.workloads.deadlines import workload
+from benchmarks.timers.settings import QUICK
 
-PENDING = 100_000
 THREADS = 1_000
 RATE = 100_000
-
-
-def test_start_cancel_and_reset(interleaved: Interleaved) -> None:
-    """With as many others pending."""
-    work = workload("uniform", PENDING)
-    names = available("AsyncTimers", "Timers", "asyncio", "uvloop")
-    runs = {name: partial(scenarios.churn_then_restart, PEERS[name], work) for name in names}
-    interleaved.run(runs, rounds=rounds(PENDING), size=PENDING, workload="callbacks")
 
 
 def test_start_from_another_thread(interleaved: Interleaved) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pywheel
-from benchmarks.timers.interleaved import Interleaved, Stages
+from benchmarks.timers.interleaved import Interleaved, Stages, clock
 from benchmarks.timers.peers import available
 from benchmarks.timers.peers.peer import nothing
 from benchmarks.timers.settings import QUICK
@@ -46,7 +46,6 @@ def _in_sequence(maker: Callable[[], Any]) -> Stages:
 
 
 async def _stages(loop: Any) -> Stages:
-    clock = time.perf_counter_ns
     start = clock()
     for _ in range(CALLS):
         loop.call_later(10, nothing).cancel()

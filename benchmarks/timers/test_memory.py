@@ -15,7 +15,7 @@ from benchmarks.timers.peers import available
 from benchmarks.timers.settings import QUICK
 
 PENDING = 1_000_000
-HOLDERS = ("TimingWheel", "KeyWheel", "heapq", "asyncio", "uvloop", "sched", "sortedcontainers")
+HOLDERS = ("TimingWheel", "KeyWheel", "heapq", "sortedcontainers")
 QUICKLY = {"TimingWheel", "heapq"}
 
 

@@ -1,4 +1,7 @@
-"""One call a timer: schedule, cancel, schedule+cancel, reschedule, against everything."""
+"""One call a timer: schedule, cancel, schedule+cancel, reschedule.
+
+Like beside like: the wheel has neither clock nor callbacks, nor have the queues beside it; loops and drivers have both.
+"""
 
 from __future__ import annotations
 
@@ -12,47 +15,52 @@ from benchmarks.timers.peers import PEERS, available
 from benchmarks.timers.settings import QUICK, SIZES, rounds
 from benchmarks.timers.workloads.deadlines import workload
 
-EVERYBODY = (
+QUEUES = (
     "TimingWheel",
     "KeyWheel",
     "empty call",
     "empty KeyWheel call",
     "pure TimingWheel",
-    "asyncio",
-    "uvloop",
     "heapq",
     "heapq, by methods",
-    "sched",
     "sortedcontainers",
 )
-AT_A_MILLION = set(EVERYBODY) - {"pure TimingWheel", "heapq, by methods"}
-QUICKLY_AT_A_MILLION = {"TimingWheel", "empty call", "asyncio", "heapq"}
-ONCE_AT_A_MILLION = {  # who is that far behind, or takes that long to have them pending, is so in every round
-    scenarios.schedule_then_cancel: {"sched", "sortedcontainers"},
-    scenarios.churn_then_restart: {"asyncio", "uvloop", "sched", "sortedcontainers"},
-}
+DRIVERS = ("AsyncTimers", "EventLoop", "Timers", "asyncio", "uvloop")
+ONLY_SMALL = {"pure TimingWheel", "heapq, by methods"}
+QUICKLY_AT_A_MILLION = {"TimingWheel", "empty call", "heapq"}
+SCENARIOS = [scenarios.schedule_then_cancel, scenarios.churn_then_restart]
 
 
 def peers(size: int) -> tuple[str, ...]:
-    """Return who is measured with so many timers pending."""
-    names = available(*EVERYBODY)
+    """Return who is measured beside the wheel with so many timers pending."""
+    names = available(*QUEUES)
     if size < SIZES[-1]:
         return names
-    return tuple(name for name in names if name in (QUICKLY_AT_A_MILLION if QUICK else AT_A_MILLION))
+    return tuple(name for name in names if name in QUICKLY_AT_A_MILLION or not (QUICK or name in ONLY_SMALL))
 
 
-@pytest.mark.parametrize("scenario", [scenarios.schedule_then_cancel, scenarios.churn_then_restart])
+@pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("size", SIZES)
 def test_single_calls(interleaved: Interleaved, scenario: scenarios.Scenario, size: int) -> None:
     if QUICK and size == SIZES[-1] and scenario is scenarios.churn_then_restart:
         pytest.skip("BENCH=quick leaves it out")
     work = workload("uniform", size)
     runs = {name: partial(scenario, PEERS[name], work) for name in peers(size)}
-    once = ONCE_AT_A_MILLION[scenario] if size == SIZES[-1] else ()
+    once = {"sortedcontainers"} if size == SIZES[-1] else ()  # it takes long to have them pending
     interleaved.run(runs, rounds=rounds(size), once=once, size=size)
 
 
-@pytest.mark.parametrize("scenario", [scenarios.schedule_then_cancel, scenarios.churn_then_restart])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("size", SIZES)
+def test_calls_with_callbacks(interleaved: Interleaved, scenario: scenarios.Scenario, size: int) -> None:
+    if QUICK and size == SIZES[-1]:
+        pytest.skip("BENCH=quick leaves it out")
+    work = workload("uniform", size)
+    runs = {name: partial(scenario, PEERS[name], work) for name in available(*DRIVERS)}
+    interleaved.run(runs, rounds=rounds(size), size=size, workload="callbacks")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_horizons(interleaved: Interleaved, scenario: scenarios.Scenario) -> None:
     work = workload("horizons", 100_000)
     runs = {name: partial(scenario, PEERS[name], work) for name in peers(work.size)}
@@ -66,9 +74,3 @@ def test_schedule_again(interleaved: Interleaved, size: int) -> None:
     interleaved.run(
         {name: partial(scenarios.schedule_again, PEERS[name], work) for name in names}, rounds=rounds(size), size=size
     )
-
-
-def test_one_thread_a_timer(interleaved: Interleaved) -> None:
-    work = workload("uniform", 1_000)
-    runs = {name: partial(scenarios.churn, PEERS[name], work) for name in ("TimingWheel", "threading.Timer")}
-    interleaved.run(runs, rounds=3, workload="alone")

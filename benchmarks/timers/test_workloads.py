@@ -24,7 +24,7 @@ def test_timeouts(interleaved: Interleaved, size: int) -> None:
         pytest.skip("BENCH=quick leaves it out")
     plan = timeouts.plan(size)
     servers = {name: partial(timeouts.wheel, kind) for name, kind in WHEELS.items()}
-    servers |= {"heapq": timeouts.heapq, "asyncio": timeouts.asyncio}
+    servers["heapq"] = timeouts.heapq
     runs = {name: partial(timeouts.through, serve, plan) for name, serve in servers.items()}
     interleaved.run(runs, rounds=max(2, rounds(size) // 2), size=size, workload="timeouts")
 
@@ -35,7 +35,7 @@ def test_recorded_trace(interleaved: Interleaved) -> None:
     replays: dict[str, Callable[[Trace], tuple[int, Fired]]] = {
         name: partial(_through, kind) for name, kind in WHEELS.items()
     }
-    replays |= {"asyncio": replay.through_asyncio, "heapq": replay.through_heapq}
+    replays["heapq"] = replay.through_heapq
     runs = {name: partial(_same, run, trace, expected) for name, run in replays.items()}
     if empty_call.available():
         runs["empty call"] = partial(_timed, partial(_through, empty_call.load().Floor), trace)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.report.scaling.page import with_table
+from benchmarks.report.text import with_part
 from benchmarks.scaling.kinds import MEASURED, Kind, kinds
 from benchmarks.scaling.model import Run, Setup, simulate
 from benchmarks.scaling.servers import Way
@@ -160,8 +160,8 @@ def test_every_kind_has_costs():
 
 def test_a_table_is_put_between_its_marks():
     page = "a\n<!-- x -->\nold\n<!-- /x -->\nb"
-    assert with_table(page, "x", "new") == "a\n<!-- x -->\n\nnew\n\n<!-- /x -->\nb"
-    assert with_table(page, "y", "new") == page
+    assert with_part(page, "x", "new") == "a\n<!-- x -->\n\nnew\n\n<!-- /x -->\nb"
+    assert with_part(page, "y", "new") == page
 
 
 @pytest.mark.stress

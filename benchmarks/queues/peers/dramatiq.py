@@ -7,11 +7,16 @@ import os
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 
-from benchmarks.queues.record import record
+from benchmarks.queues.handler import work
 
-dramatiq.set_broker(RedisBroker(url=os.environ["JOBS_URL"]))
-handle = dramatiq.actor(record)
+broker = RedisBroker(url=os.environ["JOBS_URL"])
+dramatiq.set_broker(broker)
+handle = dramatiq.actor(work)
 
 
-def put(body: str, delay: float) -> None:
-    handle.send_with_options(args=(body,), delay=round(1000 * delay) or None)
+def put(due: float, text: str, delay: float) -> None:
+    handle.send_with_options(args=(due, text), delay=round(1000 * delay) or None)
+
+
+def left() -> int:
+    return int(broker.client.hlen("dramatiq:default.msgs"))

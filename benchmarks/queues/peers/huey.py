@@ -6,14 +6,19 @@ import os
 
 from huey import SqliteHuey
 
-from benchmarks.queues.record import record
+from benchmarks.queues.handler import work
 
 app = SqliteHuey(filename=os.environ["JOBS_URL"], fsync=True, results=False)
-handle = app.task()(record)
+handle = app.task()(work)
 
 
-def put(body: str, delay: float) -> None:
+def put(due: float, text: str, delay: float) -> None:
     if delay:
-        handle.schedule((body,), delay=delay)
+        handle.schedule((due, text), delay=delay)
     else:
-        handle(body)
+        handle(due, text)
+
+
+def left() -> int:
+    """Return how many were not begun: what is begun is in no store."""
+    return app.pending_count()  # type: ignore[no-any-return]

@@ -8,14 +8,11 @@ from typing import Any
 
 from procrastinate import App, PsycopgConnector
 
-from benchmarks.queues.record import record
+from benchmarks.queues.handler import awork
+from benchmarks.queues.peers.postgres import counted
 
 app = App(connector=PsycopgConnector(conninfo=os.environ["JOBS_URL"]))
-
-
-@app.task(name="handle")
-async def handle(body: str) -> None:
-    record(body)
+app.task(name="work")(awork)
 
 
 @cache
@@ -26,18 +23,22 @@ def opened() -> App:
 opened_async = app.open_async
 
 
-def due(app: App, delay: float) -> Any:
-    return app.configure_task("handle", **({"schedule_in": {"milliseconds": round(1000 * delay)}} if delay else {}))
+def due_in(app: App, delay: float) -> Any:
+    return app.configure_task("work", **({"schedule_in": {"milliseconds": round(1000 * delay)}} if delay else {}))
 
 
-def put(body: str, delay: float) -> None:
-    due(opened(), delay).defer(body=body)
+def put(due: float, text: str, delay: float) -> None:
+    due_in(opened(), delay).defer(due=due, text=text)
 
 
-async def aput(body: str, delay: float) -> None:
-    await due(app, delay).defer_async(body=body)
+async def aput(due: float, text: str, delay: float) -> None:
+    await due_in(app, delay).defer_async(due=due, text=text)
 
 
-def put_many(jobs: list[tuple[str, float]]) -> None:
+def put_many(jobs: list[tuple[float, str, float]]) -> None:
     """A batch has one moment: the first job's."""
-    due(opened(), jobs[0][1]).batch_defer(*({"body": body} for body, _ in jobs))
+    due_in(opened(), jobs[0][2]).batch_defer(*({"due": due, "text": text} for due, text, _ in jobs))
+
+
+def left() -> int:
+    return counted("procrastinate_jobs WHERE status IN ('todo', 'doing')")

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
-from benchmarks.queues.record import record
+from benchmarks.queues.handler import CONCURRENCY, HANDLER, SLEEPS, awork, work
 from pywheel import JobQueue, Worker
 
 URL = os.environ["JOBS_URL"]
 queue = JobQueue(URL if "://" in URL else f"sqlite:///{URL}")
+handle = queue.task("work", concurrency=CONCURRENCY)(awork if HANDLER in SLEEPS else work)
 
 
-@queue.handler("t", concurrency=8)
-def handle(job: Any) -> None:
-    record(job.body.decode())
+def put(due: float, text: str, delay: float) -> None:
+    handle.options(delay=delay).put(due, text)
 
 
-def put(body: str, delay: float) -> None:
-    queue.put("t", body.encode(), delay=delay)
+async def aput(due: float, text: str, delay: float) -> None:
+    await handle.options(delay=delay).aio.put(due, text)
 
 
-async def aput(body: str, delay: float) -> None:
-    await queue.aio.put("t", body.encode(), delay=delay)
+def put_many(jobs: list[tuple[float, str, float]]) -> None:
+    queue.put_many([handle.options(delay=delay).job(due, text) for due, text, delay in jobs])
 
 
-def put_many(jobs: list[tuple[str, float]]) -> None:
-    queue.put_many([queue.job("t", body.encode(), delay=delay) for body, delay in jobs])
+def left() -> int:
+    counts = queue.topics.counts()["work"]
+    return counts.delayed + counts.running
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""docs/jobs-benchmarks.md."""
+"""docs/jobs-benchmarks.md and docs/service-benchmarks.md."""

@@ -8,27 +8,26 @@ from typing import Any
 
 from matplotlib import pyplot
 
-from benchmarks.queues.catalogue import Peer
-from benchmarks.report.stores.results import Results, middle
+from benchmarks.kept import Kept
+from benchmarks.report.queues.page import known, middle
 from benchmarks.report.style import STYLE, bars, save, without_scale
 from benchmarks.report.text import number
 
-PANELS = [
-    ("put one by one, jobs/s", "puts", "one"),
-    ("backlog of 5 000, jobs/s", "drain5", "drain"),
-    ("late at p99, ms (less is better)", "late", "p99"),
-]
+PANELS = {
+    "one": "put one by one, jobs/s",
+    "nothing": "backlog, from the worker's start, jobs/s",
+    "p99": "late at p99, ms (less is better)",
+}
 
 
-def chart(results: Results, peers: Mapping[Peer, str], path: Path) -> None:
+def draw(kept: Kept, images: Path) -> None:
     """Draw one bar for each queue, on logarithmic scales, the best on top."""
     with pyplot.rc_context(STYLE):
-        figure, panels = pyplot.subplots(1, len(PANELS), figsize=(14, 3.8), layout="constrained")
-        for panel, (title, measure, key) in zip(panels, PANELS, strict=True):
-            turns = {peer.title.split(",")[0]: results.get(measure, {}).get(peer.name, []) for peer in peers}
-            values = {title: value for title, some in turns.items() if (value := middle(some, key))}
-            _bars(panel, title, values, descending=key == "p99")
-        save(figure, path)
+        figure, panels = pyplot.subplots(1, len(PANELS), figsize=(14, 4.4), layout="constrained")
+        for panel, (key, title) in zip(panels, PANELS.items(), strict=True):
+            values = {peer.title: value for peer, rounds in known(kept).items() if (value := middle(rounds, key))}
+            _bars(panel, title, {name: abs(value) for name, value in values.items()}, descending=key == "p99")
+        save(figure, images / "jobs-peers")
 
 
 def _bars(panel: Any, title: str, values: Mapping[str, float], *, descending: bool) -> None:

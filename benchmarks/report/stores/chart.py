@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib import pyplot
 
+from benchmarks.kept import Kept
 from benchmarks.report.stores.figures import FIGURES, Figure
 from benchmarks.report.stores.results import STORES, Results, middle
 from benchmarks.report.style import STYLE, bars, save, without_scale
@@ -20,14 +21,15 @@ PANELS = {
 }
 
 
-def chart(results: Results, path: Path) -> None:
+def draw(kept: Kept, images: Path) -> None:
     """Draw a panel for each of some figures, one bar for each store."""
+    results: Results = kept["results"]
     with pyplot.rc_context(STYLE):
         figure, panels = pyplot.subplots(2, 2, figsize=(9.5, 4.6), layout="constrained")
         for panel, ((measure, key), title) in zip(panels.flat, PANELS.items(), strict=True):
             line = next(line for line in FIGURES if (line.measure, line.key) == (measure, key))
             _bars(panel, title, line, results.get(measure, {}))
-        save(figure, path)
+        save(figure, images / "stores-benchmarks")
 
 
 def _bars(panel: Any, title: str, line: Figure, found: dict[str, Any]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-import pywheel
-from benchmarks import host
+from benchmarks.host import told
+from benchmarks.kept import Kept
 from benchmarks.report.stores.figures import FIGURES, GROUPS, Figure
 from benchmarks.report.stores.results import STORES, Results, Turn, middle
 from benchmarks.report.text import item, number, table
@@ -19,11 +19,11 @@ FLOORS = {
 }
 
 
-def page(results: Results) -> str:
+def page(kept: Kept) -> str:
     """Return the whole page."""
+    results: Results = kept["results"]
     return PAGE.read_text(encoding="utf-8").format(
-        version=pywheel.__version__,
-        host=host.about(),
+        about=told(kept["about"]),
         met=met(results),
         absent=absent(results),
         servers=servers(results),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 from typing import TypedDict
 
@@ -32,17 +30,6 @@ class Turn(TypedDict):
 
 
 Results = dict[str, dict[str, list[Turn]]]
-
-
-def read(path: Path) -> Results:
-    """Return what is kept in a file; nothing if it is not there."""
-    return json.loads(path.read_text()) if path.exists() else {}  # type: ignore[no-any-return]
-
-
-def write(results: Results, path: Path) -> None:
-    """Keep it in a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=1))
 
 
 def middle(turns: Sequence[Turn], key: str) -> float | None:

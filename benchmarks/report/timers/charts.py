@@ -8,57 +8,61 @@ from typing import Any
 from matplotlib import pyplot
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from benchmarks.report.style import STYLE, bars, save
+from benchmarks.kept import Kept
+from benchmarks.report.style import STYLE, bars, save, without_scale
 from benchmarks.report.text import spoken
+from benchmarks.report.timers.programs import CONNECTIONS, PROGRAM, PROGRAMS
 from benchmarks.report.timers.results import Results
 
+OURS = ("AsyncTimers", "EventLoop", "TimingWheel")
 PALETTE = {  # Okabe and Ito
     "TimingWheel": "#0072B2",
     "pure TimingWheel": "#56B4E9",
     "empty call": "#000000",
-    "asyncio": "#D55E00",
-    "uvloop": "#E69F00",
     "heapq": "#009E73",
-    "sched": "#CC79A7",
     "sortedcontainers": "#7f7f7f",
 }
-MARKERS = dict(zip(PALETTE, "os^Dv<>P", strict=True))
+MARKERS = dict(zip(PALETTE, "os^DP", strict=True))
+
+
+def draw(kept: Kept, images: Path) -> None:
+    """Draw all of them."""
+    results = Results(kept)
+    comparison(results, images / "comparison.svg")
+    scaling(results, images / "scaling.svg")
+    programs(results, images / "programs.svg")
 
 
 def comparison(results: Results, path: Path) -> None:
-    """For the README: bars on a logarithmic scale, one panel for start+cancel and one for delivery."""
-    size = 100_000
-    ours = results.ns("schedule+cancel", "TimingWheel", size)
-    start_cancel = {"pywheel": ours, "sched": results.ns("schedule+cancel", "sched", size)}  # sched's is O(n)
-    for peer in ("heapq", "uvloop", "asyncio"):
-        ratio = results.usual_ratio("schedule+cancel", peer, "TimingWheel")
-        start_cancel[peer] = ours * ratio if ours and ratio else None
-    delivery = {"pywheel": results.ns("delivery", "TimingWheel", size)}
-    for peer in ("heapq", "uvloop", "asyncio", "sched"):
-        delivery[peer] = results.ns("delivery", peer, size)
-    start_cancel["threading.Timer"] = results.ns("schedule+cancel", "threading.Timer", 0, "alone")
+    """For the README: like beside like, to start and cancel a timer, on a logarithmic scale."""
+    panels_of = {
+        "with clock and callback": ("callbacks", ("AsyncTimers", "EventLoop", "asyncio", "uvloop")),
+        "without": ("uniform", ("TimingWheel", "heapq", "sortedcontainers")),
+    }
     with pyplot.rc_context(STYLE):
-        figure, panels = pyplot.subplots(1, 2, figsize=(9, 2.9), layout="constrained")
-        _bars(panels[0], "start and cancel a timer", start_cancel)
-        _bars(panels[1], "deliver a timer that expired", delivery)
+        figure, panels = pyplot.subplots(1, 2, figsize=(9, 2.4), layout="constrained")
+        for panel, (title, (workload, peers)) in zip(panels, panels_of.items(), strict=True):
+            base = peers[0]
+            ours = results.ns("schedule+cancel", base, 100_000, workload) or 0
+            ratios = {peer: results.usual_ratio("schedule+cancel", peer, base, workload) or 0 for peer in peers}
+            _bars(panel, f"start and cancel a timer, {title}", {peer: ours * ratios[peer] for peer in peers})
         figure.supxlabel(
-            "time for one timer with 100 000 pending (start and cancel: by the median ratio of all sizes; "
-            "threading.Timer: alone), shorter is better",
+            "time for one timer with 100 000 pending, by the median ratio of 1 000 to 1 000 000; shorter is better",
             fontsize=9,
         )
         save(figure, path)
 
 
-def _bars(panel: Any, title: str, measured: dict[str, float | None]) -> None:
+def _bars(panel: Any, title: str, measured: dict[str, float]) -> None:
     known = sorted(((time, name) for name, time in measured.items() if time), reverse=True)
     if not known:
         return
-    bars(panel, title, {name: time for time, name in known}, spoken)
+    bars(panel, title, {name: time for time, name in known}, spoken, ours=OURS)
     panel.set_xscale("log")
     panel.set_xlim(10, known[0][0] * 12)
     _time_axis(panel.xaxis)
     for label in panel.get_yticklabels():
-        if label.get_text() == "pywheel":
+        if label.get_text() in OURS:
             label.set_fontweight("bold")
 
 
@@ -91,7 +95,6 @@ def scaling(results: Results, path: Path) -> None:
                     )
             panel.set_title(measure, loc="left")
             panel.loglog()
-            panel.set_ylim(5, 30_000)  # sched's cancel is O(n): it leaves the picture
             panel.grid(axis="y", color="#dddddd", linewidth=0.7)
             _time_axis(panel.yaxis)
             panel.xaxis.set_major_locator(FixedLocator(results.sizes("schedule")))
@@ -106,4 +109,27 @@ def scaling(results: Results, path: Path) -> None:
         legend.legend(handles, labels, loc="center", frameon=False, fontsize=10)
         figure.supxlabel("timers pending", fontsize=10)
         figure.supylabel("time for one timer", fontsize=10)
+        save(figure, path)
+
+
+def programs(results: Results, path: Path) -> None:
+    """Draw the processor time of a request, one panel for each program."""
+    known = [program for program in PROGRAMS if results.peers(program, PROGRAM)]
+    if not known:
+        return
+    peers = results.peers(known[0], PROGRAM)[::-1]  # the first at the top
+    ours = [peer for peer in peers if "AsyncTimers" in peer or "EventLoop" in peer]
+    with pyplot.rc_context(STYLE):
+        figure, panels = pyplot.subplots(
+            1, len(known), figsize=(9, 2.9), sharey=True, layout="constrained", squeeze=False
+        )
+        for panel, program in zip(panels.flat, known, strict=True):
+            times = {peer: results.ns(program, peer, CONNECTIONS, PROGRAM) or 0 for peer in peers}
+            bars(panel, PROGRAMS[program], times, spoken, ours=ours)
+            panel.set_xlim(0, max(times.values()) * 1.15)
+            without_scale(panel)
+        figure.supxlabel(
+            "processor time of the server for one request that starts its connection's timeout anew, shorter is better",
+            fontsize=9,
+        )
         save(figure, path)

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks.host import told
+from benchmarks.kept import Kept
 from benchmarks.report.timers import tables
-from benchmarks.report.timers.goal import Goal
 from benchmarks.report.timers.programs import programs
 from benchmarks.report.timers.results import Results
+from benchmarks.report.timers.timer_goals import timer_goals
+from benchmarks.report.timers.wheel_goals import wheel_goals
 
 PAGE = Path(__file__).with_name("page.md")
 
 
-def page(results: Results, lines: list[Goal], timer_lines: list[Goal]) -> str:
+def page(kept: Kept) -> str:
     """Return docs/benchmarks.md."""
+    results = Results(kept)
+    lines, timer_lines = wheel_goals(results), timer_goals(results)
     return PAGE.read_text(encoding="utf-8").format(
-        machine=machine(results),
+        about=told(kept["about"]),
+        versions=", ".join(f"{name} {version}" for name, version in kept["about"]["versions"].items()),
         taken=taken(results),
         reached=tables.reached([*lines, *timer_lines]),
         goals=tables.goals(line for line in lines if line.met != "yes"),
         timer_goals=tables.goals(timer_lines),
         callbacks=tables.callbacks(results),
+        in_a_loop=tables.in_a_loop(results),
         lateness=tables.lateness(results),
         callback_collection=tables.callback_collection(results),
         calls=tables.comparisons(results),
@@ -38,18 +45,8 @@ def page(results: Results, lines: list[Goal], timer_lines: list[Goal]) -> str:
     )
 
 
-def machine(results: Results) -> str:
-    """Return what it ran on."""
-    about = results.machine
-    processor = about.get("cpu", {}).get("brand_raw") or about.get("processor") or about["machine"]
-    cores = about.get("cpu", {}).get("count", "?")
-    python = f"{about['python_implementation']} {about['python_version']}"
-    return f"pywheel {about['pywheel']['version']}, {python}, {about['system']}, {processor}, {cores} cores."
-
-
 def taken(results: Results) -> str:
-    """Return when, and how quiet the machine was."""
-    about = results.machine["pywheel"]
-    text = f"From one run, on {results.date}, of {about['seconds'] / 60:.0f} minutes."
-    others = about["others"]
+    """Return how quiet the machine was."""
+    others = results.about["others"]
+    text = f"The last run took {results.about['seconds'] / 60:.0f} minutes."
     return text if others is None else f"{text} Other programs took {others:.0%} of the processors meanwhile."

@@ -1,12 +1,7 @@
-"""The whole programs, servers with idle timeouts: a table for each, and a picture."""
+"""The whole programs, servers with idle timeouts: a table for each."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from matplotlib import pyplot
-
-from benchmarks.report.style import STYLE, bars, save, without_scale
 from benchmarks.report.text import number, spoken, table
 from benchmarks.report.timers.results import Results
 
@@ -40,26 +35,3 @@ def _rows(results: Results, program: str) -> list[tuple[str, ...]]:
         late = [spoken(value(name) * 1e6) for name in ("p50_ms", "p99_ms")]
         rows.append((peer, number(value("a_second")), f"{value('busy'):.0%}", spoken(took), f"{share:.2f}x", *late))
     return rows
-
-
-def picture(results: Results, path: Path) -> None:
-    """Draw the processor time of a request, one panel for each program."""
-    known = [program for program in PROGRAMS if results.peers(program, PROGRAM)]
-    if not known:
-        return
-    peers = results.peers(known[0], PROGRAM)[::-1]  # the first at the top
-    ours = [peer for peer in peers if "AsyncTimers" in peer or "EventLoop" in peer]
-    with pyplot.rc_context(STYLE):
-        figure, panels = pyplot.subplots(
-            1, len(known), figsize=(9, 2.9), sharey=True, layout="constrained", squeeze=False
-        )
-        for panel, program in zip(panels.flat, known, strict=True):
-            times = {peer: results.ns(program, peer, CONNECTIONS, PROGRAM) or 0 for peer in peers}
-            bars(panel, PROGRAMS[program], times, spoken, ours=ours)
-            panel.set_xlim(0, max(times.values()) * 1.15)
-            without_scale(panel)
-        figure.supxlabel(
-            "processor time of the server for one request that starts its connection's timeout anew, shorter is better",
-            fontsize=9,
-        )
-        save(figure, path)

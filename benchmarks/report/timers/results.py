@@ -1,27 +1,31 @@
-"""The results of a run, read back from pytest-benchmark's JSON."""
+"""The results of the timers, round by round."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from statistics import median
-from typing import Any
+
+from benchmarks.kept import Kept
+
+
+def known(value: float | None) -> float:
+    """Return a figure; KeyError if it was not measured."""
+    if value is None:
+        raise KeyError
+    return value
 
 
 class Results:
     """Seconds an operation, round by round, by measure, peer, size and workload."""
 
-    def __init__(self, path: Path) -> None:
-        content = json.loads(path.read_text())
-        self.machine: dict[str, Any] = content["machine_info"]
-        self.date = content["datetime"].partition("T")[0]
+    def __init__(self, kept: Kept) -> None:
+        self.about = kept["about"]
         self._seconds: dict[tuple[str, str, int, str], list[float]] = {}
         self._values: dict[tuple[str, str, int, str], dict[str, float]] = {}
-        for entry in content["benchmarks"]:
-            about = entry["extra_info"]
-            key = about["measure"], about["peer"], about.get("size", 0), about["workload"]
-            self._seconds[key] = entry["stats"]["data"]
-            self._values[key] = about["values"]
+        for name, found in kept["results"].items():
+            measure, peer, size, workload = name.split(" | ")
+            key = measure, peer, int(size), workload
+            self._seconds[key] = found["seconds"]
+            self._values[key] = found.get("values", {})
 
     def ns(self, measure: str, peer: str, size: int = 0, workload: str = "uniform") -> float | None:
         """Return the median, nanoseconds an operation; None if it was not measured."""
@@ -39,9 +43,9 @@ class Results:
             return None
         return median(their / our for their, our in zip(theirs, ours, strict=False))
 
-    def usual_ratio(self, measure: str, peer: str, base: str) -> float | None:
+    def usual_ratio(self, measure: str, peer: str, base: str, workload: str = "uniform") -> float | None:
         """Return the median of the ratios at all sizes."""
-        ratios = [self.ratio(measure, peer, base, size) for size in self.sizes(measure)]
+        ratios = [self.ratio(measure, peer, base, size, workload) for size in self.sizes(measure, workload)]
         known = [ratio for ratio in ratios if ratio is not None]
         return median(known) if known else None
 

@@ -9,17 +9,11 @@ from benchmarks.report.text import spoken, table, times
 from benchmarks.report.timers.goal import Goal
 from benchmarks.report.timers.results import Results
 
-OTHERS = (
-    "pure TimingWheel",
-    "heapq",
-    "asyncio",
-    "uvloop",
-    "sched",
-    "sortedcontainers",
-)
+OTHERS = ("pure TimingWheel", "heapq", "sortedcontainers")
+LOOPS = ("EventLoop", "Timers", "asyncio", "uvloop")
 MEASURES = {
     "schedule": "From no timer to all pending, one `schedule` after another; the handles are kept in a list.",
-    "cancel": "All of them, in random order. asyncio and heapq only mark a timer here and pay when its time comes.",
+    "cancel": "All of them, in random order. heapq only marks a timer here and pays when its time comes.",
     "schedule+cancel": "Start and cancel one more timer, again and again, while the others are pending.",
     "reschedule": "Move timers to a later deadline, in random order; the others cancel and schedule anew.",
     "delivery": "`advance` until all have expired, about 16 of them in a step, each an item of its own.",
@@ -56,7 +50,7 @@ def comparisons(results: Results) -> str:
 
 def other_calls(results: Results) -> str:
     """Return a row for each of the other calls."""
-    peers = ("KeyWheel", "empty call", "pure TimingWheel", "heapq", "asyncio")
+    peers = ("KeyWheel", "empty call", "pure TimingWheel", "heapq")
     rows = [(title, *_beside(results, *call, peers)) for call, title in OTHER_CALLS.items()]
     return table(("call", "TimingWheel", *peers), rows)
 
@@ -157,7 +151,7 @@ def ttl_dict(results: Results) -> str:
 
 def workloads(results: Results) -> str:
     """Return the timeout workload and the recorded trace, beside the others."""
-    names = ("TimingWheel", "KeyWheel", "empty call", "pure TimingWheel", "heapq", "asyncio")
+    names = ("TimingWheel", "KeyWheel", "empty call", "pure TimingWheel", "heapq")
     rows = []
     for measure, workload, about in (
         ("timeouts", "timeouts", "timeouts, {} pending"),
@@ -171,16 +165,24 @@ def workloads(results: Results) -> str:
 
 
 def callbacks(results: Results) -> str:
-    """Return the drivers' calls: our time, and how many times that the loops take."""
+    """Return the drivers' calls: the time of AsyncTimers, and how many times that the loops take."""
     rows = []
-    for measure in ("schedule+cancel", "reschedule"):
-        ours = results.ns(measure, "AsyncTimers", 100_000, "callbacks")
-        others = [
-            times(results.ratio(measure, peer, "AsyncTimers", 100_000, "callbacks"))
-            for peer in ("Timers", "asyncio", "uvloop")
-        ]
+    for measure in ("schedule", "cancel", "schedule+cancel", "reschedule"):
+        for size in results.sizes(measure, "callbacks"):
+            ours = results.ns(measure, "AsyncTimers", size, "callbacks")
+            others = [times(results.ratio(measure, peer, "AsyncTimers", size, "callbacks")) for peer in LOOPS]
+            rows.append((f"{measure}, {text.size(size)} pending", spoken(ours) if ours else "", *others))
+    return table(("", "AsyncTimers", *LOOPS), rows)
+
+
+def in_a_loop(results: Results) -> str:
+    """Return what 20 000 timers of a running loop take, one after the other: EventLoop's, and the others' times it."""
+    rows = []
+    for measure in ("call_later+cancel", "call_at+fire"):
+        ours = results.ns(measure, "EventLoop", workload="callbacks")
+        others = [times(results.ratio(measure, peer, "EventLoop", workload="callbacks")) for peer in LOOPS[2:]]
         rows.append((measure, spoken(ours) if ours else "", *others))
-    return table(("", "AsyncTimers", "Timers", "asyncio", "uvloop"), rows)
+    return table(("", "EventLoop", *LOOPS[2:]), rows)
 
 
 def lateness(results: Results) -> str:

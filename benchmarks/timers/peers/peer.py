@@ -11,31 +11,16 @@ def nothing(*_: Any) -> None:
     """The callback of timers that are not delivered."""
 
 
-class Starter(ABC):
-    """Timers that can be started and cancelled. `when` is always a sequence in their own time, from `own_time`."""
+class Peer(ABC):
+    """A set of many timers. `when` is always a sequence in their own time, from `own_time`."""
 
     def own_time(self, ticks: Sequence[int]) -> Sequence[Any]:
         """Convert ticks of a millisecond to what this peer calls time."""
         return ticks
 
     @abstractmethod
-    def churn(self, when: Sequence[Any]) -> int:
-        """Start and cancel one timer after another; return how many."""
-
-    def close(self) -> None:  # noqa: B027
-        """Let everything go, where that takes more than to forget it."""
-
-
-class Peer(Starter):
-    """A set of many timers."""
-
-    @abstractmethod
     def schedule(self, when: Iterable[Any]) -> list[Any]:
         """Start one timer for each; return the handles."""
-
-    @abstractmethod
-    def fill(self, when: Sequence[Any], items: Sequence[Any]) -> list[Any]:
-        """Start one timer for each, with an item of its own to deliver."""
 
     @abstractmethod
     def cancel(self, handles: Sequence[Any]) -> int:
@@ -45,6 +30,13 @@ class Peer(Starter):
     def restart(self, handles: Sequence[Any], when: Sequence[Any]) -> int:
         """Move each to a new deadline, or as many as is bearable; return how many."""
 
+    @abstractmethod
+    def churn(self, when: Sequence[Any]) -> int:
+        """Start and cancel one timer after another; return how many."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let everything go, where that takes more than to forget it."""
+
     def counted_bytes(self) -> int:
         """Return sys.getsizeof of what holds the timers; 0 if that is out of sight."""
         return 0
@@ -52,6 +44,10 @@ class Peer(Starter):
 
 class Deliverer(Peer):
     """One whose time can be let go, at least once."""
+
+    @abstractmethod
+    def fill(self, when: Sequence[Any], items: Sequence[Any]) -> list[Any]:
+        """Start one timer for each, with an item of its own to deliver."""
 
     @abstractmethod
     def deliver(self, steps: Sequence[Any]) -> int:

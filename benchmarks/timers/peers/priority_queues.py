@@ -1,4 +1,4 @@
-"""Priority queues that programs keep timers in: heapq, sched, sortedcontainers."""
+"""Priority queues that programs keep timers in: heapq, sortedcontainers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from sched import scheduler
 from typing import Any
 
 from sortedcontainers import SortedList
@@ -78,59 +77,6 @@ class Heapq(Deliverer):
 
     def counted_bytes(self) -> int:
         return sys.getsizeof(self.heap) + sum(map(sys.getsizeof, self.heap))
-
-
-class Sched(Deliverer):
-    """sched.scheduler on a simulated clock. Its cancel is O(n), so only some are cancelled."""
-
-    def __init__(self) -> None:
-        self.now = 0
-        self.queue = scheduler(lambda: self.now, nothing)
-        self.came: list[Any] = []
-
-    def schedule(self, when: Iterable[int]) -> list[Any]:
-        enter = self.queue.enterabs
-        return [enter(deadline, 0, nothing) for deadline in when]
-
-    def fill(self, when: Sequence[int], items: Sequence[Any]) -> list[Any]:
-        enter, arrive = self.queue.enterabs, self.came.append
-        return [enter(deadline, 0, arrive, (item,)) for deadline, item in zip(when, items, strict=True)]
-
-    def _bearable(self, handles: Sequence[Any]) -> Sequence[Any]:
-        return handles[: max(2, 30_000 // max(1, len(self.queue._queue)))]  # type: ignore[attr-defined]
-
-    def cancel(self, handles: Sequence[Any]) -> int:
-        cancel = self.queue.cancel
-        some = self._bearable(handles)
-        for handle in some:
-            cancel(handle)
-        return len(some)
-
-    def restart(self, handles: Sequence[Any], when: Sequence[int]) -> int:
-        cancel, enter = self.queue.cancel, self.queue.enterabs
-        some = self._bearable(handles)
-        for handle, deadline in zip(some, when, strict=False):
-            cancel(handle)
-            enter(deadline, 0, nothing)
-        return len(some)
-
-    def churn(self, when: Sequence[int]) -> int:
-        cancel, enter = self.queue.cancel, self.queue.enterabs
-        some = self._bearable(when)
-        for deadline in some:
-            cancel(enter(deadline, 0, nothing))
-        return len(some)
-
-    def deliver(self, steps: Sequence[int]) -> int:
-        run = self.queue.run
-        for now in steps:
-            self.now = now
-            run(blocking=False)
-        return len(self.came)
-
-    def counted_bytes(self) -> int:
-        queue = self.queue._queue  # type: ignore[attr-defined]
-        return sys.getsizeof(queue) + sum(map(sys.getsizeof, queue))
 
 
 class SortedContainers(Deliverer):

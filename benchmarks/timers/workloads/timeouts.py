@@ -12,7 +12,6 @@ from itertools import count
 from typing import Any
 
 from benchmarks.timers.interleaved import Stages, clock
-from benchmarks.timers.simulated_loop import SimulatedLoop
 
 TOUCHES = 300  # connections heard from in a tick: half restart their timer, half end and make room for a new one
 LIFETIMES = 3  # touches of a connection in one delay, on average: exp(-3) = 5 % are not heard from
@@ -89,29 +88,3 @@ def heapq(plan: Plan, expired: list[int]) -> tuple[int, int]:
                 current[timer] = number = next(numbers)
                 heappush(heap, (now + delay, number, timer))
     return clock() - start, now
-
-
-def asyncio(plan: Plan, expired: list[int]) -> tuple[int, int]:
-    """asyncio's loop on a simulated clock: cancel the handle, call_later again."""
-    loop, delay = SimulatedLoop(), plan.delay / 1000
-    call_later = loop.call_later
-
-    def fire(timer: int) -> None:
-        expired.append(timer)
-        handles[timer] = call_later(delay, fire, timer)
-
-    handles = [call_later(deadline / 1000, fire, timer) for timer, deadline in enumerate(plan.deadlines)]
-    now = 0
-    gc.collect()
-    start = clock()
-    for restarted, replaced in plan.turns:
-        now += 1
-        loop.seconds = now / 1000
-        loop.turn()
-        for timers in (restarted, replaced):
-            for timer in timers:
-                handles[timer].cancel()
-                handles[timer] = call_later(delay, fire, timer)
-    took = clock() - start
-    loop.close()
-    return took, now

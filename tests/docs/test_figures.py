@@ -1,0 +1,94 @@
+"""The pages of figures are what their results give, to the letter; and README, capacity and others quote the same."""
+
+import re
+
+import pytest
+
+import pywheel
+from benchmarks import kept
+from benchmarks.report.parts import PARTS, of_other_versions
+from benchmarks.report.quotes import CAPACITY, EVENT_LOOP
+from tests.docs.pages import text
+
+ABOUT = {
+    "pywheel": "0.1.0",
+    "commits": ["12345678"],
+    "date": "2026-11-27",
+    "python": "CPython 3.11.7",
+    "kernel": "Linux 6.1",
+    "processor": "a processor",
+    "cores": 2,
+    "memory": "24 GiB",
+    "files": "ext4 on /dev/sda",
+    "versions": {},
+}
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """What the machine says of itself; a test changes it."""
+    now = {name: value for name, value in ABOUT.items() if name != "versions"}
+    monkeypatch.setattr(kept, "about", lambda: dict(now))
+    return now
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: f"{part.page} {part.results}")
+def test_a_page_is_what_its_results_give(part):
+    found = kept.read(kept.RESULTS / f"{part.results}.json")
+    if not found["results"]:
+        pytest.skip(f"{part.results}: no results are kept yet")
+    assert part.write(text(part.page), found) == text(part.page), "make bench-pages"
+
+
+@pytest.mark.parametrize(
+    ("page", "quote"),
+    [
+        *(("docs/capacity.md", quote) for quotes in CAPACITY.values() for quote in quotes),
+        *(("docs/event-loop.md", quote) for quote in EVENT_LOOP),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.before,
+)
+def test_a_figure_that_is_quoted_is_found_once(page, quote):
+    assert len(quote.pattern().findall(text(page))) == 1
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: f"{part.page} {part.results}")
+def test_a_part_of_a_page_has_its_marks(part):
+    if part.page in ("docs/scaling.md", "docs/service-benchmarks.md", "README.md"):
+        name = "figures" if part.page == "README.md" else part.results
+        assert len(re.findall(rf"<!-- {name} -->.*<!-- /{name} -->", text(part.page), re.DOTALL)) == 1
+
+
+def test_what_was_measured_with_another_version_or_not_at_all_is_named(tmp_path):
+    for name, version in (("jobs", "0.1.0"), ("stores", pywheel.__version__)):
+        kept.write({"about": {**ABOUT, "pywheel": version}, "results": {"one": 1}}, tmp_path / f"{name}.json")
+    lines = of_other_versions(tmp_path)
+    assert f"docs/jobs-benchmarks.md: jobs measured with pywheel 0.1.0, this is {pywheel.__version__}" in lines
+    assert any(line.startswith("docs/jobs-peers.md: queues measured with nothing that is kept") for line in lines)
+    assert not any("stores-benchmarks" in line for line in lines)
+
+
+def test_results_are_kept_with_a_line_for_each_measure(tmp_path):
+    path = tmp_path / "some" / "x.json"
+    results = {"one": [1.23456789, 3], "two": {"rate": 123456789.0}}
+    kept.write({"about": ABOUT, "results": results}, path)
+    assert kept.read(path) == {"about": ABOUT, "results": {"one": [1.2346, 3], "two": {"rate": 123460000.0}}}
+    assert '  "one": [1.2346, 3],\n' in path.read_text(encoding="utf-8")
+
+
+def test_a_run_of_the_same_version_adds_to_what_is_kept(machine, tmp_path):
+    path = tmp_path / "x.json"
+    kept.write({"about": {**ABOUT, "versions": {"Redis": "7"}}, "results": {"one": 1}}, path)
+    machine["commits"] = ["87654321"]
+    found = kept.begun(path, {"SQLite": "3"})
+    assert found["results"] == {"one": 1}
+    assert found["about"]["commits"] == ["12345678", "87654321"]
+    assert found["about"]["versions"] == {"Redis": "7", "SQLite": "3"}
+
+
+@pytest.mark.parametrize(("what", "value"), [("pywheel", "0.2.0"), ("cores", 4), ("processor", "another")])
+def test_a_run_of_another_version_or_on_another_machine_begins_anew(machine, tmp_path, what, value):
+    path = tmp_path / "x.json"
+    kept.write({"about": ABOUT, "results": {"one": 1}}, path)
+    machine[what] = value
+    assert kept.begun(path, {})["results"] == {}
