@@ -19,7 +19,7 @@ PARALLEL = -n $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + $(M
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test stress servers clients frameworks node-client pythons asyncio crash bench bench-pages bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers simulate openapi lint format types sanitize tsan package release-check clean
+.PHONY: help demo test stress servers clients frameworks node-client pythons asyncio crash bench bench-pages bench-jobs bench-jobs-peers bench-stores bench-reads bench-service bench-outlets bench-brokers bench-crew simulate openapi lint format types sanitize tsan package release-check clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
@@ -53,6 +53,7 @@ help:
 	@echo "make bench-service  measure puts by HTTP beside the same puts in-process; write docs/service-benchmarks.md"
 	@echo "make bench-outlets  measure webhooks, beside endpoints that hang; write docs/service-benchmarks.md"
 	@echo "make bench-brokers  measure the outlets into brokers, beside the brokers' own clients"
+	@echo "make bench-crew  measure what worker processes cost one PostgreSQL; write that table of docs/scaling.md"
 	@echo "make simulate  a model of many stores and workers; write the tables of docs/scaling.md"
 	@echo "make openapi   write the OpenAPI document of the service anew"
 	@echo "make lint      ruff, cython-lint and codespell; make format mends what can be mended"
@@ -188,6 +189,11 @@ bench-outlets: $(VENV)/bench.group $(VENV)/native
 
 bench-brokers: $(VENV)/bench.group $(VENV)/native
 	@$(BIN)/python -m benchmarks.outlets.brokers $(ARGS)
+
+# What worker processes cost one PostgreSQL by being there: a table of docs/scaling.md.
+bench-crew: $(VENV)/bench.group $(VENV)/native
+	@$(BIN)/python -m benchmarks.scaling.crew $(ARGS)
+	@$(BIN)/python -m benchmarks.report
 
 # Nothing is measured: benchmarks.scaling.calibrate does that. ARGS="--measured mine.json --brief".
 simulate: $(VENV)/bench.group $(VENV)/native

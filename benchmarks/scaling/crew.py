@@ -1,6 +1,6 @@
 """What worker processes cost one PostgreSQL by being there: connections, statements, notifications.
 
-usage: python -m benchmarks.scaling.crew [--workers 1,4,8] [--seconds 10] [--rate 200] [--rounds 3] [--kept FILE]
+usage: python -m benchmarks.scaling.crew [--workers 1,4,8] [--seconds 5] [--rate 200] [--rounds 3] [--kept FILE]
 
 Each crew is measured while a single far job waits, and then while one more process puts so many jobs a second that are
 due in 50 ms. The sizes of the crews are taken in turns. A crew of which the machine has no room for the puts is left
@@ -118,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling.crew", description=__doc__.splitlines()[0])
     parser.add_argument("--kept", type=Path, default=kept.RESULTS / "crew.json", help="the file of results")
     parser.add_argument("--workers", default="1,4,8", help="how many processes (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=10, help="for each row (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=5, help="for each row (default: %(default)s)")
     parser.add_argument("--rate", type=int, default=200, help="puts a second (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each (default: %(default)s)")
     parser.add_argument("--put", help=argparse.SUPPRESS)

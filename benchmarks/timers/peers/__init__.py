@@ -18,13 +18,12 @@ from benchmarks.timers.peers.empty_call import EmptyCall, EmptyKeyCall
 from benchmarks.timers.peers.loops import Asyncio, Uvloop
 from benchmarks.timers.peers.peer import Peer
 from benchmarks.timers.peers.priority_queues import Heapq, SortedContainers
-from benchmarks.timers.peers.wheels import HeapqMethods, Keys, Pure, PureKeys, Wheel
+from benchmarks.timers.peers.wheels import HeapqMethods, Keys, Pure, Wheel
 
 PEERS: dict[str, Callable[[], Peer]] = {
     "TimingWheel": Wheel,
     "KeyWheel": Keys,
     "pure TimingWheel": Pure,
-    "pure KeyWheel": PureKeys,
     "empty call": EmptyCall,
     "empty KeyWheel call": EmptyKeyCall,
     "asyncio": Asyncio,

@@ -82,9 +82,3 @@ class Pure(Wheel):
     """The twin of TimingWheel."""
 
     kind = _pure.TimingWheel
-
-
-class PureKeys(Keys):
-    """The twin of KeyWheel."""
-
-    kind = _pure.KeyWheel
