@@ -12,8 +12,9 @@ from benchmarks.jobs.floor import RawInserts
 from benchmarks.rows import Measure
 
 ROUNDS = 3
-APART = {"soak", "held", "idle100k", "idle1m", "counts"}
-"""What takes minutes each: measured where it is named."""
+CROWDS = {"limit1", "limit4", "killed", "stopped", "crowd1", "crowd16", "crowd40", "idle40"}
+APART = CROWDS | {"soak", "held", "idle100k", "idle1m", "counts"}
+"""What takes its time, the last ones minutes each: measured where it is named."""
 
 
 def measures(part: int, minutes: float) -> list[Measure]:
@@ -35,9 +36,7 @@ def measures(part: int, minutes: float) -> list[Measure]:
 def _puts() -> list[Measure]:
     return [
         Measure("one", ROUNDS, ">= 0.85 of the floor", "`put` one by one, a second", _one_by_one),
-        Measure("threads8", ROUNDS, "", "by 8 threads, a second", lambda f: put.by_threads(_url(f), 8)),
         Measure("threads32", ROUNDS, ">= 30 000", "by 32 threads, a second", lambda f: put.by_threads(_url(f), 32)),
-        Measure("tasks32", ROUNDS, "", "by 32 asyncio tasks, a second", lambda f: put.by_tasks(_url(f), 32)),
         Measure(
             "tasks100", ROUNDS, ">= 80 000", "by 100 asyncio tasks, a second", lambda f: put.by_tasks(_url(f), 100)
         ),
@@ -68,7 +67,7 @@ def _deliveries(part: int) -> list[Measure]:
     late = "p50 <= 1, p99 <= 3, max <= 20"
     beside = "late beside a producer that runs flat out, ms"
     return [
-        Measure("late", 3, late, "late, 20 000 jobs, ms", lambda f: deliver.lateness(_url(f), f, 20_000 // part)),
+        Measure("late", 1, late, "late, 20 000 jobs, ms", lambda f: deliver.lateness(_url(f), f, 20_000 // part)),
         Measure(
             "near",
             ROUNDS,
@@ -76,7 +75,7 @@ def _deliveries(part: int) -> list[Measure]:
             "late, put by another process due in 50 ms, ms",
             lambda f: deliver.near(_url(f), f),
         ),
-        Measure("beside", ROUNDS, "p99 <= 5", beside, lambda f: deliver.beside_a_producer(_url(f), f)),
+        Measure("beside", 1, "p99 <= 5", beside, lambda f: deliver.beside_a_producer(_url(f), f)),
         Measure("drain5", ROUNDS, ">= 50 000", "drain of 5 000 due, a second", lambda f: modes.drain(_url(f), 5_000)),
         Measure(
             "drain100", ROUNDS, ">= 25 000", "drain of 100 000 due, a second", lambda f: modes.drain(_url(f), hundred)
@@ -85,11 +84,11 @@ def _deliveries(part: int) -> list[Measure]:
 
 
 def _modes(part: int) -> list[Measure]:
-    many = 50_000 // part
+    many = 20_000 // part
     return [
         Measure(
             mode.name,
-            3,
+            1,
             f">= {mode.least}",
             f"drain of {many:,} due, {mode.title}: a second, of the plain rate",
             lambda f, mode=mode: modes.beside_plain(_urls(f), mode, many),  # type: ignore[misc]
@@ -106,7 +105,7 @@ def _beside_each_other(part: int) -> list[Measure]:
         *(
             Measure(
                 name,
-                3,
+                1,
                 "",
                 f"drain of {some:,} due by 4 processes and by 1, the handler {title}",
                 lambda f, name=name: crowds.by_processes(_urls(f), f, name, some),  # type: ignore[misc]

@@ -17,8 +17,12 @@ from benchmarks.stores.place import Place
 from benchmarks.stores.steps import steps
 
 ROUNDS = 3
-APART = {"held", "idle", "steps", "killed", "stopped", "cut", "stalled"}
-"""What takes minutes each: measured where it is named."""
+APART = {
+    *(mode.name for mode in modes.MODES),
+    *crowds.HANDLINGS,
+    *("limit1", "limit4", "claims", "held", "scripts", "idle", "killed", "stopped", "cut", "stalled", "steps"),
+}
+"""What takes minutes on all stores: measured where it is named."""
 SERVERS = ("postgres", "mysql", "redis")
 DATABASES = ("sqlite", "postgres", "mysql")  # whose places can hold a transaction open: `held(url)`
 Values = dict[str, float]
@@ -42,7 +46,7 @@ MEASURES = [
     Measure("drain5", lambda here, _, part: {"rate": modes.drain(here.url(), max(5_000 // part, 1_000))}),
     Measure("drain100", lambda here, _, part: {"rate": modes.drain(here.url(), max(100_000 // part, 1_000))}),
     *(
-        Measure(mode.name, lambda here, _, part, mode=mode: beside_plain(here, mode, part))  # type: ignore[misc]
+        Measure(mode.name, lambda here, _, part, mode=mode: beside_plain(here, mode, part), rounds=1)  # type: ignore[misc]
         for mode in modes.MODES
     ),
     *(
@@ -94,7 +98,7 @@ def by_batches(here: Place, count: int) -> Values:
 
 def beside_plain(here: Place, mode: modes.Mode, part: int) -> Values:
     """Compare a kind of work with the plain one."""
-    return modes.beside_plain(here.url, mode, max(50_000 // part, 1_000))
+    return modes.beside_plain(here.url, mode, max(20_000 // part, 1_000))
 
 
 def by_processes(here: Place, folder: Path, handler: str, part: int) -> Values:

@@ -56,7 +56,7 @@ def _threading_timer() -> Stages:
 
 @pytest.mark.parametrize("driver", available(*DRIVERS))
 def test_lateness(interleaved: Interleaved, driver: str) -> None:
-    values = DRIVERS[driver](RATE, 2 if QUICK else 10)
+    values = DRIVERS[driver](RATE, 2 if QUICK else 5)
     assert values["missed"] == 0
     assert values["early"] == 0 or driver not in OURS
     interleaved.keep("lateness", driver, [values["p99_ms"] / 1e3], values=values, size=RATE, workload="callbacks")
@@ -72,7 +72,7 @@ def test_gc_collect(interleaved: Interleaved) -> None:
     """With a million timers pending, each with a bound method and an argument, and with none."""
     makers = {"nothing": None, "Timers": pywheel.Timers, "Timers, not used since": pywheel.Timers, "asyncio": _asyncio}
     runs = {name: partial(_collect, maker, not name.endswith("since")) for name, maker in makers.items()}
-    interleaved.run(runs, rounds=2 if QUICK else 5, size=1_000_000, workload="callbacks")
+    interleaved.run(runs, rounds=2 if QUICK else 3, size=1_000_000, workload="callbacks")
 
 
 def _asyncio() -> Any:

@@ -74,7 +74,7 @@ def test_gc_collect(interleaved: Interleaved) -> None:
     """While a million timers are pending, each with an argument, and while none is."""
     runs = {name: partial(_collect, maker, MILLION) for name, maker in loops().items()}
     runs["nothing"] = partial(_collect, pywheel.EventLoop, 0)
-    interleaved.run(runs, rounds=2 if QUICK else 5, size=1_000_000, workload="callbacks")
+    interleaved.run(runs, rounds=2 if QUICK else 3, size=1_000_000, workload="callbacks")
 
 
 def _collect(maker: Callable[[], Any], pending: int) -> Stages:

@@ -17,7 +17,7 @@ from benchmarks.timers.interleaved import Interleaved
 from benchmarks.timers.settings import QUICK
 
 MILLION = 100_000 if QUICK else 1_000_000
-ROUNDS = 1 if QUICK else 5
+ROUNDS = 1 if QUICK else 3
 LATE = "late", "late, and one in the past"
 
 

@@ -32,7 +32,7 @@ def test_bytes_per_timer(interleaved: Interleaved, peer: str, size: int) -> None
 def test_gc_collect(interleaved: Interleaved) -> None:
     """One million payloads: in a list beside an empty wheel, in the wheel alone, in both."""
     runs = {"a list, empty wheel": _in_a_list, "the wheel": _in_the_wheel, "the wheel and a list": _in_both}
-    interleaved.run(runs, rounds=2 if QUICK else 5, size=PENDING)
+    interleaved.run(runs, rounds=2 if QUICK else 3, size=PENDING)
 
 
 def _payloads() -> list[Any]:

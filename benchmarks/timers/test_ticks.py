@@ -16,7 +16,7 @@ from benchmarks.timers.interleaved import Interleaved, clock
 from benchmarks.timers.settings import QUICK
 
 PENDING = 1_000_000
-TICKS = 60_000 if QUICK else 280_000  # for the worst one; one block in four is for the median
+TICKS = 60_000 if QUICK else 120_000  # for the worst one; one block in four is for the median
 BLOCK = 1_000
 
 

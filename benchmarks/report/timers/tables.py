@@ -81,7 +81,7 @@ def bulk(results: Results) -> str:
         "advance_many, each tick",
         "whole life",
     )
-    sizes = results.sizes("schedule_many")
+    sizes = sorted({*results.sizes("schedule_many"), *results.sizes("whole life")})
     rows = [(measure, *(_ns(results.ns(measure, "KeyWheel", size)) for size in sizes)) for measure in measures]
     return table(("ns a timer", *(text.size(size) for size in sizes)), rows)
 

@@ -79,7 +79,7 @@ def _ticks(results: Results) -> list[Goal]:
             " us",
         ),
         Goal(
-            "the worst of 280 000 ticks, any wheel, any call; with delays to 600 000 ticks",
+            "the worst of 120 000 ticks, any wheel, any call; with delays to 600 000 ticks",
             [Part(0.3, _scaled(each, 1e3)) for each in worst],
             " ms",
         ),
