@@ -10,7 +10,8 @@ import pytest
 from pywheel import JobQueue, StoreError, __version__, implementation
 from pywheel.cli.options import absolute
 from pywheel.jobs.commands import Announce
-from pywheel.jobs.queries import Member
+from pywheel.jobs.queries import QUIET, GetNote, ListNotes, Member
+from pywheel.stores.notifier import order_note
 
 
 def test_info_says_which_store_this_is_and_what_it_promises(says, call, queue, tmp_path):
@@ -54,6 +55,23 @@ def test_a_worker_that_has_shown_nothing_for_long_is_listed_as_gone_and_not_coun
         monkeypatch.setattr(Member, "gone", True)
         assert (says("workers")[0]["gone"], says("info")["workers"]) == (True, 0)
         assert call("workers")[1].splitlines()[1].split("\t")[3] == "gone"
+
+
+def test_a_worker_is_told_to_be_quiet_to_go_on_and_to_stop(says, call, queue):
+    with closing(queue.store.notifier("app1:4711")) as ear, closing(queue.store.notifier("app1:4712")) as other:
+        queue.store.apply([Announce(one.worker, ("mail",)) for one in (ear, other)])
+        told = [says("workers", "quiet", "app1:4711"), says("workers", "stop", ear.worker)]
+        assert told == [{"worker": ear.worker, "told": "quiet"}, {"worker": ear.worker, "told": "stop"}]
+        assert queue.store.ask(GetNote(order_note(ear.worker))) == b"stop"
+        assert call("workers", "resume", "app1:4711")[:2] == (0, f"{ear.worker} is told: resume\n")
+        assert queue.store.ask(GetNote(order_note(ear.worker))) is None
+        for name, said in (("app1", "2 workers"), ("app2", "0 workers")):
+            code, _, error = call("workers", "quiet", name)
+            assert (code, said in error) == (1, True)
+        assert queue.store.ask(ListNotes("order:")) == []
+        queue.store.apply([Announce(ear.worker, (QUIET + "mail",))])
+        assert [(one["quiet"], one["topics"]) for one in says("workers")] == [(True, ["mail"]), (False, ["mail"])]
+        assert call("workers")[1].splitlines()[1].split("\t")[3] == "quiet"
 
 
 # ---- which store ----------------------------------------------------------------------------------------------------

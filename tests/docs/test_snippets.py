@@ -14,6 +14,7 @@ from contextlib import closing
 import pytest
 
 from pywheel import JobQueue
+from pywheel.jobs.commands import Announce
 from pywheel.server.tokens import Tokens
 from pywheel.stores import open
 from pywheel.testing import FaultyStore
@@ -265,7 +266,8 @@ def test_the_token_of_the_page_may_do_its_examples_except_those_that_the_page_na
             refused += re.findall(r"localhost:8080/v1(\S+)", command) if status == 403 else []
     finally:
         assert server.stop() == 0
-    assert refused == ["/jobs/1", "/jobs/retry", "/topics/mail/pause", "/topics/mail/resume"]
+    orders = [f"/workers/$WORKER/{word}" for word in ("quiet", "resume", "stop")]
+    assert refused == ["/jobs/1", "/jobs/retry", "/topics/mail/pause", "/topics/mail/resume", *orders]
 
 
 def asked(command, server, shell, headers=None):
@@ -284,7 +286,10 @@ def asked(command, server, shell, headers=None):
     if line.startswith("curl -sN"):  # a stream has no end
         head = shell(line.replace("curl -sN", "curl -sN --max-time 1 -D -", 1) + " || [ $? = 28 ]")
         return "", int(head.split()[1])
-    said, _, status = shell(line.replace("curl -s", CURL, 1), **variables).rpartition("\n")
+    with JobQueue(server.store) as queue, closing(queue.store.notifier("app1:4711")) as ear:
+        queue.store.apply([Announce(ear.worker, ("mail",) if "$WORKER" in command else ())])
+        line = line.replace("curl -s", CURL, 1)
+        said, _, status = shell(line, **variables, WORKER=ear.worker).rpartition("\n")
     return said, int(status)
 
 

@@ -13,9 +13,12 @@ from .. import __version__, implementation
 from .._errors import BadOption, StoreError
 from ..jobs.queries import ListWorkers
 from ..stores.contract import Store as JobStore
+from ..stores.contract import outcome_of
+from ..stores.notifier import order
 from ..stores.open import migration
 from ..stores.verify import Finding
-from .options import DEFAULT_STORE, NO, AsJson, No, Store, absolute, existing, opened
+from .examples import examples
+from .options import DEFAULT_STORE, NO, AsJson, No, Store, absolute, existing, group, opened
 from .output import emit, emit_pairs, emit_rows, note, progress
 
 __all__ = ["backup", "check", "info", "migrate", "vacuum", "verify", "version", "version_line", "workers"]
@@ -56,26 +59,55 @@ def info(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     emit_pairs(shown, record, as_json=as_json)
 
 
-def workers(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+workers = group("workers", "Workers: who works on this store; let one take no new jobs, take jobs again, or stop.")
+Name = Annotated[str, typer.Argument(help="A worker's id, or what it alone begins with: host:process.", metavar="NAME")]
+
+
+@workers.callback(invoke_without_command=True, no_args_is_help=False, epilog=examples("workers"))
+def list_workers(context: typer.Context, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """List workers: where they run, for which topics, and how they do.
 
     "last seen" is how many seconds ago a worker last showed that it works; after 5 it counts as gone. "room" says
     whether it has some; "behind" how many seconds late the oldest job is that it has no room for.
     """
+    if context.invoked_subcommand is not None:
+        return
     with existing(store) as queue:
         members, now = queue.store.ask(ListWorkers()), queue.store.clock.wall()
-    records: list[dict[str, Any]] = []
-    rows: list[tuple[str, ...]] = []
-    for member in members:
-        late = max((now - member.behind) / 1000, 0.0) if member.behind > 0 else 0.0
-        topics, room = sorted(member.topics), member.behind == 0
-        who: dict[str, Any] = {"worker": member.worker, "host": member.host, "process": member.process}
-        how = {"silent": round(member.silent, 3), "gone": member.gone, "room": room, "behind": round(late, 3)}
-        records.append({**who, "topics": topics, **how})
-        host, process = member.host or member.worker, str(member.process or "")
-        spare = "gone" if member.gone else "yes" if room else "no"
-        rows.append((host, process, f"{member.silent:.1f}", spare, f"{late:.1f}", " ".join(topics)))
+    records, rows = [member.about(now) for member in members], list[tuple[str, ...]]()
+    for one in records:
+        host, process = one["host"] or one["worker"], str(one["process"] or "")
+        room = "gone" if one["gone"] else "quiet" if one["quiet"] else "yes" if one["room"] else "no"
+        rows.append((host, process, f"{one['silent']:.1f}", room, f"{one['behind']:.1f}", " ".join(one["topics"])))
     emit_rows(("host", "process", "last seen", "room", "behind", "topics"), rows, records, as_json=as_json)
+
+
+@workers.command(epilog=examples("workers quiet"))
+def quiet(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Let a worker take no new jobs, and finish what it has begun, until it is resumed; it hears within seconds."""
+    _tell(name, "quiet", store, as_json=as_json)
+
+
+@workers.command(epilog=examples("workers resume"))
+def resume(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Let a quiet worker take jobs again."""
+    _tell(name, "resume", store, as_json=as_json)
+
+
+@workers.command(epilog=examples("workers stop"))
+def stop(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Let a worker drain and end, as SIGTERM does; what keeps it alive may start another one."""
+    _tell(name, "stop", store, as_json=as_json)
+
+
+def _tell(name: str, word: str, store: str, *, as_json: bool) -> None:
+    with existing(store) as queue:
+        found = [one.worker for one in queue.store.ask(ListWorkers()) if one.worker.startswith(name)]
+        if name not in found and len(found) != 1:
+            raise No(f"{len(found)} workers are called {name[:80]!r}: `pywheel workers --json` has their ids")
+        worker = name if name in found else found[0]
+        outcome_of(queue.store, order(worker, word))
+    emit({"worker": worker, "told": word}, as_json=as_json, text=f"{worker} is told: {word}")
 
 
 def migrate(

@@ -91,7 +91,14 @@ A record says when by the same headers, as text; a delay counts from the record'
 jobs are durable.""",
     "workers": """
   pywheel workers                                # who works on this store, on all its hosts
-  pywheel workers --json | jq '.[].topics'""",
+  pywheel workers --json | jq '.[].topics'
+  pywheel workers quiet app1:4711                # it takes no new jobs, and finishes what it has begun
+  pywheel workers stop app1:4711                 # it drains and ends, as at SIGTERM""",
+    "workers quiet": """
+  pywheel workers quiet app1:4711
+  pywheel workers resume app1:4711""",
+    "workers stop": """
+  pywheel workers stop app1:4711""",
     "info": """
   pywheel info
   pywheel info --store redis://cache/0 --json | jq .durability""",
@@ -200,6 +207,7 @@ Servers refuse it within 5 seconds. Who has lost a token removes it, and adds an
 Exit codes: 0 removed; 1 there is none.""",
 }  # fmt: skip
 _OF["resume"], _OF["schedules resume"] = _OF["pause"], _OF["schedules pause"]
+_OF["workers resume"] = _OF["workers quiet"]
 _BULK: Final = """
   pywheel {name} --topic notify --dry-run
   pywheel {name} --topic notify --error 502 --yes

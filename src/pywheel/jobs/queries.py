@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .._errors import BadJob
 from .checks import MOST, an_id, whole
@@ -20,6 +20,7 @@ from .job import Attempt, Counts, Due, Job, State, Topic
 __all__ = [
     "FORECAST_MOST",
     "PAGE_MOST",
+    "QUIET",
     "CountJobs",
     "Ended",
     "Filter",
@@ -51,6 +52,8 @@ FORECAST_MOST: Final = 30_000
 """So many jobs are counted for a forecast at most."""
 RECENT_MOST: Final = 1_000
 """The most jobs that `ListEnded` returns."""
+QUIET: Final = "quiet of "
+"""What a worker has announced that was told to take no jobs: this, before the name of each of its topics."""
 _INTERVALS: Final = 1_000
 _NAMED: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
 
@@ -325,6 +328,30 @@ class Member(NamedTuple):
     topics: frozenset[str]
     silent: float  # seconds since it last showed that it works
     behind: int  # since when jobs are due there that it has no room for, ms; 0 if it keeps up; -1 if it is just full
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it takes no jobs, as it was told."""
+        return any(topic.startswith(QUIET) for topic in self.topics)
+
+    @property
+    def handles(self) -> list[str]:
+        """The topics that it has handlers of, by name, whether it takes jobs or is quiet."""
+        return sorted(topic.removeprefix(QUIET) for topic in self.topics)
+
+    def about(self, now: int) -> dict[str, Any]:
+        """Return what there is to say of it, for people and programs; times in seconds."""
+        return {
+            "worker": self.worker,
+            "host": self.host,
+            "process": self.process,
+            "topics": self.handles,
+            "silent": round(self.silent, 3),
+            "gone": self.gone,
+            "quiet": self.quiet,
+            "room": self.behind == 0,
+            "behind": round(max((now - self.behind) / 1000, 0.0) if self.behind > 0 else 0.0, 3),
+        }
 
     @property
     def gone(self) -> bool:

@@ -1,6 +1,6 @@
-"""Lists of jobs for who may see some topics alone.
+"""Lists of jobs, and workers, for who may see some topics alone.
 
-They go topic by topic: one of all would tell by its cursors and by what it leaves out what is in the others.
+Lists go topic by topic: one of all would tell by its cursors and by what it leaves out what is in the others.
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ from typing import Final, TypeAlias
 
 from .._errors import BadJob
 from ..jobs.job import Job
-from ..jobs.queries import Filter, GetPage, ListTopics, Page
-from ..stores.contract import Store
+from ..jobs.queries import Filter, GetPage, ListTopics, ListWorkers, Member, Page
+from ..stores.contract import Store, intact
+from ..stores.notifier import order
+from ..stores.schedule_notes import TOPIC as SCHEDULES
+from .problems import Problem
+from .tokens import Grant
 
-__all__ = ["Sees", "page"]
+__all__ = ["Sees", "may_order", "may_see", "page", "tell"]
 
 Sees: TypeAlias = Callable[[str], bool] | None
 """Whether somebody may see a topic; None: every topic, so nobody asks."""
@@ -71,3 +75,26 @@ def _place(cursor: str) -> tuple[str, str]:
     except (ValueError, RecursionError):
         pass
     raise BadJob("this is no cursor of this list: use the one that came with the part before")
+
+
+# ---- workers --------------------------------------------------------------------------------------------------------
+
+
+def may_see(grant: Grant, member: Member) -> bool:
+    """Whether somebody may know of a worker: it handles a topic that he sees. Each has that of schedules."""
+    return grant.everywhere or any(grant.may("read", topic) for topic in member.handles if topic != SCHEDULES)
+
+
+def may_order(grant: Grant, member: Member) -> bool:
+    """Whether somebody may tell a worker what to do: he is admin of all of its topics."""
+    return may_see(grant, member) and all(grant.may("admin", topic) for topic in member.handles if topic != SCHEDULES)
+
+
+def tell(store: Store, grant: Grant, worker: str, word: str) -> None:
+    """Give a worker an order, one of `ORDERS`. Problem: it is not there, or not for the grant to be told."""
+    member = next((one for one in store.ask(ListWorkers()) if one.worker == worker), None)
+    if member is None or not may_see(grant, member):
+        raise Problem("not-found", f"there is no worker {worker[:80]!r} that this token may see: it may have ended")
+    if not may_order(grant, member):
+        raise Problem("scope-missing", "this needs the scope 'admin' for all topics of the worker")
+    intact(store.apply([order(worker, word)]))

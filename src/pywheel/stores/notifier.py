@@ -10,10 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
+from ..jobs.commands import SetNote
 from ..jobs.job import Due
 from ..jobs.queries import Member
 
-__all__ = ["ENDS_OF", "OVERLOOKED", "SILENT", "Hints", "Member", "Notifier", "Spare", "waiters", "workers"]
+__all__ = [
+    "ENDS_OF", "ORDERS", "OVERLOOKED", "SILENT", "Hints", "Member", "Notifier", "Spare", "order", "order_note",
+    "waiters", "workers",
+]  # fmt: skip
 
 SILENT: Final = 0.6
 """`Notifier.silent` where a beat costs nothing."""
@@ -23,6 +27,21 @@ Spare = Callable[[], Collection[str]]
 """Gives the topics of which a worker has room for more than it knows of."""
 ENDS_OF: Final = "ends of "
 """What a member that waits for the ends of a topic's jobs has announced: this, and the topic."""
+
+
+ORDERS: Final = {"quiet": b"quiet", "resume": None, "stop": b"stop"}
+"""What a worker can be told, and the note that says so: take no jobs, take some again, drain."""
+_STANDS: Final = 30 * 86_400_000  # ms for which an order counts
+
+
+def order_note(worker: str) -> str:
+    """Return the name of the note in which a worker finds its order, every other second."""
+    return f"order:{worker[-100:]}"
+
+
+def order(worker: str, word: str) -> SetNote:
+    """Return the command that gives a worker an order, one of ORDERS."""
+    return SetNote(order_note(worker), ORDERS[word], _STANDS)
 
 
 class Hints(NamedTuple):

@@ -23,6 +23,7 @@ from ..jobs.handler import MOST_AT_ONCE, Handler, is_async
 from ..jobs.managed import ManagedHandler
 from ..jobs.middleware import Middleware
 from ..stores.contract import Store
+from ..stores.notifier import ORDERS
 from ..stores.schedule_notes import TOPIC
 from ..tasks.handler import TaskHandler
 from .chores import retention
@@ -181,9 +182,26 @@ class BaseWorker:
                 self._announce()
             elif stored and self.dispatcher.forgotten:
                 self._declare_lost()
+            if stored:
+                self._obey()
             self._turned(ready=self._announced)
             if not self._stopping:
                 self.dispatcher.sleep()
+
+    def _obey(self) -> None:
+        """Do what an operator has ordered of this worker."""
+        order, quiet = self.dispatcher.order, self.dispatcher.quiet
+        if order == ORDERS["stop"]:
+            _LOGGER.info("told to stop: %s drains", self.name)
+            self.stop()
+        elif (order == ORDERS["quiet"]) is not quiet:
+            _LOGGER.info("told to be %s: %s", "at work again" if quiet else "quiet", self.name)
+            if quiet:
+                self.dispatcher.take_again()
+            else:
+                self.dispatcher.hush()
+            self._announced = False  # it is tried again while the store is away
+            self._announce()
 
     def _turned(self, *, ready: bool) -> None:
         """Say that the dispatcher goes on. What ran on a loop that its program has closed is given back."""

@@ -72,6 +72,10 @@ class Membership:
         self.recovers = owners(_RECOVERY, tuple(there))[0] == me
         return True
 
+    def again(self) -> None:
+        """Have the next look say that something has changed."""
+        self._there = {}
+
     def shards(self, topic: str) -> int:
         """Return the mask of this worker's shards of a topic."""
         return shards_of(

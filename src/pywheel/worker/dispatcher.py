@@ -16,12 +16,12 @@ from .._errors import StoreClosed, StoreReplaced
 from ..clock import Clock
 from ..events import ClockStepped, Events, PoolStuck, StoreBack, StoreFailed
 from ..execution import admit
-from ..jobs.commands import Announce, Edit, Expire, Expired
+from ..jobs.commands import Announce, Edit, Expire, Expired, SetNote
 from ..jobs.handler import Handler
 from ..jobs.job import State
-from ..jobs.queries import GetNextLease, ListTopics
+from ..jobs.queries import QUIET, GetNextLease, GetNote, ListTopics
 from ..stores.contract import Store, intact
-from ..stores.notifier import Notifier
+from ..stores.notifier import Notifier, order_note
 from ..stores.schedule_notes import PLAN, ScheduleNotes
 from ..stores.schedule_notes import TOPIC as PLANNER
 from .chores import ClockSteps, Membership, Pruning
@@ -41,6 +41,7 @@ _HEAR: Final = 0.005  # seconds between two hearings of what others put, while p
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 _EXPIRED: Final = 200  # leases that are ended in one step
 _DEPUTY: Final = 500  # ms after which any worker does what the one in charge has not done
+_ORDERS: Final = 2.0  # seconds between looks whether an operator has told this worker something
 _PLANNER: Final = 20.0  # seconds between looks whether schedules have a planner: ticks for longer are put ahead
 
 
@@ -100,6 +101,11 @@ class Dispatcher:
         self._runners: set[Runner] = {topic.pool.runner for topic in self.topics.values()}
         self._planner_at = self._clock.time() + _PLANNER
         self.draining = False
+        self.quiet = False
+        """Whether it claims nothing until it is told otherwise."""
+        self.order: bytes | None = None
+        """What an operator wants of this worker: a value of `ORDERS`."""
+        self._order_at = 0.0
 
     # ---- one step ---------------------------------------------------------------------------------------------------
 
@@ -131,13 +137,16 @@ class Dispatcher:
             self.step()
 
     def announce(self) -> None:
-        """Say which topics are handled here; none while draining. StoreError.
+        """Say which topics are handled here; none while draining, unless that may end. StoreError.
 
         What was put before is read afterwards: until then nobody was told of it.
         """
-        topics = () if self.draining else tuple(self.topics)
-        self._store.apply([Announce(self._notifier.worker, topics), *([self._pruning.end()] if self.draining else ())])
-        self._announced = not self.draining
+        me, topics = self._notifier.worker, () if self.draining else tuple(self.topics)
+        ends = [self._pruning.end(), SetNote(order_note(me), None)] if self.draining else []
+        if self.quiet:
+            topics, ends = tuple(QUIET + name for name in self.topics), []
+        self._store.apply([Announce(me, topics), *ends])
+        self._announced = bool(topics)
         self._rung = True
         self._due_times.look_at_all()
 
@@ -172,12 +181,15 @@ class Dispatcher:
         changed = self._membership.look(monotonic, self._claims.behind(), self._spare)
         self._completer.waiters = self._membership.waiters
         self._next_lease = self._store.ask(GetNextLease())
-        if self.draining:
-            return
+        if monotonic >= self._order_at:
+            self._order_at = monotonic + _ORDERS
+            self.order = self._store.ask(GetNote(order_note(self._notifier.worker)))
         if self._announced and self._membership.missed:
             # It was stopped for so long that the others have taken it for gone, or the store was emptied.
             self.announce()
             self.forgotten = True
+        if self.draining:
+            return
         if changed:
             for topic in self.topics.values():
                 self._due_times.own(topic, self._membership.shards(topic.name))
@@ -313,9 +325,20 @@ class Dispatcher:
 
     def drain(self) -> None:
         """Claim nothing more, and give back what was not started, unspent."""
-        self.draining = True
+        self.draining, self.quiet = True, False
         for topic in self.topics.values():
             self._completer.give_back(topic.stuck())
+
+    def hush(self) -> None:
+        """Drain until `take_again`."""
+        self.drain()
+        self.quiet = True
+
+    def take_again(self) -> None:
+        """Claim again what is due."""
+        self.draining = self.quiet = False
+        self._membership.again()
+        self._pruning.again()
 
     def lose(self, only: type[Pool]) -> int:
         """Give back what runs in pools of a kind, as nothing goes on there; return how many jobs that are."""

@@ -7,7 +7,7 @@ import pytest
 from pywheel import JobQueue
 from pywheel.clock import ManualClock
 from pywheel.jobs.queries import ListNotes
-from pywheel.server.page import audit
+from pywheel.server import audit
 from pywheel.server.tokens import Tokens, id_of
 from tests.jobs.waiting import until
 

@@ -1,11 +1,19 @@
-"""What the page says of workers: what each of them runs now."""
+"""What the page says of workers: what each of them runs now; and what it tells them."""
 
+import contextlib
 import re
 
 import pytest
 
-from pywheel.jobs.commands import ClaimPolicy, Reserve
+from pywheel.jobs.commands import Announce, ClaimPolicy, Reserve
+from pywheel.jobs.queries import QUIET, GetNote
 from pywheel.server.page import views
+from pywheel.stores.notifier import order_note
+from pywheel.stores.schedule_notes import TOPIC as SCHEDULES
+from tests.jobs.waiting import until
+
+from .site import buttons, post, said
+from .test_audit import log
 
 
 def claim(queue, topic, worker, number=1, **words):
@@ -63,3 +71,58 @@ def test_a_token_for_some_topics_is_told_what_runs_of_them_alone(queue, guarded,
         text = client.get("/workers").text
     assert shown(text)["near.example:1"] == [(mine, "shop.mail", "1")]
     assert ("far.example" in text) is (f"/jobs/{foreign}" in text) is (role == "viewer")
+
+
+@contextlib.contextmanager
+def there(queue, name, *topics):
+    """Have a worker that has announced topics, and works on nothing; give its id."""
+    with contextlib.closing(queue.store.notifier(name)) as ear:
+        queue.store.apply([Announce(ear.worker, topics)])
+        yield ear.worker
+
+
+def ordered(queue, worker):
+    return queue.store.ask(GetNote(order_note(worker)))
+
+
+def test_a_worker_is_told_to_be_quiet_to_go_on_and_to_stop(queue, client):
+    with there(queue, "near:1", "mail") as worker:
+        assert buttons(client.get("/workers").text) == ["quiet", "stop"]
+        answer = post(client, "/workers", worker=worker, action="quiet")
+        assert said(client, answer).startswith(f"{worker} takes no new jobs")
+        assert ordered(queue, worker) == b"quiet"
+        queue.store.apply([Announce(worker, (QUIET + "mail",))])
+        until(lambda: buttons(client.get("/workers").text) == ["resume", "stop"])
+        text = client.get("/workers").text
+        assert "</span>quiet</span>" in text
+        assert 'href="/jobs?topic=mail">mail</a>' in text
+        post(client, "/workers", worker=worker, action="resume")
+        assert ordered(queue, worker) is None
+        post(client, "/workers", worker=worker, action="stop")
+        assert ordered(queue, worker) == b"stop"
+        assert [(action, what) for _, action, what, _ in log(client)] == [
+            (word, f"worker {worker}") for word in ("stop", "resume", "quiet")
+        ]
+    assert post(client, "/workers", worker=worker, action="stop").status_code == 404
+    assert post(client, "/workers", worker=worker, action="kill").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("role", "own", "foreign"),
+    [("viewer", 403, 403), ("operator", 403, 403), ("shop_admin", 303, 403), ("admin", 303, 303)],
+)
+def test_a_worker_is_told_what_to_do_by_admins_of_all_its_topics_alone(queue, guarded, role, own, foreign):
+    with (
+        there(queue, "near:1", "shop.mail", SCHEDULES) as mine,
+        there(queue, "far:2", "shop.mail", "bank.pay") as other,
+        guarded.client(role) as client,
+    ):
+        assert post(client, "/workers", worker=mine, action="quiet").status_code == own
+        assert post(client, "/workers", worker=other, action="quiet").status_code == foreign
+        assert (ordered(queue, mine), ordered(queue, other)) == (
+            b"quiet" if own == 303 else None,
+            b"quiet" if foreign == 303 else None,
+        )
+        text = client.get("/workers").text
+        assert text.count('value="quiet"') == (own == 303) + (foreign == 303)
+        assert ("bank.pay" in text) is (role != "shop_admin")

@@ -40,6 +40,7 @@ _HEADERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 _PATHS: Final = {
     "id": ("The job's id.", {"type": "string", "pattern": "^-?[0-9]{1,19}$"}, "1234567"),
     "name": ("The schedule's name.", {"type": "string", "minLength": 1, "maxLength": 180}, "nightly"),
+    "worker": ("The worker's id.", {"type": "string", "minLength": 1}, "app1:4711@5f0c3b9a"),
     "topic": ("The topic.", {"type": "string", "minLength": 1, "maxLength": schema.LONGEST}, "mail"),
     "receipt": (
         "What came with the job when it was reserved.",

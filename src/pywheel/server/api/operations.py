@@ -43,6 +43,7 @@ _changing = partial(
     example={"topic": "mail", "error": "502", "dry_run": True},
 )  # fmt: skip
 _topics, _pausing = partial(_operation, "topics", "read"), partial(_operation, "topics", "admin")
+_ordering = partial(_operation, "workers", "admin", answers={204: None}, problems=("not-found",))
 _schedule = partial(_operation, "schedules", problems=("no-such-schedule",))
 _claim = partial(_operation, "work", "work", body_needed=False, problems=("claim-lost", "not-found"))
 _CHANGED: Final[dict[str, Any]] = {
@@ -109,6 +110,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     _pausing("resumeTopic", "POST /v1/topics/{topic}/resume", topics.resume, "Let jobs of a topic start again",
         answers={200: schema.Changed}),
 
+    _operation("workers", "read", "listWorkers", "GET /v1/workers", topics.workers, "The workers, and how they do",
+        answers={200: schema.Workers}),
+    _ordering("quietWorker", "POST /v1/workers/{worker}/quiet", partial(topics.order, word="quiet"),
+        "Have a worker take no new jobs, and finish what it has begun",
+        notes="It hears of it within seconds, and is quiet for 30 days, unless told otherwise before."),
+    _ordering("resumeWorker", "POST /v1/workers/{worker}/resume", partial(topics.order, word="resume"),
+        "Have a quiet worker take jobs again"),
+    _ordering("stopWorker", "POST /v1/workers/{worker}/stop", partial(topics.order, word="stop"),
+        "Have a worker drain and end, as at SIGTERM", notes="What keeps it alive may start another one in its place."),
     _operation("schedules", "read", "listSchedules", "GET /v1/schedules", schedules.schedules,
         "Periodic jobs: when each comes next, and what became of the last", query=schema.Part,
         answers={200: schema.Schedules}),
@@ -175,5 +185,5 @@ def routes(context: Context) -> list[Route]:
     for operation in sorted(
         OPERATIONS, key=lambda operation: ("{" in operation.path, operation.path.endswith("{name}"))
     ):
-        paths.setdefault(re.sub(r"{(name|topic)}", r"{\1:any}", operation.path), []).append(operation)
+        paths.setdefault(re.sub(r"{(name|topic|worker)}", r"{\1:any}", operation.path), []).append(operation)
     return [Route(path, Endpoint(context, operations)) for path, operations in paths.items()]

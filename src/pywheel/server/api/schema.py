@@ -15,7 +15,7 @@ __all__ = [
     "CountsOut", "Edit", "Events", "FieldProblem", "Filter", "Find", "Found", "History", "Ids", "JobOut", "Key",
     "Nack", "NackAnswer", "NewJob", "NewJobs", "NewSchedule", "Part", "ProblemOut", "PutAnswer", "Reschedule",
     "Reserve", "ReservedJob", "ResultByKey", "ResultOf", "ResultOut", "Retry", "ScheduleOut", "Schedules", "Topic",
-    "TopicOut", "Topics", "Touch",
+    "TopicOut", "Topics", "Touch", "WorkerOut", "Workers",
 ]  # fmt: skip
 
 LONGEST = 16_384
@@ -316,6 +316,26 @@ class AllCounts(Struct):
     """The counts of each topic, by its name."""
 
     topics: dict[str, CountsOut]
+
+
+class WorkerOut(Struct, kw_only=True):
+    """A worker that is there."""
+
+    worker: Annotated[str, Meta(description="Its id; another one for every start.")]
+    host: str | None
+    process: int | None
+    topics: Annotated[list[str], Meta(description="Those that it handles and that the token may see.")]
+    silent: Annotated[float, Meta(description="Seconds since it last showed that it works.")]
+    gone: Annotated[bool, Meta(description="Whether it has shown nothing for 5 s: it was killed, or is cut off.")]
+    quiet: Annotated[bool, Meta(description="Whether it takes no jobs, as it was told.")]
+    room: Annotated[bool, Meta(description="Whether it has room for all that is due.")]
+    behind: Annotated[float, Meta(description="Seconds since when jobs are due that it has no room for.")]
+
+
+class Workers(Struct):
+    """All workers, by id."""
+
+    workers: list[WorkerOut]
 
 
 # ---- schedules ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Whole topics: which there are, their counts, pause and resume."""
+"""Whole topics: which there are, their counts, pause and resume; and who works on them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Awaitable, Callable
 
 from starlette.responses import Response
 
+from ...jobs.queries import ListWorkers
+from ..audit import Deed, keep
+from ..visible import may_see, tell
 from . import schema
 from .call import Call, JsonResponse
 from .records import after_cursor, cursor
 
-__all__ = ["counts", "pause", "resume", "topics"]
+__all__ = ["counts", "order", "pause", "resume", "topics", "workers"]
 
 
 async def topics(call: Call) -> Response:
@@ -55,3 +58,23 @@ async def _change(call: Call, change: Callable[[str], Awaitable[bool]]) -> Respo
     topic: str = call.path_params["topic"]
     call.demand(topic)
     return JsonResponse(schema.Changed(await change(topic)))
+
+
+# ---- workers --------------------------------------------------------------------------------------------------------
+
+
+async def workers(call: Call) -> Response:
+    """Return the workers that the token may know of."""
+    members, now = await call.ask(ListWorkers()), call.queue.store.clock.wall()
+    seen = [member.about(now) for member in members if may_see(call.grant, member)]
+    for each in seen:
+        each["topics"] = [topic for topic in each["topics"] if call.grant.may("read", topic)]
+    return JsonResponse(schema.Workers([schema.WorkerOut(**each) for each in seen]))
+
+
+async def order(call: Call, word: str) -> Response:
+    """Tell a worker what to do."""
+    worker: str = call.path_params["worker"]
+    await call.context.read(tell, call.queue.store, call.grant, worker, word)
+    await keep(call.context, call.grant, Deed(word, f"worker {worker}"))
+    return Response(status_code=204)

@@ -40,6 +40,7 @@ def routes(context: Context) -> list[BaseRoute]:
         look("/", views.overview),
         look("/coming", views.coming),
         look("/workers", views.workers),
+        act("/workers", views.order),
         look("/outlets", views.outlets),
         look("/log", views.log),
         act("/topics", views.pause),

@@ -14,9 +14,9 @@ from starlette.responses import RedirectResponse, Response
 
 from ..._errors import BadJob, NoSuchJob, PywheelError, StoreError
 from ..access import PROXY
+from ..audit import Deed, keep
 from ..problems import Problem
 from ..tokens import Grant
-from .audit import Deed, keep
 from .templating import render
 
 if TYPE_CHECKING:
@@ -136,6 +136,9 @@ def guarded(
             answer = await handler(ask)
         except HTTPException as error:
             answer = _error(request, context, visitor, error.status_code, str(error.detail))
+        except Problem as problem:
+            answer = _error(request, context, visitor, problem.status, problem.detail)
+            answer.headers.update(problem.headers)
         except NoSuchJob as error:
             answer = _error(request, context, visitor, 404, str(error))
         except BadJob as error:

@@ -19,9 +19,9 @@ from ...jobs.commands import Cancel, Change, Command, Delete, Edit, Retry, SetNo
 from ...jobs.job import Job, State
 from ...jobs.queries import CountJobs, Filter, GetNote
 from ...stores.contract import Store, intact
+from ..audit import Deed, keep
 from ..tokens import Grant
 from ..visible import Sees, page
-from .audit import Deed, keep
 from .filters import Asked
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
@@ -14,15 +13,14 @@ from typing import Any, Final, NamedTuple
 from ...jobs.job import Counts
 from ...stores.notifier import Member
 from ...stores.ownership import owners
-from ...stores.schedule_notes import TOPIC as SCHEDULES
 from ..live import Snapshot, TopicNow
 from ..tokens import Grant
+from ..visible import may_order, may_see
 from .drawings import histogram, trend
 from .templating import fragment
 
 __all__ = ["fragments_of"]
 
-_WORKER: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
 _ROWS: Final = 100  # topics that are shown: those first that need somebody
 
 
@@ -44,10 +42,9 @@ class Worker(NamedTuple):
     """A worker in the table."""
 
     member: Member
-    host: str
-    process: str
     topics: tuple[tuple[str, int], ...]  # with how many shards it owns
     room: str
+    may_order: bool
 
 
 def fragments_of(name: str, snapshot: Snapshot, visitor: Grant, root: str, topic: str | None) -> dict[str, str]:
@@ -57,7 +54,7 @@ def fragments_of(name: str, snapshot: Snapshot, visitor: Grant, root: str, topic
     if name == "overview":
         seen = [each for each in topics if visitor.everywhere or visitor.may("read", each)]
         totals = Counts(*(sum(topics.counts[each][state] for each in seen) for state in range(len(Counts()))))
-        rate, members = topics.rate(seen) if seen else None, _members(snapshot, visitor)
+        rate, members = topics.rate(seen) if seen else None, [one for one in snapshot.members if may_see(visitor, one)]
         parts["totals"] = fragment("fragments.html", "totals", totals=totals, rate=rate, members=members, root=root)
         shown = heapq.nlargest(_ROWS, map(topics.__getitem__, seen), key=partial(_needs, now=snapshot.at))
         rows = _rows(sorted(shown, key=attrgetter("name")), snapshot, visitor)
@@ -95,17 +92,6 @@ def _needs(topic: TopicNow, now: int) -> tuple[Any, ...]:
     return counts.dead > 0, topic.overdue(now) > 1_000, topic.paused, topic.rate or 0, counts.delayed + counts.running
 
 
-def _members(snapshot: Snapshot, visitor: Grant) -> list[Member]:
-    """Return the workers that a visitor may know of: those of a topic that it sees. All have that of schedules."""
-    if visitor.everywhere:
-        return list(snapshot.members)
-    return [
-        member
-        for member in snapshot.members
-        if any(topic != SCHEDULES and visitor.may("read", topic) for topic in member.topics)
-    ]
-
-
 def _workers(snapshot: Snapshot, visitor: Grant) -> list[Worker]:
     handlers: dict[str, list[str]] = {}
     for member in snapshot.members:
@@ -113,20 +99,17 @@ def _workers(snapshot: Snapshot, visitor: Grant) -> list[Worker]:
             handlers.setdefault(topic, []).append(member.worker)
     parts = {topic: owners(topic, names) for topic, names in handlers.items() if visitor.may("read", topic)}
     shown = []
-    for member in _members(snapshot, visitor):
-        host, process = _place(member.worker)
-        topics = tuple((topic, parts[topic].count(member.worker)) for topic in sorted(member.topics) if topic in parts)
-        shown.append(Worker(member, host, process, topics, _room(member, snapshot.at)))
+    for member in snapshot.members:
+        if may_see(visitor, member):
+            seen = [topic for topic in member.handles if visitor.may("read", topic)]
+            topics = tuple((topic, parts[topic].count(member.worker) if topic in parts else 0) for topic in seen)
+            shown.append(Worker(member, topics, _room(member, snapshot.at), may_order(visitor, member)))
     return shown
 
 
-def _place(worker: str) -> tuple[str, str]:
-    """Return host and process, if its id names them as it does unless told otherwise."""
-    named = _WORKER.match(worker)
-    return (named["host"], named["process"]) if named else (worker, "")
-
-
 def _room(member: Member, now: int) -> str:
+    if member.quiet:
+        return "quiet"
     if member.behind == 0:
         return "keeps up"
     if member.behind < 0:

@@ -14,12 +14,13 @@ from ...jobs.checks import name
 from ...jobs.job import Attempt, Job, State
 from ...jobs.queries import Filter, GetHistories, ListNotes
 from ...stores.contract import Store
-from ..visible import Sees, page
+from ...stores.notifier import ORDERS
+from ..audit import listed
+from ..visible import Sees, page, tell
 from .answers import Ask, back
-from .audit import listed
 from .filters import fields
 
-__all__ = ["coming", "log", "outlets", "overview", "pause", "workers"]
+__all__ = ["coming", "log", "order", "outlets", "overview", "pause", "workers"]
 
 _OUTLETS: Final = "outlet:"
 _DEEDS: Final = 100  # of a page of the audit log
@@ -33,6 +34,11 @@ class Running(NamedTuple):
     claim: Attempt
 
 
+_TOLD: Final = {
+    "quiet": "takes no new jobs in a moment, and finishes what it has begun",
+    "resume": "takes jobs again in a moment",
+    "stop": "begins to drain in a moment",
+}
 Runs: TypeAlias = list[tuple[str, list[Running]]]
 """By worker."""
 
@@ -51,6 +57,18 @@ async def workers(ask: Ask) -> Response:
     with suppress(StoreError):
         running, more = await ask.context.read(_running, ask.store, ask.visitor.sees)
     return ask.page("workers.html", parts=parts, live="view=workers", running=running, more=more, now=ask.now)
+
+
+async def order(ask: Ask) -> Response:
+    """Have a worker be quiet, take jobs again, or stop."""
+    given = await fields(ask.request)
+    worker, action = given.one("worker"), given.one("action")
+    if action not in ORDERS:
+        raise HTTPException(400, f"a worker can be told one of these: {', '.join(ORDERS)}")
+    ask.allow("admin")
+    await ask.context.read(tell, ask.store, ask.visitor, worker, action)
+    ask.does(action, f"worker {worker}")
+    return back(ask.request, "/workers", f"{worker} {_TOLD[action]}")
 
 
 async def coming(ask: Ask) -> Response:

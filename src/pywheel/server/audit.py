@@ -1,4 +1,4 @@
-"""Who changed what by the page: kept in the store, for so long and so many at most, and shown newest first."""
+"""Who changed what by the page, or told workers by the API: kept for so long and so many at most, the newest first."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
-from ..._errors import StoreError
-from ...jobs.checks import MOST
-from ...jobs.commands import SetNote
-from ...jobs.queries import ListNotes
-from ...stores.contract import Store
-from ..tokens import Grant
+from .._errors import StoreError
+from ..jobs.checks import MOST
+from ..jobs.commands import SetNote
+from ..jobs.queries import ListNotes
+from ..stores.contract import Store
+from .tokens import Grant
 
 if TYPE_CHECKING:
-    from ..context import Context
+    from .context import Context
 
 __all__ = ["Deed", "keep", "listed"]
 
