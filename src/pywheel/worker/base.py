@@ -248,6 +248,8 @@ class BaseWorker:
             return
         left = self.dispatcher.abandon()
         self.dispatcher.step()
+        with _patient("how many jobs ended of late is not kept"):
+            self.dispatcher.keep_ends()
         if left:
             _LOGGER.warning("%d handlers go on beyond their grace", len(left))
             atexit.register(_give_back, self.store, left, os.getpid())

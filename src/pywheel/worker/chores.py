@@ -1,4 +1,4 @@
-"""What a worker does beside its jobs: it sees who else works, forgets what finished long ago, and watches the clock.
+"""What a worker does beside its jobs: see who else works, forget what finished long ago, count ends, watch the clock.
 
 Pruning is a transaction of its own. No ack waits for it, and it rests for longer than its steps take.
 """
@@ -6,20 +6,23 @@ Pruning is a transaction of its own. No ack waits for it, and it rests for longe
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from .._errors import BadOption, StoreError
 from ..clock import Clock
 from ..jobs.commands import Purge, SetNote
 from ..jobs.durations import KEEP_DEAD, Duration, duration
+from ..jobs.ends import FIVE, HOUR, Ends, ends_note
 from ..jobs.job import State
 from ..jobs.queries import ListNotes
 from ..stores.contract import Store, intact
 from ..stores.notifier import OVERLOOKED, Member, Notifier, Spare, waiters, workers
 from ..stores.ownership import owners, shards_of
+from ..stores.schedule_notes import TOPIC as PLANNER
+from .topic_state import TopicState
 
-__all__ = ["ClockSteps", "Membership", "Pruning", "retention"]
+__all__ = ["ClockSteps", "EndsKept", "Membership", "Pruning", "retention"]
 
 _OVERDUE: Final = 250
 """ms after which a due job of an owner without room is taken by any worker that has some."""
@@ -37,6 +40,7 @@ _KEEPS: Final = "keep:"
 _SAID: Final = 600_000  # ms after which a worker says again what it keeps
 _LOOKED: Final = 1_000  # ms between looks at what the others keep
 _KNOWN: Final = 3_600_000  # ms for which what a worker keeps counts, if it is killed
+_KEPT_EVERY: Final = 30_000  # ms between two times that a worker notes what became of its jobs
 _TOLERANCE: Final = 0.05  # seconds by which the wall clock may be off what it should show; less does no harm
 
 
@@ -174,6 +178,35 @@ class Pruning:
         now = self._store.clock.wall()
         self._say_at = self._look_at = now
         self._at = {state: now + round(random.random() * between) for state, between in self._rounds.items()}
+
+
+class EndsKept:
+    """Keeps in the store what became of this worker's jobs, for charts: a small note now and then, beside the jobs."""
+
+    def __init__(self, store: Store, worker: str, topics: Mapping[str, TopicState]) -> None:
+        self._store = store
+        self._worker = worker
+        self._topics = [topic for name, topic in topics.items() if name != PLANNER]
+        self._hour = 0
+        self._slots: dict[str, dict[int, Ends]] = {}  # of the hour
+        self._at = 0
+
+    def work(self, now: int, *, last: bool = False) -> None:
+        """Keep what is new, if it is time to, or at the end. What the store does not take goes along the next time."""
+        if not last and 0 <= self._at - now <= _KEPT_EVERY:
+            return
+        self._at = now + _KEPT_EVERY
+        if now // HOUR != self._hour:
+            self._hour, self._slots = now // HOUR, {}
+        news = [(topic.name, topic.take()) for topic in self._topics]
+        changed = False
+        for name, ends in news:
+            if any(ends):
+                slots, slot = self._slots.setdefault(name, {}), now - now % FIVE
+                slots[slot] = slots.get(slot, Ends()).plus(ends)
+                changed = True
+        if changed:
+            self._store.apply([ends_note(self._worker, now, self._slots)])
 
 
 class ClockSteps:

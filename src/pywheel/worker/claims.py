@@ -184,6 +184,7 @@ class Claims:
         if not leases:
             return
         topic.served_at = wall
+        topic.late = max(topic.late, wall - min(outcome.jobs[0].due, outcome.jobs[-1].due))
         self._leases.add(leases)
         self._events.emit(JobsClaimed(topic.name, len(leases)))
         topic.feed(leases, self._clock.time())

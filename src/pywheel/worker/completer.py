@@ -144,6 +144,7 @@ class Completer:
         done: list[JobEnded] = []
         for lease, outcome in zip(unsettled, found, strict=True):
             if outcome is True and type(lease.ending) is Ack:  # as most of them are
+                lease.topic.done += 1
                 if telling:
                     seconds = lease.ended - (lease.started or lease.ended)
                     done.append(_new(JobEnded, (lease.job, *_DONE, seconds, None)))
@@ -174,6 +175,8 @@ class Completer:
             assert type(lease.ending) is Nack
             error, seconds = lease.ending.error, lease.ended - (lease.started or lease.ended)
             self._events.emit(JobEnded(lease.job, Outcome.FAILED, outcome, seconds, error))
+            lease.topic.failed += 1
+            lease.topic.dead += outcome is State.DEAD
             if outcome is State.DEAD and self._dead is not None:
                 self._dead(lease.job, error)
 

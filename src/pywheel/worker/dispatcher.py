@@ -24,7 +24,7 @@ from ..stores.contract import Store, intact
 from ..stores.notifier import Notifier, order_note
 from ..stores.schedule_notes import PLAN, ScheduleNotes
 from ..stores.schedule_notes import TOPIC as PLANNER
-from .chores import ClockSteps, Membership, Pruning
+from .chores import ClockSteps, EndsKept, Membership, Pruning
 from .claims import Claims
 from .completer import SOON, Completer
 from .deaths import Deaths
@@ -88,6 +88,7 @@ class Dispatcher:
         self._membership = Membership(notifier, handlers)
         self._next_lease: int | None = None  # when the next lease may be over, whosesoever
         self._pruning = Pruning(store, notifier.worker, kept or {})
+        self._ends = EndsKept(store, notifier.worker, self.topics)
         self._clock_steps = ClockSteps(self._clock)
         self._plans = False  # whether the planner of schedules is to be told that the clock was stepped
         self._dead = dead
@@ -244,6 +245,7 @@ class Dispatcher:
             for claim in claims:
                 self._claims.learn(claim, next(outcomes), asked, now)
             intact(found)
+        self._ends.work(now)
         if not self.draining:
             self._pruning.work(now, busy=self._claims.overdue, in_charge=self._membership.recovers)
 
@@ -339,6 +341,10 @@ class Dispatcher:
         self.draining = self.quiet = False
         self._membership.again()
         self._pruning.again()
+
+    def keep_ends(self) -> None:
+        """Keep in the store what became of the last jobs. StoreError."""
+        self._ends.work(self._clock.wall(), last=True)
 
     def lose(self, only: type[Pool]) -> int:
         """Give back what runs in pools of a kind, as nothing goes on there; return how many jobs that are."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ..jobs.commands import Claim, Claimed
+from ..jobs.ends import Ends
 from ..jobs.handler import Handler
 from ..jobs.limits import Limits
 from .executors.pool import Pool
@@ -62,6 +63,7 @@ class TopicState:
         self.inside = 0  # jobs in the pool, running or waiting
         self.waits = False  # for a place to begin at once: what is due may not be held
         self.retry_at = 0.0  # when to claim again what could not be claimed
+        self.done = self.failed = self.dead = self.late = 0  # jobs, attempts, and ms of the latest claim since `take`
         self.behind = 0  # since when jobs are due that are not claimed, wall clock in ms; 0 if there are none
         self._seen: int | None = None  # all that was due before this was claimed, wall clock in ms
         self._whole_at = 0.0  # when to look at all that is due
@@ -169,6 +171,12 @@ class TopicState:
         self.inside += len(leases)
         self._fed_at = self._fed_at or now
         self.pool.feed(leases)
+
+    def take(self) -> Ends:
+        """Return what became of its jobs since this was asked last."""
+        taken = Ends(self.done, self.failed, self.dead, self.late)
+        self.done = self.failed = self.dead = self.late = 0
+        return taken
 
     def rest(self, until: float) -> None:
         """Claim nothing before that time of the monotonic clock."""

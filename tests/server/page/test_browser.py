@@ -98,7 +98,7 @@ def test_axe_finds_nothing_on_any_page(shop, browser, site, axe, scheme):
     ids = {job.state: job.id for job in shop.jobs.list()}
     paths = [
         "/", "/jobs", "/jobs?topic=shop.notify", "/jobs?topic=search.index", "/jobs?state=dead&error=Timeout",
-        "/jobs?due_from=x", "/jobs?topic=none", "/dead", "/schedules", "/workers", "/outlets", "/coming",
+        "/jobs?due_from=x", "/jobs?topic=none", "/dead", "/schedules", "/workers", "/outlets", "/coming", "/charts",
         "/put", "/log",
         *(f"/jobs/{id}" for id in ids.values()), "/jobs/99999",
     ]  # fmt: skip
@@ -131,7 +131,7 @@ def test_axe_finds_nothing_on_the_form_to_sign_in(browser, guarded, axe, scheme)
 def test_axe_finds_nothing_on_a_phone(shop, browser, site, axe, scheme):
     person = browser.person(site, scheme=scheme, viewport=chromium.PHONE)
     one = f"/jobs/{shop.jobs.list()[0].id}"
-    for path in ("/", "/jobs?topic=shop.notify", "/dead", one, "/schedules", "/workers", "/coming"):
+    for path in ("/", "/jobs?topic=shop.notify", "/dead", one, "/schedules", "/workers", "/coming", "/charts"):
         person.goto(site.url + path)
         assert chromium.findings(person, axe) == [], path
         assert person.evaluate("document.documentElement.scrollWidth") <= chromium.PHONE["width"], path

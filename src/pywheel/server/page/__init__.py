@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 from . import dead, export, jobs, one_job, put, schedules, sign_in, views
 from .answers import Handler, allowed, guarded
 from .bulk import Bulks
+from .charts import Charts
 from .feed import Feed
 from .templating import asset, prepare
 
@@ -39,6 +40,7 @@ def routes(context: Context) -> list[BaseRoute]:
     return [
         look("/", views.overview),
         look("/coming", views.coming),
+        look("/charts", Charts().show),
         look("/workers", views.workers),
         act("/workers", views.order),
         look("/outlets", views.outlets),

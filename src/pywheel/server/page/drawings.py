@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from ...jobs.job import Attempt, Job
 from ..coming import Part
-from .words import iso, length, number, stamp
+from .words import iso, late, length, number, stamp
 
-__all__ = ["Histogram", "Segment", "histogram", "timeline", "trend"]
+__all__ = ["Histogram", "Segment", "histogram", "series", "timeline", "trend"]
 
 _HEIGHT: Final = 100
 _LEAST: Final = 3  # what is not nothing can be seen
@@ -54,9 +54,7 @@ def histogram(part: Part, least: int = 0) -> Histogram:
     for position, count in enumerate(part.counts):
         if not count:
             continue
-        height = max(round(math.sqrt(count / highest) * _HEIGHT), _LEAST)
-        path = f"M{position * _UNIT + 1} {_HEIGHT}v-{height}h{_UNIT - 2}v{height}z"
-        (capped if count >= horizon.most else bars).append(path)
+        (capped if count >= horizon.most else bars).append(_bar(position, math.sqrt(count / highest)))
     more = "+" if part.capped else ""
     total, peak = f"{number(max(part.total, least))}{more}", f"{number(part.peak)}{more}"
     if part.total:
@@ -80,6 +78,58 @@ def histogram(part: Part, least: int = 0) -> Histogram:
         horizon.step,
         horizon.most,
         ",".join(map(str, part.counts)),
+    )
+
+
+def _bar(position: int, share: float) -> str:
+    """Return the path of a bar that has a share of the height."""
+    height = max(round(share * _HEIGHT), _LEAST)
+    return f"M{position * _UNIT + 1} {_HEIGHT}v-{height}h{_UNIT - 2}v{height}z"
+
+
+class Series(NamedTuple):
+    """What became of jobs over time, ready to be drawn."""
+
+    kind: str
+    name: str
+    total: str
+    peak: str
+    width: int
+    bars: str  # path
+    ticks: tuple[str, ...]
+    label: str  # for those who do not see it
+    start: str
+    counts: str
+    unit: str  # of a bar
+
+
+_SERIES: Final = {  # what it is called, a bar's unit, and how the peak is said
+    "done": ("done", "done"),
+    "failed": ("failed attempts", "failed"),
+    "dead": ("dead", "dead"),
+    "late": ("late", "ms late"),
+}
+
+
+def series(kind: str, values: Sequence[int], start: int, step: int) -> Series:
+    """Return what to draw of a field of `Ends`: the highest bar has all of the height."""
+    highest, (name, unit) = max(values), _SERIES[kind]
+    peak, each = late(highest) if kind == "late" else number(highest), length(step)
+    quarters = [stamp(start + len(values) * step * part // 4)[5:16] for part in range(5)]
+    total = peak if kind == "late" else number(sum(values))
+    most = f"most, {peak} in {each}, at {stamp(start + values.index(highest) * step)}" if highest else "none"
+    return Series(
+        kind,
+        name,
+        total,
+        f"peak {peak} in {each}" if highest and kind != "late" else "",
+        len(values) * _UNIT,
+        "".join(_bar(position, value / highest) for position, value in enumerate(values) if value),
+        tuple(quarters),
+        f"{name}: {total}; {most}",
+        iso(start),
+        ",".join(map(str, values)),
+        unit,
     )
 
 

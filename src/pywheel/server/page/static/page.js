@@ -98,7 +98,8 @@
     if (!found) { tip.remove(); return; }
     const more = found.count >= Number(over.plot.dataset.most) ? " or more" : "";
     const count = found.count.toLocaleString("en").replaceAll(",", "\u202f");
-    tip.textContent = `${clockText(found.from)} to ${clockText(found.until)} UTC: ${count}${more} job${found.count === 1 ? "" : "s"}`;
+    const what = over.plot.dataset.what ?? (found.count === 1 ? "job" : "jobs");
+    tip.textContent = `${clockText(found.from)} to ${clockText(found.until)} UTC: ${count}${more} ${what}`;
     const left = found.share < 0.5;
     const x = found.box.left + found.box.width * found.share;
     tip.style.left = left ? `${x}px` : "auto";
@@ -117,7 +118,7 @@
   document.addEventListener("click", (event) => {
     const plot = event.target.closest?.(".plot");
     const found = plot && bar(plot, event.clientX);
-    if (!found || !found.count) return;
+    if (!found || !found.count || plot.dataset.what) return; // what has ended has no bar of jobs
     const query = new URLSearchParams({ state: "delayed" });
     if (plot.dataset.topic) query.set("topic", plot.dataset.topic);
     query.set("due_from", new Date(found.from).toISOString());

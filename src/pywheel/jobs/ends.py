@@ -1,0 +1,71 @@
+"""What became of jobs in each five minutes, as workers keep it in the store: a note for each hour of a worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from .commands import SetNote
+
+__all__ = ["FIVE", "HOUR", "HOURS", "Ends", "Slots", "ends_note", "ends_of", "hour_of"]
+
+FIVE: Final = 300_000
+HOUR: Final = 3_600_000
+HOURS: Final = 48
+"""For so many hours it is known."""
+_TOPICS: Final = 60  # of a note; what others have is in one sum, under ""
+_LONGEST: Final = 100  # bytes of a topic's name in a note: with the most topics it has less than 64 KiB
+
+
+class Ends(NamedTuple):
+    """What became of jobs of a topic in a stretch of time."""
+
+    done: int = 0
+    failed: int = 0  # attempts, the last one of a dead job too
+    dead: int = 0
+    late: int = 0  # ms: how late the latest was when a worker claimed it
+
+    def plus(self, other: Ends) -> Ends:
+        """Return the two together."""
+        done, failed, dead = self.done + other.done, self.failed + other.failed, self.dead + other.dead
+        return Ends(done, failed, dead, max(self.late, other.late))
+
+
+Slots: TypeAlias = Mapping[str, Mapping[int, Ends]]
+"""By topic, and by the beginning of each five minutes in ms."""
+
+
+def hour_of(at: int) -> str:
+    """Return what the names of an hour's notes begin with."""
+    return f"ends:{at // HOUR:07}:"
+
+
+def ends_note(worker: str, at: int, slots: Slots) -> SetNote:
+    """Return the command that keeps what a worker has of an hour, in place of what it kept of that before."""
+    table: dict[str, dict[int, Ends]] = {}
+    for topic, ends in sorted(slots.items(), key=lambda one: -sum(each.done + each.failed for each in one[1].values())):
+        kept = table.setdefault(topic if len(table) < _TOPICS and len(topic.encode()) <= _LONGEST else "", {})
+        for slot, each in ends.items():
+            kept[slot % HOUR // FIVE] = kept.get(slot % HOUR // FIVE, Ends()).plus(each)
+    value = json.dumps(table, ensure_ascii=False, separators=(",", ":")).encode()
+    return SetNote(hour_of(at) + worker[-100:], value, (HOURS + 1) * HOUR)
+
+
+def ends_of(at: int, values: Iterable[bytes]) -> dict[str, dict[int, Ends]]:
+    """Return what all workers have of an hour, by their notes; one that cannot be read counts as none."""
+    found: dict[str, dict[int, Ends]] = {}
+    for value in values:
+        try:
+            table = {
+                topic: {int(slot): Ends(*map(int, ends)) for slot, ends in slots.items()}
+                for topic, slots in json.loads(value).items()
+            }
+        except (ValueError, TypeError, AttributeError):
+            continue
+        for topic, slots in table.items():
+            known = found.setdefault(topic, {})
+            for slot, ends in slots.items():
+                start = at - at % HOUR + slot * FIVE
+                known[start] = known.get(start, Ends()).plus(ends)
+    return found

@@ -1,0 +1,112 @@
+"""Charts of hours and days: how many jobs ended and failed, and how late they were claimed, as workers keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ...jobs.ends import FIVE, HOUR, HOURS, Ends, ends_of, hour_of
+from ...jobs.queries import ListNotes
+from ...stores.contract import Store
+from .answers import Ask
+from .drawings import series, trend
+
+__all__ = ["Charts"]
+
+_NOTES: Final = 200  # of workers that are read at once
+_SETTLED: Final = 120_000  # ms after which an hour changes no more: workers keep what they know twice a minute
+_SPANS: Final = {"day": (24 * HOUR, FIVE), "two": (HOURS * HOUR, HOUR)}  # how long, and how long a bar
+_ROWS: Final = 100  # topics that are shown, those with the most jobs
+_TREND: Final = 48  # values of a topic's line
+_NONE: Final = Ends()
+
+
+class Row(NamedTuple):
+    """What became of the jobs of a topic in all."""
+
+    topic: str
+    ends: Ends
+    line: str  # the path of its trend
+
+
+class Charts:
+    """The charts, and what is known of the hours before: they are read once."""
+
+    def __init__(self) -> None:
+        self._hours: dict[int, dict[str, dict[int, Ends]]] = {}
+
+    async def show(self, ask: Ask) -> Response:
+        """Show a day by five minutes, or two days by hours, of all topics that are seen or of one."""
+        span, topic = ask.query.get("span", "day"), ask.query.get("topic") or None
+        if span not in _SPANS:
+            raise HTTPException(404, f"there is no such span: {', '.join(_SPANS)}")
+        if topic is not None:
+            ask.allow("read", topic)
+        (long, step), now = _SPANS[span], ask.now
+        known = await ask.context.long(self._read, ask.store, now)
+        seen = {name: slots for name, slots in known.items() if ask.visitor.everywhere or ask.visitor.may("read", name)}
+        first = now - now % step + step - long
+        rows = _rows(seen, first, long)
+        bars = _bars([slots for name, slots in seen.items() if topic in (None, name)], first, step, long // step)
+        return ask.page(
+            "charts.html",
+            charts=[
+                series(word, [each[place] for each in bars], first, step) for place, word in enumerate(Ends._fields)
+            ],
+            table=[(first + place * step, each) for place, each in enumerate(bars) if any(each)][::-1],
+            rows=rows[:_ROWS],
+            rest=max(len(rows) - _ROWS, 0),
+            topic=topic,
+            span=span,
+            step=step,
+        )
+
+    def _read(self, store: Store, now: int) -> dict[str, dict[int, Ends]]:
+        """Return what became of jobs, by topic and five minutes. O(hours), and workers and topics of the last one."""
+        found: dict[str, dict[int, Ends]] = {}
+        for hour in range(now // HOUR - HOURS, now // HOUR + 1):
+            at = hour * HOUR
+            table = self._hours[hour] if hour in self._hours else _hour(store, at)
+            if now - at > HOUR + _SETTLED:
+                self._hours[hour] = table
+            for topic, slots in table.items():
+                found.setdefault(topic, {}).update(slots)
+        for old in list(islice(self._hours, max(len(self._hours) - HOURS - 1, 0))):
+            del self._hours[old]
+        return found
+
+
+def _hour(store: Store, at: int) -> dict[str, dict[int, Ends]]:
+    values, after = list[bytes](), ""
+    while page := store.ask(ListNotes(hour_of(at), after, _NOTES)):
+        values += [value for _, value in page]
+        after = page[-1][0]
+    return ends_of(at, values)
+
+
+def _bars(topics: list[dict[int, Ends]], first: int, step: int, number: int) -> list[Ends]:
+    """Return what became of jobs of these topics together, in so many stretches from the first one on."""
+    found = [_NONE] * number
+    for slots in topics:
+        for at, ends in slots.items():
+            place = (at - first) // step
+            if 0 <= place < number:
+                found[place] = found[place].plus(ends)
+    return found
+
+
+def _rows(topics: Mapping[str, dict[int, Ends]], first: int, long: int) -> list[Row]:
+    """Return the topics of which something ended, those with the most jobs first."""
+    rows = []
+    for topic, slots in topics.items():
+        bars = _bars([slots], first, long // _TREND, _TREND)
+        whole = _NONE
+        for each in bars:
+            whole = whole.plus(each)
+        if any(whole):
+            rows.append(Row(topic, whole, trend([each.done for each in bars])))
+    return sorted(rows, key=lambda row: (-row.ends.done - row.ends.failed, row.topic))

@@ -1,0 +1,99 @@
+"""Charts of hours and days: drawn on the server of what workers keep, with the same in numbers."""
+
+import re
+
+import pytest
+
+from pywheel import JobQueue
+from pywheel.clock import ManualClock
+from pywheel.jobs.ends import FIVE, HOUR, Ends, ends_note
+from pywheel.jobs.queries import ListNotes
+
+NOW = 472_222 * HOUR + 31 * 60_000 + 7
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def queue(request, tmp_path):
+    if request.param == "redis":
+        url = request.getfixturevalue("redis_server").url()
+        clock = None
+    else:
+        url, clock = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db", ManualClock(wall=NOW)
+    with JobQueue(url, **({} if clock is None else {"clock": clock})) as queue:
+        yield queue
+
+
+def keep(queue, at, worker="w", **topics):
+    """Keep what became of jobs at a time."""
+    slots = {topic.replace("_", "."): {at - at % FIVE: Ends(*ends)} for topic, ends in topics.items()}
+    queue.store.apply([ends_note(worker, at, slots)])
+
+
+def by_topic(text):
+    """Return done, failed, dead and latest of each topic."""
+    table = text.partition('aria-label="By topic"')[2].partition("</table>")[0]
+    rows = re.findall(r"<tr><th scope=\"row\">(.*?)</th>(.*?)</tr>", table)
+    return {
+        re.sub("<.*?>", "", name): [
+            re.sub("<.*?>", "", cell) for cell in re.findall(r'<td class="n">(.*?)</td>', cells)
+        ]
+        for name, cells in rows
+    }
+
+
+def counts(text):
+    """Return the numbers of each chart's bars that are not 0, by what they are of."""
+    plots = re.findall(r'data-counts="([^"]*)" data-what="([^"]*)"', text)
+    return {what: [int(one) for one in numbers.split(",") if one != "0"] for numbers, what in plots}
+
+
+def test_a_day_and_two_are_shown_of_all_topics_and_of_one(queue, client):
+    now = queue.store.clock.wall()
+    keep(queue, now - 60_000, "a", shop_mail=(5, 2, 1, 40), bank_pay=(7,))
+    keep(queue, now - 60_000, "b", shop_mail=(1, 0, 0, 90))
+    keep(queue, now - 30 * HOUR, "a", shop_mail=(100,))
+    text = client.get("/charts").text
+    assert by_topic(text) == {
+        "bank.pay": ["7", "0", "0", "0\u202fms"], "shop.mail": ["6", "2", "✕ 1", "90\u202fms"],
+    }  # fmt: skip
+    assert counts(text) == {"done": [13], "failed": [2], "dead": [1], "ms late": [90]}
+    assert text.count('role="img" aria-label="') == 4
+    assert '<td class="n">13</td>' in text.partition("in numbers</summary>")[2]
+    text = client.get("/charts?span=two&topic=shop.mail").text
+    assert counts(text) == {"done": [100, 6], "failed": [2], "dead": [1], "ms late": [90]}
+    assert by_topic(text)["shop.mail"][0] == "106"
+    assert client.get("/charts?span=year").status_code == 404
+
+
+def test_there_is_a_page_before_there_is_a_job(client):
+    text = client.get("/charts").text
+    assert "No worker has ended a job" in text
+    assert counts(text) == {"done": [], "failed": [], "dead": [], "ms late": []}
+
+
+def test_an_hour_that_is_over_is_read_once(queue, client, monkeypatch):
+    now = queue.store.clock.wall()
+    keep(queue, now - 5 * HOUR, mail=(3,))
+    client.get("/charts")
+    asked, ask = [], queue.store.ask
+
+    def counted(query):
+        asked.extend([query.prefix] if isinstance(query, ListNotes) else [])
+        return ask(query)
+
+    monkeypatch.setattr(queue.store, "ask", counted)
+    keep(queue, now - 60_000, mail=(2,))
+    assert counts(client.get("/charts").text)["done"] == [3, 2]
+    assert 1 <= len(asked) <= 6  # this hour, and the one before if that may change yet: each to its end
+
+
+@pytest.mark.parametrize(
+    ("role", "seen"), [("viewer", {"shop.mail", "bank.pay", "others"}), ("shop_admin", {"shop.mail"})]
+)
+def test_a_token_for_some_topics_sees_the_charts_of_these_alone(queue, guarded, role, seen):
+    keep(queue, queue.store.clock.wall() - 60_000, shop_mail=(5,), bank_pay=(7,), **{"": (1,)})
+    with guarded.client(role) as client:
+        text = client.get("/charts").text
+        assert set(by_topic(text)) == seen
+        assert counts(text)["done"] == [13 if role == "viewer" else 5]
+        assert client.get("/charts?topic=bank.pay").status_code == (200 if role == "viewer" else 403)
