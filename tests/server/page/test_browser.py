@@ -99,6 +99,7 @@ def test_axe_finds_nothing_on_any_page(shop, browser, site, axe, scheme):
     paths = [
         "/", "/jobs", "/jobs?topic=shop.notify", "/jobs?topic=search.index", "/jobs?state=dead&error=Timeout",
         "/jobs?due_from=x", "/jobs?topic=none", "/dead", "/schedules", "/workers", "/outlets", "/coming", "/charts",
+        "/schedules/form", "/schedules/form?name=weekly",
         "/put", "/log",
         *(f"/jobs/{id}" for id in ids.values()), "/jobs/99999",
     ]  # fmt: skip

@@ -1,10 +1,116 @@
-"""The page's schedules: who sees them, and who runs and pauses them."""
+"""The page's schedules: who sees them, and who makes, changes, runs, pauses and removes them."""
 
 import re
 
-from pywheel import State
+import pytest
+
+from pywheel import JobQueue, Keyring, State
 
 from .site import post, said
+from .test_audit import log
+
+
+@pytest.fixture(params=["memory:", "sqlite:///{}/jobs.db"])
+def queue(request, tmp_path):
+    with JobQueue(request.param.format(tmp_path)) as queue:
+        yield queue
+
+
+def filled(text):
+    """Return what the fields of a form have in them."""
+    found = dict(re.findall(r'<input[^>]* name="(\w+)" value="([^"]*)"', text))
+    found |= dict(re.findall(r'<textarea id="(\w+)"[^>]*>\n(.*?)</textarea>', text, re.DOTALL))
+    for name, options in re.findall(r'<select id="(\w+)" name="\w+">(.*?)</select>', text):
+        found[name] = "".join(re.findall(r'<option value="(\w*)" selected>', options))
+    return {
+        name: value.replace("&#34;", '"') for name, value in found.items() if value and name not in ("next", "theme")
+    }
+
+
+def test_a_schedule_is_made_changed_and_removed(queue, client):
+    wish = {"name": "<night>", "topic": "work", "body": '{"n": 1}', "cron": "0 3 * * *", "tz": "Europe/Berlin"}
+    answer = post(client, "/schedules/form", **wish, jitter="30s", ttr="5m", max_attempts="3")
+    assert said(client, answer) == "&lt;night&gt; is made"
+    made = queue.schedules.get("<night>").schedule
+    assert (made.topic, made.body, made.cron, made.tz) == ("work", b'{"n": 1}', "0 3 * * *", "Europe/Berlin")
+    assert (made.jitter, made.ttr, made.max_attempts, made.overlap) == (30_000, 300_000, 3, "skip")
+    page = client.get("/schedules").text
+    assert 'href="/schedules/form?name=%3Cnight%3E"' in page
+    form = client.get("/schedules/form?name=%3Cnight%3E").text
+    there = filled(form)
+    assert there == {
+        **wish, "name": "&lt;night&gt;", "edit": "1", "catch_up": "none", "overlap": "skip", "jitter": "30s",
+        "ttr": "300s", "max_attempts": "3",
+    }  # fmt: skip
+    changed = {**there, "name": "<night>", "cron": "", "tz": "", "every": "15m", "catch_up": "one"}
+    assert said(client, post(client, "/schedules/form", **changed)) == "&lt;night&gt; is changed"
+    after = queue.schedules.get("<night>").schedule
+    assert (after.every, after.cron, after.catch_up, after.ttr) == (900_000, None, "one", 300_000)
+    assert filled(client.get("/schedules/form?name=%3Cnight%3E").text)["every"] == "900s"
+    assert said(client, post(client, "/schedules", name="<night>", action="remove")) == "&lt;night&gt; is removed"
+    assert queue.schedules.list() == []
+    what = "schedule &lt;night&gt; work"
+    assert [(action, of) for _, action, of, _ in log(client)] == [("remove", what), ("set", what), ("set", what)]
+
+
+def test_what_the_form_has_no_field_for_stays_as_it_was(queue, client):
+    queue.schedules.set("s", "work", b"x", every="1h", headers={"k": "v"})
+    queue.schedules.pause("s")
+    post(client, "/schedules/form", **{**filled(client.get("/schedules/form?name=s").text), "every": "2h"})
+    schedule = queue.schedules.get("s").schedule
+    assert (schedule.every, schedule.headers, schedule.paused, schedule.body) == (7_200_000, {"k": "v"}, True, b"x")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status", "told"),
+    [
+        ({"every": ""}, 400, "every= or cron="),
+        ({"every": "soon"}, 400, "soon"),
+        ({"cron": "x"}, 400, "every= or cron="),
+        ({"every": "", "cron": "x y"}, 400, "x y"),
+        ({"max_attempts": "many"}, 400, "many"),
+        ({"overlap": "skip", "catch_up": "all"}, 400, "catch_up"),
+        ({"name": ""}, 400, "name of a schedule"),
+        ({"name": "there"}, 409, "there is a schedule of this name"),
+    ],
+)
+def test_what_makes_no_sense_is_told_and_what_was_typed_stays(queue, client, wrong, status, told):
+    queue.schedules.set("there", "work", every="1h")
+    answer = post(client, "/schedules/form", **{"name": "s", "topic": "work", "body": "typed", "every": "1h", **wrong})
+    assert answer.status_code == status
+    alert = re.search(r'role="alert">(.*?)</p>', answer.text)[1]
+    assert told in alert
+    assert filled(answer.text)["body"] == "typed"
+    assert [one.schedule.name for one in queue.schedules.list()] == ["there"]
+
+
+@pytest.mark.parametrize("body", [b"\xff", "sealed"])
+def test_a_schedule_whose_body_cannot_be_typed_is_not_changed_here(tmp_path, sites, body):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    keys = {"encryption": Keyring({"a": bytes(range(32))})} if body == "sealed" else {}
+    with JobQueue(url, **keys) as queue:
+        queue.schedules.set("s", "work", body, every="1h")
+    with JobQueue(url) as queue, sites(queue).client() as client:
+        before = queue.schedules.get("s")
+        assert "Save" not in client.get("/schedules/form?name=s").text
+        assert post(client, "/schedules/form", name="s", topic="work", every="2h", edit="1").status_code == 409
+        assert queue.schedules.get("s").schedule == before.schedule
+
+
+def test_who_may_put_jobs_of_its_topic_makes_a_schedule_and_nobody_else(queue, guarded):
+    queue.schedules.set("foreign", "bank.pay", every="1h")
+    own = {"name": "own", "topic": "shop.mail", "every": "1h"}
+    for who, status in (("viewer", 403), ("shop_admin", 303), ("operator", 303)):
+        with guarded.client(who) as client:
+            assert client.get("/schedules/form").status_code == (403 if who == "viewer" else 200)
+            assert ("New schedule</a>" in client.get("/schedules").text) is (who != "viewer")
+            assert post(client, "/schedules/form", **own, edit="1").status_code == status
+    with guarded.client("shop_admin") as client:
+        assert client.get("/schedules/form?name=foreign").status_code == 403
+        for fields in ({**own, "topic": "bank.pay"}, {**own, "name": "foreign", "edit": "1"}):
+            assert post(client, "/schedules/form", **fields).status_code == 403
+        assert post(client, "/schedules", name="foreign", action="remove").status_code == 403
+    assert queue.schedules.get("foreign").schedule.every == 3_600_000
 
 
 def test_each_says_when_it_comes_and_can_be_run_paused_and_resumed(queue, client):

@@ -62,6 +62,8 @@ def routes(context: Context) -> list[BaseRoute]:
         act("/dead", dead.act),
         look("/schedules", schedules.show),
         act("/schedules", schedules.act),
+        look("/schedules/form", schedules.form),
+        act("/schedules/form", schedules.save),
         Route("/sign-in", partial(sign_in.form, context=context), methods=["GET"]),
         Route("/sign-in", partial(sign_in.enter, context=context), methods=["POST"]),
         Route("/sign-out", partial(sign_in.leave, context=context), methods=["POST"]),

@@ -10,7 +10,7 @@ from ...jobs.bodies import is_encrypted
 from ...jobs.job import Job
 from .words import size
 
-__all__ = ["Body", "preview", "shown"]
+__all__ = ["Body", "preview", "shown", "typed"]
 
 MOST: Final = 64 << 10  # bytes that are shown
 _HEX: Final = 4 << 10
@@ -74,6 +74,15 @@ def _pretty(value: object) -> str:
         if length > MOST:
             break
     return "".join(parts)
+
+
+def typed(body: bytes) -> str | None:
+    """Return a body as it can be typed, None for one that a form would change."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\r" in text or "\0" in text or is_encrypted(body) else text
 
 
 def preview(job: Job) -> str:

@@ -17,9 +17,11 @@ from ...jobs.job import Job, state_of
 from ...jobs.queries import Filter
 from .words import error_group
 
-__all__ = ["Asked", "Fields", "fields", "new_due", "texts", "utc"]
+__all__ = ["ROOM", "Asked", "Fields", "fields", "new_due", "texts", "utc"]
 
 _MOST: Final = 256 << 10  # bytes: the ids of many jobs, and a search
+ROOM: Final = 64 << 10
+"""Bytes of a form for all fields but a body."""
 _NUMBER: Final = 2_000  # fields
 
 

@@ -18,14 +18,14 @@ from ...jobs.durations import delay_ms
 from ...jobs.job import PRIORITIES, Job, NewJob
 from ...jobs.new_job import new_job
 from .answers import Ask, back
-from .filters import fields, texts, utc
+from .bodies import typed
+from .filters import ROOM, fields, texts, utc
 from .one_job import id_of, visible
 from .words import iso
 
 __all__ = ["put", "show"]
 
 _T = TypeVar("_T")
-_ROOM: Final = 64 << 10  # bytes for the other fields
 _SHOWN: Final = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})", re.ASCII)
 _TRACE: Final = ("traceparent", "tracestate")  # of the job that was cloned alone
 
@@ -53,7 +53,7 @@ class Wish(NamedTuple):
         """Return the values of a job; it is due as that one, if that is to come."""
         at = iso(job.due) if job.due > now else ""
         priority = str(job.priority) if job.priority else ""
-        return cls(job.topic, _text(job) or "", "", at, priority, job.key or "", str(job.id))
+        return cls(job.topic, typed(job.body) or "", "", at, priority, job.key or "", str(job.id))
 
     @property
     def nonce(self) -> str | None:
@@ -79,7 +79,7 @@ class Wish(NamedTuple):
         if self.delay and self.at:
             wrong["at"] = "say in how long or at what time, not both"
         body = self.body.encode()
-        if source is not None and _text(source) is None:
+        if source is not None and typed(source.body) is None:
             body = source.body
             if is_encrypted(body) and not self.edit:
                 wrong["body"] = "it is encrypted, and this server has no key to it"
@@ -125,7 +125,7 @@ async def put(ask: Ask) -> Response:
     """Put the job, or show the form again with what was typed and what is wrong."""
     ask.allow("put")
     calls = ask.context.queue.calls
-    wish = Wish.of((await fields(ask.request, 3 * calls.max_body + _ROOM)).singles)  # a byte may be %XX
+    wish = Wish.of((await fields(ask.request, 3 * calls.max_body + ROOM)).singles)  # a byte may be %XX
     source = await _source(ask, wish)
     if source is not None and wish.edit:
         wish = wish._replace(topic=source.topic, key=source.key or "")
@@ -163,18 +163,9 @@ async def _source(ask: Ask, wish: Wish) -> Job | None:
 
 
 def _page(ask: Ask, wish: Wish, source: Job | None, wrong: Mapping[str, str], status: int = 200) -> Response:
-    typed = source is None or _text(source) is not None
+    shown = source is None or typed(source.body) is not None
     wish = wish if wish.form else wish._replace(form=token_hex(8))
-    return ask.page("put.html", status, wish=wish, source=source, wrong=wrong, typed=typed)
-
-
-def _text(job: Job) -> str | None:
-    """Return a body as it can be typed, None for one that a form would change."""
-    try:
-        text = job.body.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if "\r" in text or "\0" in text or is_encrypted(job.body) else text
+    return ask.page("put.html", status, wish=wish, source=source, wrong=wrong, typed=shown)
 
 
 def _priority(text: str) -> int:

@@ -1,18 +1,68 @@
-"""Schedules: when each comes next, what became of the last one; run one now, pause and resume it."""
+"""Schedules: when each comes next, what became of the last one; make, change, run, pause, resume and remove them."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from ..._errors import BadBody, BadJob, BadOption, NoSuchSchedule
+from ...jobs.schedule import Schedule
+from ...stores.schedule_notes import ScheduleNotes
 from .answers import Ask, back
-from .filters import fields
+from .bodies import typed
+from .filters import ROOM, fields, texts
 
-__all__ = ["act", "show"]
+__all__ = ["act", "form", "save", "show"]
 
 _PAGE: Final = 200
+
+
+class Wish(NamedTuple):
+    """The fields of the form, as text."""
+
+    name: str = ""
+    topic: str = ""
+    body: str = ""
+    every: str = ""
+    cron: str = ""
+    tz: str = ""
+    catch_up: str = ""
+    overlap: str = ""
+    jitter: str = ""
+    ttr: str = ""
+    max_attempts: str = ""
+    edit: str = ""  # anything, if it is there already
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Wish:
+        """Return what an address or a form says."""
+        return cls(**texts(given, cls._fields, as_typed=("body",)))
+
+    @classmethod
+    def like(cls, schedule: Schedule, body: str) -> Wish:
+        """Return the values of a schedule."""
+        spans = [_span(value) for value in (schedule.every, schedule.jitter, schedule.ttr)]
+        tz, attempts = schedule.tz if schedule.cron else "", str(schedule.max_attempts or "")
+        named, tick = (schedule.name, schedule.topic, body), (schedule.catch_up, schedule.overlap)
+        return cls(*named, spans[0], schedule.cron or "", tz, *tick, *spans[1:], attempts, "1")
+
+    def options(self, source: Schedule | None) -> dict[str, Any]:
+        """Return the same as `Schedules.set` wants it; what has no field here is as it was."""
+        attempts = self.max_attempts
+        return {
+            "every": self.every or None,
+            "cron": self.cron or None,
+            "tz": self.tz or None,
+            "catch_up": self.catch_up or "none",
+            "overlap": self.overlap or None,
+            "jitter": self.jitter or 0,
+            "ttr": self.ttr or None,
+            "max_attempts": (int(attempts) if attempts.isdecimal() else attempts) or None,
+            "headers": source.headers if source else None,
+        }
 
 
 async def show(ask: Ask) -> Response:
@@ -26,7 +76,7 @@ async def show(ask: Ask) -> Response:
 
 
 async def act(ask: Ask) -> Response:
-    """Run, pause or resume one."""
+    """Run, pause, resume or remove one."""
     given, schedules = await fields(ask.request), ask.context.queue.aio.schedules
     name, action = given.one("name"), given.one("action")
     topic = (await schedules.get(name)).schedule.topic
@@ -39,6 +89,57 @@ async def act(ask: Ask) -> Response:
             said = f"{name} is paused" if await schedules.pause(name) else f"{name} was paused already"
         case "resume":
             said = f"{name} goes on" if await schedules.resume(name) else f"{name} was not paused"
+        case "remove":
+            said = f"{name} is removed" if await schedules.delete(name) else f"{name} was removed already"
         case _:
-            raise HTTPException(400, "a schedule can be run, paused and resumed")
+            raise HTTPException(400, "a schedule can be run, paused, resumed and removed")
     return back(ask.request, "/schedules", said)
+
+
+async def form(ask: Ask) -> Response:
+    """Show the form of a new schedule, or of one that is there."""
+    ask.allow("put")
+    wish = Wish.of(ask.query)
+    source, body = await _there(ask, wish.name)
+    if source is None and wish.name:
+        raise NoSuchSchedule(f"there is no schedule {wish.name[:80]!r}")
+    return _page(ask, wish if source is None else Wish.like(source, body or ""), shown=body is not None)
+
+
+async def save(ask: Ask) -> Response:
+    """Make it, or change it; or show the form again with what was typed and what is wrong."""
+    calls = ask.context.queue.calls
+    wish = Wish.of((await fields(ask.request, 3 * calls.max_body + ROOM)).singles)
+    ask.allow("put", wish.topic)
+    source, body = await _there(ask, wish.name)
+    if source is not None and not wish.edit:
+        return _page(ask, wish, "there is a schedule of this name: change that, or give another name", 409)
+    if body is None:
+        return _page(ask, wish, "its body cannot be typed, so it can be changed by a program alone", 409, shown=False)
+    try:
+        await ask.context.queue.aio.schedules.set(wish.name, wish.topic, wish.body.encode(), **wish.options(source))
+    except (BadJob, BadOption) as error:
+        return _page(ask, wish, str(error), 400)
+    ask.does("set", f"schedule {wish.name}", wish.topic)
+    return back(ask.request, "/schedules", f"{wish.name} is {'changed' if source else 'made'}")
+
+
+async def _there(ask: Ask, name: str) -> tuple[Schedule | None, str | None]:
+    """Return the schedule of a name, and its body as it can be typed. HTTPException: it is not for the visitor."""
+    try:
+        schedule = (await ask.context.queue.aio.schedules.get(name)).schedule
+    except (NoSuchSchedule, BadJob, BadOption):
+        return None, ""
+    ask.allow("put", schedule.topic)
+    try:
+        return schedule, typed(await ask.context.read(ScheduleNotes(ask.store).opened, schedule))
+    except BadBody:  # no key to it is here
+        return schedule, None
+
+
+def _page(ask: Ask, wish: Wish, trouble: str = "", status: int = 200, *, shown: bool = True) -> Response:
+    return ask.page("schedule.html", status, wish=wish, trouble=trouble, shown=shown)
+
+
+def _span(milliseconds: int | None) -> str:
+    return f"{milliseconds / 1000:g}s" if milliseconds else ""
