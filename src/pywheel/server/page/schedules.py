@@ -44,10 +44,10 @@ class Wish(NamedTuple):
     @classmethod
     def like(cls, schedule: Schedule, body: str) -> Wish:
         """Return the values of a schedule."""
-        spans = [_span(value) for value in (schedule.every, schedule.jitter, schedule.ttr)]
-        tz, attempts = schedule.tz if schedule.cron else "", str(schedule.max_attempts or "")
-        named, tick = (schedule.name, schedule.topic, body), (schedule.catch_up, schedule.overlap)
-        return cls(*named, spans[0], schedule.cron or "", tz, *tick, *spans[1:], attempts, "1")
+        every, jitter, ttr = _span(schedule.every), _span(schedule.jitter), _span(schedule.ttr)
+        cron, tz = (schedule.cron, schedule.tz) if schedule.cron else ("", "")
+        tick, attempts = (schedule.catch_up, schedule.overlap), str(schedule.max_attempts or "")
+        return cls(schedule.name, schedule.topic, body, every, cron, tz, *tick, jitter, ttr, attempts, "1")
 
     def options(self, source: Schedule | None) -> dict[str, Any]:
         """Return the same as `Schedules.set` wants it; what has no field here is as it was."""
