@@ -27,6 +27,26 @@ def test_filters_are_those_of_the_client(says, queue):
     assert [record["topic"] for record in says("list", "--error", "502")] == ["b"]
 
 
+def test_jobs_are_found_and_changed_by_body_header_worker_and_priority(says, queue):
+    queue.put("a", "needle", key="first", delay=60, headers={"tenant": "a"})
+    queue.put("a", "needle", key="second", delay=60, priority=5)
+    queue.put("a", key="third")
+    [job] = queue.reserve("a")
+    worker = queue.jobs.history(job)[-1].worker[:5]
+    for words, keys in {
+        ("--text", "needle"): ["first", "second"], ("--header", "tenant=a"): ["first"], ("--worker", worker): ["third"],
+        ("--priority", "5"): ["second"],
+    }.items():  # fmt: skip
+        assert [record["key"] for record in says("list", *words)] == keys
+    queue.ack(job)
+    said = [
+        says("cancel-many", "--text", "needle", "--yes"),
+        says("retry-many", "--worker", worker, "--state", "done", "-y"),
+        says("delete-many", "--priority", "5", "-y"),
+    ]
+    assert [next(iter(one.values())) for one in said] == [2, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("command", "what", "counts"),
     [

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -220,3 +221,54 @@ def test_a_list_goes_on_in_a_topic_with_a_long_name(queue):
     second = api("GET", "/v1/jobs", params={"limit": 1, "cursor": first["next"]}).json()
     assert [job["topic"] for job in first["jobs"] + second["jobs"]] == names
     api.close()
+
+
+SOUGHT = [
+    ({"text": "needle"}, [0, 1]),
+    ({"header": "tenant=a"}, [0]),
+    ({"header": "tenant"}, [0, 2]),
+    ({"priority": 5}, [1]),
+    ({"worker": "app1:"}, [3]),
+    ({"text": "needle", "priority": 0}, [0]),
+]
+
+
+@pytest.fixture
+def shop(api):
+    """The ids of some jobs that differ in their bodies, headers, priorities and workers."""
+    ids = [
+        api.put("shop.a", body={"a": "needle"}, headers={"tenant": "a"}, delay=60),
+        api.put("shop.b", body={"b": "needles"}, priority=5, delay=60),
+        api.put("shop.a", headers={"tenant": "b"}, delay=60),
+        api.put("shop.a"),
+    ]
+    api.reserve("shop.a", worker="app1:7")
+    return ids
+
+
+@pytest.mark.parametrize(("words", "places"), SOUGHT)
+@pytest.mark.parametrize("topics", [["*"], ["shop.*"]])
+def test_jobs_are_found_by_body_header_worker_and_priority(api, shop, words, places, topics):
+    whole = api("GET", "/v1/jobs", params=words).json()
+    assert ([job["id"] for job in whole["jobs"]], whole["looked"]) == ([shop[place] for place in places], 4)
+    assert "looked" not in api("GET", "/v1/jobs").json() or api("GET", "/v1/jobs").json()["looked"] == 0
+    tokens = Tokens(api.queue.store)
+    with closing(Api(api.queue, access="tokens")) as guarded:
+        guarded.headers = {"authorization": f"Bearer {tokens.add(['read'], topics)}"}
+        part = guarded("GET", "/v1/jobs", params={**words, "body": False}).json()
+        assert {job["id"] for job in part["jobs"]} == {shop[place] for place in places}
+        assert part["looked"] == 4
+    assert found(api, **words, limit=1) == [shop[place] for place in places]
+
+
+def test_a_change_of_many_goes_by_them_too(api, shop):
+    for words, places in SOUGHT:
+        answer = api("POST", "/v1/jobs/cancel", json={**words, "dry_run": True})
+        assert answer.json()["jobs"] == len([place for place in places if place != 3])
+    assert api("POST", "/v1/jobs/cancel", json={"text": "needle"}).json()["jobs"] == 2
+    assert [api.job(id)["state"] for id in shop] == ["cancelled", "cancelled", "delayed", "running"]
+
+
+@pytest.mark.parametrize("words", [{"text": ""}, {"priority": "high"}, {"priority": 10}, {"worker": "x" * 201}])
+def test_a_word_that_makes_no_sense_is_a_bad_parameter(api, words):
+    assert problem(api("GET", "/v1/jobs", params=words)) == "bad-parameter"

@@ -30,12 +30,16 @@ def list_(
     due_from: o.DueFrom = None,
     due_until: o.DueUntil = None,
     error: o.Error = None,
+    text: o.Text = None,
+    header: o.Header = None,
+    worker: o.OfWorker = None,
+    priority: o.OfPriority = None,
     after: Annotated[int, typer.Option(help="With an id above this one.")] = 0,
     limit: Annotated[int, typer.Option("--limit", "-n", help="The most to list.")] = 50,
     as_json: o.AsJson = False,
 ) -> None:
     """List jobs by id."""
-    words: dict[str, Any] = {"key": key, "error": error, **o.between(due_from, due_until)}
+    words = o.filtering(key, due_from, due_until, error, text, header, worker, priority)
     with o.existing(store, encryption=o.keyring()) as queue:
         jobs = queue.jobs.list(topic, state, **words, after=after, limit=limit)
     titles = ("id", "topic", "key", "state", "due", "attempt", "body", "error")
@@ -59,12 +63,16 @@ def cancel_many(
     due_from: o.DueFrom = None,
     due_until: o.DueUntil = None,
     error: o.Error = None,
+    text: o.Text = None,
+    header: o.Header = None,
+    worker: o.OfWorker = None,
+    priority: o.OfPriority = None,
     dry_run: o.DryRun = False,
     yes: o.Yes = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Cancel all delayed jobs that the options mean; print how many."""
-    words = {"topic": topic, "key": key, "error": error, **o.between(due_from, due_until)}
+    words = {"topic": topic, **o.filtering(key, due_from, due_until, error, text, header, worker, priority)}
     _bulk(store, "cancel", "cancelled", Jobs.cancel_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
@@ -76,14 +84,18 @@ def retry_many(
     due_from: o.DueFrom = None,
     due_until: o.DueUntil = None,
     error: o.Error = None,
+    text: o.Text = None,
+    header: o.Header = None,
+    worker: o.OfWorker = None,
+    priority: o.OfPriority = None,
     delay: Annotated[str, typer.Option("--delay", "-d", help="From now.")] = "0s",
     dry_run: o.DryRun = False,
     yes: o.Yes = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Make all finished jobs that the options mean delayed again, the dead ones unless told; print how many."""
-    words = {"topic": topic, "state": state, "key": key, "error": error, "delay": o.span(delay)}
-    words |= o.between(due_from, due_until)
+    words = {"topic": topic, "state": state, "delay": o.span(delay)}
+    words |= o.filtering(key, due_from, due_until, error, text, header, worker, priority)
     _bulk(store, "retry", "retried", Jobs.retry_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
@@ -95,12 +107,17 @@ def delete_many(
     due_from: o.DueFrom = None,
     due_until: o.DueUntil = None,
     error: o.Error = None,
+    text: o.Text = None,
+    header: o.Header = None,
+    worker: o.OfWorker = None,
+    priority: o.OfPriority = None,
     dry_run: o.DryRun = False,
     yes: o.Yes = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Forget all jobs that the options mean and that are not running, and their history; print how many."""
-    words = {"topic": topic, "state": state, "key": key, "error": error, **o.between(due_from, due_until)}
+    words = {"topic": topic, "state": state}
+    words |= o.filtering(key, due_from, due_until, error, text, header, worker, priority)
     _bulk(store, "delete", "deleted", Jobs.delete_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
 
 

@@ -63,6 +63,10 @@ Key = Annotated[str | None, typer.Option("--key", "-k", help="With this key only
 DueFrom = Annotated[str | None, typer.Option(help="Due then or later: ISO 8601, or from now, such as 1h or -1d.")]
 DueUntil = Annotated[str | None, typer.Option(help="Due then or sooner.")]
 Error = Annotated[str | None, typer.Option(help="Whose last error contains this text.")]
+Text = Annotated[str | None, typer.Option("--text", help="Whose body contains this text.")]
+Header = Annotated[str | None, typer.Option("--header", help="With this header, or with NAME=VALUE this value.")]
+OfWorker = Annotated[str | None, typer.Option("--worker", help="Whose last attempt was of a worker called so.")]
+OfPriority = Annotated[int | None, typer.Option("--priority", help="Of this priority only.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say how many it would be; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -202,9 +206,13 @@ def bound(text: str | None, name: str) -> datetime | None:
         raise BadJob(f"{error}, or a time like {_EXAMPLE}") from None
 
 
-def between(due_from: str | None, due_until: str | None) -> dict[str, Any]:
-    """Return these two words of a filter."""
-    return {"due_from": bound(due_from, "--due-from"), "due_until": bound(due_until, "--due-until")}
+def filtering(
+    key: str | None, due_from: str | None, due_until: str | None, error: str | None, *sought: str | int | None
+) -> dict[str, Any]:
+    """Return the words of a filter, but for topic and state; `sought` are text, header, worker and priority."""
+    dues = {"due_from": bound(due_from, "--due-from"), "due_until": bound(due_until, "--due-until")}
+    words = zip(("text", "header", "worker", "priority"), sought, strict=True)
+    return {"key": key, "error": error, **dues, **dict(words)}
 
 
 # ---- changes --------------------------------------------------------------------------------------------------------

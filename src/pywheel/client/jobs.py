@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeAlias, TypedDict, Unpack
 
@@ -10,10 +11,11 @@ from .._errors import BadJob, NoSuchJob
 from ..jobs.checks import MOST, name, whole
 from ..jobs.commands import Cancel, Change, Command, Delete, Pause, Purge, Ref, Retry, called, reference
 from ..jobs.durations import Duration, delay_ms, duration, moment
-from ..jobs.job import Attempt, Counts, Job, State, Topic, state_of
+from ..jobs.job import PRIORITIES, Attempt, Counts, Job, State, Topic, state_of
 from ..jobs.new_job import EditOptions, edit, misspelt
-from ..jobs.queries import CountJobs, Filter, GetHistories, GetJob, ListJobs, ListTopics
+from ..jobs.queries import PAGE_MOST, CountJobs, Filter, GetHistories, GetJob, ListJobs, ListTopics
 from ..stores.contract import intact
+from ..stores.pages import meant
 from .calls import Calls, awaited, in_a_thread
 
 __all__ = ["AsyncJobs", "AsyncTopics", "FilterWords", "Jobs", "Topics", "found"]
@@ -29,19 +31,27 @@ Progress: TypeAlias = Callable[[int], object]
 class FilterWords(TypedDict, total=False):
     """What a filter may say, beside topic and state. All words must hold; one that is not given holds for every job.
 
-    By topic, state and key a call costs by the jobs that it means. Due times and errors are looked at job by job.
+    By topic, state and key a call costs by the jobs that it means. All else is looked at job by job.
 
     Args:
         key: exactly this
         due_from: due at this aware datetime or after it
         due_until: due at this aware datetime or before it
         error: the job's last error contains this text
+        text: the job's body contains this text; not of one that is encrypted with another key
+        header: the job has this header, or with ``name=value`` this value of it
+        worker: the worker of its last attempt has an id that begins so
+        priority: exactly this
     """
 
     key: str | None
     due_from: datetime | None
     due_until: datetime | None
     error: str | None
+    text: str | None
+    header: str | None
+    worker: str | None
+    priority: int | None
 
 
 class PageWords(FilterWords, total=False):
@@ -81,8 +91,14 @@ class Jobs:
         The next page is `after` the last id. `FilterWords` says what the words mean.
         """
         after, limit = words.pop("after", 0), words.pop("limit", 100)
-        wanted = _filter(topic, state, words)
-        return self._calls.store.ask(ListJobs(wanted, whole(after, "after", MOST, 0), whole(limit, "limit", MOST)))
+        wanted, store = _filter(topic, state, words), self._calls.store
+        query = ListJobs(wanted.plain, whole(after, "after", MOST, 0), whole(limit, "limit", MOST))
+        if wanted == wanted.plain:
+            return store.ask(query)
+        jobs = Page()
+        while len(jobs) < limit and (some := store.ask(replace(query, after=after, limit=PAGE_MOST))):
+            jobs, after = jobs + meant(store, wanted, some), some[-1].id
+        return jobs[:limit]
 
     def history(self, ref: Ref | Job) -> Attempts:
         """Return what was tried with a job, oldest first, the present attempt too. NoSuchJob if there is none."""
@@ -167,8 +183,8 @@ class Jobs:
         dry_run, progress = words.pop("dry_run", False), words.pop("progress", None)
         store, wanted = self._calls.store, _filter(topic, state, words)
         after = changed = 0
-        while page := store.ask(ListJobs(wanted, after, _PAGE)):
-            after = page[-1].id
+        while some := store.ask(ListJobs(wanted.plain, after, _PAGE)):
+            page, after = meant(store, wanted, some), some[-1].id
             if dry_run:
                 changed += sum(job.state is not State.RUNNING for job in page)
             else:
@@ -277,8 +293,11 @@ def _filter(topic: str | None, state: State | str | None, words: FilterWords) ->
     misspelt(words, {*FilterWords.__annotations__, "topic", "state"}, "a filter")
     key, error = words.get("key"), words.get("error")
     due_from, due_until = words.get("due_from"), words.get("due_until")
-    if error is not None and not isinstance(error, str):
-        raise BadJob(f"error must be a part of its text, not {type(error).__name__}")
+    for word in ("error", "text", "header", "worker"):
+        if not isinstance(words.get(word, ""), str | None):
+            raise BadJob(f"{word} must be a text, not {type(words.get(word)).__name__}")
+    if words.get("priority") is not None:
+        whole(words.get("priority"), "priority", PRIORITIES, -PRIORITIES)
     return Filter(
         None if topic is None else name(topic, "topic"),
         None if state is None else state_of(state),
@@ -286,6 +305,10 @@ def _filter(topic: str | None, state: State | str | None, words: FilterWords) ->
         None if due_from is None else moment(due_from, "due_from"),
         None if due_until is None else moment(due_until, "due_until"),
         error,
+        words.get("text"),
+        words.get("header"),
+        words.get("worker"),
+        words.get("priority"),
     )
 
 

@@ -83,9 +83,27 @@ class Filter(NamedTuple):
     due_from: int | None = None  # due at or after, ms
     due_until: int | None = None  # due at or before, ms
     error: str | None = None  # its last error contains this text
+    text: str | None = None  # its body contains this text
+    header: str | None = None  # it has this header, or with "name=value" this value of it
+    worker: str | None = None  # the worker of its last attempt has an id that begins so
+    priority: int | None = None
+
+    @property
+    def plain(self) -> Filter:
+        """What of it stores look for; `stores.pages.meant` does the rest."""
+        return self._replace(text=None, header=None, worker=None, priority=None)
 
     def fits(self, job: Job) -> bool:
-        """Whether it means this job."""
+        """Whether it means this job, whatever worker had it."""
+        name, valued, value = (self.header or "").partition("=")
+        return (
+            self._fits_plain(job)
+            and self.priority in (None, job.priority)
+            and (self.text is None or self.text.encode("utf-8", "replace") in job.body)
+            and (not name or (job.headers.get(name) == value if valued else name in job.headers))
+        )
+
+    def _fits_plain(self, job: Job) -> bool:
         return (
             self.topic in (None, job.topic)
             and self.state in (None, job.state)
@@ -108,6 +126,9 @@ class ListJobs(Query[list[Job]]):
     after: int = 0
     limit: int = PAGE_MOST
 
+    def __post_init__(self) -> None:
+        _only_plain(self.filter)
+
 
 class Page(NamedTuple):
     """Some jobs of a list."""
@@ -117,6 +138,8 @@ class Page(NamedTuple):
     """The cursor behind what was looked at; None if there is nothing more."""
     sizes: Sequence[int] = ()
     """How many bytes each job's body has, whatever part of it is in the page."""
+    looked: int = 0
+    """How many jobs were looked at one by one for what no store looks for; 0 if nothing of that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +160,18 @@ class GetPage(Query[Page]):
     newest: bool = False
 
     def __post_init__(self) -> None:
+        _only_plain(self.filter)
         whole(self.limit, "limit", MOST)
         if self.preview is not None:
             whole(self.preview, "preview", MOST, 0)
         for text in (self.filter.topic, self.filter.key, self.filter.error):
             if text is not None and not text.isascii():
                 _encodable(text)
+
+
+def _only_plain(filter: Filter) -> None:
+    if filter != filter.plain:
+        raise BadJob("stores do not look for text, header, worker and priority: ask for the plain filter")
 
 
 def _encodable(text: str) -> None:

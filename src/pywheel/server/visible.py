@@ -12,9 +12,10 @@ from typing import Final, TypeAlias
 
 from .._errors import BadJob
 from ..jobs.job import Job
-from ..jobs.queries import Filter, GetPage, ListTopics, ListWorkers, Member, Page
+from ..jobs.queries import Filter, ListTopics, ListWorkers, Member, Page
 from ..stores.contract import Store, intact
 from ..stores.notifier import order
+from ..stores.pages import search
 from ..stores.schedule_notes import TOPIC as SCHEDULES
 from .problems import Problem
 from .tokens import Grant
@@ -34,30 +35,28 @@ def page(
 
     O(topics), and then by what it looks at: at a hundred topics at most. BadJob: `after` is no cursor of such a list.
     """
-    if sees is None:
-        return store.ask(GetPage(filter, after, limit, preview=preview, newest=newest))
-    if filter.topic is not None:
-        if not sees(filter.topic):
-            return Page([], None)
-        return store.ask(GetPage(filter, after, limit, preview=preview, newest=newest))
+    if filter.topic is not None and sees is not None and not sees(filter.topic):
+        return Page([], None)
+    if sees is None or filter.topic is not None:
+        return search(store, filter, after, limit, preview=preview, newest=newest)
     first, inner = _place(after)
     names = sorted(topic.name for topic in store.ask(ListTopics()) if sees(topic.name))
     names = names[bisect_left(names, first) :]
     if inner and names[:1] != [first]:  # it is not there any more
         inner = ""
-    jobs, sizes = list[Job](), list[int]()
+    jobs, sizes, looked = list[Job](), list[int](), 0
     for number, name in enumerate(names):
         if number == _TOPICS or len(jobs) == limit:
-            return Page(jobs, _cursor(name, inner), sizes)
-        found = store.ask(
-            GetPage(filter._replace(topic=name), inner, limit - len(jobs), preview=preview, newest=newest)
-        )
+            return Page(jobs, _cursor(name, inner), sizes, looked)
+        some = filter._replace(topic=name)
+        found = search(store, some, inner, limit - len(jobs), preview=preview, newest=newest)
         jobs += found.jobs
         sizes += found.sizes
+        looked += found.looked
         if found.next is not None:
-            return Page(jobs, _cursor(name, found.next), sizes)
+            return Page(jobs, _cursor(name, found.next), sizes, looked)
         inner = ""
-    return Page(jobs, None, sizes)
+    return Page(jobs, None, sizes, looked)
 
 
 def _cursor(name: str, inner: str) -> str:

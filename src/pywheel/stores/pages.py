@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from heapq import nlargest
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .._errors import BadJob
 from ..jobs.checks import MOST
 from ..jobs.job import Job, State
-from ..jobs.queries import PAGE_MOST, Ended, Filter, GetPage
+from ..jobs.queries import PAGE_MOST, Ended, Filter, GetHistories, GetPage, Page
 from .checks import clamped
+
+if TYPE_CHECKING:
+    from .contract import Store
 
 __all__ = [
     "BYTES",
@@ -24,6 +28,8 @@ __all__ = [
     "asked",
     "bodies_within",
     "latest",
+    "meant",
+    "search",
 ]
 
 BYTES: Final = 4_000_000
@@ -90,6 +96,34 @@ def _position(text: Any, order: str) -> Position:
     if found is None or found[1] != order or (found[2] is None) is (order in "dl"):
         raise BadJob(f"{text!r:.60} is no cursor of this list: give `next` of a page with the same filter and order")
     return Position(clamped(int(found[2] or 0)), clamped(int(found[3])))
+
+
+def meant(store: Store, filter: Filter, jobs: Sequence[Job]) -> list[Job]:
+    """Return those of some jobs, found by the plain filter, that the filter means. O(jobs); one query for a worker."""
+    found = [job for job in jobs if filter.fits(job)]
+    if filter.worker is None:
+        return found
+    histories = store.ask(GetHistories([job.id for job in found]))
+    workers = [history[-1].worker or "" if history else "" for history in histories]
+    return [job for job, worker in zip(found, workers, strict=True) if worker.startswith(filter.worker)]
+
+
+def search(
+    store: Store, filter: Filter, after: str, limit: int, *, preview: int | None = None, newest: bool = False
+) -> Page:
+    """Return what `GetPage` does, of any filter. What no store looks for is looked for in one page of the plain one."""
+    plain = GetPage(filter.plain, after, limit, preview, newest)
+    if filter == filter.plain:
+        return store.ask(plain)
+    looked = store.ask(replace(plain, limit=PAGE_MOST, preview=preview if filter.text is None else None))
+    sizes = dict(zip((job.id for job in looked.jobs), looked.sizes, strict=True))
+    found, end = meant(store, filter, looked.jobs), looked.next
+    if len(found) > limit:
+        del found[limit:]
+        wanted = asked(plain)
+        end = wanted.cursor(wanted.place(found[-1]))
+    jobs = found if preview is None else [job._replace(body=job.body[:preview]) for job in found]
+    return Page(jobs, end, [sizes[job.id] for job in found], len(looked.jobs))
 
 
 def bodies_within(

@@ -143,6 +143,29 @@ def test_a_job_is_found_by_its_id(queue, client):
     assert client.get("/jobs?id=//evil.example").headers["location"] == "/jobs/%2F%2Fevil.example"
 
 
+def test_jobs_are_searched_by_body_header_worker_and_priority_and_it_is_said_how_many_were_looked_at(queue, client):
+    first = queue.put("mail", "a needle", headers={"tenant": "a=b"}, delay=60)
+    second = queue.put("mail", "a needle", priority=5, delay=60)
+    others = [queue.put("mail", "x" * 200, delay=60) for _ in range(3)]
+    for query, ids in {
+        "text=needle": [first, second], "header=tenant": [first], "header=tenant%3Da%3Db": [first],
+        "priority=5": [second], "priority=0&text=x": others, "worker=app": [], "topic=mail&text=needle&newest=1":
+        [second, first],
+    }.items():  # fmt: skip
+        text = client.get(f"/jobs?{query}").text
+        assert found(text) == ids, query
+        assert "5 jobs were looked at one by one" in text
+    assert "looked at" not in client.get("/jobs?topic=mail").text
+    assert f'value="{first}"' in client.get("/jobs?text=needle").text
+    lines = client.get("/jobs/export?text=needle").text.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [str(first), str(second)]
+    told = post(client, "/jobs", text="needle", action="cancel", scope="all").text
+    assert "Cancel 2 jobs?" in told
+    assert 'name="text" value="needle"' in told
+    for wrong in ("priority=high", "priority=10"):
+        assert client.get(f"/jobs?{wrong}").status_code == 400
+
+
 def test_pages_of_a_search_follow_each_other(queue, client):
     ids = queue.put_many([queue.job("mail", b"", delay=60) for _ in range(120)])
     seen, path = [], "/jobs?topic=mail"

@@ -35,7 +35,8 @@ async def find(call: Call) -> Response:
     except BadJob:
         raise no_cursor() from None
     following = None if found.next is None else cursor(found.next)
-    return JsonResponse(schema.Found(await jobs_out(found.jobs, partial(job_out, body=wish.body)), following))
+    shown = await jobs_out(found.jobs, partial(job_out, body=wish.body))
+    return JsonResponse(schema.Found(shown, following, found.looked))
 
 
 def _filter(wish: schema.Filter) -> Filter:
@@ -47,6 +48,10 @@ def _filter(wish: schema.Filter) -> Filter:
             None if wish.due_from is None else moment(wish.due_from, "due_from"),
             None if wish.due_until is None else moment(wish.due_until, "due_until"),
             wish.error,
+            wish.text,
+            wish.header,
+            wish.worker,
+            wish.priority,
         )
     except BadJob as error:
         raise Problem("bad-parameter", str(error)) from None
@@ -77,7 +82,8 @@ async def _bulk(call: Call, change: Callable[..., int], usual: State | None, **w
         call.demand(wish.topic)
     else:
         demand_all(call.grant, call.operation.scope or "", "name one of its topics")
-    meant = {"key": wish.key, "due_from": wish.due_from, "due_until": wish.due_until, "error": wish.error}
+    fields = ("key", "due_from", "due_until", "error", "text", "header", "worker", "priority")
+    meant = {field: getattr(wish, field) for field in fields}
     state = usual if wish.state is None else State(wish.state)
     jobs = await call.context.long(change, wish.topic, state, **meant, **words, dry_run=wish.dry_run)
     return JsonResponse(schema.BulkAnswer(jobs, wish.dry_run))

@@ -218,6 +218,20 @@ class Filter(In):
     due_from: Moment | None = None
     due_until: Moment | None = None
     error: Annotated[str, Meta(max_length=1_000, description="The last error contains this text.")] | None = None
+    text: Annotated[str, Meta(min_length=1, max_length=1_000, description="The body contains this text.")] | None = None
+    header: (
+        Annotated[
+            str, Meta(min_length=1, max_length=1_000, description="It has this header, or of `name=value` this value.")
+        ]
+        | None
+    ) = None
+    worker: (
+        Annotated[
+            str, Meta(min_length=1, max_length=200, description="The worker of the last attempt, or how its id begins.")
+        ]
+        | None
+    ) = None
+    priority: PRIORITY | None = None
 
 
 class Find(Filter):
@@ -233,6 +247,9 @@ class Found(Struct):
 
     jobs: list[JobOut]
     next: Next
+    looked: Annotated[
+        int, Meta(description="How many jobs were looked at one by one, for text, header, worker or priority.")
+    ] = 0
 
 
 class ByKey(In):

@@ -52,7 +52,7 @@ async def act(ask: Ask) -> Response:
     if action is None or State.DEAD not in action.states or not asked.topic or not asked.like:
         raise HTTPException(400, "dead jobs can be retried and deleted, by topic and error")
     ask.allow("admin", asked.topic)
-    bulk = await ask.bulks.start(ask, action, asked, asked.text(), "/dead")
+    bulk = await ask.bulks.start(ask, action, asked, asked.said(), "/dead")
     return back(ask.request, f"/bulk/{bulk.id}")
 
 

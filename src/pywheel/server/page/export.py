@@ -10,8 +10,9 @@ import msgspec
 from starlette.responses import Response
 
 from ..._errors import PywheelError
-from ...jobs.queries import Filter, GetPage, ListTopics
+from ...jobs.queries import Filter, ListTopics
 from ...stores.contract import Store
+from ...stores.pages import search
 from ..api.records import job_out
 from ..sse import EventStream
 from .answers import HEADERS, Ask, visitor_of
@@ -67,7 +68,7 @@ def _topics(store: Store, filter: Filter, sees: Sees) -> list[str | None]:
 
 def _page(store: Store, asked: Asked, topic: str | None, after: str) -> tuple[bytes, str | None]:
     """Return the lines of a page of jobs, and the cursor behind it."""
-    found = store.ask(GetPage(asked.filter._replace(topic=topic), after, 1_000, newest=bool(asked.newest)))
+    found = search(store, asked.filter._replace(topic=topic), after, 1_000, newest=bool(asked.newest))
     fits = asked.fits
     return b"".join(_line(job_out(job)) for job in found.jobs if fits is None or fits(job)), found.next
 

@@ -11,13 +11,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from ..._errors import BadJob
-from ...jobs.checks import name
+from ...jobs.checks import name, whole
 from ...jobs.durations import delay_ms, moment, refuse_long
-from ...jobs.job import Job, state_of
+from ...jobs.job import PRIORITIES, Job, state_of
 from ...jobs.queries import Filter
 from .words import error_group
 
-__all__ = ["ROOM", "Asked", "Fields", "fields", "new_due", "texts", "utc"]
+__all__ = ["ROOM", "Asked", "Fields", "fields", "new_due", "priority_of", "texts", "utc"]
 
 _MOST: Final = 256 << 10  # bytes: the ids of many jobs, and a search
 ROOM: Final = 64 << 10
@@ -73,13 +73,17 @@ class Asked(NamedTuple):
     error: str = ""
     due_from: str = ""
     due_until: str = ""
+    text: str = ""
+    header: str = ""
+    worker: str = ""
+    priority: str = ""
     newest: str = ""
     like: str = ""  # what the last errors have in common, as `error_group` says it
 
     @classmethod
     def of(cls, fields: Mapping[str, object]) -> Asked:
         """Return what a query or a form says."""
-        return cls(**texts(fields, cls._fields, as_typed=("error", "like")))
+        return cls(**texts(fields, cls._fields, as_typed=("error", "like", "text")))
 
     @property
     def filter(self) -> Filter:
@@ -91,6 +95,10 @@ class Asked(NamedTuple):
             utc(self.due_from, "due from") if self.due_from else None,
             utc(self.due_until, "due until") if self.due_until else None,
             self.error or None,
+            self.text or None,
+            self.header or None,
+            self.worker or None,
+            priority_of(self.priority) if self.priority else None,
         )
 
     @property
@@ -107,14 +115,25 @@ class Asked(NamedTuple):
         """Return the query with other fields."""
         return self._replace(**fields).query
 
-    def text(self) -> str:
+    def said(self) -> str:
         """Return it as people say it."""
         words = [f"topic {self.topic}" if self.topic else "any topic", f"state {self.state}" if self.state else ""]
         words += [f"key {self.key}" if self.key else "", f"error contains “{self.error}”" if self.error else ""]
         words += [f"errors like “{self.like}”" if self.like else ""]
+        words += [f"body contains “{self.text}”" if self.text else "", f"header {self.header}" if self.header else ""]
+        words += [f"worker {self.worker}" if self.worker else "", f"priority {self.priority}" if self.priority else ""]
         words += [f"due from {self.due_from} UTC" if self.due_from else ""]
         words += [f"due until {self.due_until} UTC" if self.due_until else ""]
         return ", ".join(word for word in words if word)
+
+
+def priority_of(text: str) -> int:
+    """Return a priority. BadJob: it is none."""
+    try:
+        value: object = int(text or "0")
+    except ValueError:
+        value = text
+    return whole(value, "priority", PRIORITIES, -PRIORITIES)
 
 
 def utc(text: str, what: str) -> int:

@@ -48,10 +48,11 @@ async def search(ask: Ask) -> Response:
     asked, after, trouble = Asked.of(ask.query), ask.query.get("after", ""), ""
     jobs: list[Job] = []
     following: str | None = None
+    looked = 0
     try:
         if asked.topic:
             ask.allow("read", asked.topic)
-        jobs, following = await _found(ask, asked, after)
+        jobs, following, looked = await _found(ask, asked, after)
     except BadJob as error:
         trouble = str(error)
     view = "topic" if asked.topic and not trouble else "jobs"
@@ -61,6 +62,7 @@ async def search(ask: Ask) -> Response:
         200 if not trouble else 400,
         asked=asked,
         jobs=jobs,
+        looked=looked,
         trouble=trouble,
         topics=await ask.context.read(_names, snapshot.topics, ask.visitor),
         topic_here=snapshot.topics.get(asked.topic) if view == "topic" else None,
@@ -73,17 +75,19 @@ async def search(ask: Ask) -> Response:
     )
 
 
-async def _found(ask: Ask, asked: Asked, after: str) -> tuple[list[Job], str | None]:
-    jobs: list[Job] = []
+async def _found(ask: Ask, asked: Asked, after: str) -> tuple[list[Job], str | None, int]:
+    """Return jobs, where the search goes on, and how many were looked at one by one."""
+    jobs, looked = list[Job](), 0
     following, fits, look = after, asked.fits, partial(page, preview=_PREVIEW, newest=bool(asked.newest))
     for _ in range(5 if fits is None else 20):  # each looks at a bounded number of rows, and may find none of them
         left, sees = _LIMIT - len(jobs), ask.visitor.sees
         found = await ask.context.read(look, ask.store, asked.filter, following, left, sees)
         jobs += filter(fits, found.jobs)
+        looked += found.looked
         following = found.next or ""
         if not following or len(jobs) >= _LIMIT:
             break
-    return jobs, following or None
+    return jobs, following or None, looked
 
 
 async def ask_first(ask: Ask) -> Response:
@@ -102,7 +106,7 @@ async def begin(ask: Ask) -> Response:
     given = await fields(ask.request)
     action, asked, ids = _action(given), Asked.of(given.singles), _ids(given)
     _demand(ask, asked)
-    there, due, what = f"/jobs?{asked.query}", 0, asked.text()
+    there, due, what = f"/jobs?{asked.query}", 0, asked.said()
     if action.timed:
         times = Times(given.one("delay").strip(), given.one("at").strip())
         try:
@@ -153,7 +157,7 @@ async def _confirm(
         ids=ids,
         number=number_of,
         exact=exact,
-        what=f"{len(ids)} selected jobs" if ids else f"all jobs with {asked.text()}",
+        what=f"{len(ids)} selected jobs" if ids else f"all jobs with {asked.said()}",
         states=action.states if ids else states_of(action, asked.filter),
         times=times,
         wrong=wrong,

@@ -12,14 +12,14 @@ from starlette.responses import Response
 
 from ..._errors import BadJob, JobExists
 from ...jobs.bodies import is_encrypted
-from ...jobs.checks import name, whole
+from ...jobs.checks import name
 from ...jobs.commands import Change, Edit, Put
 from ...jobs.durations import delay_ms
-from ...jobs.job import PRIORITIES, Job, NewJob
+from ...jobs.job import Job, NewJob
 from ...jobs.new_job import new_job
 from .answers import Ask, back
 from .bodies import typed
-from .filters import ROOM, fields, texts, utc
+from .filters import ROOM, fields, priority_of, texts, utc
 from .one_job import id_of, visible
 from .words import iso
 
@@ -75,7 +75,7 @@ class Wish(NamedTuple):
         key = checked("key", lambda: name(self.key, "key") if self.key else None)
         delay = checked("delay", lambda: delay_ms(self.delay) if self.delay else None)
         at = checked("at", lambda: utc(self.at, "the due time") if self.at else None)
-        priority = checked("priority", lambda: _priority(self.priority)) or 0
+        priority = checked("priority", lambda: priority_of(self.priority)) or 0
         if self.delay and self.at:
             wrong["at"] = "say in how long or at what time, not both"
         body = self.body.encode()
@@ -166,11 +166,3 @@ def _page(ask: Ask, wish: Wish, source: Job | None, wrong: Mapping[str, str], st
     shown = source is None or typed(source.body) is not None
     wish = wish if wish.form else wish._replace(form=token_hex(8))
     return ask.page("put.html", status, wish=wish, source=source, wrong=wrong, typed=shown)
-
-
-def _priority(text: str) -> int:
-    try:
-        value: object = int(text or "0")
-    except ValueError:
-        value = text
-    return whole(value, "priority", PRIORITIES, -PRIORITIES)
