@@ -339,9 +339,10 @@ class Claim(Command[Claimed]):
 
 @dataclass(slots=True)
 class Begin(Command[bool]):
-    """A handler has begun with a held job: the attempt counts, the lease ends at now + ttr.
+    """A handler has begun, or goes on: the attempt counts, and the lease ends at now + ttr or later.
 
-    Outcome: whether this very claim was held (now < lease_until). A claim that has begun already is touched.
+    It is never shortened: the handler may have touched it meanwhile. Outcome: whether this very claim held the job
+    (now < lease_until).
     """
 
     id: int

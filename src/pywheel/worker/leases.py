@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ..jobs.commands import Ack, Begin, Nack, Release, Touch
+from ..jobs.commands import Ack, Begin, Nack, Release
 from ..jobs.job import Job
 from ..jobs.lifecycle import LOST_BEGUN
 
@@ -219,7 +219,6 @@ class Leases:
         return max(min(lease.until - lease.ttr / 2000 for lease in self._kept), now + 0.02)
 
     @staticmethod
-    def command(lease: Lease) -> Begin | Touch:
+    def command(lease: Lease) -> Begin:
         """Return what the store is asked, for a claim that has begun or goes on."""
-        kind = Touch if lease.begun else Begin
-        return kind(lease.job.id, lease.job.claims, lease.ttr)
+        return Begin(lease.job.id, lease.job.claims, lease.ttr)

@@ -33,8 +33,9 @@ _THEIR_LAPSED: Final = f"+{_LAPSED}"
 _SPENT: Final = "j.backoff IS NULL"
 _RECEIPTS: Final = "{w: id, claims}"
 _TOPIC: Final = {"id": "j.id", "topic": "j.topic"}
-_PROLONG: Final = "UPDATE job SET next = {now} + w.ttr, begun = CASE WHEN w.begun = 1 THEN 1 ELSE j.begun END"
-_ENDS: Final = {"id": "j.id", "next": "{now} + w.ttr"}
+_UNTIL: Final = "CASE WHEN w.begun = 1 AND j.next > {now} + w.ttr THEN j.next ELSE {now} + w.ttr END"
+_PROLONG: Final = f"UPDATE job SET next = {_UNTIL}, begun = CASE WHEN w.begun = 1 THEN 1 ELSE j.begun END"
+_ENDS: Final = {"id": "j.id", "next": _UNTIL}
 
 
 def move(state: str, ended: str, outcome: int, error: str = "NULL", **changed: str) -> str:

@@ -82,12 +82,24 @@ class HeldTests(StoreTests):
         self.pass_time(200)
         assert self.apply(Begin(id, job.claims, 9)) is False
 
-    def test_a_begin_of_what_has_begun_is_a_touch(self) -> None:
+    def test_a_begin_leaves_a_longer_lease_as_it_was_touched(self) -> None:
+        id = self.put()
+        job = self.held(id)
+        assert self.apply(Touch(id, job.claims, 9_000)) is True
+        self.pass_time(50)
+        for _ in range(2):
+            assert self.apply(Begin(id, job.claims, 700)) is True
+            assert self.job(id).lease_until == NOW + 9_000
+        self.pass_time(8_500)
+        assert self.apply(Begin(id, job.claims, 700)) is True
+        assert self.job(id).lease_until == NOW + 9_250
+
+    def test_a_begin_of_what_has_begun_prolongs_it(self) -> None:
         id = self.put()
         assert self.claim(id, begin=1).begun == 1
         self.pass_time(10)
-        assert self.apply(Begin(id, 1, 40)) is True
-        assert self.job(id).lease_until == NOW + 50
+        assert self.apply(Begin(id, 1, 4_000)) is True
+        assert self.job(id).lease_until == NOW + 4_010
 
     def test_many_begin_in_one_call(self) -> None:
         ids = [self.put() for _ in range(30)]

@@ -172,11 +172,12 @@ function commands.nack(ends)
     end, -1)
 end
 
--- Give claims new leases.
+-- Give claims new leases. What begins, or goes on, keeps one that is longer.
 for name, begins in pairs({touch = 0, begin = 1}) do
     commands[name] = function(ttrs)
         return with_receipts(function(b, state, place)
-            state[LEASE], state[BEGUN] = now + ttrs[place], max(state[BEGUN], begins)
+            state[LEASE] = max(now + ttrs[place], begins * state[LEASE])
+            state[BEGUN] = max(state[BEGUN], begins)
             lease_until(b, state)
             keep(b, state)
         end, 0)
