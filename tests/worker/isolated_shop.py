@@ -1,6 +1,7 @@
 """A program with isolated handlers, as `isolated_shop` of its folder: what a job does stands in its body.
 
-The store and the ledger come from the environment, so that each child opens them anew.
+The store and the ledger come from the environment, so that each child opens them anew. SHOP_MARGIN is how many ms
+a lease is longer than its ttr: what a busy machine may take to tell the store that a handler was killed.
 """
 
 import asyncio
@@ -117,7 +118,7 @@ def handle(job):
     do(job)
 
 
-@queue.handler("short", concurrency=2, ttr="300ms", retry=Fixed("1ms", attempts=2), isolate=True)
+@queue.handler("short", concurrency=2, ttr="1s", retry=Fixed("1ms", attempts=2), isolate=True)
 def short(job):
     do(job)
 
@@ -177,7 +178,10 @@ def decorated_later(job):
 
 def works():
     from pywheel import Worker
+    from pywheel.worker import leases, topic_state
 
+    if margin := int(os.environ.get("SHOP_MARGIN", "0")):
+        leases.lease_margin = topic_state.lease_margin = lambda ttr: margin
     logging.basicConfig(level=logging.INFO)
     Worker(queue, grace=float(os.environ.get("GRACE", "30"))).run()
     Path(os.environ["SHOP_LEDGER"] + ".end").write_text(json.dumps("ended"))
