@@ -7,8 +7,9 @@ at once. What was claimed and waits in its pool takes no room here, so that a wo
 not excused. The wait is the longest time without a gap in which a job is to be had and some worker has room for it.
 A handler notes its start some ms after its claim, and its end before its ack: rooms come out a little larger than they
 were. Gaps are the times at which the topic was paused, and those at which nobody could do anything, as the watchdog saw
-it: the machine gave it no turn, or a process was stopped in the middle of a transaction on the file. For isolated
-handlers nobody can tell: their processes begin, and end with what hangs, and no line says when.
+it: the machine gave it no turn, or a process was stopped in the middle of a transaction on the file. What a thread that
+could run waited for a processor meanwhile is taken off: that is the machine's doing, of which a quiet one does little.
+For isolated handlers nobody can tell: their processes begin, and end with what hangs, and no line says when.
 
 A job whose last claim was lost while its handler ran may have killed its process. Such jobs are tried one after the
 other, so each may wait for those that wait with it.
@@ -227,6 +228,7 @@ class Accounts:
             excused = life.died <= row.ended or life.stopped(row.started, row.ended + 1)
             excused |= longest(self.excused, row.started, row.ended)[0] > 0
             excused |= end < NEVER and longest(self.slow, end, row.ended)[0] > 0
+            excused |= end < NEVER and self._kept(end, row.ended) > SLOW
             if not excused:
                 took = f"after {end - line['wall']:.0f} ms, claimed {line['wall'] - row.started:.0f} ms before"
                 self.blame(
@@ -371,9 +373,17 @@ class Accounts:
         patience = self.patience + lost + self._silent(at - waited) - self.silence
         if before is not None and before.outcome is Outcome.LOST:
             patience += TRIAL * sum(begin < until and end > since for begin, end in self.suspected)
-        if waited > patience:
+        if waited - self._kept(at - waited, at) > patience:
             text = f"{waited:.0f} ms until {at:.0f}, claim {row.claim}, longest lost lease {lost} ms"
             self.blame("waited", f"job {job.id} of {job.topic}, {text}; {self.around(at - waited, at)}")
+
+    def _kept(self, begin, end):
+        """Return for how many ms of this time some thread was kept from running."""
+        return sum(
+            min(line["ms"] / (line["wall"] - line["since"]), 1) * (min(end, line["wall"]) - max(begin, line["since"]))
+            for line in self.words["kept"]
+            if line["since"] < end and line["wall"] > begin
+        )
 
     def _silent(self, begin):
         """Return for how long from then on, without a gap, some owner may have been silent; the first one is usual."""
@@ -435,6 +445,7 @@ class Accounts:
             "most hits": self.most_hits,
             "file held ms": round(sum(end - begin for begin, end in self.held)),
             "away ms": round(sum(end - begin for begin, end in self.away)),
+            "kept from running ms": round(self._kept(0, NEVER)),
             "starved ms": round(sum(end - begin for begin, end in self.starved)),
             "due until claimed ms": [part(lates, 0.5), part(lates, 0.99), round(lates[-1])],
             "of it while somebody had room": [part(waited, 0.5), part(waited, 0.99), round(waited[-1])],

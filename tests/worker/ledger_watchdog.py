@@ -1,5 +1,8 @@
 """Notes when nobody could do anything: the machine gave no turn, or a stopped process was in a transaction of SQLite.
 
+On a machine with more to do than it has processors the watchdog, who does little, soon gets its turn; who does more
+waits longer. So it notes as well for how long the thread of its siblings waited that waited longest, as Linux tells.
+
 SQLite has one lock for all who write, and frees it at the end of a transaction: nobody can write until the stopped
 process goes on, whatever a store does. A stopped process that has only the turn to write (`stores.sqlite.page`) does
 not have that lock, and is no excuse.
@@ -22,6 +25,7 @@ except ImportError:
 
 PAUSE = 0.02
 STARVED = 0.15  # seconds that a pause and a little work may take beyond their time
+TURNS = 0.1  # seconds between looks at how long others waited for a turn
 WRITING = 120  # the byte of -shm that is locked by who writes
 FLOCK = struct.Struct("hhqqi4x")  # of 64-bit Linux: type, whence, start, length, process
 
@@ -44,6 +48,33 @@ class WriteLock:
         return process if kind != fcntl.F_UNLCK and is_stopped(process) else None
 
 
+class Waits:
+    """How long threads of the processes that a process has started were kept from running, though they could run."""
+
+    def __init__(self, parent):
+        self.parent = Path(f"/proc/{parent}/task")
+        self.before = {}
+        self.longest()
+
+    def longest(self):
+        """Return for how many ms the thread waited since the last call that waited longest; 0 where nobody tells."""
+        waited = {}
+        for children in self.parent.glob("*/children"):
+            for process in _read(children).split():
+                for thread in Path(f"/proc/{process}/task").glob("*/schedstat"):
+                    _, ns, *_ = (*_read(thread).split(), 0, 0)
+                    waited[thread] = int(ns)
+        before, self.before = self.before, waited
+        return max((ns - before.get(thread, 0) for thread, ns in waited.items()), default=0) / 1e6
+
+
+def _read(path):
+    try:
+        return path.read_text()
+    except OSError:  # it has ended
+        return ""
+
+
 def is_stopped(process):
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].startswith("T")
@@ -54,8 +85,9 @@ def is_stopped(process):
 def watch(path):
     """Look all the time. What was so at two looks was so between them: a stopped process takes and frees nothing."""
     pen = Pen(path, "watchdog")
-    lock = WriteLock(Path(path).with_name("jobs.db"))
+    lock, waits = WriteLock(Path(path).with_name("jobs.db")), Waits(os.getppid())
     before, holder = time.time(), None
+    looked = before
     pen.note("watches")
     while True:
         time.sleep(PAUSE)
@@ -65,6 +97,9 @@ def watch(path):
             pen.note("held", since=before * 1000, who=holder)
         if now - before > PAUSE + STARVED:
             pen.note("starved", since=before * 1000)
+        if now - looked > TURNS:
+            pen.note("kept", since=looked * 1000, ms=waits.longest())
+            looked = now
         before = now
 
 

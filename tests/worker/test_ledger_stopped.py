@@ -13,7 +13,7 @@ from tests.isolated.child import environment
 from tests.jobs.waiting import until
 from tests.worker.intervals import union
 from tests.worker.ledger import lines
-from tests.worker.ledger_watchdog import is_stopped
+from tests.worker.ledger_watchdog import Waits, is_stopped
 from tests.worker.test_ledger_notices import kinds
 
 pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")]
@@ -84,3 +84,16 @@ def test_the_watchdog_sees_a_stopped_process_in_a_transaction_for_just_as_long(w
 @pytest.mark.parametrize("statement", ["SELECT 1", "BEGIN"])
 def test_the_watchdog_sees_none_that_is_stopped_in_its_turn_alone_or_reading(watched, statement):
     assert watched(statement)[2] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+def test_the_watchdog_sees_for_how_long_a_process_was_kept_from_running():
+    busy = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\nwhile True: pass"
+    waits = Waits(os.getpid())
+    rivals = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(2)]
+    try:
+        until(lambda: waits.longest() > 1)
+    finally:
+        for rival in rivals:
+            rival.kill()
+            rival.wait()
