@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, groupby, takewhile
 from operator import itemgetter
+from struct import pack
 from typing import Any, Final
 
 from ..._errors import JobExists, NonceTaken, StoreError
@@ -106,12 +107,13 @@ class Request:
         self._add(b"put", b"%d" % len(jobs))
         for (topic, kept), some in groupby(jobs, _ALIKE):
             same = list(some)
-            self._add(topic.encode(), b"%d" % same[0].priority, b"%d" % len(same), records.start_of(topic, kept))
+            whens: list[int] = []
             for job in same:
-                body, delay = job.body, job.delay
-                when = b"%d" % job.due if delay is None else b"d%d" % delay
-                pieces.append(b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(when), when, len(body), body))
-            self.count += 2 * len(same)
+                whens += (1, job.due) if job.delay is None else (0, job.delay)
+            head = topic.encode(), b"%d" % same[0].priority, b"%d" % len(same), records.start_of(topic, kept)
+            self._add(*head, pack(">" + len(same) * "Bd", *whens))
+            pieces += [b"$%d\r\n%b\r\n" % (len(job.body), job.body) for job in same]
+            self.count += len(same)
         self._learn.append(lambda answers: _shared_out(next(answers), sizes))
 
     def _settle(self, kind: type, commands: list[Any]) -> None:

@@ -34,16 +34,17 @@ local function new_id()
     return id, b
 end
 
--- Stores so many jobs without keys. Arguments: for each topic and options its name, the priority, how many, and what the jobs begin with; then
--- when and what for each. Outcome: the first id; the others follow it.
+-- Stores so many jobs without keys. Arguments: for each topic and options its name, the priority, how many, what the jobs begin with, and when
+-- each is due: 1 and the time, or 0 and a delay; then the bodies. Outcome: the first id; the others follow it.
 function commands.put(count)
-    local far, char = furthest_horizon(), string.char
+    local far, char, unpack_struct = furthest_horizon(), string.char, struct.unpack
     local first = call('INCRBY', K.last_id, count) - count + 1
     local id, key, jobs = first, nil, nil
     while count > 0 do
         local topic, priority, some, start_with = take(), tonumber(take()), tonumber(take()), created(now) .. take()
+        local whens = take()
         local dues = list_of(added, lane(topic, priority))
-        for _ = 1, some do
+        for turn = 1, some do
             local low = id % 256
             if low == 0 or not key then
                 local b = bid(id)
@@ -51,14 +52,15 @@ function commands.put(count)
                 note_chunk(id, b)
                 jobs = list_of(hashed, P .. ':j:' .. key)
             end
-            local b, due, text = key .. char(low), due_at(ARGV[at])
+            local b, is_time, due = key .. char(low), unpack_struct('>Bd', whens, turn * 9 - 8)
+            due = is_time == 1 and due or now + due
             local size, place = #jobs, #dues
-            jobs[size + 1], jobs[size + 2] = b, start_with .. ARGV[at + 1]
-            dues[place + 1], dues[place + 2] = text or digits(due), b
+            jobs[size + 1], jobs[size + 2] = b, start_with .. ARGV[at]
+            dues[place + 1], dues[place + 2] = digits(due), b
             if due <= far then
                 tell(topic, b, due, priority)
             end
-            at, id = at + 2, id + 1
+            at, id = at + 1, id + 1
         end
         count = count - some
     end
