@@ -239,17 +239,17 @@ def a_pause_says_so_and_does_nothing():
 # ---- ends -----------------------------------------------------------------------------------------------------------
 
 
-@found_by(S + "an_ack_makes_it_done_once", "assert self.apply(Ack(job.id, job.claims)) is False")
+@found_by(S + "an_ack_makes_it_done_once", "assert self.apply(c.Ack(job.id, job.claims)) is False")
 def an_ack_is_dropped():
     command(ops.Ack, lambda ack: None, lambda store, ack, outcome: True)
 
 
-@found_by(S + "a_settlement_after_the_lease_is_refused", "assert self.apply(Ack(id, 1)) is False")
+@found_by(S + "a_settlement_after_the_lease_is_refused", "assert self.apply(c.Ack(id, 1)) is False")
 def an_ack_after_the_lease_says_true():
     command(ops.Ack, told=lambda store, ack, outcome: True)
 
 
-@found_by(S + "a_receipt_of_another_claim_is_refused", "assert self.apply(Ack(*receipt)) is False")
+@found_by(S + "a_receipt_of_another_claim_is_refused", "assert self.apply(c.Ack(*receipt)) is False")
 def an_ack_needs_no_receipt():
     seen = {}
     command(ops.Reserve, told=lambda store, claim, jobs: seen.update((job.id, job.claims) for job in jobs) or jobs)
@@ -271,7 +271,7 @@ def a_nack_forgets_its_delay():
 
 @found_by(
     S + "a_nack_without_delay_makes_it_dead_at_once",
-    'assert self.apply(Nack(job.id, job.claims, None, "no use")) is State.DEAD',
+    'assert self.apply(c.Nack(job.id, job.claims, None, "no use")) is State.DEAD',
 )
 def a_nack_without_a_delay_is_one_with_none():
     command(ops.Nack, lambda nack: replace(nack, delay=nack.delay or 0))
@@ -307,7 +307,7 @@ def a_begin_says_so_and_does_nothing():
 
 
 @found_by(
-    S + "expire_ends_no_more_than_asked", "assert [self.apply(Expire(2)).ended for _ in range(4)] == [2, 2, 1, 0]"
+    S + "expire_ends_no_more_than_asked", "assert [self.apply(c.Expire(2)).ended for _ in range(4)] == [2, 2, 1, 0]"
 )
 def an_expiry_ends_all():
     command(ops.Expire, lambda expire: ops.Expire(10**6))

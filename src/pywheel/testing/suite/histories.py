@@ -10,21 +10,9 @@ from typing import Any
 from ..._errors import PywheelError
 from ...clock import ManualClock
 from ...jobs import commands as c
+from ...jobs import queries as q
 from ...jobs.job import Attempt, Imported, Job, NewJob, Outcome, State
 from ...jobs.limits import Limits
-from ...jobs.queries import (
-    CountJobs,
-    Filter,
-    GetHistories,
-    GetJob,
-    GetNextDues,
-    GetNextLease,
-    GetNote,
-    ListFirstDue,
-    ListJobs,
-    ListNotes,
-    ListTopics,
-)
 from .base import NOW, StoreTests
 from .model import MISSING, Model
 
@@ -243,35 +231,35 @@ class Pair:
     def look(self) -> None:
         """Compare what both have, and what the store keeps with what it holds."""
         model, store = self.model, self.test.store
-        jobs = model.jobs(Filter())
-        assert store.ask(ListJobs(Filter(), 0, 10**9)) == jobs
-        assert [store.ask(GetJob(job.id)) for job in jobs] == jobs
-        assert store.ask(CountJobs()) == model.counts()
+        jobs = model.jobs(q.Filter())
+        assert store.ask(q.ListJobs(q.Filter(), 0, 10**9)) == jobs
+        assert [store.ask(q.GetJob(job.id)) for job in jobs] == jobs
+        assert store.ask(q.CountJobs()) == model.counts()
         for state in State:
-            assert store.ask(ListJobs(Filter(state=state), 0, 10**9)) == [job for job in jobs if job.state is state]
+            assert store.ask(q.ListJobs(q.Filter(state=state), 0, 10**9)) == [job for job in jobs if job.state is state]
             fit = [job for job in jobs if (job.topic, job.state) == ("a", state)]
-            assert store.ask(ListJobs(Filter("a", state), 0, 10**9)) == fit
+            assert store.ask(q.ListJobs(q.Filter("a", state), 0, 10**9)) == fit
         for key in "kl":
-            assert store.ask(ListJobs(Filter(key=key), 0, 10**9)) == [job for job in jobs if job.key == key]
+            assert store.ask(q.ListJobs(q.Filter(key=key), 0, 10**9)) == [job for job in jobs if job.key == key]
             mine = model.get(("a", key))
-            assert store.ask(GetJob(("a", key))) == mine
+            assert store.ask(q.GetJob(("a", key))) == mine
         for prefix in ("", "n", "n:", "m:"):
-            assert _without_words(store.ask(ListNotes(prefix))) == _without_words(model.notes(prefix))
-        assert [store.ask(GetNote(name)) for name in NOTES] == [model.note(name) for name in NOTES]
+            assert _without_words(store.ask(q.ListNotes(prefix))) == _without_words(model.notes(prefix))
+        assert [store.ask(q.GetNote(name)) for name in NOTES] == [model.note(name) for name in NOTES]
         for id in self.ids:
-            assert store.ask(GetHistories([id]))[0] == model.history(id)
+            assert store.ask(q.GetHistories([id]))[0] == model.history(id)
         leases = [job.lease_until for job in jobs if job.lease_until is not None]
-        assert not leases or (store.ask(GetNextLease()) or 0) <= min(leases)
+        assert not leases or (store.ask(q.GetNextLease()) or 0) <= min(leases)
         store.apply([c.Expire(10**6)])  # the next due times depend on who has looked
         assert sorted(store.died(TOPICS)) == sorted(model.died(TOPICS))
-        topics, known = store.ask(ListTopics()), model.topics()
+        topics, known = store.ask(q.ListTopics()), model.topics()
         assert [topic[:2] for topic in topics] == [topic[:2] for topic in known]
         for found, ever in zip(topics, known, strict=True):  # what its own put replaced may have left no trace
             have = {job.priority for job in jobs if job.topic == found.name}
             assert have - {0} <= {*found.priorities} <= {*ever.priorities}
-        assert store.ask(GetNextDues(TOPICS)) == model.next_dues(TOPICS)
+        assert store.ask(q.GetNextDues(TOPICS)) == model.next_dues(TOPICS)
         for topic in TOPICS:
-            assert store.ask(ListFirstDue(topic, 5)) == model.first_due(topic, 5)
+            assert store.ask(q.ListFirstDue(topic, 5)) == model.first_due(topic, 5)
 
 
 class ModelTests(StoreTests):

@@ -4,21 +4,7 @@ from __future__ import annotations
 
 from unittest import SkipTest
 
-from ...jobs.commands import (
-    Ack,
-    Cancel,
-    Claim,
-    ClaimPolicy,
-    Delete,
-    Edit,
-    Expire,
-    Import,
-    Nack,
-    Pause,
-    Put,
-    Release,
-    Retry,
-)
+from ...jobs import commands as c
 from ...jobs.job import Due, Imported, Job, NewJob
 from ...jobs.limits import Limit, Limits, Rate, limits_of
 from ...jobs.queries import Filter, GetPage, ListFirstDue, ListTopics
@@ -49,12 +35,12 @@ class PriorityTests(StoreTests):
         assert claimed.begun == 2
         assert claimed.left == [Due(NOW + 1, late, "t", 9)]
         for job in claimed.jobs:
-            self.apply(Release(job.id, job.claims))
+            self.apply(c.Release(job.id, job.claims))
         assert [job.id for job in self.reserve(3)] == expected[:3]
         assert [job.id for job in self.reserve()] == expected[3:]
 
     def test_one_of_higher_priority_overtakes_a_backlog(self) -> None:
-        self.apply(Put(tuple(NewJob("t", b"", NOW - 1_000) for _ in range(300))))
+        self.apply(c.Put(tuple(NewJob("t", b"", NOW - 1_000) for _ in range(300))))
         id = self.put(due=NOW, priority=1)
         assert self.lane(1) == [Due(NOW, id, "t", 1)]
         assert self.one(limit=1).id == id
@@ -64,35 +50,35 @@ class PriorityTests(StoreTests):
         assert self.job(id).priority == 4
         job = self.one()
         assert (job.id, job.priority, self.job(id).priority) == (id, 4, 4)
-        self.apply(Ack(id, job.claims))
+        self.apply(c.Ack(id, job.claims))
         assert self.job(id).priority == 4
         [listed] = self.ask(GetPage(Filter())).jobs
         assert listed.priority == 4
 
     def test_it_keeps_it_through_nack_retry_and_reschedule(self) -> None:
         id = self.put(priority=-2)
-        assert self.apply(Edit(id, NOW - 5))
+        assert self.apply(c.Edit(id, NOW - 5))
         assert self.lane(-2) == [Due(NOW - 5, id, "t", -2)]
         job = self.one()
         assert self.lane(-2) == []
-        self.apply(Nack(id, job.claims, 10))
+        self.apply(c.Nack(id, job.claims, 10))
         assert self.lane(-2) == [Due(NOW + 10, id, "t", -2)]
-        assert self.apply(Cancel(id))
+        assert self.apply(c.Cancel(id))
         assert self.lane(-2) == []
-        assert self.apply(Retry(id, NOW))
+        assert self.apply(c.Retry(id, NOW))
         assert self.lane(-2) == [Due(NOW, id, "t", -2)]
         self.one(policy=TERMS._replace(ttr=5))
         self.pass_time(10)
         assert self.one().priority == -2
         self.pass_time(10_000)
-        assert self.apply(Delete(id))
+        assert self.apply(c.Delete(id))
         assert self.lane(-2) == self.lane(0) == []
 
     def test_a_topic_says_which_priorities_its_jobs_had(self) -> None:
         self.put("plain")
         self.put()
         assert [topic.priorities for topic in self.ask(ListTopics())] == [(), ()]
-        self.apply(Delete(self.put(priority=2)))
+        self.apply(c.Delete(self.put(priority=2)))
         self.put(priority=-7)
         assert {topic.name: topic.priorities for topic in self.ask(ListTopics())} == {"plain": (), "t": (2, -7)}
 
@@ -113,20 +99,20 @@ class PriorityTests(StoreTests):
         id = self.put(key="k")
         self.reserve()
         self.pass_time(TERMS.ttr + TERMS.slack)
-        self.apply(Expire(9))
+        self.apply(c.Expire(9))
         assert self.put(key="k", replace=True, priority=3) == id
         assert (self.job(id).lost, self.job(id).priority) == (2, 3)
         assert [topic.priorities for topic in self.ask(ListTopics())] == [(3,)]
 
     def test_an_imported_job_keeps_its_priority(self) -> None:
         job = Job(1, "t", b"i", NOW, NOW, self.job(self.put(due=FAR)).state, priority=7)
-        [id] = self.apply(Import((Imported(job),)))
+        [id] = self.apply(c.Import((Imported(job),)))
         assert self.job(id).priority == 7
         assert self.lane(7) == [Due(NOW, id, "t", 7)]
 
     def test_a_pause_holds_all_priorities(self) -> None:
         id = self.put(priority=1)
-        self.apply(Pause("t", paused=True))
+        self.apply(c.Pause("t", paused=True))
         assert self.ask(ListFirstDue("t", 9)) == []
         assert self.reserve() == []
         assert self.claim(id, begin=1).paused
@@ -134,15 +120,15 @@ class PriorityTests(StoreTests):
     def test_what_was_done_with_priorities_is_in_order(self) -> None:
         ids = [self.put(priority=n, key=f"k{n}") for n in (-1, 0, 1, 2)]
         job = self.one(limit=1)
-        self.apply(Nack(job.id, job.claims, None))
-        self.apply(Cancel(ids[0]))
+        self.apply(c.Nack(job.id, job.claims, None))
+        self.apply(c.Cancel(ids[0]))
         assert self.store.verify() == []
 
 
 class LimitTests(StoreTests):
     """How many run, and how many begin in a span of time."""
 
-    def limited(self, limit: int | Limit | None = None, rate: str | Rate | None = None) -> ClaimPolicy:
+    def limited(self, limit: int | Limit | None = None, rate: str | Rate | None = None) -> c.ClaimPolicy:
         """Return terms with limits. The test is skipped where they are refused."""
         if not self.store.keeps_limits:
             raise SkipTest("this store keeps no limits")
@@ -158,7 +144,7 @@ class LimitTests(StoreTests):
         assert claimed.again > NOW
         assert self.claim(*ids[2:], begin=4, policy=self.limited(2)).jobs == []
         assert self.reserve(policy=self.limited(2)) == []
-        self.apply(Ack(ids[0], claimed.jobs[0].claims))
+        self.apply(c.Ack(ids[0], claimed.jobs[0].claims))
         assert [job.id for job in self.reserve(policy=self.limited(2))] == [ids[2]]
 
     def test_what_a_limit_lets_through_says_no_more(self) -> None:
@@ -169,7 +155,9 @@ class LimitTests(StoreTests):
     def test_a_slot_is_free_in_the_transaction_that_ends_its_job(self) -> None:
         ids = [self.put(due=NOW - 2 + n) for n in range(3)]
         job = self.one(limit=1, policy=self.limited(1))
-        ack, claimed = self.store.apply([Ack(job.id, job.claims), Claim("t", tuple(ids[1:]), self.limited(1), "w", 2)])
+        ack, claimed = self.store.apply(
+            [c.Ack(job.id, job.claims), c.Claim("t", tuple(ids[1:]), self.limited(1), "w", 2)]
+        )
         assert (ack, [job.id for job in claimed.jobs]) == (True, [ids[1]])
 
     def test_a_slot_is_free_when_its_lease_is_over(self) -> None:
@@ -201,7 +189,7 @@ class LimitTests(StoreTests):
         assert [job.key for job in claimed.jobs] == ["a:1", "b:1", "c", None, None]
         assert [due.id for due in claimed.left] == ids[1:3]
         assert claimed.full == ((ids[1], "a"), (ids[2], "a"))
-        self.apply(Ack(ids[0], claimed.jobs[0].claims))
+        self.apply(c.Ack(ids[0], claimed.jobs[0].claims))
         assert [job.key for job in self.reserve(policy=policy)] == ["a:2"]
 
     def test_of_what_is_left_it_says_whose_group_is_full(self) -> None:
@@ -214,7 +202,7 @@ class LimitTests(StoreTests):
         assert self.claim(ids[5], begin=3, policy=self.limited(1)).full == ()
 
     def test_a_reserve_looks_past_what_a_group_holds_back(self) -> None:
-        self.apply(Put(tuple(NewJob("t", b"", NOW - 9, f"a:{n}") for n in range(30))))
+        self.apply(c.Put(tuple(NewJob("t", b"", NOW - 9, f"a:{n}") for n in range(30))))
         id = self.put(key="b:1")
         policy = self.limited(Limit(2, per=":"))
         assert [job.key for job in self.reserve(3, policy=policy)] == ["a:0", "a:1", "b:1"]
@@ -233,7 +221,7 @@ class LimitTests(StoreTests):
         assert [job.id for job in self.reserve(policy=policy)] == [ids[2]]
 
     def test_a_burst_begins_at_once_and_then_the_rate_holds(self) -> None:
-        self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(20))))
+        self.apply(c.Put(tuple(NewJob("t", b"", NOW) for _ in range(20))))
         policy = self.limited(rate=Rate(10, "1s", burst=3))
         begun = []
         for _ in range(10):
@@ -242,7 +230,7 @@ class LimitTests(StoreTests):
         assert begun == [3, 0, 1, 0, 1, 0, 1, 0, 1, 0]
 
     def test_a_rate_is_not_held_up_by_what_a_slower_one_has_noted(self) -> None:
-        self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(3))))
+        self.apply(c.Put(tuple(NewJob("t", b"", NOW) for _ in range(3))))
         assert len(self.reserve(policy=self.limited(rate="1/d"))) == 1
         policy = self.limited(rate=Rate(10, "1s", burst=1))
         assert self.reserve(policy=policy) == []
@@ -250,7 +238,7 @@ class LimitTests(StoreTests):
         assert len(self.reserve(policy=policy)) == 1
 
     def test_of_two_rates_at_once_each_keeps_its_own_over_all_that_begins(self) -> None:
-        self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(200))))
+        self.apply(c.Put(tuple(NewJob("t", b"", NOW) for _ in range(200))))
         slow = self.limited(rate=Rate(5, "1s", burst=3))
         quick = self.limited(rate=Rate(20, "1s", burst=2))
         begun = {slow: 0, quick: 0}
@@ -267,7 +255,7 @@ class LimitTests(StoreTests):
         assert len(self.reserve(policy=slow)) == 1
 
     def test_a_limit_beside_a_rate_leaves_what_that_has_noted(self) -> None:
-        self.apply(Put(tuple(NewJob("t", b"", NOW) for _ in range(9))))
+        self.apply(c.Put(tuple(NewJob("t", b"", NOW) for _ in range(9))))
         rate = self.limited(rate="1/s")
         assert len(self.reserve(policy=rate)) == 1
         assert len(self.reserve(3, policy=self.limited(5))) == 3
@@ -279,7 +267,7 @@ class LimitTests(StoreTests):
         self.put()
         policy = self.limited(rate="1/s")
         job = self.one(policy=policy)
-        self.apply(Release(job.id, job.claims))
+        self.apply(c.Release(job.id, job.claims))
         assert self.reserve(policy=policy) == []
 
     def test_a_limit_goes_with_priorities(self) -> None:

@@ -5,20 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from ..._errors import StoreClosed
+from ...jobs import queries as q
 from ...jobs.commands import Ack, Cancel, Nack, Pause, Release, Reserve, Retry
 from ...jobs.job import Attempt, Counts, Outcome, State, Topic
-from ...jobs.queries import (
-    CountJobs,
-    Filter,
-    GetHistories,
-    GetJob,
-    GetNextDues,
-    GetNextLease,
-    ListClaims,
-    ListJobs,
-    ListTopics,
-    ListWorkers,
-)
 from .base import FAR, NOW, TERMS, StoreTests
 
 __all__ = ["ViewTests"]
@@ -72,7 +61,7 @@ class ViewTests(StoreTests):
 
     def test_an_unknown_job_has_no_history(self) -> None:
         for id in (1, 0, -1, *BEYOND):
-            assert self.ask(GetJob(id)) is None
+            assert self.ask(q.GetJob(id)) is None
             assert self.history(id) == []
 
     # ---- lists ------------------------------------------------------------------------------------------------------
@@ -131,12 +120,12 @@ class ViewTests(StoreTests):
     # ---- numbers ----------------------------------------------------------------------------------------------------
 
     def test_counts_know_every_state_of_every_topic(self) -> None:
-        assert self.ask(CountJobs()) == {}
+        assert self.ask(q.CountJobs()) == {}
         self.one_of_each()
         self.put("other")
         self.apply(Pause("paused", paused=True))
-        assert self.ask(CountJobs()) == {"other": Counts(1), "paused": Counts(), "t": Counts(1, 1, 1, 1, 1)}
-        assert self.ask(ListTopics()) == [Topic("other", False), Topic("paused", True), Topic("t", False)]
+        assert self.ask(q.CountJobs()) == {"other": Counts(1), "paused": Counts(), "t": Counts(1, 1, 1, 1, 1)}
+        assert self.ask(q.ListTopics()) == [Topic("other", False), Topic("paused", True), Topic("t", False)]
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -152,8 +141,8 @@ class ViewTests(StoreTests):
         notifier = self.notifier("t")
         self.store.close()
         self.store.close()
-        jobs = GetJob(1), ListJobs(Filter(), 0, 1), CountJobs(), ListTopics(), GetHistories([1])
-        for query in (*jobs, GetNextDues(["t"]), ListClaims("w"), GetNextLease(), ListWorkers()):
+        jobs = q.GetJob(1), q.ListJobs(q.Filter(), 0, 1), q.CountJobs(), q.ListTopics(), q.GetHistories([1])
+        for query in (*jobs, q.GetNextDues(["t"]), q.ListClaims("w"), q.GetNextLease(), q.ListWorkers()):
             self.raises(StoreClosed, partial(self.ask, query))
         self.raises(StoreClosed, lambda: self.store.apply([Cancel(1)]), lambda: self.store.quiet("t", 0))
         self.raises(StoreClosed, lambda: self.store.notifier("w"), notifier.members, notifier.hints)
