@@ -9,7 +9,6 @@ second thread. Nothing else waits for that.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 import weakref
@@ -17,9 +16,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .._errors import StoreBusy, StoreClosed
+from .._forks import renew_after_fork
 from ..jobs.commands import Command
 from ..stores.contract import Locked, Store, pauses
 
@@ -74,10 +74,10 @@ class AsyncGroupCommit:
         self._store = store
         self._applied = weakref.WeakMethod(applied)  # the queue's own: it goes when its last user does
         self._closed = False
-        self._anew()
-        _all.add(self)
+        self._after_fork()
+        renew_after_fork(self)
 
-    def _anew(self) -> None:
+    def _after_fork(self) -> None:
         """Begin without a thread, with a free lock: at first, and in a forked child."""
         self._mutex = threading.RLock()  # a signal handler may close the queue
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Turn] = weakref.WeakKeyDictionary()
@@ -314,13 +314,3 @@ def _answer(end: Callable[[_Order, list[Any] | BaseException], None], order: _Or
 
 def _closed() -> StoreClosed:
     return StoreClosed("this queue is closed: open another one")
-
-
-def _after_fork() -> None:
-    for batches in list(_all):
-        batches._anew()
-
-
-_all: Final[weakref.WeakSet[AsyncGroupCommit]] = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -13,13 +13,13 @@ import os
 import socket
 import threading
 import time
-import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
 
 from .._errors import NoSuchJob, StoreClosed, StoreError, StoreReplaced
+from .._forks import renew_after_fork
 from ..jobs.commands import Announce
 from ..jobs.job import Job, State
 from ..jobs.queries import GetHistories, GetStates
@@ -60,10 +60,10 @@ class CompletionListener:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._anew()
-        _all.add(self)
+        self._after_fork()
+        renew_after_fork(self)
 
-    def _anew(self) -> None:
+    def _after_fork(self) -> None:
         """Begin without a thread: at first, and in a forked child. Notifier and who waits are the parent's."""
         self._mutex = threading.Lock()
         self._waiting: dict[int, tuple[str, set[Future[Result]]]] = {}  # topic and who waits, by job
@@ -273,13 +273,3 @@ class _Listener:
         least, times = _REST
         self._rest_until = now + max(least, times * asking)
         self._look_at = max(now + self._patience, self._rest_until)
-
-
-def _after_fork() -> None:
-    for listener in list(_all):
-        listener._anew()
-
-
-_all: Final[weakref.WeakSet[CompletionListener]] = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import threading
 import time
@@ -15,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from .._errors import PywheelError, StoreBusy, StoreClosed, StoreError, StoreFull
+from .._forks import renew_after_fork
 from ..events import Event, JobRefused, JobsForwarded, StoreFailed
 from ..stores.contract import Store, intact
 from .circuit_breaker import AWAY, CircuitBreaker
@@ -37,10 +37,10 @@ class Forwarder:
         self._tell = tell
         self._failures = 0
         self._over = False
-        self._anew()
-        _all.add(self)
+        self._after_fork()
+        renew_after_fork(self)
 
-    def _anew(self) -> None:
+    def _after_fork(self) -> None:
         """Begin without a thread: at first, and in a forked child."""
         # A signal handler may put, in the middle of a put: so no Event, whose lock it would find taken.
         self._wake: SimpleQueue[bool] = SimpleQueue()  # whether to end
@@ -196,13 +196,3 @@ def _wait(wake: SimpleQueue[bool], seconds: float, *, patiently: bool) -> None:
             over = ends or not patiently
         while True:  # who woke it meanwhile is content with the next look
             wake.get_nowait()
-
-
-def _after_fork() -> None:
-    for forwarder in list(_all):
-        forwarder._anew()
-
-
-_all: Final[weakref.WeakSet[Forwarder]] = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -12,13 +12,12 @@ from ..events import Events, Listener
 from ..jobs.checks import MOST, name, whole
 from ..jobs.commands import Reserve
 from ..jobs.durations import Duration, duration
-from ..jobs.handler import Handler
+from ..jobs.handler import Handler, redefined
 from ..jobs.job import Job, NewJob
 from ..jobs.keyring import Keyring
 from ..jobs.limits import Limit, Rate, limits_of
 from ..jobs.middleware import After, Before, Dead, Middleware
 from ..jobs.new_job import JobOptions, PutOptions, misspelt, new_job
-from ..jobs.redefined import redefined
 from ..jobs.retry import DEFAULT, AnyRetry, RetryPolicy, policy_of
 from ..jobs.schedule import CatchUp, Overlap, Schedule, schedule_name, timing
 from ..observe.logs import log

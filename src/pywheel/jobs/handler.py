@@ -36,6 +36,7 @@ __all__ = [
     "is_async",
     "kept",
     "moved",
+    "redefined",
     "rest_of",
     "to_the_end",
     "verdict",
@@ -287,3 +288,19 @@ def kept(text: str) -> str:
     if not isinstance(text, str):
         raise BadJob(f"error must be a str, not {type(text).__name__}")
     return text[-_ERROR_LENGTH:].encode("utf-8", "replace").decode().replace("\0", "\\0")
+
+
+def redefined(before: object, now: object) -> bool:
+    """Whether both are one function of an interactive session, the second by a later run of its definition.
+
+    Such a session has a prompt. In a program a second handler of a topic is a mistake, whatever its name.
+    """
+    called = _called(now)
+    return hasattr(sys, "ps1") and called is not None and called == _called(before)
+
+
+def _called(function: object) -> tuple[str, str] | None:
+    """Return the module and name by which a session finds a function; None for a lambda or a local one."""
+    inner = inspect.unwrap(function) if callable(function) else function
+    module, name = getattr(inner, "__module__", None), getattr(inner, "__qualname__", "<")
+    return None if module is None or "<" in name else (module, name)

@@ -140,9 +140,9 @@ class SeveralStore(Store):
         self.stores = stores
         self.ids = Ids(len(stores))
         self.durability = min((store.durability for store in stores), key=_WEAKEST.index)
-        self.after_fork()
+        self._after_fork()
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Begin to put in this process, which has no threads yet. Others begin with other stores."""
         self._threads = ThreadPoolExecutor(_THREADS, "pywheel-store")
         self._here = crc32(f"{socket.gethostname()} {os.getpid()}".encode()) % len(self.stores)

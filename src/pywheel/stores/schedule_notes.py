@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple
 from .._errors import BadBody, BadOption, JobExists, StoreBusy, StoreError
 from ..jobs.bodies import is_encrypted
 from ..jobs.commands import Cancel, Command, Delete, Edit, Put, SetNote
+from ..jobs.handler import redefined
 from ..jobs.job import Job, NewJob, State
 from ..jobs.queries import GetJob, GetNote, ListNotes
-from ..jobs.redefined import redefined
 from ..jobs.schedule import Schedule
 from .contract import Store, intact, outcome_of, pauses
 

@@ -8,10 +8,10 @@ import threading
 from threading import Condition
 from typing import TYPE_CHECKING, TypeVar
 
+from .._forks import renew_after_fork
 from .._seconds import signed_ns
 from ..clock import Clock, ManualClock, monotonic_or
 from ._delay_items import NEVER, TICK, DelayItems
-from ._fork import renew_after_fork
 
 if TYPE_CHECKING:
     from .._seconds import Seconds

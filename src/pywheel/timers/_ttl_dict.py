@@ -10,12 +10,12 @@ from reprlib import recursive_repr
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, TypeVar, overload
 
+from .._forks import renew_after_fork
 from .._seconds import unsigned_ns
 from ..clock import Clock, MonotonicClock, monotonic_or
 from ..core import TimingWheel
 from ..core._arguments import integer
 from ._arguments import callable_or_none, logger
-from ._fork import renew_after_fork
 
 if TYPE_CHECKING:
     from .._seconds import Seconds

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
-import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from itertools import count
@@ -13,6 +11,7 @@ from secrets import token_hex
 from typing import Any, Final, TypeVar
 
 from ..._errors import NotAStore, OutcomeUnknown, StoreAway, StoreBusy, StoreClosed, StoreError, StoreTooNew
+from ..._forks import renew_after_fork
 from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.queries import GetNextLease, Query
@@ -77,7 +76,7 @@ class RedisStore(Inner):
         except BaseException:
             self.server.close()
             raise
-        _OPEN.add(self)
+        renew_after_fork(self)
 
     def __repr__(self) -> str:
         return f"<RedisStore {self.url}>"
@@ -326,7 +325,7 @@ class RedisStore(Inner):
         if self.server.over:
             raise StoreClosed(CLOSED)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Begin anew in a forked child."""
         self._begin()
         self._group_commit.renew()
@@ -364,7 +363,7 @@ class RedisStores(SeveralStore):
             opened.pop_all()
         super().__init__(stores)
         self._stores = stores
-        _OPEN.add(self)
+        renew_after_fork(self)
 
     def about(self) -> dict[str, Any]:
         """Return what there is to know of the server of the first store, and how many stores there are."""
@@ -399,15 +398,3 @@ def open_redis(address: Address, *, clock: Clock | None = None, create: bool = T
     found = place(address)
     kind = RedisStore if found.stores == 1 else RedisStores
     return kind(found, clock=clock, create=create)
-
-
-_OPEN: Final[weakref.WeakSet[RedisStore | RedisStores]] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for store in list(_OPEN):
-        store.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 import weakref
@@ -16,6 +15,7 @@ from itertools import islice
 from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from ..._errors import PywheelError, StoreAway, StoreBusy, StoreClosed, StoreError
+from ..._forks import renew_after_fork
 from ...clock import Clock
 from ...jobs.commands import Cancel, Command, Edit, Expire, Put
 from ...jobs.job import Job, State
@@ -85,6 +85,7 @@ class RelationalStore(SqlStore):
         self._patient, self._waiting = (Lane(self, held, spared) for spared in _SPARED)
         self.lanes = (self._puts, self._steps, self._claims, self._patient, self._waiting)
         _STORES.add(self)
+        renew_after_fork(self)
         with self._use() as connection:
             self.migrate(connection, self.dialect).upgrade(self.shown, create=create)
         if self.now is None:
@@ -521,12 +522,3 @@ def _tell_the_last() -> None:
     for store in list(_STORES):
         store._watch.flush()
         store._presence.flush()
-
-
-def _after_fork_in_child() -> None:
-    for store in list(_STORES):
-        store._after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,31 @@
+"""Tells objects that they are in a forked child: their threads are not there, nor is whoever held their locks."""
+
+from __future__ import annotations
+
+import os
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+
+class Renewed(Protocol):
+    """Something with locks, threads or connections."""
+
+    def _after_fork(self) -> None:
+        """Begin with free locks, and without the threads of the parent."""
+
+
+_renewed: Final[WeakValueDictionary[int, Renewed]] = WeakValueDictionary()  # by id: not all of them can be hashed
+
+
+def renew_after_fork(renewed: Renewed) -> None:
+    """Have an object told in a forked child, for as long as it lives."""
+    _renewed[id(renewed)] = renewed
+
+
+def _after_fork() -> None:
+    for renewed in list(_renewed.values()):
+        renewed._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
