@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Final, TypeGuard, TypeVar
 from urllib.parse import urlsplit
@@ -89,8 +90,8 @@ class BrokerOutlet(Outlet[L]):
     """What the broker calls where it delivers: stream, subject."""
     away: tuple[type[Exception], ...]
     """What its client raises when there is no answer, or one that tells of an error; OSError is among them."""
-    grace: ClassVar[float] = 0.0
-    """Seconds beyond the timeout, for a client that keeps it itself."""
+    keeps_time: ClassVar[bool] = False
+    """Whether its client keeps the timeout itself."""
 
     def __init__(self, place: str, *, allow: Iterable[str] | None, timeout: Duration, name: str | None) -> None:
         super().__init__(name)
@@ -101,7 +102,7 @@ class BrokerOutlet(Outlet[L]):
             allow = () if place else ("*",)
         self.allow = texts(allow, "allow")
         self.timeout = duration(timeout, "timeout", 1, error=BadOption) / 1000
-        self.longest = 2 * self.timeout + self.grace
+        self.longest = 2 * self.timeout
         self.open_timeout = self.timeout + 1.0  # `open` knows better what to say
 
     # ---- what a broker says -----------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ class BrokerOutlet(Outlet[L]):
             connection = await self._connection()
         began = connection.confirmed
         try:
-            async with asyncio.timeout(self.timeout + self.grace):
+            async with nullcontext() if self.keeps_time else asyncio.timeout(self.timeout):
                 answer = await self.publish(connection, job)
         except TimeoutError:
             why = await connection.blocked()

@@ -155,10 +155,10 @@ async def opened_once(
 ) -> C:
     """Return what one of those who ask opens for all. If that fails, it fails for all, and the next one tries again."""
     opening = known.get(key)
-    if opening is None or failed(opening):
-        opening = known[key] = asyncio.get_running_loop().create_task(open())
-    if opening.done():
+    if opening is not None and opening.done() and not failed(opening):
         return opening.result()
+    if opening is None or opening.done():
+        opening = known[key] = asyncio.get_running_loop().create_task(open())
     return await asyncio.shield(opening)  # one that is cancelled takes no other's connection with it
 
 

@@ -60,7 +60,7 @@ class Kafka(BrokerOutlet["KafkaLink"]):
     kind, broker = "kafka", "Kafka"
     places = "topic"
     secret_words = frozenset({"options"})
-    grace = 1.0  # it keeps the timeout itself, and says why
+    keeps_time = True  # and says why
 
     def __init__(
         self,
@@ -121,6 +121,7 @@ class KafkaLink(Link):
         self._producer = producer
         self._loop = loop
         self._fatal = False
+        self._told: list[tuple[asyncio.Future[Any], Any]] = []  # who waits, and the error of the record, or None
         self._ended = False
         self._thread = threading.Thread(target=self._hear, name="pywheel-kafka", daemon=True)
         self._thread.start()
@@ -130,8 +131,7 @@ class KafkaLink(Link):
         future: asyncio.Future[Any] = self._loop.create_future()
 
         def told(error: Any, _: Any) -> None:  # in the thread, within `poll`
-            with suppress(RuntimeError):  # the loop was closed meanwhile
-                self._loop.call_soon_threadsafe(_settle, future, error)
+            self._told.append((future, error))
 
         self._producer.produce(topic, value, key, headers=list(headers.items()), on_delivery=told)
         error = await future
@@ -146,6 +146,14 @@ class KafkaLink(Link):
     def _hear(self) -> None:
         while not self._ended:
             self._producer.poll(_POLL)
+            self._tell()
+
+    def _tell(self) -> None:
+        """Wake those who wait, all by one turn of the loop: a turn for each takes half as long again."""
+        told, self._told = self._told, []
+        if told:
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(_settle, told)
 
     async def close(self) -> None:
         """Let what is under way go on for a second, then end the producer."""
@@ -157,11 +165,13 @@ class KafkaLink(Link):
         self._producer.purge()
         self._thread.join(_FLUSH)
         self._producer.poll(0)
+        self._tell()
 
 
-def _settle(future: asyncio.Future[Any], error: Any) -> None:
-    if not future.done():
-        future.set_result(error)
+def _settle(told: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, error in told:
+        if not future.done():
+            future.set_result(error)
 
 
 def _of_lines(text: str) -> dict[str, str]:
