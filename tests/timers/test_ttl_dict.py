@@ -197,6 +197,90 @@ def test_expire_returns_how_many_it_dropped(make, clock):
     assert list(d) == [5]
 
 
+def test_expire_drops_as_many_as_told_by_deadline(make, clock):
+    dropped = []
+    d = make(on_expire=lambda key, value: dropped.append(key))
+    for key in range(10):
+        d.set(key, None, 10 - key)
+    d.set("later", None, 100)
+    clock.advance(10)
+    assert d.expire(limit=3) == 3
+    assert dropped == [9, 8, 7]
+    assert d.expire(0) == 0
+    assert d.expire(limit=300) == 7
+    assert dropped == [*range(9, -1, -1)]
+    assert d.expire(limit=3) == 0
+    assert list(d) == ["later"]
+
+
+def test_a_limit_below_0_and_one_that_is_no_int_are_refused(make):
+    with pytest.raises(ValueError, match="limit"):
+        make().expire(-1)
+    with pytest.raises(TypeError, match="limit"):
+        make().expire(1.5)
+
+
+FEW = 200  # what one operation may drop
+ON_ONE_KEY = {
+    "[]": lambda d, key: raises_key_error(d.__getitem__, key),
+    "get": lambda d, key: d.get(key) is None,
+    "in": lambda d, key: key not in d,
+    "ttl": lambda d, key: d.ttl(key) is None,
+    "touch": lambda d, key: not d.touch(key),
+    "pop": lambda d, key: d.pop(key, "gone") == "gone",
+    "del": lambda d, key: raises_key_error(d.__delitem__, key),
+    "set": lambda d, key: d.set(key, "new") is None and d[key] == "new",
+    "setdefault": lambda d, key: d.setdefault(key, "new") == "new",
+}
+
+
+@pytest.mark.parametrize("operation", ON_ONE_KEY.values(), ids=ON_ONE_KEY)
+def test_an_operation_on_one_key_drops_a_few_and_finds_all_gone(make, clock, operation):
+    dropped = []
+    d = make(on_expire=lambda key, value: dropped.append((key, value)))
+    d.update(dict.fromkeys(range(1000), "old"))
+    clock.advance(10)
+    before = 0
+    for key in (0, 500, 999):
+        assert operation(d, key)
+        assert 0 < len(dropped) - before <= 2 * FEW  # two operations, where what was set is looked up
+        before = len(dropped)
+    assert len(d) == sum(value == "new" for value in d.values())
+    assert sorted(dropped) == [(key, "old") for key in range(1000)]
+
+
+def test_an_overdue_key_that_is_set_again_comes_last_and_the_old_value_is_told(make, clock):
+    dropped = []
+    d = make(on_expire=lambda key, value: dropped.append(key))
+    d.update(dict.fromkeys(range(1000)))
+    d.set("later", None, 100)
+    clock.advance(10)
+    d[999] = "new"
+    assert dropped.count(999) == 1
+    assert list(d) == ["later", 999]
+    assert sorted(dropped) == list(range(1000))
+
+
+ON_ALL_KEYS = {
+    "len": len,
+    "bool": bool,
+    "iter": list,
+    "repr": repr,
+    "popitem": lambda d: d.popitem(),
+    "clear": lambda d: d.clear(),
+}
+
+
+@pytest.mark.parametrize("whole", ON_ALL_KEYS.values(), ids=ON_ALL_KEYS)
+def test_an_operation_on_all_keys_drops_all_that_is_due(make, clock, whole):
+    d = make()
+    d.update(dict.fromkeys(range(1000)))
+    d.set("later", None, 100)
+    clock.advance(10)
+    whole(d)
+    assert len(d._data) <= 1
+
+
 def test_a_jump_of_a_hundred_years_expires_everything(make, clock):
     d = make(10)
     for number in range(1000):

@@ -22,8 +22,9 @@ SPANS = st.one_of(st.integers(-1, 20), st.sampled_from([255, 256, 257, 65535, 65
 class Model:
     """The contract said in the dumbest way."""
 
-    def __init__(self, maxsize):
+    def __init__(self, maxsize, piece):
         self.maxsize = maxsize
+        self.piece = piece  # how many keys an operation on one of them drops
         self.now = 0
         self.items = {}  # key: (value, deadline, order of the last set or touch, ttl)
         self.order = 0
@@ -32,13 +33,21 @@ class Model:
     def live(self):
         return [key for key, item in self.items.items() if item[1] > self.now]
 
-    def sweep(self):
-        due = sorted((item[1], item[2], key) for key, item in self.items.items() if item[1] <= self.now)
+    def sweep(self, most=None):
+        due = sorted((item[1], item[2], key) for key, item in self.items.items() if item[1] <= self.now)[:most]
         self.told += [(key, self.items.pop(key)[0]) for *_, key in due]
         return len(due)
 
+    def sweep_for(self, key):
+        self.sweep(self.piece)
+        if key in self.items and self.items[key][1] <= self.now:
+            self.told.append((key, self.items.pop(key)[0]))
+
     def set(self, key, value, ttl):
-        self.sweep()
+        self.sweep_for(key)
+        self.put(key, value, ttl)
+
+    def put(self, key, value, ttl):
         evicted = None
         if self.maxsize is not None and key not in self.items and len(self.items) == self.maxsize:
             evicted = min(self.items, key=lambda key: self.items[key][2])
@@ -47,7 +56,7 @@ class Model:
         self.items[key] = value, self.now + max(ttl, 0), self.order, ttl
 
     def touch(self, key, ttl):
-        self.sweep()
+        self.sweep_for(key)
         if key not in self.items:
             return False
         value, _, _, before = self.items[key]
@@ -64,6 +73,7 @@ class Model:
 
 class TTLDictMachine(RuleBasedStateMachine):
     pywheel = None
+    piece = None
 
     @initialize(maxsize=st.sampled_from([None, 1, 3, 5]))
     def make(self, maxsize):
@@ -72,7 +82,7 @@ class TTLDictMachine(RuleBasedStateMachine):
         self.d = self.pywheel.TTLDict(
             TTL / 1e9, maxsize=maxsize, clock=self.clock, on_expire=lambda *item: self.told.append(item)
         )
-        self.model = Model(maxsize)
+        self.model = Model(maxsize, self.piece)
 
     @rule(span=SPANS)
     def time_passes(self, span):
@@ -103,26 +113,28 @@ class TTLDictMachine(RuleBasedStateMachine):
 
     @rule(key=KEYS, value=VALUES)
     def setdefault(self, key, value):
-        self.model.sweep()
+        self.model.sweep_for(key)
         if key not in self.model.items:
-            self.model.set(key, value, TTL)
+            self.model.put(key, value, TTL)
         else:
             value = self.model.items[key][0]
         assert self.d.setdefault(key, value) == value
 
     @rule(key=KEYS)
     def look_up(self, key):
-        self.model.sweep()
-        item = self.model.items.get(key)
+        item = self.model.items.get(key) if key in self.model.live() else None
         missing = object()
         assert self.d.get(key, missing) == (missing if item is None else item[0])
+        self.model.sweep(self.piece)
         assert (key in self.d) is (item is not None)
+        self.model.sweep(self.piece)
         assert self.d.ttl(key) == (None if item is None else (item[1] - self.model.now) / 1e9)
+        self.model.sweep_for(key)
 
     @rule(key=KEYS)
     def subscript(self, key):
-        self.model.sweep()
-        if key in self.model.items:
+        self.model.sweep(self.piece)
+        if key in self.model.live():
             assert self.d[key] == self.model.items[key][0]
         else:
             with pytest.raises(KeyError):
@@ -130,13 +142,13 @@ class TTLDictMachine(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def pop(self, key):
-        self.model.sweep()
+        self.model.sweep_for(key)
         item = self.model.items.pop(key, (None,))
         assert self.d.pop(key, None) == item[0]
 
     @rule(key=KEYS)
     def delete(self, key):
-        self.model.sweep()
+        self.model.sweep_for(key)
         if self.model.items.pop(key, None):
             del self.d[key]
         else:
@@ -155,9 +167,9 @@ class TTLDictMachine(RuleBasedStateMachine):
         for key in dict.fromkeys(keys):
             self.model.set(key, 5, TTL)
 
-    @rule()
-    def expire(self):
-        assert self.d.expire() == self.model.sweep()
+    @rule(limit=st.none() | st.integers(0, 4))
+    def expire(self, limit):
+        assert self.d.expire(limit) == self.model.sweep(limit)
 
     @rule()
     def clear(self):
@@ -196,9 +208,11 @@ class TTLDictMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.hypothesis
-def test_random_operations_do_what_the_model_does(pywheel):
+@pytest.mark.parametrize("piece", [1, 3, 128])
+def test_random_operations_do_what_the_model_does(pywheel, monkeypatch, piece):
     class Machine(TTLDictMachine):
         pass
 
-    Machine.pywheel = pywheel
+    monkeypatch.setitem(pywheel.TTLDict.expire.__globals__, "PIECE", piece)
+    Machine.pywheel, Machine.piece = pywheel, piece
     run_state_machine_as_test(Machine, settings=settings(stateful_step_count=50))

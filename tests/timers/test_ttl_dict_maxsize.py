@@ -66,6 +66,18 @@ def test_what_is_due_makes_room_first(make, clock):
     assert d == {"a": 1, "c": 3}
 
 
+def test_no_key_goes_for_lack_of_room_while_others_are_overdue(make, clock):
+    d = make(ttl=100, maxsize=1000)
+    d["first"] = 1
+    for key in range(999):
+        d.set(key, None, 10)
+    clock.advance(10)
+    for key in range(2000, 2999):
+        d[key] = None
+    assert len(d) == 1000
+    assert "first" in d
+
+
 def test_a_dropped_key_that_is_set_again_has_its_new_time_only(make, clock):
     d = make(maxsize=1)
     d["a"] = 1

@@ -170,5 +170,24 @@ def test_expiring_a_hundred_thousand_keys_needs_no_deep_stack(make, clock, told)
     d = make()
     d.update(dict.fromkeys(range(100_000)))
     clock.advance(10)
-    assert "x" not in d
+    assert d.expire() == 100_000
     assert len(told) == 100_000
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_what_goes_through_on_expire_loses_a_hundred_or_so_and_the_rest_is_told_later(make, clock, error):
+    told = []
+
+    def interrupt(key, value):
+        told.append(key)
+        if key == 0:
+            raise error
+
+    d = make(on_expire=interrupt)
+    d.update(dict.fromkeys(range(1000)))
+    clock.advance(10)
+    with pytest.raises(error):
+        d.expire()
+    d.expire()
+    assert told == [0, *range(1001 - len(told), 1000)]
+    assert len(told) > 800

@@ -166,6 +166,28 @@ def test_an_interrupt_while_expiring_leaves_no_key_behind_for_ever(pywheel, cloc
     check(d)
 
 
+def test_expire_keeps_to_its_limit_after_an_interrupt(pywheel, clock):
+    class Key:
+        interrupt = False
+
+        def __hash__(self):
+            if self.interrupt:
+                raise KeyboardInterrupt
+            return 5
+
+    d = pywheel.TTLDict(10, clock=clock)
+    key = Key()
+    d[key] = 0
+    d.update(dict.fromkeys(range(50)))
+    clock.advance(10)
+    key.interrupt = True
+    with pytest.raises(KeyboardInterrupt):
+        d.expire()
+    key.interrupt = False
+    assert [d.expire(limit=20) for _ in range(4)] == [20, 20, 11, 0]
+    check(d)
+
+
 def test_an_interrupt_while_setting_leaves_a_timer_that_means_nothing(pywheel, clock):
     class Key:
         asked = 0

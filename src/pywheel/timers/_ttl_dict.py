@@ -15,6 +15,7 @@ from .._seconds import unsigned_ns
 from ..clock import Clock, MonotonicClock, monotonic_or
 from ..core import TimingWheel
 from ..core._arguments import integer
+from ..core._arguments import limit as limit_of
 from ._arguments import callable_or_none, logger
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ D = TypeVar("D")
 Entry: TypeAlias = tuple[V, int, int]  # value, handle of its timer, nanoseconds it was set for
 
 NEVER: Final = 2**63
+PIECE: Final = 128  # keys that are dropped under the lock at once, and by an operation on one key
 TORN: Final = -1  # somebody was interrupted while expiring: there may be keys whose timers are gone
 _MISSING: Final[Any] = object()
 
@@ -34,8 +36,9 @@ class TTLDict(MutableMapping[K, V]):
     """A dict whose keys are gone when their time is up: for sessions, tokens, caches, what was seen lately.
 
     A key is there while the clock is before its deadline, to the nanosecond, and gone for the first operation after
-    it. Each operation drops what is due by itself: nothing needs a thread, and values that nobody asks for stay in
-    memory until the next operation or `expire`. Reading does not prolong a key's life: `set` and `touch` do.
+    it. Nothing needs a thread: each operation drops keys whose time is up. One on a single key drops some at most, one
+    on all keys drops them all, and `expire` as many as told. Until then their values stay in memory. Reading does not
+    prolong a key's life: `set` and `touch` do.
 
     Args:
         ttl: how long a key lives after it was set, in seconds or a timedelta; 0 or less: it is gone at once.
@@ -50,9 +53,9 @@ class TTLDict(MutableMapping[K, V]):
     Iterating goes over what was there when it began, so the dict may change meanwhile. Keys come in the order in which
     they were first set; with `maxsize`, in that of their last `set` or `touch`.
 
-    Safe to use from several threads; reading takes no lock. Each method costs O(1), those that go over everything O(n),
-    and besides what expires. It cannot be copied or pickled; ``dict(d.items())`` is what it holds
-    now, while ``dict(d)`` may meet a key that is gone by then.
+    Safe to use from several threads; reading takes no lock. Each method costs O(1), those that go over everything O(n);
+    `len` and `popitem` cost besides what they drop. It cannot be copied or pickled; ``dict(d.items())`` is what it
+    holds now, while ``dict(d)`` may meet a key that is gone by then.
 
     Raises:
         TypeError, ValueError: ttl is no finite number of seconds; maxsize is no int, or below 1; on_expire cannot be
@@ -102,7 +105,7 @@ class TTLDict(MutableMapping[K, V]):
         life = self._life if ttl is None else unsigned_ns(ttl, "ttl")
         now = self._time_ns()
         if now >= self._soonest:
-            now = self._swept()
+            now = self._swept(key)
         deadline = now + life
         with self._lock:
             entry = self._data.get(key)  # keeps the old value until the lock is free: its finaliser may do anything
@@ -157,7 +160,7 @@ class TTLDict(MutableMapping[K, V]):
             TypeError, ValueError: ttl is no finite number of seconds; the key cannot be hashed. Nothing has changed.
         """
         life = None if ttl is None else unsigned_ns(ttl, "ttl")
-        now = self._swept()
+        now = self._swept(key)
         with self._lock:
             entry = self._data.get(key)
             if entry is None:
@@ -166,20 +169,39 @@ class TTLDict(MutableMapping[K, V]):
 
     def ttl(self, key: K) -> float | None:
         """Return how many seconds the key will still be there; None if it is not."""
-        now = self._swept()
+        now = self._swept(key)
         with self._lock:
             entry = self._data.get(key)
             deadline = None if entry is None else self._wheel.deadline(entry[1])
         return None if deadline is None else max(0, deadline - now) / 1e9
 
-    def expire(self) -> int:
-        """Drop every key whose time is up, by deadline, and return how many. Other operations do so by themselves."""
+    def expire(self, limit: int | None = None) -> int:
+        """Drop keys whose time is up, by deadline, and return how many: at most `limit`, or all of them with None.
+
+        The lock is free, and `on_expire` is called, after each hundred or so.
+
+        Raises:
+            TypeError, ValueError: limit is no int, or negative.
+        """
+        left = min(limit_of(limit), len(self._data))  # what `on_expire` sets for no time does not count
+        count, more = 0, True
+        while more:
+            dropped, more = self._drop(min(left - count, PIECE))
+            count += len(dropped)
+            more = more and count < left
+            self._tell(dropped)
+        return count
+
+    def _drop(self, most: int) -> tuple[list[tuple[K, V]], bool]:
+        """Drop at most so many keys whose time is up; return them, and whether there may be more."""
         dropped: list[tuple[K, V]] = []
         with self._lock:
             data, wheel = self._data, self._wheel
             torn, self._soonest = self._soonest == TORN, TORN
-            due: Iterable[K] = self._advance(wheel, self._time_ns())
-            for key in list(data) if torn else due:
+            due = list(data) if torn else self._advance(wheel, self._time_ns(), most)
+            for key in due:
+                if len(dropped) == most:  # it is torn still
+                    return dropped, True
                 try:
                     entry = data[key]
                     if entry[1] in wheel or data[key] is not entry:
@@ -189,25 +211,50 @@ class TTLDict(MutableMapping[K, V]):
                     continue
                 dropped.append((key, entry[0]))
             soonest = wheel.next_deadline()
+            if soonest is None:
+                soonest = NEVER
+            elif soonest <= wheel.now:  # of what is left, which was due at any time before
+                soonest = 0
             if self._soonest == TORN:  # else a signal's handler has done all of this
-                self._soonest = NEVER if soonest is None else soonest  # after the keys are gone: lookups rely on it
-        self._tell(dropped)
-        return len(dropped)
+                self._soonest = soonest  # after the keys are gone: lookups rely on it
+        return dropped, torn or len(due) == most
 
-    def _advance(self, wheel: TimingWheel[K], now: int) -> list[K]:
+    def _advance(self, wheel: TimingWheel[K], now: int, most: int) -> list[K]:
         while True:
             try:
-                return wheel.advance(max(now, wheel.now))
+                return wheel.advance(max(now, wheel.now), most)
             except ValueError:  # a signal's handler used the dict in this very moment, and its time is later
                 continue
 
-    def _swept(self) -> int:
-        """Drop what is due and return the time."""
+    def _swept(self, key: K) -> int:
+        """Drop some of what is due, and this key if it is; return the time."""
         now = self._time_ns()
         if now >= self._soonest:
-            self.expire()
+            self.expire(PIECE)
             now = self._time_ns()
+            if now >= self._soonest:
+                self._drop_overdue(key, now)
         return now
+
+    def _drop_overdue(self, key: K, now: int) -> None:
+        """Drop a key whose time is up before those that come first."""
+        with self._lock:
+            data, wheel = self._data, self._wheel
+            try:
+                entry = data[key]
+                deadline = wheel.deadline(entry[1])
+                if deadline is None or deadline > now or data[key] is not entry:
+                    return
+                del data[key]  # no call in between
+            except KeyError:
+                return
+            wheel.cancel(entry[1])
+        self._tell([(key, entry[0])])
+
+    def _sweep_all(self) -> None:
+        """Drop all that is due."""
+        if self._time_ns() >= self._soonest:
+            self.expire()
 
     def _tell(self, dropped: Iterable[tuple[K, V]]) -> None:
         """Call `on_expire`. The lock is free."""
@@ -254,19 +301,19 @@ class TTLDict(MutableMapping[K, V]):
         return entry is not None
 
     def _entry_now(self, key: K) -> Entry[V] | None:
-        self.expire()  # which may take its time, or set the key again
+        self.expire(PIECE)  # which may take its time, or set the key again
         with self._lock:
             entry = self._data.get(key)
             deadline = None if entry is None else self._wheel.deadline(entry[1])
         return None if deadline is None or deadline <= self._time_ns() else entry
 
     def __len__(self) -> int:
-        self._swept()
+        self._sweep_all()
         return len(self._data)
 
     def setdefault(self, key: K, default: Any = None, /) -> V:
         """Return the value of a key; set it to `default` if it is not there, for the dict's own ttl. One step."""
-        now = self._swept()
+        now = self._swept(key)
         with self._lock:
             entry = self._data.get(key)
             if entry is not None:
@@ -285,7 +332,7 @@ class TTLDict(MutableMapping[K, V]):
     def pop(self, key: K, /, default: V | D) -> V | D: ...
     def pop(self, key: K, /, default: Any = _MISSING) -> Any:
         """Remove a key and return its value; `default`, or KeyError without one, if it is not there."""
-        self._swept()
+        self._swept(key)
         with self._lock:
             entry = self._data.pop(key, None)
             if entry is not None:
@@ -297,7 +344,7 @@ class TTLDict(MutableMapping[K, V]):
 
     def popitem(self) -> tuple[K, V]:
         """Remove the last key, in the order of iterating, and return it with its value; KeyError if there is none."""
-        self._swept()
+        self._sweep_all()
         with self._lock:
             key, (value, handle, _) = self._data.popitem()
             self._wheel.cancel(handle)
@@ -305,7 +352,7 @@ class TTLDict(MutableMapping[K, V]):
 
     def clear(self) -> None:
         """Remove every key. O(n)."""
-        self._swept()
+        self._sweep_all()
         with self._lock:
             old = self._data, self._wheel  # whose values are released when the lock is free
             self._begin()
@@ -322,7 +369,7 @@ class TTLDict(MutableMapping[K, V]):
     # ---- going over everything -------------------------------------------------------------------------------------
 
     def _snapshot(self) -> list[tuple[K, V]]:
-        self._swept()
+        self._sweep_all()
         with self._lock:
             entries = list(self._data.items())  # in one step
         return [(key, entry[0]) for key, entry in entries]
