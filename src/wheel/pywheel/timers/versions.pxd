@@ -10,7 +10,7 @@ cdef extern from *:
     #endif
 
     /* Whether an object has a method of its class by that name, and nothing of its own in front of it; -1: an error. */
-    static int pywheel_has_method(PyObject *self, PyObject *name) {
+    static CYTHON_INLINE int pywheel_has_method(PyObject *self, PyObject *name) {
     #if PY_VERSION_HEX < 0x030D0000         /* where to ask for `__dict__` would make one, and the loop slower */
         PyObject *found = NULL;
         int has = _PyObject_GetMethod(self, name, &found);
