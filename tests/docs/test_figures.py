@@ -7,7 +7,7 @@ import pytest
 import pywheel
 from benchmarks import kept
 from benchmarks.report.parts import PARTS, of_other_versions
-from benchmarks.report.quotes import CAPACITY, EVENT_LOOP
+from benchmarks.report.quotes import CAPACITY, EVENT_LOOP, quoted
 from tests.docs.pages import text
 
 ABOUT = {
@@ -57,6 +57,35 @@ def test_a_part_of_a_page_has_its_marks(part):
     if part.page in ("docs/scaling.md", "docs/service-benchmarks.md", "README.md"):
         name = "figures" if part.page == "README.md" else part.results
         assert len(re.findall(rf"<!-- {name} -->.*<!-- /{name} -->", text(part.page), re.DOTALL)) == 1
+
+
+def rows(**rounds):
+    """Results of rows, each with the figures of its rounds."""
+    found = {
+        name: {"title": name, "goal": ">= 3", "floors": [[100.0, 0.1]] * len(each), "rounds": each}
+        for name, each in rounds.items()
+    }
+    return {"about": ABOUT, "results": found}
+
+
+def test_a_page_says_with_which_version_and_on_what_its_medians_were_measured():
+    [part] = [part for part in PARTS if part.results == "jobs" and part.page != "docs/capacity.md"]
+    page = part.write("", rows(one=[1.0, 4.0, 2.0]))
+    assert "Measured with pywheel 0.1.0 (commit 12345678) on 2026-11-27: CPython 3.11.7, Linux 6.1, a processor" in page
+    assert "| one | 100 | 0.10 | >= 3 | 2 (4) |" in page
+    assert "- one: 2 (4); goal >= 3" in page
+
+
+def test_a_page_quotes_the_median_and_leaves_what_was_not_measured():
+    page = "which share that wait: 7 a second by 100\n  tasks on SQLite, 8 by `put_many` of 1 000."
+    written = quoted(page, CAPACITY["jobs"], rows(tasks100=[98_815.6, 1.0, 100_000.0]))
+    assert written == page.replace("wait: 7 a", "wait: 98 816 a")
+
+
+def test_readme_keeps_its_figures_where_only_a_part_was_measured():
+    [part] = [part for part in PARTS if part.page == "README.md"]
+    results = {"schedule+cancel | TimingWheel | 100000 | uniform": {"seconds": [1e-9]}}
+    assert part.write(text("README.md"), {"about": ABOUT, "results": results}) == text("README.md")
 
 
 def test_what_was_measured_with_another_version_or_not_at_all_is_named(tmp_path):
