@@ -62,6 +62,11 @@ class Completer:
     def __len__(self) -> int:
         return len(self._unsettled) + len(self._finished)
 
+    @property
+    def settled(self) -> bool:
+        """Whether the store has said of all that it was told how it ended: so counts of ends are as they are."""
+        return not self._unsettled
+
     # ---- from the pools ---------------------------------------------------------------------------------------------
 
     def done(self, lease: Lease) -> None:
@@ -115,6 +120,7 @@ class Completer:
         """Give claims back, unspent, at the next step."""
         for lease in leases:
             lease.ending, lease.handled = Release(lease.job.id, lease.job.claims), False
+            lease.topic.done += 1
             self._unsettled.append(lease)
 
     def commands(self, now: float, most: int) -> list[Command[Any]]:
@@ -144,7 +150,6 @@ class Completer:
         done: list[JobEnded] = []
         for lease, outcome in zip(unsettled, found, strict=True):
             if outcome is True and type(lease.ending) is Ack:  # as most of them are
-                lease.topic.done += 1
                 if telling:
                     seconds = lease.ended - (lease.started or lease.ended)
                     done.append(_new(JobEnded, (lease.job, *_DONE, seconds, None)))
@@ -166,7 +171,8 @@ class Completer:
         self._uncertain.update(self._unsettled)
 
     def _tell(self, lease: Lease, outcome: Any) -> None:
-        """Tell of an end that was no success."""
+        """Tell of an end that was no success, and count it: all that leaves a pool is counted as done at first."""
+        lease.topic.done -= 1
         if outcome in (False, None):
             self._events.emit(LeaseLost(lease.job))
         elif type(lease.ending) is Release:

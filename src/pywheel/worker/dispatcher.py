@@ -245,7 +245,8 @@ class Dispatcher:
             for claim in claims:
                 self._claims.learn(claim, next(outcomes), asked, now)
             intact(found)
-        self._ends.work(now)
+        if self._completer.settled:
+            self._ends.work(now)
         if not self.draining:
             self._pruning.work(now, busy=self._claims.overdue, in_charge=self._membership.recovers)
 

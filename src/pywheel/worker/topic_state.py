@@ -213,6 +213,7 @@ class TopicState:
         A pool that was quick to work off what it holds may hold more from then on, a slow one less.
         """
         self.inside -= len(leases)
+        self.done += len(leases)
         self.waits = False
         if self.limits is not None and self.limits.most is not None:
             self.retry_at = 0.0
