@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ..client.schedules import Scheduled
 from .examples import examples
 from .options import DEFAULT_STORE, AsJson, Store, answer, existing, group, keyring
 from .output import due_time, emit, emit_rows
@@ -41,7 +40,7 @@ def list_schedules(
         for one in found
     ]
     emit_rows(
-        ("name", "when", "topic", "next", "last", "outcome"), rows, [_record(one) for one in found], as_json=as_json
+        ("name", "when", "topic", "next", "last", "outcome"), rows, [one.about() for one in found], as_json=as_json
     )
 
 
@@ -79,21 +78,3 @@ def remove(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) ->
 
 def _time(milliseconds: int | None) -> str:
     return "" if milliseconds is None else due_time(milliseconds)
-
-
-def _record(one: Scheduled) -> dict[str, Any]:
-    schedule = one.schedule
-    return {
-        "name": schedule.name,
-        "topic": schedule.topic,
-        "every": None if schedule.every is None else schedule.every / 1000,
-        "cron": schedule.cron,
-        "tz": schedule.tz if schedule.cron is not None else None,
-        "catch_up": schedule.catch_up,
-        "overlap": schedule.overlap,
-        "paused": schedule.paused,
-        "next": one.next,
-        "last": one.last,
-        "outcome": one.outcome,
-        "job": None if one.job is None else one.job.id,
-    }

@@ -18,7 +18,7 @@ from ..stores.contract import intact
 from ..stores.pages import meant
 from .calls import Calls, awaited, in_a_thread
 
-__all__ = ["AsyncJobs", "AsyncTopics", "FilterWords", "Jobs", "Topics", "found"]
+__all__ = ["AsyncJobs", "AsyncTopics", "FilterWords", "Jobs", "Topics", "filter_of", "found"]
 
 _PAGE: Final = 250  # jobs in one transaction of a bulk call; their bodies are read as well
 _QUIET: Final = 1.0  # seconds after which a worker that says nothing counts as gone
@@ -91,7 +91,7 @@ class Jobs:
         The next page is `after` the last id. `FilterWords` says what the words mean.
         """
         after, limit = words.pop("after", 0), words.pop("limit", 100)
-        wanted, store = _filter(topic, state, words), self._calls.store
+        wanted, store = filter_of(topic, state, words), self._calls.store
         query = ListJobs(wanted.plain, whole(after, "after", MOST, 0), whole(limit, "limit", MOST))
         if wanted == wanted.plain:
             return store.ask(query)
@@ -181,7 +181,7 @@ class Jobs:
     ) -> int:
         """Apply a command to each job of a filter, batch by batch; return how many it has changed."""
         dry_run, progress = words.pop("dry_run", False), words.pop("progress", None)
-        store, wanted = self._calls.store, _filter(topic, state, words)
+        store, wanted = self._calls.store, filter_of(topic, state, words)
         after = changed = 0
         while some := store.ask(ListJobs(wanted.plain, after, _PAGE)):
             page, after = meant(store, wanted, some), some[-1].id
@@ -289,7 +289,8 @@ def _purging(state: State | str, older_than: Duration, topic: str | None, limit:
     return Purge(finished, duration(older_than, "older_than"), where, whole(limit, "limit", MOST))
 
 
-def _filter(topic: str | None, state: State | str | None, words: FilterWords) -> Filter:
+def filter_of(topic: str | None, state: State | str | None, words: FilterWords) -> Filter:
+    """Return what these words say. BadJob: they make no sense."""
     misspelt(words, {*FilterWords.__annotations__, "topic", "state"}, "a filter")
     key, error = words.get("key"), words.get("error")
     due_from, due_until = words.get("due_from"), words.get("due_until")

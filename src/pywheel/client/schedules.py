@@ -41,6 +41,24 @@ class Scheduled(NamedTuple):
             return None
         return "skipped" if self.job.state == "cancelled" else str(self.job.state)
 
+    def about(self) -> dict[str, Any]:
+        """Return what there is to say of it, for people and programs: `every` in seconds, times in ms."""
+        one = self.schedule
+        return {
+            "name": one.name,
+            "topic": one.topic,
+            "every": None if one.every is None else one.every / 1000,
+            "cron": one.cron,
+            "tz": one.tz if one.cron is not None else None,
+            "catch_up": one.catch_up,
+            "overlap": one.overlap,
+            "paused": one.paused,
+            "next": self.next,
+            "last": self.last,
+            "outcome": self.outcome,
+            "job": None if self.job is None else self.job.id,
+        }
+
 
 class ScheduleOptions(TypedDict, total=False):
     """What may be said of a schedule, and of its jobs.

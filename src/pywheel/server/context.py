@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from .._errors import PywheelError, StoreClosed, StoreError
 from ..jobs.commands import SetNote
@@ -104,11 +104,6 @@ class Context:
         self.streams = Places("streams", self.limits.streams, 5)
         self.views = Places("live pages", self.limits.streams, 5)
         self.exports = Places("exports", _EXPORTS, 5)
-
-    @property
-    def tokens(self) -> Any:
-        """The known tokens, or None where everybody may do everything."""
-        return self.access.tokens
 
     def problem(self, error: PywheelError) -> Problem:
         """Return the problem that an error is. Where the store is, and what ails it, is for the log alone.

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GAUGES", "exposition"]
 
-"""Seconds without a beat after which a worker is not counted: more than any store lets pass between two."""
 GAUGES: Final = {
     "jobs": ("pywheel_jobs", "Jobs in each state.", ("topic", "state")),
     "late": ("pywheel_oldest_due_seconds", "Seconds since the oldest unclaimed job was due.", ("topic",)),

@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -32,6 +32,7 @@ __all__ = ["EndedOut", "Feed", "events"]
 
 _MOST: Final = 1_000  # ends that are read at once, and events that wait for a listener
 _EVENT_ID: Final = re.compile(rb"([0-9]{1,15})-(-?[0-9]{1,19})")
+_AS_THEY_ARE: Final = ("topic", "state", "key", "attempt", "worker")
 _MISSED: Final = b"event: missed\ndata: {}\n\n"
 
 
@@ -116,17 +117,10 @@ class Feed:
 
 def ended_event(one: Ended) -> _Event:
     """Return the event of a job that has ended."""
-    told = EndedOut(
-        id=str(one.id),
-        topic=one.topic,
-        state=one.state.value,
-        due=moment_out(one.due),
-        ended=moment_out(one.ended),
-        started=None if one.started is None else moment_out(one.started),
-        key=one.key,
-        attempt=one.attempt,
-        worker=one.worker,
-    )
+    times: dict[str, Any] = {
+        name: None if (at := getattr(one, name)) is None else moment_out(at) for name in ("due", "ended", "started")
+    }
+    told = EndedOut(id=str(one.id), **{field: getattr(one, field) for field in _AS_THEY_ARE}, **times)
     content = b"event: ended\nid: %d-%d\ndata: %s\n\n" % (one.ended, one.id, msgspec.json.encode(told))
     return _Event(one.topic, content, (one.ended, one.id))
 

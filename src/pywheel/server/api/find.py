@@ -9,9 +9,9 @@ from typing import Any
 from starlette.responses import Response
 
 from ..._errors import BadJob
-from ...jobs.durations import delay_ms, moment
+from ...client.jobs import FilterWords, filter_of
+from ...jobs.durations import delay_ms
 from ...jobs.job import State
-from ...jobs.queries import Filter
 from ..access import demand_all
 from ..problems import Problem, checked
 from ..visible import page
@@ -30,7 +30,11 @@ async def find(call: Call) -> Response:
     after = after_cursor(wish.cursor)
     preview = None if wish.body else 0
     try:
-        store, wanted, sees = call.queue.store, _filter(wish), call.grant.sees
+        wanted = filter_of(wish.topic, wish.state, _words(wish))
+    except BadJob as error:
+        raise Problem("bad-parameter", str(error)) from None
+    try:
+        store, sees = call.queue.store, call.grant.sees
         found = await call.context.read(page, store, wanted, after, wish.limit, sees, preview=preview)
     except BadJob:
         raise no_cursor() from None
@@ -39,22 +43,9 @@ async def find(call: Call) -> Response:
     return JsonResponse(schema.Found(shown, following, found.looked))
 
 
-def _filter(wish: schema.Filter) -> Filter:
-    try:
-        return Filter(
-            wish.topic,
-            None if wish.state is None else State(wish.state),
-            wish.key,
-            None if wish.due_from is None else moment(wish.due_from, "due_from"),
-            None if wish.due_until is None else moment(wish.due_until, "due_until"),
-            wish.error,
-            wish.text,
-            wish.header,
-            wish.worker,
-            wish.priority,
-        )
-    except BadJob as error:
-        raise Problem("bad-parameter", str(error)) from None
+def _words(wish: schema.Filter) -> Any:
+    """Return what a filter says beside topic and state, in the words of the client."""
+    return {word: getattr(wish, word) for word in FilterWords.__annotations__}
 
 
 # ---- bulk -----------------------------------------------------------------------------------------------------------
@@ -82,8 +73,6 @@ async def _bulk(call: Call, change: Callable[..., int], usual: State | None, **w
         call.demand(wish.topic)
     else:
         demand_all(call.grant, call.operation.scope or "", "name one of its topics")
-    fields = ("key", "due_from", "due_until", "error", "text", "header", "worker", "priority")
-    meant = {field: getattr(wish, field) for field in fields}
     state = usual if wish.state is None else State(wish.state)
-    jobs = await call.context.long(change, wish.topic, state, **meant, **words, dry_run=wish.dry_run)
+    jobs = await call.context.long(change, wish.topic, state, **_words(wish), **words, dry_run=wish.dry_run)
     return JsonResponse(schema.BulkAnswer(jobs, wish.dry_run))

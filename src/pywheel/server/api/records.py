@@ -75,18 +75,12 @@ def _fields(job: Job, *, body: bool) -> dict[str, Any]:
 def attempt_out(attempt: Attempt) -> AttemptOut:
     """Return what was tried once."""
     result, coded, key = _result_out(attempt.result)
+    times = [None if at is None else moment_out(at) for at in (attempt.started, attempt.ended)]
     return AttemptOut(
-        claim=attempt.claim,
-        attempt=attempt.attempt,
-        started=None if attempt.started is None else moment_out(attempt.started),
-        ended=None if attempt.ended is None else moment_out(attempt.ended),
+        claim=attempt.claim, attempt=attempt.attempt, started=times[0], ended=times[1],
         outcome=None if attempt.outcome is None else attempt.outcome.value,
-        worker=attempt.worker,
-        error=attempt.error,
-        result=result,
-        result_base64=coded,
-        encrypted=key,
-    )
+        worker=attempt.worker, error=attempt.error, result=result, result_base64=coded, encrypted=key,
+    )  # fmt: skip
 
 
 def result_out(of: Result) -> ResultOut:

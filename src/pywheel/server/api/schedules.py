@@ -101,18 +101,7 @@ def _not_there(name: str) -> Problem:
 
 
 def _out(one: Scheduled) -> schema.ScheduleOut:
-    schedule = one.schedule
-    return schema.ScheduleOut(
-        name=schedule.name,
-        topic=schedule.topic,
-        every=None if schedule.every is None else schedule.every / 1000,
-        cron=schedule.cron,
-        tz=schedule.tz if schedule.cron is not None else None,
-        catch_up=schedule.catch_up,
-        overlap=schedule.overlap,
-        paused=schedule.paused,
-        next=None if one.next is None else moment_out(one.next),
-        last=None if one.last is None else moment_out(one.last),
-        outcome=one.outcome,
-        job=None if one.job is None else str(one.job.id),
-    )
+    about = one.about()
+    for time in ("next", "last"):
+        about[time] = None if about[time] is None else moment_out(about[time])
+    return schema.ScheduleOut(**about | {"job": None if one.job is None else str(one.job.id)})

@@ -49,6 +49,8 @@ HOST_COOKIE: Final = f"__Host-{COOKIE}"
 _TOKEN: Final = re.compile(r"[!-+\--:<-~]{1,512}")  # what a cookie can hold
 _ROLES: Final = (("admin", "admin"), ("put", "operator"), ("read", "viewer"))
 
+_STATUSES: Final[dict[type[PywheelError], int]] = {NoSuchJob: 404, BadJob: 400, StoreError: 503, PywheelError: 409}
+
 
 class Ask:
     """A request to the page, by somebody who may look at it."""
@@ -139,14 +141,9 @@ def guarded(
         except Problem as problem:
             answer = _error(request, context, visitor, problem.status, problem.detail)
             answer.headers.update(problem.headers)
-        except NoSuchJob as error:
-            answer = _error(request, context, visitor, 404, str(error))
-        except BadJob as error:
-            answer = _error(request, context, visitor, 400, str(error))
-        except StoreError as error:
-            answer = _error(request, context, visitor, 503, context.problem(error).detail)
         except PywheelError as error:
-            answer = _error(request, context, visitor, 409, str(error))
+            status = next(status for kind, status in _STATUSES.items() if isinstance(error, kind))
+            answer = _error(request, context, visitor, status, context.problem(error).detail)
         if ask is not None and ask.deed is not None:
             failed = {"outcome": f"failed ({answer.status_code})"} if answer.status_code >= 400 else {}
             await keep(context, ask.visitor, structs.replace(ask.deed, **failed))

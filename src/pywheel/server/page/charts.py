@@ -62,7 +62,6 @@ class Charts:
             rest=max(len(rows) - _ROWS, 0),
             topic=topic,
             span=span,
-            step=step,
         )
 
     def _read(self, store: Store, now: int) -> dict[str, dict[int, Ends]]:

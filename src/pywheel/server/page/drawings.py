@@ -10,15 +10,15 @@ from ...jobs.job import Attempt, Job
 from ..coming import Part
 from .words import iso, late, length, number, stamp
 
-__all__ = ["Histogram", "Segment", "histogram", "series", "timeline", "trend"]
+__all__ = ["Chart", "Segment", "histogram", "series", "timeline", "trend"]
 
 _HEIGHT: Final = 100
 _LEAST: Final = 3  # what is not nothing can be seen
 _UNIT: Final = 10  # width of a bar with its gap
 
 
-class Histogram(NamedTuple):
-    """A part of what is coming, ready to be drawn."""
+class Chart(NamedTuple):
+    """What is coming, or what became of jobs, ready to be drawn."""
 
     name: str
     total: str
@@ -33,6 +33,8 @@ class Histogram(NamedTuple):
     step: int
     most: int
     counts: str
+    kind: str = ""  # a field of `Ends`
+    unit: str = ""  # of a bar of that
 
 
 _TICKS: Final = {
@@ -42,7 +44,7 @@ _TICKS: Final = {
 }
 
 
-def histogram(part: Part, least: int = 0) -> Histogram:
+def histogram(part: Part, least: int = 0) -> Chart:
     """Return what to draw of a part, of which `least` are known otherwise: by a nearer horizon that counts further.
 
     The fullest part is as high as there is room, and any that is capped. Heights grow with the square root: a burst
@@ -64,7 +66,7 @@ def histogram(part: Part, least: int = 0) -> Histogram:
         )
     else:
         label = f"Next {horizon.name}: no job is due"
-    return Histogram(
+    return Chart(
         horizon.name,
         total,
         peak if part.total else "",
@@ -87,22 +89,6 @@ def _bar(position: int, share: float) -> str:
     return f"M{position * _UNIT + 1} {_HEIGHT}v-{height}h{_UNIT - 2}v{height}z"
 
 
-class Series(NamedTuple):
-    """What became of jobs over time, ready to be drawn."""
-
-    kind: str
-    name: str
-    total: str
-    peak: str
-    width: int
-    bars: str  # path
-    ticks: tuple[str, ...]
-    label: str  # for those who do not see it
-    start: str
-    counts: str
-    unit: str  # of a bar
-
-
 _SERIES: Final = {  # what it is called, a bar's unit, and how the peak is said
     "done": ("done", "done"),
     "failed": ("failed attempts", "failed"),
@@ -111,24 +97,28 @@ _SERIES: Final = {  # what it is called, a bar's unit, and how the peak is said
 }
 
 
-def series(kind: str, values: Sequence[int], start: int, step: int) -> Series:
+def series(kind: str, values: Sequence[int], start: int, step: int) -> Chart:
     """Return what to draw of a field of `Ends`: the highest bar has all of the height."""
     highest, (name, unit) = max(values), _SERIES[kind]
     peak, each = late(highest) if kind == "late" else number(highest), length(step)
     quarters = [stamp(start + len(values) * step * part // 4)[5:16] for part in range(5)]
     total = peak if kind == "late" else number(sum(values))
     most = f"most, {peak} in {each}, at {stamp(start + values.index(highest) * step)}" if highest else "none"
-    return Series(
-        kind,
+    return Chart(
         name,
         total,
         f"peak {peak} in {each}" if highest and kind != "late" else "",
+        "",
         len(values) * _UNIT,
         "".join(_bar(position, value / highest) for position, value in enumerate(values) if value),
+        "",
         tuple(quarters),
         f"{name}: {total}; {most}",
         iso(start),
+        step,
+        0,
         ",".join(map(str, values)),
+        kind,
         unit,
     )
 
