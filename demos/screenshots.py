@@ -27,11 +27,11 @@ def main(folder: str) -> None:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     with running(workers=3) as (url, queue), sync_playwright() as playwright:
-        dead = next(job.id for job in queue.jobs.list(topic="shop.notify", state="dead"))
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         first = browser.new_page()
         first.goto(url)
         time.sleep(WARM)
+        dead = next(job.id for job in queue.jobs.list(topic="shop.notify", state="dead"))
         for name, address, words in _pictures(dead):
             context = browser.new_context(
                 viewport=words.pop("viewport", WIDE), device_scale_factor=1, timezone_id="Europe/Zurich", **words
@@ -50,6 +50,7 @@ def _pictures(dead: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield "jobs", "/jobs?topic=shop.notify&state=delayed", {}
     yield "job", f"/jobs/{dead}", {}
     yield "dead", "/dead", {"color_scheme": "dark"}
+    yield "charts", "/charts", {}
     yield "workers", "/workers", {"viewport": {"width": 1280, "height": 460}}
 
 

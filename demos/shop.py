@@ -116,7 +116,8 @@ def _ended(draw: random.Random, topic: str, started: int, state: State, attempts
     headers = {"traceparent": f"00-{trace[:32]}-{trace[32:]}-01"}
     most = attempts if state is State.DEAD else None
     content, key = json.dumps(body).encode(), f"paid-{order}"
-    job = Job(0, topic, content, due, created, state, key, None, most, headers, attempts, attempts)
+    counted = {"claims": attempts, "attempt": attempts}
+    job = Job(0, topic, content, due, created, state, key, max_attempts=most, headers=headers, **counted)
     return Imported(job, tuple(rows))
 
 
