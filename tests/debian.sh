@@ -3,6 +3,11 @@
 #
 # Needs root, debootstrap and unshare. The folder is made once, from the mirror that apt uses here; nothing outside of it
 # and of this repository is changed, and the mounts end with this script.
+#
+# It is a way to MySQL as well: install mysql-server-core in the folder by chroot, and let PYWHEEL_MYSQLD name a script,
+# readable by everybody, with these lines. `make servers ARGS="-k 'mysql or mariadb'"` then runs MariaDB's tests on it.
+#   cd /opt/sid && exec lib64/ld-linux-x86-64.so.2 --library-path usr/lib/x86_64-linux-gnu usr/sbin/mysqld "$@" \
+#       --lc-messages-dir=/opt/sid/usr/share/mysql
 set -eu
 folder=$1
 shift

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from benchmarks.kept import Kept
 from benchmarks.report.stores.results import middle
-from benchmarks.report.text import size, spoken
+from benchmarks.report.text import size
 from benchmarks.report.timers.results import Results, known
 
 STORES = {"sqlite": "on disk", "postgres": "on disk", "mysql": "on disk", "redis": "in memory"}
@@ -47,10 +47,6 @@ def _bytes(kept: Kept) -> str:
     return " | ".join(f"{known(middle(found[store], 'bytes')):.0f} {where}" for store, where in STORES.items())
 
 
-def _time(measure: str, count: int) -> Callable[[Kept], str]:
-    return lambda kept: spoken(known(Results(kept).ns(measure, "TimingWheel", count)))
-
-
 CAPACITY = {
     "stores": [
         Quote("| drain of 100 000 due jobs by one worker, a second | ", " |\n", _drains),
@@ -63,11 +59,6 @@ CAPACITY = {
     "service": [
         Quote("64 connections put ", " jobs a second over HTTP", _count("many", "http")),
         Quote("one connection puts ", " in batches of 1 000", _count("batch", "jobs/s")),
-        Quote("p99 of 64 connections was ", " ms.", lambda kept: f"{_row(kept, 'half', 'p99'):.1f}"),
-    ],
-    "timers": [
-        Quote("Starting and cancelling one in the wheel takes ", ", delivering", _time("schedule+cancel", 100_000)),
-        Quote(", delivering one ", " ([figures]", _time("delivery", 1_000_000)),
     ],
 }
 """What docs/capacity.md quotes, by the name of the results."""

@@ -1,4 +1,4 @@
-"""docs/backup.md: what it tells to type brings a store back."""
+"""docs/operations.md: what it tells to type brings a store back."""
 
 import os
 import shutil
@@ -17,8 +17,8 @@ from tests.stores import servers
 pytestmark = pytest.mark.stress
 
 SECTIONS = {
-    part.partition("\n")[0]: [code for kind, code in FENCE.findall(part) if kind == "sh"]
-    for part in text("docs/backup.md").split("\n## ")[1:]
+    part.partition("\n")[0]: [code for kind, code in FENCE.findall(part) if kind == "bash" and "basebackup" not in code]
+    for part in text("docs/operations.md").partition("\n## Checking")[0].split("\n### ")[1:]
 }
 
 

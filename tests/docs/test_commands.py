@@ -33,7 +33,7 @@ def test_commands_that_a_page_tells_to_type_are_there_with_their_options(page):
         assert given <= options, words
 
 
-@pytest.mark.parametrize("code", blocks("docs/coming-from-rabbitmq.md", "toml"), ids=["dead-letters", "plugin"])
+@pytest.mark.parametrize("code", blocks("docs/coming-from.md", "toml"), ids=["dead-letters", "plugin"])
 def test_settings_for_those_from_rabbitmq_are_understood(code, monkeypatch, tmp_path):
     monkeypatch.setenv("PYWHEEL_BROKER", "amqp://shop:secret@localhost")
     (tmp_path / "outlets.toml").write_text(code, encoding="utf-8")

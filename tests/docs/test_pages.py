@@ -84,11 +84,6 @@ def test_options_of_a_put_stand_before_the_arguments_of_its_task(name):
     assert set(calls) <= {"queue", "aio", "jobs"}  # `jobs` is a DelayQueue
 
 
-def test_coming_from_leads_to_every_page_of_its_kind():
-    pages = {path.name for path in DOCS.glob("coming-from-*.md")}
-    assert pages <= {target.partition("#")[0] for target in LINK.findall(text("docs/coming-from.md"))}
-
-
 def test_capacity_quotes_what_was_measured():
     quoted = re.findall(r"\b\d{1,3}(?: \d{3})+\b", prose("docs/capacity.md"))
     figures = {number.replace(" ", ",") for number in quoted if not number.endswith("000")}

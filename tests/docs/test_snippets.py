@@ -29,24 +29,22 @@ COMING = "tests/docs/test_coming_from.py"
 INLETS = "tests/inlets/test_docs.py"
 CLIENTS = "tests/clients/test_clients.py"
 PLUGIN = "tests/testing/test_plugin.py"
-FROM = {"apscheduler": 1, "celery": 1, "cron-scan": 1, "rabbitmq": 2, "redis-zset": 1, "task-queues": 4}
 # (page, language): how many blocks, and which test runs them, or why none can.
 ELSEWHERE = {
     **{(page, "py"): (1, "tests/docs/test_first_lines.py") for page in ("README.md", "docs/index.md", "docs/jobs.md")},
-    **{(f"docs/coming-from-{name}.md", "py"): (count, COMING) for name, count in FROM.items()},
-    ("docs/coming-from-quartz-spring.md", "java"): (2, COMING),
-    ("docs/coming-from-lmstfy.md", "bash"): (1, "of lmstfy's own server, of which Debian has no package"),
-    ("docs/coming-from-rabbitmq.md", "text"): (1, "wants the plugin that the page leads away from"),
-    ("docs/coming-from-rabbitmq.md", "toml"): (2, "tests/docs/test_commands.py"),
+    ("docs/coming-from.md", "py"): (10, COMING),
+    ("docs/coming-from.md", "java"): (2, COMING),
+    ("docs/coming-from.md", "bash"): (1, "of lmstfy's own server, of which Debian has no package"),
+    ("docs/coming-from.md", "text"): (1, "wants the plugin that the page leads away from"),
+    ("docs/coming-from.md", "toml"): (2, "tests/docs/test_commands.py"),
     ("docs/outlets-brokers.md", "toml"): (1, INLETS),
     ("docs/outlets.md", "toml"): (1, "tests/outlets/test_config.py"),
     ("docs/stores.md", "toml"): (1, "tests/stores/test_journal_example.py"),
     ("docs/stores.md", "text"): (1, "the form of an address"),
     ("docs/stores-redis.md", "text"): (1, "tests/stores/on_redis/test_server.py"),
     ("docs/jobs-inside.md", "text"): (2, "drawings"),
-    ("docs/backup.md", "sh"): (6, "tests/docs/test_backup.py"),
-    ("docs/backup.md", "ini"): (2, "of a server's own configuration"),
-    ("docs/backup.md", "bash"): (1, "of PostgreSQL's replication, which is set up outside"),
+    ("docs/operations.md", "bash"): (7, "tests/docs/test_backup.py"),
+    ("docs/operations.md", "ini"): (2, "of a server's own configuration"),
     ("docs/core.md", "cython"): (1, "tests/packaging/test_cimport.py"),
     ("docs/production.md", "text"): (1, "a drawing"),
     ("docs/production.md", "ini"): (1, "of a server's own configuration"),
@@ -190,7 +188,7 @@ PREPARED = {
     "docs/command-line.md": eleven_jobs,
     "docs/tokens.md": a_token,
     "docs/spool.md": refused_puts,
-    "docs/stores.md": two_stores,
+    "docs/operations.md": two_stores,
 }
 
 
@@ -204,7 +202,7 @@ def shell(tmp_path):
         (programs / name).chmod(0o755)
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "jobs.py").write_text(SHOP)
-    (tmp_path / "outlets.toml").write_text(blocks("docs/coming-from-rabbitmq.md", "toml")[1])
+    (tmp_path / "outlets.toml").write_text(blocks("docs/coming-from.md", "toml")[1])
     path = os.pathsep.join([str(programs), os.environ["PATH"]])
     variables = environment(PATH=path, no_proxy="*", PYWHEEL_BROKER="amqp://localhost")
 

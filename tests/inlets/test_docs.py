@@ -27,8 +27,8 @@ def test_the_config_file_is_understood(monkeypatch, tmp_path):
 
 
 def test_who_comes_from_the_plugin_changes_one_name(rabbitmq_server, tmp_path):
-    _, code = blocks("docs/coming-from-rabbitmq.md", "py")
-    _, text = blocks("docs/coming-from-rabbitmq.md", "toml")
+    [code] = [code for code in blocks("docs/coming-from.md", "py") if "orders.delayed" in code]
+    _, text = blocks("docs/coming-from.md", "toml")
     exchange = tomllib.loads(text)["outlets"]["orders"]["exchange"]
     names = {"Properties": aiormq.spec.Basic.Properties}
     exec("async def publish(channel):\n" + textwrap.indent(code.replace("1_800_000", "100"), "    "), names)
