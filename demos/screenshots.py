@@ -50,7 +50,6 @@ def _pictures(dead: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield "jobs", "/jobs?topic=shop.notify&state=delayed", {}
     yield "job", f"/jobs/{dead}", {}
     yield "dead", "/dead", {"color_scheme": "dark"}
-    yield "charts", "/charts", {}
     yield "workers", "/workers", {"viewport": {"width": 1280, "height": 460}}
 
 
