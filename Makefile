@@ -102,7 +102,7 @@ fuzz: $(VENV)/test.group $(VENV)/native
 
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
-	@$(BIN)/python -m pytest $(PARALLEL) -m "servers and not clients and not frameworks and not packaging" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -o faulthandler_timeout=1200 -m "servers and not clients and not frameworks and not packaging" $(ARGS)
 
 .PHONY: promotion
 promotion: $(VENV)/test.group $(VENV)/native
