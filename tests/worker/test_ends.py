@@ -55,6 +55,13 @@ def test_a_worker_that_ends_has_kept_how_all_its_jobs_ended(shop):
     assert set(found) == {"mail", "report"}  # not the planner of schedules
 
 
+def test_no_step_that_claims_or_settles_keeps_it_before_the_time_for_that(shop, monkeypatch):
+    monkeypatch.setattr(chores, "_KEPT_EVERY", 10**12)
+    with working(shop):
+        until(lambda: ended(shop))
+        assert kept(shop) == {}
+
+
 def test_a_worker_keeps_it_now_and_then_and_what_several_did_adds_up(shop, monkeypatch):
     monkeypatch.setattr(chores, "_KEPT_EVERY", 0)
     with working(shop), working(shop):
@@ -78,6 +85,9 @@ def test_what_a_store_that_was_away_did_not_take_goes_along_later(queue, clock, 
     worker = Worker(queue)
     ends, topic = worker.dispatcher._ends, worker.dispatcher.topics["t"]
     topic.done = 3
+    ends.work(clock.wall())
+    assert kept(queue) == {}
+    clock.advance(31)
     with monkeypatch.context() as away:
         away.setattr(queue.store, "apply", Mock(side_effect=StoreAway("it is away")))
         with pytest.raises(StoreAway):

@@ -189,10 +189,12 @@ class EndsKept:
         self._topics = [topic for name, topic in topics.items() if name != PLANNER]
         self._hour = 0
         self._slots: dict[str, dict[int, Ends]] = {}  # of the hour
-        self._at = 0
+        self._at: int | None = None
 
     def work(self, now: int, *, last: bool = False) -> None:
         """Keep what is new, if it is time to, or at the end. What the store does not take goes along the next time."""
+        if self._at is None:  # and not right after the first claim
+            self._at = now + _KEPT_EVERY
         if not last and 0 <= self._at - now <= _KEPT_EVERY:
             return
         self._at = now + _KEPT_EVERY

@@ -94,7 +94,8 @@ public class Scenarios {
             case "rescheduleJob": return job.rescheduleJobWithHttpInfo(id, body(step, Reschedule.class), once, tag);
             case "retryJob": return job.retryJobWithHttpInfo(id, once, body(step, Retry.class));
             case "findJobs":
-                return jobs.findJobsWithHttpInfo(topic, null, null, null, null, null, null, null, null);
+                return jobs.findJobsWithHttpInfo(
+                    topic, null, null, null, null, null, null, null, null, null, null, null, null);
             case "reserveJobs": return work.reserveJobsWithHttpInfo(body(step, Reserve.class), once);
             case "ackClaim": return work.ackClaimWithHttpInfo(receipt, once);
             case "nackClaim": return work.nackClaimWithHttpInfo(receipt, once, body(step, Nack.class));
