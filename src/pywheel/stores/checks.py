@@ -238,29 +238,41 @@ def _policy(policy: c.ClaimPolicy) -> None:
 
 
 _once: Final = _fields(nonce=_nonce, fingerprint=_maybe(_fingerprint))
+_maybe_integer: Final = _maybe(integer)
 
 
 def _put(put: c.Put) -> None:
     if put.nonce is not None:
         _once(put)
-    checked: object = _NOTHING
+    topic: object = _NOTHING  # the last ones that were checked: most jobs of a put have the same
+    due: object = _NOTHING
+    delay: object = None
     for job in put.jobs:
-        integer(job.due, "due")
-        if (delay := job.delay) is not None:
-            integer(delay, "delay")
+        if job.due is not due:
+            due = job.due
+            integer(due, "due")
+        if job.delay is not delay:
+            delay = job.delay
+            _maybe_integer(delay, "delay")
         if type(job.body) is not bytes:
             raise BadJob(f"body must be bytes, not {type(job.body).__name__}")
-        if job.topic is not checked:
+        if job.topic is not topic:
             text(job.topic, "topic")
-            checked = job.topic
+            topic = job.topic
         if job[OF_NEW_JOB] != _DEFAULTS:
             _kept(job)
-        if job.parent is not None:
-            _receipt(*job.parent)
-        if job.dedupe_for is not None:
-            _positive(job.dedupe_for, "dedupe_for")
-            if job.key is None:
-                raise BadJob("dedupe_for is for how long a key stays taken: give the key too")
+        if job.key is not None or job.parent is not None or job.dedupe_for is not None:
+            _keyed(job)
+
+
+def _keyed(job: NewJob) -> None:
+    """Check what is about a job's key."""
+    if job.parent is not None:
+        _receipt(*job.parent)
+    if job.dedupe_for is not None:
+        _positive(job.dedupe_for, "dedupe_for")
+        if job.key is None:
+            raise BadJob("dedupe_for is for how long a key stays taken: give the key too")
 
 
 def _kept(job: NewJob) -> None:

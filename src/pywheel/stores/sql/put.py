@@ -106,11 +106,16 @@ def _inserting(tx: Transaction, topics: Mapping[str, int], ids: Sequence[int], j
     moment = later(now)
     rows: list[tuple[Any, ...]] = []
     columns: tuple[str, ...] = _PLAIN
+    last: int | None = None  # most jobs of a put have the same delay
+    delayed: Any = None
     for id, job in zip(ids, jobs, strict=True):
         topic, delay = topics[job.topic], job.delay
-        due = when = job.due
+        due: int = job.due
+        when: Any = due
         if delay is not None:
-            due, when = now + delay, later(now, delay)
+            if delay is not last:
+                last, delayed = delay, later(now, delay)
+            due, when = now + delay, delayed
         moved.append((topic, id, due))
         rows.append((id, topic, when, moment, job.body))
         if job[OF_NEW_JOB] != DEFAULTS:
