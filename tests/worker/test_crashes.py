@@ -14,6 +14,7 @@ from pywheel.jobs import Outcome, State
 from pywheel.jobs.queries import ListWorkers
 from tests.isolated.child import environment
 from tests.jobs.waiting import until
+from tests.worker.ledger_watchdog import WriteLock, is_stopped
 from tests.worker.noted import Noted
 
 pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")]
@@ -58,6 +59,17 @@ def started(ledger, id):
     return [line for line in ledger.lines("start") if int(line[0]) == id]
 
 
+def stop_between_writes(worker, queue):
+    """Stop a process that is not within a transaction on a file of SQLite's: nobody else could write."""
+    lock = WriteLock(getattr(queue.store, "path", os.devnull))
+    while True:
+        worker.send_signal(signal.SIGSTOP)
+        until(lambda: sys.platform != "linux" or is_stopped(worker.pid))
+        if lock.stopped_holder() is None:
+            return
+        worker.send_signal(signal.SIGCONT)
+
+
 def test_a_job_that_kills_its_process_is_dead_after_its_attempts(queue, start, ledger):
     id = queue.put("poison")
     for _ in range(3):
@@ -73,7 +85,7 @@ def test_a_worker_stopped_for_longer_than_its_lease_loses_its_job_and_its_ack(qu
     id = queue.put("t", b"slow")
     worker = start("crash_worker.py")
     until(lambda: started(ledger, id))
-    worker.send_signal(signal.SIGSTOP)
+    stop_between_writes(worker, queue)
     other = start("crash_worker.py")
     until(lambda: queue.get(id).state is State.DONE)
     worker.send_signal(signal.SIGCONT)

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from pywheel import Fixed, JobQueue, ManualClock, State, StoreAway, Worker
-from pywheel.jobs.commands import Ack, Purge, SetNote
+from pywheel.jobs.commands import Ack, Announce, Claim, Purge, SetNote
 from pywheel.testing import FaultyStore
 from pywheel.worker.chores import Pruning, retention
 
@@ -149,6 +149,16 @@ def test_a_worker_that_keeps_jobs_for_ever_counts_for_all(queue, clock):
     step(Worker(queue, keep=None), clock, times=1)
     step(Worker(queue, keep=0), clock, times=30)
     assert left(queue) == {*jobs}
+
+
+def test_what_a_worker_keeps_is_said_as_it_announces_itself_and_not_in_a_write_after_its_first_claim(queue, steps):
+    worker = Worker(queue)
+    queue.put("t")
+    worker.dispatcher.announce()
+    assert [type(command) for command in steps[-1]] == [Announce, SetNote]
+    del steps[:]
+    worker.dispatcher.step()
+    assert [type(command) for step in steps for command in step] == [Claim]
 
 
 def test_what_a_worker_keeps_counts_no_more_once_it_drains(queue, clock):

@@ -135,9 +135,8 @@ class Pruning:
         """Forget some jobs, if it is time to. While jobs are overdue it waits, but not for ever. StoreError."""
         due = [state for state, at in self._at.items() if now >= at]
         if now >= self._say_at:
-            own = b"%d" % self._own[State.DONE] if self._own else b""
-            intact(self._store.apply([SetNote(self._note, own, _KNOWN)]))
-            self._say_at = now + _SAID
+            intact(self._store.apply([self.begin()]))
+            self.begun(now)
         if not busy:
             self._busy_since = None
         elif due:
@@ -168,6 +167,14 @@ class Pruning:
             after = page[-1][0]
         self._kept = {} if not keeps or b"" in keeps else _kept(max(map(int, keeps)))
         self._look_at = now + _LOOKED
+
+    def begin(self) -> SetNote:
+        """Return the command by which what this worker keeps counts for a time."""
+        return SetNote(self._note, b"%d" % self._own[State.DONE] if self._own else b"", _KNOWN)
+
+    def begun(self, now: int) -> None:
+        """Take in that the store has done it."""
+        self._say_at = now + _SAID
 
     def end(self) -> SetNote:
         """Return the command by which what this worker keeps counts no more."""

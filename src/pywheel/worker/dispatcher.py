@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from .._errors import StoreClosed, StoreReplaced
+from .._errors import StoreClosed, StoreError, StoreReplaced
 from ..clock import Clock
 from ..events import ClockStepped, Events, PoolStuck, StoreBack, StoreFailed
 from ..execution import admit
@@ -143,10 +143,12 @@ class Dispatcher:
         What was put before is read afterwards: until then nobody was told of it.
         """
         me, topics = self._notifier.worker, () if self.draining else tuple(self.topics)
-        ends = [self._pruning.end(), SetNote(order_note(me), None)] if self.draining else []
+        notes = [self._pruning.end(), SetNote(order_note(me), None)] if self.draining else [self._pruning.begin()]
         if self.quiet:
-            topics, ends = tuple(QUIET + name for name in self.topics), []
-        self._store.apply([Announce(me, topics), *ends])
+            topics, notes = tuple(QUIET + name for name in self.topics), []
+        found = self._store.apply([Announce(me, topics), *notes])
+        if not self.draining and not isinstance(found[-1], StoreError):
+            self._pruning.begun(self._clock.wall())  # so no write of its own comes right after the first claim
         self._announced = bool(topics)
         self._rung = True
         self._due_times.look_at_all()
