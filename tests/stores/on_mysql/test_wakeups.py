@@ -2,6 +2,7 @@
 
 import pytest
 
+from pywheel import StoreClosed
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import ListWorkers
@@ -150,3 +151,26 @@ def test_while_jobs_are_claimed_no_wait_on_the_server_is_long(mariadb_server, mo
         assert store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")])[0]
         until(lambda: not ears.wait(0.01) and waits(store) == [0.5])
         ears.close()
+
+
+def test_a_wait_that_is_closed_in_the_middle_of_an_answer_ends(mariadb_server, monkeypatch):
+    url = mariadb_server.url()
+    with open(url) as one, open(url) as other:
+        ears = listening(one)
+        receive = ears._session.receive
+
+        def closed():
+            ears.end()
+            return receive()
+
+        monkeypatch.setattr(ears._session, "receive", closed)
+
+        def ended():
+            if not ears._closed:
+                put(other, NewJob("t", b"", 0))
+                ears.wait(0.1)
+            return ears._closed
+
+        until(ended)
+        with pytest.raises(StoreClosed):
+            ears.hints()

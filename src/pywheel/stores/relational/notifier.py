@@ -199,7 +199,9 @@ class RelationalNotifier(Notifier):
                     self._hear(session, seconds)
                 else:
                     self._poll(seconds)
-        except (StoreError, ValueError):  # it broke, or was closed meanwhile
+        except (StoreError, ValueError, AttributeError) as error:  # it broke, or was closed meanwhile
+            if isinstance(error, AttributeError) and not self._over:  # else PyMySQL has looked for its socket
+                raise
             self._deaf()
             self._rung = self._reload = True
 
