@@ -392,7 +392,7 @@ def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(queue):
     from pywheel.server import tokens
 
     api = Api(queue, access="tokens")
-    secret = api.context.tokens.add(["work"])
+    secret = api.context.access.tokens.add(["work"])
     id = tokens.id_of(secret)
     api.headers = {"authorization": f"Bearer {secret}"}
 
@@ -401,7 +401,7 @@ def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(queue):
         await api.waiting()
         await asyncio.sleep(0.01)
         await queue.aio.put("other")  # what the request has asked for before it waits is over then
-        api.context.tokens.remove(id)
+        api.context.access.tokens.remove(id)
         api.context.access._fresh.clear()  # as a few seconds would
         await queue.aio.put("mail")
         return await waits

@@ -77,7 +77,7 @@ async def slowly(*parts, taken, last):
 def test_bodies_that_never_end_take_half_of_the_room_for_bodies_and_give_it_back(queue):
     """The first has 300 bytes of 1000: so its token may have 200 more."""
     api = Api(queue, access="tokens", limits=Limits(arriving=1_000))
-    one, other = ({"authorization": f"Bearer {api.context.tokens.add(['put'])}"} for _ in range(2))
+    one, other = ({"authorization": f"Bearer {api.context.access.tokens.add(['put'])}"} for _ in range(2))
 
     async def put(headers, *parts, **events):
         body = slowly(b'{"topic": "mail"}', *parts, **events)

@@ -9,6 +9,8 @@ from benchmarks.report.stores.page import page
 from benchmarks.stores import __main__ as program
 from benchmarks.stores.places import PLACES
 
+pytestmark = pytest.mark.stress  # it starts processes, and asks git for the commit
+
 
 def measure(monkeypatch, tmp_path, store, *names):
     path = tmp_path / "stores.json"

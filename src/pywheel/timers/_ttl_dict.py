@@ -183,7 +183,8 @@ class TTLDict(MutableMapping[K, V]):
         Raises:
             TypeError, ValueError: limit is no int, or negative.
         """
-        left = min(limit_of(limit), len(self._data))  # what `on_expire` sets for no time does not count
+        there = max(len(self._data), len(self._wheel))  # what `on_expire` sets for no time does not count
+        left = min(limit_of(limit), there)
         count, more = 0, True
         while more:
             dropped, more = self._drop(min(left - count, PIECE))

@@ -256,6 +256,13 @@ def _refusal(tx: Transaction, jobs: Sequence[NewJob], holders: Mapping[_Name, _H
 def _ended_lately(tx: Transaction, topic: str, key: str, dedupe_for: int) -> Steps[JobExists | None]:
     """Return why a job cannot be stored whose key one had that ended less than so many ms ago."""
     numbers = yield from tx.numbers((topic,))
+    passed = (
+        "SELECT j.id FROM job j WHERE j.state = 1 AND j.next <= {now} AND j.topic = :topic AND j.key = :key "
+        "AND j.passed = 1"  # it had handed the key on, and its lease is over
+    )
+    [lapsed] = (yield (Rows("id", passed, {"topic": numbers.get(topic), "key": key}),)) if numbers else ((),)
+    if lapsed:
+        yield from expire_among(tx, [id for [id] in lapsed])
     text = (
         "SELECT id, {now} - ended FROM (SELECT id, ended FROM finished WHERE topic = :topic AND key = :key "
         "AND key IS NOT NULL ORDER BY id DESC LIMIT :last) f WHERE ended > {now} - :span ORDER BY id DESC LIMIT 1"

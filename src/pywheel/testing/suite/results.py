@@ -186,6 +186,16 @@ class DedupeTests(StoreTests):
         self.pass_time(1)
         assert isinstance(self.tried(), int)
 
+    def test_it_does_so_too_if_that_job_had_handed_its_key_on(self) -> None:
+        id = self.put(key="k", max_attempts=1)
+        job = self.one()
+        [later] = self.apply(Put((NewJob("t", b"", FAR, "k", parent=(id, job.claims)),)))
+        self.apply(Cancel(later))
+        self.pass_time(1_000)
+        assert self.taken_by() == id
+        self.pass_time(100)
+        assert isinstance(self.tried(), int)
+
     def test_a_put_without_it_takes_the_key_at_once(self) -> None:
         self.apply(Cancel(self.put(key="k", dedupe_for=100)))
         assert isinstance(self.tried(None), int)

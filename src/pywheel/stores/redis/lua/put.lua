@@ -115,6 +115,10 @@ local function ended_lately(topic, key, since)
     local last = former_jobs(topic, key, 20)
     states_of(last)
     for _, b in ipairs(last) do
+        settle_lost(b, states[b]) -- one that had handed the key on
+    end
+    flush()
+    for _, b in ipairs(last) do
         local state = states[b]
         if state and state[STATE] >= DONE and state[ENDED] > since then
             return b, state[ENDED]
