@@ -487,7 +487,9 @@ class World:
         found = {"lost": lost, "wrong end": wrong, "cancelled": uncalled, "delivered too often": extra}
         assert not any(found.values()), found
         assert all(jobs[id].attempt == POISONOUS for id in self.poisons & set(jobs) if end[id] is jobs[id].state)
-        assert max(self.hits.values(), default=0) <= HITS, f"too many attempts were lost to another job: {self.hits}"
+        # Behind a network the end of a claim may arrive after its worker was killed: then its job is no suspect.
+        most = POISONOUS if self.networked else HITS
+        assert max(self.hits.values(), default=0) <= most, f"too many attempts were lost to another job: {self.hits}"
 
 
 def play(seed, url, steps, plant=None, *, network=False):

@@ -185,9 +185,10 @@ class Claims:
             return
         topic.served_at = wall
         topic.late = max(topic.late, wall - min(outcome.jobs[0].due, outcome.jobs[-1].due))
-        self._leases.add(leases)
+        now = self._clock.time()
+        self._leases.add(leases, now)
         self._events.emit(JobsClaimed(topic.name, len(leases)))
-        topic.feed(leases, self._clock.time())
+        topic.feed(leases, now)
         self._fed.add(topic)
 
     def _learn_next(self, topic: TopicState, claim: Claim, outcome: Claimed, wall: int) -> None:

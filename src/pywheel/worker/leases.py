@@ -104,10 +104,13 @@ class Quarantine:
         """Return when one more may be claimed, unless one ends before."""
         return now if self.room(now) else min(self._until.values())
 
-    def begin(self, lease: Lease) -> None:
-        """Note that a suspect was claimed. Its probation is no longer than its lease."""
+    def begin(self, lease: Lease, now: float) -> None:
+        """Note that a suspect may begin now. Its probation is no longer than its lease.
+
+        It counts from now: the answer to the claim may have been under way for longer.
+        """
         longer = _LONGER ** min(max(lease.job.attempt - 2, 0), _LONGEST)
-        self._until[lease] = lease.claimed + min(_PROBATION * longer, lease.ttr / 1000)
+        self._until[lease] = now + min(_PROBATION * longer, lease.ttr / 1000)
 
     def release(self, lease: Lease) -> None:
         """Note that a suspect has ended, or goes on for long."""
@@ -135,11 +138,11 @@ class Leases:
     def __iter__(self) -> Iterator[Lease]:
         return iter(list(self._all))
 
-    def add(self, leases: Sequence[Lease]) -> None:
-        """Take claims of a topic in."""
+    def add(self, leases: Sequence[Lease], now: float) -> None:
+        """Take claims of a topic in, which may begin now."""
         self._young.extend(leases)
         self._all.update(leases)
-        self._count(leases, 1, self.quarantine.begin)
+        self._count(leases, 1, lambda lease: self.quarantine.begin(lease, now))
         handler = leases[0].topic.handler
         if handler.keep_lease or handler.isolate:  # it is killed in time, counted from when its process is ready
             self._kept.update(leases)
