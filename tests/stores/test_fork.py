@@ -140,10 +140,14 @@ def settle(notifier):
     notifier.hints()
 
 def heard(notifier):
-    assert notifier.wait(60)
-    hints = notifier.hints()
-    assert not hints.reload
-    return [due.id for due in hints.due]
+    "Return the jobs that it is told; it is woken as well when somebody comes or goes."
+    due = []
+    while not due:
+        assert notifier.wait(60)
+        hints = notifier.hints()
+        assert not hints.reload
+        due = [due.id for due in hints.due]
+    return due
 
 """
 
