@@ -45,7 +45,7 @@ def test_the_ledger_notices_an_old_body_after_a_replacement(tmp_path):
 
 
 def test_the_ledger_notices_a_limit_passed(tmp_path):
-    assert "limit" in kinds(tmp_path, "limit passed", topics=(LIMITED,))
+    assert "limit" in kinds(tmp_path, "limit passed", calls=1_200, topics=(LIMITED,))
 
 
 def test_the_ledger_notices_a_job_that_is_early(tmp_path):
