@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,6 +11,7 @@ from pywheel import Fixed, JobQueue
 from pywheel.jobs import Outcome, State
 from pywheel.stores.ownership import ALL
 from pywheel.testing import FaultyStore
+from pywheel.worker.leases import Quarantine
 from tests.jobs.waiting import finished, state, until, working
 
 # ---- leases ---------------------------------------------------------------------------------------------------------
@@ -66,6 +68,16 @@ def test_a_handler_may_touch_its_job(live_queue):
     with working(live_queue):
         job = finished(live_queue, live_queue.put("t"))
     assert (job.state, job.attempt) == (State.DONE, 1)
+
+
+def test_a_suspects_probation_counts_from_the_answer_to_its_claim():
+    quarantine, suspect = Quarantine(), Mock(claimed=10.0, ttr=60_000)
+    suspect.job.attempt = 2
+    assert quarantine.room(13.0) == 1
+    quarantine.begin(suspect, 13.0)  # the answer was under way for three seconds
+    assert quarantine.room(13.2) == 0
+    assert quarantine.free_at(13.2) == 13.25
+    assert quarantine.room(13.3) == 1
 
 
 # ---- several workers ------------------------------------------------------------------------------------------------
