@@ -1,4 +1,7 @@
-"""Tells objects that they are in a forked child: their threads are not there, nor is whoever held their locks."""
+"""Tells objects that they are in a forked child.
+
+Their threads did not come along, and nobody will free the locks that those held.
+"""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ class ManualClock(Clock):
     Args:
         start: its first time, in seconds.
         wall: what the wall clock shows then, in whole milliseconds since 1970.
-        autojump: whoever would sleep until a deadline moves the clock there instead, so that a program which waits
-            for hours takes no time. For ThreadTimers and EventLoop; with several of them asleep, the first to
+        autojump: a sleep until a deadline moves the clock there instead, so that a program which waits for hours
+            takes no time. For ThreadTimers and EventLoop; with several of them asleep, the first to
             fall asleep moves it.
 
     Safe to use from several threads. It cannot be copied or pickled: what waits by it would follow one of two.

@@ -1,4 +1,4 @@
-"""What happened, typed. Whoever observes a queue or a worker gets these, and cannot hurt them.
+"""What happened, typed. Observers of a queue or a worker get these, and cannot hurt it.
 
 A listener is any callable that takes an event. It is called on the thread where the event happened, from many threads,
 and should be quick. One that also has a method ``many`` gets the ends of a commit's jobs at once, as a list: it is

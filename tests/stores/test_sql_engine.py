@@ -211,3 +211,10 @@ def test_the_last_ends_of_very_many_topics_take_few_statements(store):
     assert {one.topic for one in store.ask(ListEnded(None, 0, 10))} == {"t7", "t8"}
     assert len(texts) < 10
     assert max(map(len, texts)) < 2_000  # no list of all topics
+
+
+def test_rows_that_are_kept_by_column_are_a_sequence_of_rows():
+    rows = dialect.Columns([[1, 2, 3], ["a", "b", "c"]])
+    assert [*rows] == rows[:] == [(1, "a"), (2, "b"), (3, "c")]
+    assert (rows[0], rows[-1], rows[1:], len(rows)) == ((1, "a"), (3, "c"), [(2, "b"), (3, "c")], 3)
+    assert not dialect.Columns([[], []])

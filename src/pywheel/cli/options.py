@@ -209,7 +209,7 @@ def bound(text: str | None, name: str) -> datetime | None:
 def filtering(
     key: str | None, due_from: str | None, due_until: str | None, error: str | None, *sought: str | int | None
 ) -> dict[str, Any]:
-    """Return the words of a filter, but for topic and state; `sought` are text, header, worker and priority."""
+    """Return the words of a filter without topic and state. `sought`: text, header, worker and priority."""
     dues = {"due_from": bound(due_from, "--due-from"), "due_until": bound(due_until, "--due-until")}
     words = zip(("text", "header", "worker", "priority"), sought, strict=True)
     return {"key": key, "error": error, **dues, **dict(words)}

@@ -157,8 +157,8 @@ class Spool:
     def take(self) -> list[Waiting] | None:
         """Claim the oldest puts that wait, some hundred jobs; [] if none waits, None if another process forwards.
 
-        One forwards at a time, and nothing else may be on its way, also if whoever sent it was killed: so no put
-        overtakes another.
+        One process forwards at a time. What a killed one had sent must have ended before: so no put overtakes
+        another.
         """
         if not self.waiting():
             self._stop_forwarding()
@@ -200,7 +200,7 @@ class Spool:
         )
 
     def give_back(self, batch: Sequence[Waiting]) -> None:
-        """Let puts wait again, where they were, for whoever forwards next: the store is away."""
+        """Let puts wait again in their old places: the store is away."""
         self._give_back([row for waiting in batch for row in waiting.rows])
         self._stop_forwarding()
 

@@ -44,7 +44,7 @@ class Connections(Middleware):
 
 
 def _close_old_connections() -> None:
-    """Do what Django does around requests, but for connections in a transaction: a test runs jobs in its own."""
+    """Do what Django does around requests. Connections in a transaction stay: a test runs jobs in its own."""
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()

@@ -20,7 +20,7 @@ from ...jobs.limits import Gate, ShutGate, looked_at, note_of
 from ..checks import FURTHEST, IDS, clamped
 from .notes import set_note
 from .read import priorities_of
-from .rows import FOUND, KEPT, TAKEN, Found, found_of, jobs_of, listed
+from .rows import FOUND, KEPT, TAKEN, Found, found_of, listed, taken_of
 from .settle import expire_all, expire_among
 from .statement import Insert, Last, Rows, Select, Statement, Steps, WriteJobs, drive_all
 from .transaction import Transaction
@@ -291,7 +291,7 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
         if paused and rows[0][0] is None:  # it may have been resumed before the rows were taken
             break
         if rows[0][0] is not None:
-            some = jobs_of(command.topic, [*zip(*rows, strict=True)])
+            some = taken_of(command.topic, [*zip(*rows, strict=True)])
             some.sort(key=_by_due)
             jobs += some
             tx.topics.heads.found(number, priority, first, some[0].due, len(some), began)
@@ -450,7 +450,7 @@ def _start(
     again = {one: _backoff(delays, one[0]) if one[0] < (one[1] or policy.max_attempts) else None for one in {*tries}}
     begins = [1] * begun + [0] * (len(found) - begun)
     rows = sorted(zip(ids, leases, begins, [again[one] for one in tries], strict=True))
-    jobs = jobs_of(command.topic, [ids, bodies, dues, created, *fields, claims, attempts, leases, errors, lost])
+    jobs = taken_of(command.topic, [ids, bodies, dues, created, *fields, claims, attempts, leases, errors, lost])
     absent = [id for id, body in zip(ids, bodies, strict=True) if body is None] if None in bodies else []
     values = {"w": rows, "started": now, "worker": workers[command.worker], "jitter": policy.jitter}
     batch.append(WriteJobs(_START, "{w: id, next, begun, backoff}", "+j.state = 0", values))

@@ -18,7 +18,7 @@ from .schema import ENDED, FINISHED
 
 __all__ = [
     "ATTEMPT", "ATTEMPTED", "DEFAULTS", "DUE", "ENDING", "FOUND", "HEAD", "KEPT", "MOVED", "REPLACED", "STAYS", "TAKEN",
-    "Found", "columns_of", "found_of", "job_of", "jobs_of", "listed", "run_of",
+    "Found", "columns_of", "found_of", "job_of", "listed", "run_of", "taken_of",
 ]  # fmt: skip
 
 DUE: Final = "coalesce(j.due, j.next)"
@@ -82,7 +82,7 @@ def found_of(rows: Sequence[Sequence[Any]]) -> list[Any]:
     return [new(Found, row) for row in rows]
 
 
-def jobs_of(topic: str, columns: Sequence[Sequence[Any]]) -> list[Job]:
+def taken_of(topic: str, columns: Sequence[Sequence[Any]]) -> list[Job]:
     """Return the records of claimed jobs of a topic, from the columns of TAKEN."""
     id, body, due, created, *fields = columns[:_END]
     for place in _JSON:

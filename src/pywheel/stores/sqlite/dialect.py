@@ -236,6 +236,8 @@ class Columns(Sequence[tuple[Any, ...]]):
         return zip(*self._columns, strict=True)
 
     def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [*self][place]
         return tuple([column[place] for column in self._columns])
 
 
