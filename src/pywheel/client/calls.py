@@ -96,7 +96,7 @@ class Calls:
         self._work_on(store)
 
     def use_keys(self, keyring: Keyring) -> None:
-        """Encrypt with these keys, unless there is a keyring."""
+        """Encrypt with these keys, unless there is a keyring. To be called while nobody else uses the store."""
         if self._keyring is None:
             self._keyring = keyring
             if self.used:

@@ -371,13 +371,6 @@ class Program:
         """
         self.calls.use(_opened(url, clock, create=create))
 
-    def use_keys(self, keyring: Keyring) -> None:
-        """Encrypt and decrypt with these keys, unless the queue was made with a keyring.
-
-        What runs a program does so with the keys of its environment. To be called while nobody else uses the queue.
-        """
-        self.calls.use_keys(keyring)
-
 
 def _placed(url: Place, clock: Clock | None, create: bool, spool: str | None, events: Events) -> Store:
     """Open a store. Not a method: a queue that keeps one of its own would only be freed by the garbage collector."""

@@ -51,8 +51,8 @@ def load(target: str) -> Any:
 def give_keys(program: Any) -> None:
     """Let a program's queue have the keys of PYWHEEL_KEYS, if it has none of its own. BadOption if they are none."""
     keyring = Keyring.of_environment()
-    if keyring is not None and hasattr(program, "use_keys"):
-        program.use_keys(keyring)
+    if keyring is not None and hasattr(program, "calls"):
+        program.calls.use_keys(keyring)
 
 
 def _refuse_paths(module: str, name: str) -> None:
