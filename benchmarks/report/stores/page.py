@@ -27,7 +27,11 @@ def page(kept: Kept) -> str:
         met=met(results),
         absent=absent(results),
         servers=servers(results),
-        tables="\n\n".join(f"## {title}\n\n{group(results, figures)}" for title, figures in GROUPS.items()),
+        tables="\n\n".join(
+            f"## {title}\n\n{group(results, figures)}"
+            for title, figures in GROUPS.items()
+            if any(figure.measure in results for figure in figures)
+        ),
         floors=floors(results),
     )
 
@@ -46,8 +50,9 @@ def met(results: Results) -> str:
 def absent(results: Results) -> str:
     """Return what was not measured."""
     stores = [title for store, title in STORES.items() if store not in _measured(results)]
-    titles = [figure.title for figure in FIGURES if figure.measure not in results]
-    return item(f"Not measured: {'; '.join([*stores, *titles])}.") if stores or titles else ""
+    left = dict.fromkeys(figure.measure for figure in FIGURES if figure.measure not in results)
+    some = f"what `make bench-stores ARGS=\"--only {','.join(left)}\"` measures"
+    return item(f"Not measured: {', '.join([*stores, some] if left else stores)}.") if stores or left else ""
 
 
 def servers(results: Results) -> str:
