@@ -1,7 +1,10 @@
 """Looking after a file beside its writers: its room, its copies."""
 
+import gc
+import os
 import sqlite3
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -99,3 +102,45 @@ def test_a_lease_of_a_restored_backup_ends_though_the_page_beside_it_knows_of_no
 def test_a_backup_into_no_folder_is_refused(store, tmp_path):
     with pytest.raises(NotAStore, match="no folder"):
         store.backup(tmp_path / "nowhere" / "b.db")
+
+
+# ---- the log --------------------------------------------------------------------------------------------------------
+
+
+def writers_back():
+    return [thread for thread in threading.enumerate() if thread.name == "pywheel-checkpoints"]
+
+
+def fill(store):
+    for _ in range(3):
+        store.apply([ops.Put(tuple(NewJob("t", b"x" * 128, NOW) for _ in range(500)))])
+
+
+def test_the_log_is_written_back_while_the_store_is_open(path, store):
+    before = path.stat().st_size
+    fill(store)
+    until(lambda: path.stat().st_size > before + 1_000 * 128)
+
+
+def test_a_store_that_is_closed_or_forgotten_writes_no_log_back(path, tmp_path):
+    with reopened(path) as store:
+        fill(store)
+        assert writers_back()
+    assert writers_back() == []
+    store = reopened(tmp_path / "another.db")
+    fill(store)
+    del store
+    gc.collect()
+    until(lambda: writers_back() == [])
+
+
+def test_the_log_is_written_back_in_a_forked_child_too(path, store):
+    fill(store)
+    until(writers_back)
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            fill(store)
+            os._exit(0 if writers_back() else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

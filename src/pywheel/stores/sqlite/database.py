@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
 from ..._errors import BadJob, StoreClosed, StoreError, StoreReplaced
+from .checkpoints import Checkpoints
 from .connection import BUSY_SECONDS, FOREIGN, check_version, connect, ours, refuse_unusable, translated, upgrade
 from .page import Page
 
@@ -53,6 +54,7 @@ class Database:
         self._idle: list[sqlite3.Connection] = []
         self._reads: dict[object, None] = {}  # under way
         self._forking = False
+        self._checkpoints = Checkpoints(self)
 
     # ---- writing --------------------------------------------------------------------------------------------------
 
@@ -91,6 +93,7 @@ class Database:
             self._undo(connection, error)
             raise
         self._clean = True
+        self._checkpoints.wrote(connection.total_changes)
         return result
 
     def _undo(self, connection: sqlite3.Connection, error: BaseException) -> None:
@@ -259,6 +262,7 @@ class Database:
     def close(self) -> None:
         """Let go of everything. For who has paused all writing; reads under way end, and then close what they used."""
         self.over = True
+        self._checkpoints.close()
         self._drain()
         self._discard()
 
