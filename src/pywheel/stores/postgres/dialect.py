@@ -46,6 +46,7 @@ class PostgresDialect(ServerDialect):
     """The tables of one store."""
 
     take = _TAKE
+    bytes_in_lists = True
 
     kinds: ClassVar[Mapping[str, str]] = {
         **ServerDialect.kinds,

@@ -26,6 +26,8 @@ class Dialect(ABC):
     lock: ClassVar[str] = "FOR UPDATE OF {}"
     skip: ClassVar[str] = "FOR UPDATE OF {} SKIP LOCKED"
     then: ClassVar[str] = "JOIN"
+    bytes_in_lists = False
+    """Whether lists of values may have columns of bytes, `WriteJobs` in particular."""
     take = ""
     """A statement that claims the first due jobs of a topic and priority, if the database has one for that.
 

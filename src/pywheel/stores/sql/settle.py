@@ -38,13 +38,13 @@ _PROLONG: Final = f"UPDATE job SET next = {_UNTIL}, begun = CASE WHEN w.begun = 
 _ENDS: Final = {"id": "j.id", "next": _UNTIL}
 
 
-def move(state: str, ended: str, outcome: int, error: str = "NULL", **changed: str) -> str:
+def move(state: str, ended: str, outcome: int, error: str = "NULL", result: str = "", **changed: str) -> str:
     """Return what writes live jobs as finished ones; a `Drop` is to follow."""
     values = ", ".join(changed.get(column, f"j.{column}") for column in MOVED)
     attempt = changed.get("attempt", "j.claims - j.unspent")
     return (
-        f"INSERT INTO finished ({listed(MOVED)}, state, ended, attempt, outcome, error) "
-        f"SELECT {values}, {state}, {ended}, {attempt}, {outcome}, {error}"
+        f"INSERT INTO finished ({listed(MOVED)}, state, ended, attempt, outcome, error{result and ', result'}) "
+        f"SELECT {values}, {state}, {ended}, {attempt}, {outcome}, {error}{result and f', {result}'}"
     )
 
 
@@ -57,6 +57,7 @@ def _record(outcome: int, ended: str, error: str = "NULL") -> str:
 
 
 _FINISH: Final = move(str(_DONE_STATE), "{now}", _DONE, lost="0")
+_FINISH_WITH: Final = move(str(_DONE_STATE), "{now}", _DONE, result="w.result", lost="0")
 _BURY: Final = move(str(_DEAD), "{now}", _FAILED, "w.error", lost="0")
 _BURY_LOST: Final = move(str(_DEAD), "j.next", _LOST, lost="2")
 
@@ -79,9 +80,10 @@ _Step = tuple[Statement, Callable[[Transaction, Any], Iterable[int]] | None, set
 class _Kinds:
     """The receipts of commands, by what is to become of them."""
 
-    def __init__(self, commands: Sequence[Any]) -> None:
+    def __init__(self, commands: Sequence[Any], *, bytes_in_lists: bool) -> None:
         self.acks: list[tuple[int, int]] = []
-        self.results: dict[int, bytes] = {}
+        self.acks_with: list[tuple[int, int, bytes]] = []
+        self.results: dict[int, bytes] = {}  # to be written once their jobs are finished
         self.nacks: list[tuple[int, int, int | None, str | None]] = []
         self.releases: list[tuple[int, int]] = []
         self.leases: list[tuple[int, int, int, int]] = []
@@ -89,7 +91,9 @@ class _Kinds:
             kind, id, claims = type(command), command.id, command.claims
             if id not in IDS or claims not in IDS:
                 continue  # no job has such a receipt
-            if kind is Ack:
+            if kind is Ack and command.result is not None and bytes_in_lists:
+                self.acks_with.append((id, claims, command.result))
+            elif kind is Ack:
                 self.acks.append((id, claims))
                 if command.result is not None:
                     self.results[id] = command.result
@@ -103,10 +107,13 @@ class _Kinds:
     def steps(self, held: set[int], dead: set[int], again: set[int]) -> list[_Step]:
         """Return what ends or prolongs them, those of a kind in the order of their ids."""
         steps: list[_Step] = []
-        if self.acks:
-            self.acks.sort()
-            finish = WriteJobs(_FINISH, _RECEIPTS, _HELD, {"w": self.acks}, _TOPIC)
-            steps += [(finish, _done, held), (Drop([id for id, _ in self.acks]), None, held)]
+        acks: tuple[tuple[str, str, list[Any]], ...]
+        acks = (_FINISH, _RECEIPTS, self.acks), (_FINISH_WITH, "{w: id, claims, result}", self.acks_with)
+        for write, source, receipts in acks:
+            if receipts:
+                receipts.sort()
+                finish = WriteJobs(write, source, _HELD, {"w": receipts}, _TOPIC)
+                steps += [(finish, _done, held), (Drop([id for id, *_ in receipts]), None, held)]
         if self.nacks:
             steps += _fail(sorted(self.nacks), dead, again)
         if self.releases:
@@ -118,7 +125,7 @@ class _Kinds:
 
 
 def _settle(tx: Transaction, commands: Sequence[Any], *, last: bool) -> Steps[list[Any]]:
-    kinds = _Kinds(commands)
+    kinds = _Kinds(commands, bytes_in_lists=tx.dialect.bytes_in_lists)
     held, dead, again = set[int](), set[int](), set[int]()
     steps = kinds.steps(held, dead, again)
     if steps:
