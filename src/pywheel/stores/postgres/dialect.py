@@ -17,6 +17,7 @@ _BEGAN: Final = "floor(extract(epoch FROM a.backend_start) * 1000)"
 NOW = "coalesce(:now::bigint, floor(date_part('epoch', now()) * 1000)::bigint)"
 _INDEX: Final = re.compile(r"\bINDEX ([a-z_]+) ON\b")
 _SEQUENCE: Final = re.compile(r"\bSEQUENCE ([a-z_]+)")
+_OF_LIST: Final = re.compile(r"\bw\.(\w+)")
 _BYTES: Final = re.compile(r"(%\(\w+\))s::bytea\b")  # they go as they are
 _TAKE: Final = f"""
 WITH c AS MATERIALIZED (
@@ -186,9 +187,10 @@ class PostgresDialect(ServerDialect):
             returns = ", ".join(f"j.{column}" for column in one.returns)
         elif one.write.startswith("INSERT INTO finished"):
             # One step instead of two: the rows are locked and deleted, and what they were is inserted.
-            gone = f"DELETE FROM job AS j USING {one.source} WHERE j.id = w.id AND {one.where} RETURNING j.*"
-            joined = f"JOIN {one.source} ON j.id = w.id" if "w." in one.write else ""
-            text = f"WITH gone AS ({gone}) {one.write} FROM gone j {joined}"
+            told = "".join(f", w.{name} AS w_{name}" for name in sorted({*_OF_LIST.findall(one.write)}))
+            gone = f"DELETE FROM job AS j USING {one.source} WHERE j.id = w.id AND {one.where} RETURNING j.*{told}"
+            write = _OF_LIST.sub(r"j.w_\1", one.write)
+            text = f"WITH gone AS ({gone}) {write} FROM gone j"
             returns = ", ".join(one.returns)
         else:
             text = f"{one.write} FROM {one.source} JOIN job j ON j.id = w.id WHERE {one.where} {{lock j}}"
