@@ -227,7 +227,8 @@ def _claim(tx: Transaction, command: Claim) -> Steps[Claimed]:
     number = numbers.get(command.topic)
     if number is None:
         return Claimed([], 0, [], paused=False)
-    picked = command.limit <= 0 or command.after is not None or command.without or command.policy.limits is not None
+    anywhere = command.after is None or (command.after[0] is None and command.after[2] <= 0)  # behind a due time at most
+    picked = command.limit <= 0 or not anywhere or command.without or command.policy.limits is not None
     if tx.dialect.take and number in tx.topics.lanes and not picked:  # the first due jobs, whichever they are
         claimed = yield from _take(tx, number, command)
         if claimed is not None:
@@ -273,7 +274,9 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
     jobs, nexts, bytes_left = list[Job](), list[int](), command.bytes
     for priority in priorities_of(lanes):
         left = most - len(jobs)
-        place, first = {"topic": number, "priority": priority}, tx.topics.heads.first(number, priority)
+        place, head = {"topic": number, "priority": priority}, tx.topics.heads.first(number, priority)
+        bounds = [due for due in (head, command.after and clamped(command.after[1])) if due is not None]
+        first = max(bounds, default=None)
         more = {
             "priority": priority,
             "most": left,
@@ -306,7 +309,7 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
         if looked == left or now_lanes != lanes:
             return Claimed(jobs, min(max(command.begin, 0), len(jobs)), [], paused=False, next=now)
         nexts += [] if next_ is None else [next_]
-        nexts += [] if first is None else [now + _LOOK_AGAIN]  # others may have put some that are due before it
+        nexts += [] if head is None else [now + _LOOK_AGAIN]  # others may have put some that are due before it
     begun = min(max(command.begin, 0), len(jobs))
     paused = bool(paused) and not jobs
     return Claimed(jobs, begun, [], paused=paused, next=None if paused else min(nexts, default=None))
