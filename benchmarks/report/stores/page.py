@@ -51,7 +51,7 @@ def absent(results: Results) -> str:
     """Return what was not measured."""
     stores = [title for store, title in STORES.items() if store not in _measured(results)]
     left = dict.fromkeys(figure.measure for figure in FIGURES if figure.measure not in results)
-    some = f"what `make bench-stores ARGS=\"--only {','.join(left)}\"` measures"
+    some = f'what `make bench-stores ARGS="--only {",".join(left)}"` measures'
     return item(f"Not measured: {', '.join([*stores, some] if left else stores)}.") if stores or left else ""
 
 

@@ -227,8 +227,8 @@ def _claim(tx: Transaction, command: Claim) -> Steps[Claimed]:
     number = numbers.get(command.topic)
     if number is None:
         return Claimed([], 0, [], paused=False)
-    anywhere = command.after is None or (command.after[0] is None and command.after[2] <= 0)  # behind a due time at most
-    picked = command.limit <= 0 or not anywhere or command.without or command.policy.limits is not None
+    at_a_job = command.after is not None and (command.after[0] is not None or command.after[2] > 0)
+    picked = command.limit <= 0 or at_a_job or command.without or command.policy.limits is not None
     if tx.dialect.take and number in tx.topics.lanes and not picked:  # the first due jobs, whichever they are
         claimed = yield from _take(tx, number, command)
         if claimed is not None:
