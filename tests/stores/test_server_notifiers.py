@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import resource
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -216,6 +218,30 @@ def test_a_hint_that_was_read_with_an_answer_is_not_waited_for(postgres_server):
         assert time.monotonic() - began < 10
         assert [due.id for due in ears.hints().due] == [id]
         ears.close()
+
+
+def test_a_worker_of_a_program_with_thousands_of_open_files_is_woken(store, url):
+    """`select` knows files up to 1 023."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(4_096, limits[0]), limits[1]))
+    try:
+        with contextlib.ExitStack() as files, open(url) as other:
+            for _ in range(1_024):
+                files.enter_context(Path(os.devnull).open())
+            ears = store.notifier("w")
+            store.apply([ops.Announce(ears.worker, ("t",))])
+            ears.publish(FAR)
+            ears.beat(0)
+            while ears.wait(0):
+                ears.hints()
+            assert not ears.wait(0.1)
+            ids = put(other)
+            until(lambda: ears.wait(1))
+            hints = ears.hints()
+            assert ([due.id for due in hints.due], hints.reload) == (ids, False)
+            ears.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 @pytest.mark.parametrize("kind", ["postgres", "mariadb"])

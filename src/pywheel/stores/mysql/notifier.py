@@ -139,7 +139,7 @@ class MysqlNotifier(RelationalNotifier):
             self._waits = longest  # if this fails it ends by itself
             with suppress(StoreError):
                 self._store.raw([f"KILL QUERY {session.thread_id():d}"])  # type: ignore[no-untyped-call]
-        if self._select(seconds, session.fileno()):
+        if session in self._select(seconds, session):
             self._waits = 0.0
             over: Sequence[Sequence[int]] = ()  # no row: there were hints already
             with suppress(Interrupted), self._store.translated():

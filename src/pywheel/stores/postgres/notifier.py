@@ -86,7 +86,7 @@ class PostgresNotifier(RelationalNotifier):
 
     def _hear(self, session: Timed, seconds: float) -> None:
         # What came behind the answer to a statement has been read already.
-        if not self._take_in(session) and self._select(seconds, session.fileno()):
+        if not self._take_in(session) and session in self._select(seconds, session):
             session.pgconn.consume_input()
             self._take_in(session)
 

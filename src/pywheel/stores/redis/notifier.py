@@ -15,43 +15,34 @@ whoever sees it.
 from __future__ import annotations
 
 import json
-import selectors
-import socket
 import struct
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
-from ..._errors import StoreAway, StoreClosed, StoreError
+from ..._errors import StoreAway, StoreError
 from ...clock import Clock
 from ...jobs.commands import Announce
 from ...jobs.job import Due, State, slice_of
 from ...jobs.queries import GetNextDues, GetStates, ListTopics
-from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
+from ..notifier import Hints
 from ..ownership import owners, shards_of
 from ..partitions import Ids
+from ..presence import Roster, Seen, ServerNotifier, ServerPresence
 from .records import from_id, pairs, score
 
 if TYPE_CHECKING:
     from .connection import Connection
     from .store import RedisStore
 
-__all__ = ["SILENT", "Presence", "RedisNotifier", "Roster"]
+__all__ = ["Presence", "RedisNotifier"]
 
-SILENT: Final = 3.5
-"""Seconds without a beat after which a worker owns nothing: a beat is a query, and comes about once a second."""
-_BUSY: Final = 2.0  # seconds: who claimed jobs so long ago is busy
-_BEAT: Final = 1.2  # seconds between beats: the fifth look, as there are four a second beside others
-_ALONE: Final = 0.95  # the same if there is nobody else: each look
-_NEWS: Final = 0.24  # the same if a worker has fallen behind, or caught up, and while jobs are claimed
 _AHEAD: Final = 30_000  # ms by which more is heard than was asked for: then the horizon need not be told each time
 _WASTED: Final = 100  # hints that nobody wanted, after which the horizon is told as it is
 _TRIES: Final = 5
 _QUIET: Final = 0.5  # seconds without a beat after which a worker's jobs may be overlooked
-_NEVER: Final = float("inf")
 _LOOKS: Final = 5  # beats after which the other stores are looked at too: a hint may have been lost between nodes
 _HINT: Final = struct.Struct(">6sdb")
 """Of a job: its id, due time and priority."""
@@ -65,149 +56,98 @@ def _topics_of(members: Sequence[bytes]) -> dict[str, frozenset[str]]:
     return {worker.decode(): frozenset(json.loads(topics)) for worker, topics in pairs(members)}
 
 
-@dataclass(slots=True)
-class Roster:
-    """All workers that have announced topics, as of one answer."""
+class Presence(ServerPresence):
+    """Who is there. Of several stores the first is asked."""
 
-    version: bytes
-    topics: dict[str, frozenset[str]]
-    beats: dict[str, tuple[int, int, int]]
-    """When each has shown that it works, since when it is behind, and the last pause since which it starts nothing."""
-    wall: int
-    """When the server answered so, by its clock in ms."""
-    time: float
-    """The same by this host's."""
-    clock: Clock
+    def __init__(self, store: RedisStore) -> None:
+        super().__init__(store.clock)
+        self._store = store
 
-    def silent(self, worker: str) -> float:
-        """Return the seconds since a worker has shown that it works."""
-        return abs(self.wall - self.beats[worker][0]) / 1000 + self.clock.time() - self.time
+    def look(self) -> Roster:
+        """Read all workers; return them."""
+        return self.learn(self._store.run("roster")[2:])
 
-    def members(self) -> tuple[Member, ...]:
-        """Return all workers, by name."""
-        there = sorted(self.topics.items())
-        return tuple(Member(worker, topics, self.silent(worker), self.beats[worker][1]) for worker, topics in there)
-
-    def heard(self, topic: str) -> list[str]:
-        """Return the workers that own the shards of a topic: those that are not silent, or all are."""
-        there = [worker for worker, topics in self.topics.items() if topic in topics]
-        return [worker for worker in there if self.silent(worker) <= SILENT] or there
-
-
-class Presence:
-    """Who is there, and what the notifiers of an opened store share. From any thread."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.closed = False
-        self.begin(clock)
-
-    def begin(self, clock: Clock) -> None:
-        """Know of nobody yet."""
-        self.clock = clock
-        self.listening: dict[str, RedisNotifier] = {}
-        self.roster: Roster | None = None
-        self.stale = True
-        """Whether somebody came or went since the roster was read."""
-        self._busy_until = 0.0  # by the monotonic clock
-
-    def claimed(self) -> None:
-        """Note that jobs are claimed here."""
-        self._busy_until = self.clock.time() + _BUSY
-
-    @property
-    def busy(self) -> bool:
-        """Whether jobs were claimed here of late. Then others have some too, and a death is looked for more often."""
-        return self.clock.time() < self._busy_until
+    def pause_of(self, topic: str) -> int | None:
+        """Return the number of the pause that a topic is in, None if it is in none."""
+        known = self._store.call(b"HGET", self._store.server.prefix + b":t", topic.encode()) or b""
+        pause = known.partition(b" ")[0]
+        return int(pause) if pause else None
 
     def learn(self, answer: Sequence[Any]) -> Roster:
         """Take in an answer; its topics are None if nobody has come or gone since the roster that is known."""
-        version, _, wall, beats, topics = answer
-        known = self.roster.topics if topics is None and self.roster is not None else _topics_of(topics or ())
-        seen: dict[str, Any] = {worker.decode(): tuple(map(int, beat.split())) for worker, beat in pairs(beats)}
-        seen = {worker: seen.get(worker, (wall, 0, -1)) for worker in known}
-        self.roster, self.stale = Roster(version, known, seen, wall, self.clock.time(), self.clock), False
-        return self.roster
+        version, _, beats, members = answer
+        now, known = self.clock.wall(), self.known.workers
+        topics = {name: seen.topics for name, seen in known.items()} if members is None else _topics_of(members)
+        beaten = {worker.decode(): map(int, beat.split()) for worker, beat in pairs(beats)}
+        workers = {name: Seen(name, topics[name], *beaten.get(name, (now, 0, -1))) for name in sorted(topics)}
+        self.known = Roster(self.clock, workers, version)
+        return self.known
 
     def renewed(self) -> None:
         """Have everybody read all again: the server is another one, or has lost something."""
-        self.roster, self.stale = None, True
-        for notifier in list(self.listening.values()):
+        self.known, self.stale = Roster(self.clock, {}), True
+        for notifier in list(self.local.values()):
             notifier.renew()
 
     def after_fork(self, clock: Clock) -> None:
         """Begin anew in a forked child: what listens is the parent's."""
-        for notifier in self.listening.values():
+        for notifier in self.local.values():
             notifier.let_go()
         self.begin(clock)
 
     def close(self) -> None:
         """Let all waits return."""
         self.closed = True
-        for notifier in list(self.listening.values()):
+        for notifier in list(self.local.values()):
             notifier.wake()
 
 
 # ---- the ear --------------------------------------------------------------------------------------------------------
 
 
-class RedisNotifier(Notifier):
-    """One thread uses it, the worker's; `wake`, `ring` and `close` may come from any."""
-
-    silent = SILENT
+class RedisNotifier(ServerNotifier):
+    """A connection that listens to this worker's bells."""
 
     def __init__(self, stores: Sequence[RedisStore], name: str) -> None:
-        self._ears, self._bell = socket.socketpair()
-        self._ears.setblocking(False)
-        self._bell.setblocking(False)
-        self.worker = f"{name}@{token_hex(6)}"
+        super().__init__(f"{name}@{token_hex(6)}", stores[0].presence)
         self._stores, self._store = stores, stores[0]
         self._bells = [self._store.server.prefix + b":bell", *(store.bell_of(self.worker) for store in stores)]
         self._ids = Ids(len(stores))
-        self._presence = self._store.presence
         self._swept: bytes | None = None  # the version of the roster by which the other stores were swept
         self._beats = 0
-        self._closed = False
-        self._horizon = -1
         self._told: tuple[int, dict[str, int], bytes] | None = None  # horizon, masks, version of the roster
-        self._rung = False
         self._hints: list[tuple[int, bytes]] = []  # as they were heard: the place of the store, and the message
         self._awaited: list[bytes] = []
         self._pauses = 0  # the number of the last pause that was heard of
         self._wasted = 0
-        self._beat_at = -_BEAT
-        self._behind = 0
-        self._overlooked_at: float = _NEVER  # wall clock at which to see whether the first job is there yet, in ms
         self._ear: Connection | None = None
         self._moved = False
         try:
-            self._listen()
+            self._connect()
         except BaseException:
             self.close()
             raise
         self._read = self._stopped = self._pauses
         self._reload = self._rung = False
-        self._presence.listening[self.worker] = self
-
-    def _over(self) -> bool:
-        return self._closed or self._presence.closed
+        self._presence.local[self.worker] = self
 
     # ---- what it says -----------------------------------------------------------------------------------------------
 
     def publish(self, horizon: int) -> None:
         """Set the horizon. No query as long as more is heard anyway, and not much of it in vain."""
         self._horizon = horizon
-        if not self._over():
-            self._tell(self._roster())
+        if not self._over:
+            self._tell(self._presence.roster())
 
     def _tell(self, roster: Roster) -> None:
         """Let the store know what is to be heard here."""
         for _ in range(_TRIES):
-            topics = roster.topics.get(self.worker)
-            if topics is None:
+            me = roster.workers.get(self.worker)
+            if me is None:
                 self._told = None
                 return
             self._sweep(roster)
-            masks = {topic: shards_of(self.worker, topic, roster.heard(topic)) for topic in topics}
+            masks = {topic: shards_of(self.worker, topic, roster.handling(topic)) for topic in me.topics}
             if self._told is not None:
                 horizon, said, version = self._told
                 enough = self._horizon <= horizon and (self._wasted < _WASTED or horizon - self._horizon < _AHEAD)
@@ -220,7 +160,7 @@ class RedisNotifier(Notifier):
             self._told = (far, masks, roster.version)
             if version == roster.version:
                 return
-            roster = self._store.roster()
+            roster = self._presence.look()
 
     def _sweep(self, roster: Roster) -> None:
         """Take from the other stores who is gone from the first. Whoever comes is in the first before the others.
@@ -230,44 +170,27 @@ class RedisNotifier(Notifier):
         if len(self._stores) == 1 or self._swept == roster.version:
             return
         there = [_topics_of(store.run("roster")[-1]).keys() for store in self._stores[1:]]
-        roster = self._store.roster()
+        roster = self._presence.look()
         for store, workers in zip(self._stores[1:], there, strict=True):
-            for worker in workers - roster.topics.keys():
+            for worker in workers - roster.workers.keys():
                 store.run("leave", worker=worker)
-            if self.worker in roster.topics.keys() - workers:
-                store.apply([Announce(self.worker, tuple(sorted(roster.topics[self.worker])))])
+            if self.worker in roster.workers.keys() - workers:
+                store.apply([Announce(self.worker, tuple(sorted(roster.workers[self.worker].topics)))])
         self._swept = roster.version
 
-    def beat(self, behind: int, spare: Spare = tuple) -> int | None:
-        """Show that this worker works, and see who else does, and whether anybody overlooks a job: a query a second."""
-        if self._over():
-            return None
+    def _say(self, behind: int, topics: Collection[str]) -> int | None:
         if self._ear is None or self._moved:
-            self._listen()
-        now, wall, roster = self._presence.clock.time(), self._presence.clock.wall(), self._presence.roster
-        changed = (behind > 0) - (behind < 0) != (self._behind > 0) - (self._behind < 0)
-        soon = changed or self._presence.busy or wall >= self._overlooked_at
-        if now - self._beat_at < (_NEWS if soon else _BEAT if roster and len(roster.topics) > 1 else _ALONE):
-            return None
-        first = self._say(behind, now, spare())
-        overlooked = _NEVER if first is None else first + OVERLOOKED
-        self._overlooked_at = overlooked if overlooked > self._presence.clock.wall() else _NEVER
-        return first
-
-    def _say(self, behind: int, now: float, spare: Collection[str] = ()) -> int | None:
-        known = self._presence.roster.version.decode() if self._presence.roster else None
+            self._connect()
         said = {"worker": self.worker, "behind": behind, "obeyed": self._stopped}
-        _, before, firsts, _, *answer = self._store.run("beat", **said, known=known, topics=list(spare))
-        self._beat_at, self._behind = now, behind
+        known = self._presence.known.version.decode()
+        _, firsts, _, *answer = self._store.run("beat", **said, known=known, topics=list(topics))
         roster, self._pauses = self._presence.learn(answer), answer[1]
-        if before is not None and abs(roster.wall - before) > SILENT * 1000:
-            self._read_all()  # others have owned its shards
         dues = [score(due) for due in firsts if due is not None]
         self._beats += 1
-        silence = any(silent > _QUIET for silent in map(roster.silent, roster.topics))
+        silence = any(roster.silent(seen) > _QUIET for seen in roster.workers.values())
         if len(self._stores) > 1 and (silence or self._beats % _LOOKS == 0):  # a query of each of the others
             paused = {topic.name for topic in self._store.ask(ListTopics()) if topic.paused}
-            asked = GetNextDues([topic for topic in spare if topic not in paused])
+            asked = GetNextDues([topic for topic in topics if topic not in paused])
             dues += [due for store in self._stores[1:] for due in store.ask(asked).values()]
         if self._pauses != self._read:
             self._rung = True  # the bell may have been lost
@@ -276,32 +199,23 @@ class RedisNotifier(Notifier):
 
     def ring(self, worker: str) -> None:
         """Wake another worker."""
-        if not self._over():
+        if not self._over:
             with suppress(StoreError):
                 self._store.call(b"PUBLISH", self._store.bell_of(worker), b"r")
 
     def quiet(self) -> None:
         """Say that nothing starts here any more of what was paused when `hints` said so."""
         self._stopped = self._read
-        if not self._over():
-            self._say(self._behind, self._presence.clock.time())
+        if not self._over:
+            self._say(self._behind or 0, ())
 
     # ---- what it hears ----------------------------------------------------------------------------------------------
-
-    def members(self) -> tuple[Member, ...]:
-        """Return all workers that have announced topics, by name."""
-        self._open()
-        return self._roster().members()
-
-    def _roster(self) -> Roster:
-        roster = self._presence.roster
-        return self._store.roster() if roster is None or self._presence.stale else roster
 
     def hints(self) -> Hints:
         """Return what changed since the last call."""
         self._open()
         self._catch_up()
-        roster = self._roster()
+        roster = self._presence.roster()
         told, self._hints = self._hints, []
         reload, self._reload = self._reload or self._pauses != self._read, True  # if the store is away now
         mine = self._mine(told, roster)
@@ -343,7 +257,7 @@ class RedisNotifier(Notifier):
         for place, message in told:
             behind = 5 + int.from_bytes(message[1:5], "big")
             topic = message[5:behind].decode()
-            tables[topic] = owners(topic, roster.heard(topic))
+            tables[topic] = owners(topic, roster.handling(topic))
             for packed, when, priority in _HINT.iter_unpack(message[behind:]):
                 latest[place, packed] = topic, int(when), priority
         mine: list[dict[int, Due]] = [{} for _ in self._stores]
@@ -359,36 +273,26 @@ class RedisNotifier(Notifier):
             found += [due for due, state in zip(dues.values(), states, strict=True) if state is State.DELAYED]
         return found
 
-    def wait(self, seconds: float) -> bool:
-        """Return when rung or woken, or after so many seconds."""
-        if self._over():
-            return False
+    def _listen(self, seconds: float) -> None:
         ear = self._ear
         messages: list[tuple[bytes, bytes]] = []
         try:
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._ears, selectors.EVENT_READ)
-                if ear is not None:
-                    selector.register(ear, selectors.EVENT_READ)
-                selector.select(0 if self._rung else max(seconds, 0))
+            self._select(seconds, *(() if ear is None else (ear,)))
             messages = ear.heard() if ear is not None else []
         except (StoreAway, ValueError, OSError):
             self._listen_by(None)
         self._take_in(messages)
-        with suppress(OSError):
-            while len(self._ears.recv(64)) == 64:
-                pass
-        rung, self._rung = self._rung or bool(messages), False
-        return rung
+        self._rung |= bool(messages)
 
     def _listen_by(self, ear: Connection | None) -> None:
         """Listen by another connection, or by none as it broke. What was told meanwhile was not heard."""
         if self._ear is not None:
             self._ear.close()
         self._ear = ear
+        self._behind = None
         self._read_all()
 
-    def _listen(self) -> None:
+    def _connect(self) -> None:
         """Connect, and listen to this worker's bells and to that for all."""
         ear = self._store.server.fresh()
         try:
@@ -407,29 +311,17 @@ class RedisNotifier(Notifier):
         """Read all again, and say all again: the server is another one, or has lost something. From any thread."""
         self._told = self._swept = None
         self._moved = True
-        self._beat_at = -_BEAT
+        self._behind = None
         self._read_all()
         self.wake()
 
-    def _read_all(self) -> None:
-        self._reload = self._rung = True
-
-    def wake(self) -> None:
-        """End a wait. From any thread, and from signal handlers."""
-        with suppress(OSError):  # full, so it is woken; or closed
-            self._bell.send(b"\0")
-
     # ---- life -------------------------------------------------------------------------------------------------------
-
-    def _open(self) -> None:
-        if self._over():
-            raise StoreClosed("the store was closed, or its worker has stopped: open another one")
 
     def close(self) -> None:
         """Stop listening, and be gone for the others."""
         if self._closed:
             return
-        self._presence.listening.pop(self.worker, None)
+        self._presence.local.pop(self.worker, None)
         self.let_go()
         if not self._presence.closed:
             with suppress(StoreError):  # the first that is away ends it: nobody waits for each
@@ -443,7 +335,3 @@ class RedisNotifier(Notifier):
         if self._ear is not None:
             self._ear.close()
         self.__del__()
-
-    def __del__(self) -> None:
-        self._ears.close()
-        self._bell.close()

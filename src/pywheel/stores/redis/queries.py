@@ -219,5 +219,5 @@ ANSWERS: Final[dict[type, Callable[[Any, Any], Any]]] = {
     q.GetNextDues: _next_dues,
     q.ListFirstDue: _first_due,
     q.ListClaims: _claims,
-    q.ListWorkers: lambda store, _: workers(store.roster().members()),
+    q.ListWorkers: lambda store, _: workers(store.presence.look().members()),
 }

@@ -26,7 +26,7 @@ from ..server import ServerClock
 from ..verify import Finding
 from .commands import PIECE, Request, by_pieces
 from .connection import Connection, as_json, encoded, given
-from .notifier import SILENT, Presence, RedisNotifier, Roster
+from .notifier import Presence, RedisNotifier
 from .place import Place, place
 from .queries import ANSWERS
 from .server import CLOSED, Server, durability
@@ -38,13 +38,12 @@ R = TypeVar("R")
 _FORMAT: Final = re.compile(rb"pywheel ([0-9]+) ?([0-9]*)")
 _SEVERAL: Final = b"pywheel 1 in "
 _SCHEMA: Final = Schema(1, 1)
-_LEASES: Final = {"roster": 1, "lease": 1, "beat": 3}
+_LEASES: Final = {"roster": 1, "lease": 1, "beat": 2}
 """Where the answers of functions say when the first lease is over."""
 _PIECES: Final = 40  # of leases, ended before a reserve
 _MUCH: Final = 100  # jobs that a call of its own is for
 _KNOWN: Final = 1.5  # seconds for which the first lease is known, after an answer that said so
 _AGAIN: Final = 0.05  # seconds between tries to learn what became of a request
-_LOOK: Final = (0.005, 0.05)  # seconds between looks at who is quiet: the first, the longest
 _REMEMBERED: Final = 300.0  # seconds for which the server surely knows what this client asked last
 
 
@@ -67,7 +66,7 @@ class RedisStore(Inner):
         self._create = create
         self._limit = place.timeout
         self._begin()
-        self.presence = presence or Presence(self.clock)
+        self.presence = presence or Presence(self)
         self._lease: tuple[float, int | None] = (-_KNOWN, None)  # when it was asked, and when the first lease is over
         self._group_commit = GroupCommit(self._transact, _separate, 2 * place.timeout)
         self.server = Server(place, self._met)
@@ -262,30 +261,14 @@ class RedisStore(Inner):
         self._open()
         return RedisNotifier((self,), name)
 
-    def roster(self) -> Roster:
-        """Return who is there, as of now."""
-        return self.presence.learn(self.run("roster")[2:])
-
     def bell_of(self, worker: str) -> bytes:
         """Return the channel that a worker listens to."""
         return self.server.prefix + b":bell:" + worker.encode()
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
-        limit = time.monotonic() + seconds
-        rest, longest = _LOOK
-        while True:
-            known = self.call(b"HGET", self.server.prefix + b":t", topic.encode()) or b""
-            pause, roster = known.partition(b" ")[0], self.roster()
-            if not pause:
-                return False
-            members = [worker for worker, topics in roster.topics.items() if topic in topics]
-            if all(roster.beats[worker][2] >= int(pause) or roster.silent(worker) > SILENT for worker in members):
-                return True
-            if (left := limit - time.monotonic()) <= 0:
-                return False
-            time.sleep(min(rest, left))
-            rest = min(2 * rest, longest)
+        self._open()
+        return self.presence.quiet(topic, seconds)
 
     # ---- life -------------------------------------------------------------------------------------------------------
 

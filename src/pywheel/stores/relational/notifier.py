@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import select
 import threading
 import time
 from abc import abstractmethod
@@ -13,13 +11,14 @@ from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
-from ..._errors import StoreAway, StoreClosed, StoreError
+from ..._errors import StoreAway, StoreError
 from ...jobs.job import Due, slice_of
-from ..notifier import OVERLOOKED, Hints, Member, Notifier, Spare
+from ..notifier import Hints
 from ..ownership import owners
+from ..presence import ServerNotifier
 from ..sql.statement import Batch, Do, Rows, Select, Statement
-from .connections import CLOSED, leave_alone
-from .presence import SEEN, SILENT
+from .connections import leave_alone
+from .presence import SEEN
 from .ringer import Jobs
 
 if TYPE_CHECKING:
@@ -27,12 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RelationalNotifier"]
 
-_BEAT: Final = 1.2  # seconds between beats that are written: the fifth look, as there are four a second beside others
-_ALONE: Final = 0.95  # the same if there is nobody else: each look
-_NEWS: Final = 0.2  # the same if a worker is behind, or no longer, and while jobs are claimed: see `Presence.busy`
 _KEPT: Final = 10_000  # hints
 _FURTHER: Final = 30_000  # ms that a horizon is written further out than it is: then it need not be written so often
-_NEVER: Final = float("inf")
 _NEAR: Final = 2.0  # seconds for which more is expected after a hint, or before a job is due
 _LOOKS: Final = (0.02, 1.0)  # seconds between looks for hints: while something is near, and at most
 _MINE: Final = "member WHERE name = :name"
@@ -55,42 +50,27 @@ _WATCH: Final = f"""
 _CLEAR: Final = 20  # beats between looks for workers that are gone
 
 
-class RelationalNotifier(Notifier):
+class RelationalNotifier(ServerNotifier):
     """A row in the table of workers, and whatever the database has that wakes a client."""
 
-    silent = SILENT
     hinted = "false"
     """An expression that says whether there are hints of which this worker was not told."""
 
     def __init__(self, store: RelationalStore, name: str) -> None:
-        self.worker = f"{name}@{token_hex(4)}"
+        super().__init__(f"{name}@{token_hex(4)}", store._presence)
         self._store: Any = store
-        self._presence = store._presence
-        self._clock = store.clock
         self._me: dict[str, Any] = {"name": self.worker, "me": self.worker}
         """By what statements name this worker: as its row does, and as hints do."""
         self._session: Any = None
         """A connection that hears what the server says."""
         self._lock = threading.RLock()  # whoever closes it may be another thread than the one that asks
         self._entered: Any = None  # the session of which this worker's row tells
-        self._horizon = -1
         self._written = -1  # the horizon that others see
         self._noted: dict[int, None] = {}  # jobs that changed, in order
-        self._reload = False
-        self._rung = False
-        self._read = 0  # the last pause that `hints` has told of
-        self._beat_at = self._clock.time()
-        self._behind: int | None = None
-        self._spare: Collection[str] = ()  # topics of which is asked what is due first
-        self._first: int | None = None  # when that is, as a beat was told
-        self._overlooked_at: float = _NEVER  # the wall clock at which to see whether it is still there, in ms
+        self._first: int | None = None  # when the first job of some topics is due, as a beat was told
         self._beats = 0
         self._look = _LOOKS[0]
         self._came = 0.0  # when a hint came last, while they are looked for
-        self._closed = False
-        self._ears, self._bell = os.pipe()
-        os.set_blocking(self._ears, False)
-        os.set_blocking(self._bell, False)
 
     # ---- what a database does ---------------------------------------------------------------------------------------
 
@@ -118,7 +98,7 @@ class RelationalNotifier(Notifier):
             self._deaf()
             with self._store.translated():
                 self._session = self._connect()
-            self._rung = self._reload = True
+            self._read_all()
         return self._session
 
     def _deaf(self) -> None:
@@ -146,12 +126,12 @@ class RelationalNotifier(Notifier):
         found = self._ask(write, Select(f"SELECT 1 FROM {_MINE}", self._me))
         return bool(found) and self._session is self._entered
 
-    def _beat(self, behind: int) -> bool:
+    def _beat(self, behind: int, topics: Collection[str]) -> bool:
         """Write the beat, and take in what the answer says of all that a worker asks now and then."""
         beat = Do("UPDATE member SET beat = {now}, behind = :behind WHERE name = :name", {**self._me, "behind": behind})
         leases, known = self._store.leases, self._store._known
-        topics = [(topic, known.head_of(topic)) for topic in self._spare]
-        values = {**self._me, "w": topics, "r": _PRIORITIES, "since": leases.since()}
+        heads = [(topic, known.head_of(topic)) for topic in topics]
+        values = {**self._me, "w": heads, "r": _PRIORITIES, "since": leases.since()}
         sent = time.monotonic()
         dialect = self._store.dialect
         watch = _WATCH % (dialect.gone, dialect.first_lease, self.hinted)
@@ -189,6 +169,8 @@ class RelationalNotifier(Notifier):
 
     def _listen(self, seconds: float) -> None:
         """Wait for so long, or until woken or told."""
+        if self._rung:
+            return
         session = self._session
         if session is None:  # it broke: the next beat makes another one
             self._select(min(seconds, 0.5))
@@ -203,7 +185,7 @@ class RelationalNotifier(Notifier):
             if isinstance(error, AttributeError) and not self._over:  # else PyMySQL has looked for its socket
                 raise
             self._deaf()
-            self._rung = self._reload = True
+            self._read_all()
 
     def _poll(self, seconds: float) -> None:
         """Look for hints now and then: often while something is near, or came of late."""
@@ -212,8 +194,7 @@ class RelationalNotifier(Notifier):
             now = time.monotonic()
             near = seconds < _NEAR or now - self._came < _NEAR
             self._look = _LOOKS[0] if near else min(2 * self._look, _LOOKS[1])
-            woken, _, _ = select.select([self._ears], [], [], min(self._look, max(until - now, 0)))
-            if woken:
+            if self._select(min(self._look, max(until - now, 0))):
                 return
             if self._take():
                 self._came = time.monotonic()
@@ -272,43 +253,21 @@ class RelationalNotifier(Notifier):
             self._present(partial(self._set, "horizon", horizon + _FURTHER))
             self._written = horizon + _FURTHER
 
-    def beat(self, behind: int, spare: Spare = tuple) -> int | None:
-        """Write the time, about once a second, and see who else is there, and whether anybody overlooks a job."""
-        if self._over:
-            return None
-        now = self._clock.time()
-        since = now - self._beat_at
-        changed = (behind > 0) is not ((self._behind or 0) > 0) or (behind < 0) is not ((self._behind or 0) < 0)
-        soon = changed or self._presence.busy or self._clock.wall() >= self._overlooked_at
-        rest = _NEWS if soon else _BEAT if len(self._presence.known) > 1 else _ALONE
-        if since < rest and self._behind is not None:
-            return None
-        self._behind, self._beat_at = behind, now
-        self._spare = spare()
-        self._present(partial(self._beat, behind))
-        first = self._first
-        overlooked = _NEVER if first is None else first + OVERLOOKED
-        self._overlooked_at = overlooked if overlooked > self._clock.wall() else _NEVER
+    def _say(self, behind: int, topics: Collection[str]) -> int | None:
+        self._present(partial(self._beat, behind, topics))
         self._presence.tell_of_the_dead()
-        if since > self.silent:
-            self._reload = True  # others have owned its shards
         self._beats += 1
         if self._beats % _CLEAR == 0:
             self._presence.clear_away()
-        return first
+        return self._first
 
     def _present(self, write: Callable[[], bool]) -> None:
         """Write into the row; make it anew if others have deleted it, or the connection broke."""
         if not write():
             self._enter()
             self._written = -1
-            self._reload = True
+            self._read_all()
             write()
-
-    def members(self) -> tuple[Member, ...]:
-        """Return all workers that have announced topics, by name."""
-        self._open()
-        return self._presence.members()
 
     def hints(self) -> Hints:
         """Return what changed since the last call."""
@@ -328,32 +287,10 @@ class RelationalNotifier(Notifier):
         for due, id, topic, priority in jobs:
             self._store._known.changed(topic, due)
             if topic not in tables:
-                tables[topic] = owners(topic, self._presence.handling(topic))
+                tables[topic] = owners(topic, self._presence.roster().handling(topic))
             if tables[topic] and tables[topic][slice_of(due)] == self.worker:
                 mine.append(Due(due, id, topic, priority))
         return Hints(mine, reload)
-
-    def wait(self, seconds: float) -> bool:
-        """Return when rung or woken."""
-        if self._over:
-            return False
-        if not self._rung:
-            self._listen(max(seconds, 0))
-        with suppress(BlockingIOError):
-            while len(os.read(self._ears, 4096)) == 4096:
-                pass
-        rung, self._rung = self._rung, False
-        return rung
-
-    def _select(self, seconds: float, *others: int) -> list[int]:
-        """Wait until one of some files can be read, or this is woken; return those that can."""
-        ready, _, _ = select.select([self._ears, *others], [], [], min(seconds, 3600))
-        return [file for file in ready if file != self._ears]
-
-    def wake(self) -> None:
-        """End a wait."""
-        with suppress(BlockingIOError, OSError):
-            os.write(self._bell, b"!")
 
     def ring(self, worker: str) -> None:
         """Wake another worker."""
@@ -386,16 +323,3 @@ class RelationalNotifier(Notifier):
         """Be over, in a forked child: row and session are the parent's."""
         self._closed = True
         leave_alone(self._session)
-
-    def __del__(self) -> None:
-        for file in (self.__dict__.get("_ears"), self.__dict__.get("_bell")):
-            if file is not None:
-                os.close(file)
-
-    @property
-    def _over(self) -> bool:
-        return self._closed or self._presence.closed
-
-    def _open(self) -> None:
-        if self._over:
-            raise StoreClosed(CLOSED)

@@ -14,14 +14,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from ..._errors import StoreClosed, StoreError
-from ...clock import Clock
+from ..._errors import StoreError
 from ...jobs.job import slice_of
 from ..checks import FURTHEST
-from ..notifier import Member
 from ..ownership import owners
+from ..presence import Roster, Seen, ServerPresence
 from ..sql.statement import Do, Select
 from ..sql.transaction import Changes
 from .ringer import Hints, Jobs, Ringer
@@ -30,25 +29,19 @@ if TYPE_CHECKING:
     from .notifier import RelationalNotifier
     from .store import RelationalStore
 
-__all__ = ["BUSY", "SEEN", "SILENT", "Leases", "Presence", "Seen"]
+__all__ = ["SEEN", "Leases", "Presence"]
 
-SEEN: Final = "w.name, w.topics, w.beat, w.horizon, w.behind, w.stopped"
+SEEN: Final = "w.name, w.topics, w.beat, w.behind, w.stopped, w.horizon"
 """The columns of a worker's row `w`, but for whether it is gone."""
 _NEAR: Final = (  # of all workers, if one of them looks as far as this
     f"SELECT {SEEN}, NULL FROM member w "
     "WHERE EXISTS (SELECT 1 FROM member f WHERE f.topics IS NOT NULL AND f.horizon >= :due)"
 )
-SILENT: Final = 3.4
-"""Seconds: a beat is a query, once a second."""
 _FRESH: Final = 1.5  # seconds that a lease's end that was read is good for: then others may have given leases
 _UNDER_WAY: Final = 10.0  # seconds that a transaction which gives leases may take, beyond the time limit
 _ALL_AGAIN: Final = 60.0  # seconds between looks at all leases
-_HELD: Final = 5.0  # seconds of silence after which a worker cannot begin any more with what it held
 _FORGOTTEN: Final = 60_000  # ms of silence after which a worker's row is deleted
-BUSY: Final = 2.0
-"""Seconds: whoever claimed a job so long ago is busy."""
 _GATHER: Final = 0.1  # seconds for which jobs of several puts are gathered at most
-_PAUSES: Final = (0.002, 0.05)  # seconds between looks at who is quiet: the first, the longest
 
 
 class Leases:
@@ -97,91 +90,40 @@ class Leases:
         return min((lease for _, lease in (self._read, self._given) if lease is not None), default=None)
 
 
-class Seen(NamedTuple):
-    """A worker's row."""
-
-    worker: str
-    topics: frozenset[str] | None  # None: it has announced none
-    beat: int
-    horizon: int
-    behind: int
-    stopped: int
-    gone: bool  # its session has ended
-
-    @classmethod
-    def of(cls, row: Sequence[Any], known: Collection[str] = ()) -> Seen:
-        """Return it from a row of the fields. Where `gone` is None, it is if it was `known` to be."""
-        worker, topics, beat, horizon, behind, stopped, gone = row
-        gone = worker in known if gone is None else bool(gone)
-        return cls(worker, None if topics is None else _names(topics), beat, horizon, behind, stopped, gone)
-
-
 @lru_cache(maxsize=1_024)
-def _names(text: str) -> frozenset[str]:
-    return frozenset(json.loads(text))
+def _names(text: str | None) -> frozenset[str]:
+    return frozenset(json.loads(text or "[]"))
 
 
-class Presence:
+class Presence(ServerPresence):
     """Who is there. From any thread."""
 
-    def __init__(self, store: RelationalStore, clock: Clock) -> None:
+    def __init__(self, store: RelationalStore) -> None:
+        super().__init__(store.clock)
         self._store = store
-        self.clock = clock
-        self.closed = False
-        self.local: dict[str, RelationalNotifier] = {}
-        self.stale = True  # somebody came or went
-        self.busy_until = 0.0  # by the monotonic clock
-        self.known: list[Seen] = []
-        """All workers as they were when they were last read, by name."""
         self._dead: set[str] = set()  # of those in the roster, as others were told
         self._ringer = Ringer(store.ring, self._whom)
 
     # ---- who is there -----------------------------------------------------------------------------------------------
 
-    def roster(self) -> list[Seen]:
-        """Return all workers. No query unless somebody came or went."""
-        if self.stale:
-            self.stale = False
-            try:
-                self._look()
-            except BaseException:
-                self.stale = True
-                raise
-        return self.known
-
-    def _look(self) -> None:
-        """Read all workers."""
+    def look(self) -> Roster:
+        """Read all workers; return them."""
         [rows] = self._store.run(Select(f"SELECT {SEEN}, {self._store.dialect.gone} FROM member w"))
-        self.take(rows)
+        return self.take(rows)
 
-    def take(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Take in the rows of all workers, just read."""
-        gone = {seen.worker for seen in self.known if seen.gone}
-        self.known = sorted((Seen.of(row, gone) for row in rows), key=itemgetter(0))
-
-    def silent(self, seen: Seen) -> float:
-        """Return for how many seconds a worker has not shown that it works; 60 if its process has ended.
-
-        A beat that is ahead came before the server's clock was set back: who lives beats again within a second.
-        """
-        return 60.0 if seen.gone else abs(self.clock.wall() - seen.beat) / 1_000
-
-    def members(self) -> tuple[Member, ...]:
-        """Return all that have announced topics."""
-        return tuple(
-            Member(seen.worker, seen.topics, self.silent(seen), seen.behind)
-            for seen in self.roster()
-            if seen.topics is not None
-        )
-
-    def handling(self, topic: str, roster: Iterable[Seen] | None = None) -> list[str]:
-        """Return the workers among whom the shards of a topic are divided."""
-        there = [seen for seen in (self.roster() if roster is None else roster) if seen.topics and topic in seen.topics]
-        return [seen.worker for seen in there if self.silent(seen) <= SILENT] or [seen.worker for seen in there]
+    def take(self, rows: Iterable[Sequence[Any]]) -> Roster:
+        """Take in the rows of all workers, just read: where `gone` is None, it is as it was known to be."""
+        dead = {name for name, seen in self.known.workers.items() if seen.gone}
+        workers = {
+            name: Seen._make((name, _names(topics), *numbers, bool(name in dead if gone is None else gone)))
+            for name, topics, *numbers, gone in sorted(rows, key=itemgetter(0))
+        }
+        self.known = Roster(self.clock, workers)
+        return self.known
 
     def clear_away(self) -> None:
         """Delete the rows of workers that have been silent for long."""
-        if any(self.silent(seen) * 1_000 > _FORGOTTEN / 2 for seen in self.known):
+        if any(self.known.silent(seen) * 1_000 > _FORGOTTEN / 2 for seen in self.known.workers.values()):
             dialect = self._store.dialect
             self._store.run(
                 Do("DELETE FROM member WHERE abs({now} - beat) > :age", {"age": _FORGOTTEN}),
@@ -210,24 +152,22 @@ class Presence:
         """Let all workers but these look who is there, or read all again."""
         self.stale = True
         with suppress(StoreError):
-            there = [seen.worker for seen in self.roster() if seen.worker not in but]
-            self.hint({worker: None if reload else set() for worker in there})
+            self.hint({worker: None if reload else set() for worker in self.roster().workers if worker not in but})
 
     def _whom(self, jobs: Jobs) -> Hints:
         """Return whom of other processes jobs concern, from the rows of workers just read."""
         [near] = self._store.run(Select(_NEAR, {"due": min([due for _, _, due in jobs])}))
         if not near:
             return {}
-        self.take(near)
-        horizons = {seen.worker: seen.horizon for seen in self.known if seen.worker not in self.local}
+        roster = self.take(near)
         names = self._store.topic_names({topic for topic, _, _ in jobs})
         tables: dict[int, tuple[str, ...]] = {}
         hints: dict[str, set[int]] = {}
         for topic, id, due in jobs:
             if topic not in tables:
-                tables[topic] = owners(names[topic], self.handling(names[topic], self.known))
-            owner = tables[topic][slice_of(due)] if tables[topic] else ""
-            if due <= horizons.get(owner, -1):
+                tables[topic] = owners(names[topic], roster.handling(names[topic]))
+            owner = tables[topic][slice_of(due)] if tables[topic] else None
+            if owner is not None and owner not in self.local and due <= roster.workers[owner].horizon:
                 hints.setdefault(owner, set()).add(id)
         return {**hints}
 
@@ -239,42 +179,19 @@ class Presence:
                 here.rung(reload=hints.pop(worker) is None)
         self._ringer.add(hints)
 
-    @property
-    def busy(self) -> bool:
-        """Whether jobs were claimed here of late. Then others have some too, and a death is looked for more often."""
-        return self.clock.time() < self.busy_until
-
     def tell_of_the_dead(self) -> None:
         """Let all others look, if somebody's session was found to have ended: who looks first spares them a second."""
-        dead = {seen.worker for seen in self.known if seen.gone}
+        there = self.known.workers.values()
+        dead = {seen.worker for seen in there if seen.gone}
         if dead - self._dead:
-            self.hint({seen.worker: set() for seen in self.known if seen.worker not in dead})
+            self.hint({seen.worker: set() for seen in there if not seen.gone})
         self._dead = dead
 
-    # ---- pauses -----------------------------------------------------------------------------------------------------
-
-    def quiet(self, topic: str, seconds: float) -> bool:
-        """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
-        until = time.monotonic() + seconds
-        pause, longest = _PAUSES
-        there: frozenset[str] | None = None
-        while True:
-            if self.closed:
-                raise StoreClosed("the store was closed meanwhile: open another one")
-            [found] = self._store.run(Select("SELECT paused, stirred FROM topic WHERE name = :topic", {"topic": topic}))
-            if not found or not found[0][0]:
-                return False
-            self._look()
-            handling = {seen.worker: seen for seen in self.known if seen.topics and topic in seen.topics}
-            if there is None:  # who comes later has read that it is paused
-                there = frozenset(handling)
-            left = [handling[worker] for worker in there & handling.keys()]
-            if all(seen.stopped >= found[0][1] or seen.gone or self.silent(seen) > _HELD for seen in left):
-                return True
-            if (remaining := until - time.monotonic()) <= 0:
-                return False
-            time.sleep(min(pause, remaining))
-            pause = min(2 * pause, longest)
+    def pause_of(self, topic: str) -> int | None:
+        """Return the number of the pause that a topic is in, None if it is in none."""
+        text = "SELECT stirred FROM topic WHERE name = :topic AND paused = 1"
+        [rows] = self._store.run(Select(text, {"topic": topic}))
+        return int(rows[0][0]) if rows else None
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -293,6 +210,5 @@ class Presence:
         """Forget the parent's workers, in a forked child."""
         for notifier in self.local.values():
             leave(notifier)
-        self.local = {}
-        self.stale = True
+        self.begin(self.clock)
         self._ringer = Ringer(self._store.ring, self._whom)

@@ -37,7 +37,7 @@ from .dialect import ServerDialect
 from .lanes import TRIES, Held, Ids, Lane, claims_beside, may_wait
 from .migrate import Migration
 from .notifier import RelationalNotifier
-from .presence import BUSY, Leases, Presence
+from .presence import Leases, Presence
 from .ringer import Hints
 from .session import Conflict, OwnSession, SessionWithin, drive
 
@@ -70,7 +70,7 @@ class RelationalStore(SqlStore):
         self.url = self.shown
         self.clock = clock or ServerClock()
         self._told_now = clock  # what a test passes; else the server's own clock counts
-        self._presence = Presence(self, self.clock)
+        self._presence = Presence(self)
         self._watch = CommitWatch(self._present)
         self.lenders: weakref.WeakSet[Any] = weakref.WeakSet()
         """Connections of callers that were found to lead to this database."""
@@ -365,7 +365,7 @@ class RelationalStore(SqlStore):
             if type(command) is Expire:
                 self.leases.found(outcome.next_lease, time.monotonic())
         if changes.leases < _NEVER:
-            self._presence.busy_until = self.clock.time() + BUSY
+            self._presence.claimed()
             self.leases.gave(changes.leases)
         if changes.moved or changes.announced or changes.paused:
             with suppress(StoreError):  # what is to be told of is stored
@@ -460,7 +460,7 @@ class RelationalStore(SqlStore):
         """Return all workers that have announced topics, by name. One query."""
         self._open()
         self._presence.stale = True
-        return workers(self._presence.members())
+        return workers(self._presence.roster().members())
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""

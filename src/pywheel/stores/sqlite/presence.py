@@ -20,6 +20,7 @@ from ...clock import Clock
 from ...jobs.job import slice_of
 from ..notifier import Member
 from ..ownership import owners
+from ..presence import CLOSED_MEANWHILE, until_quiet
 from ..sql.transaction import Transaction
 from . import page as at
 from .notifier import SqliteNotifier
@@ -34,7 +35,6 @@ _LEASE_FIRST: Final = "SELECT min(next) FROM job WHERE state = 1"
 _ROSTER: Final = "SELECT json_group_array(json_array(worker, json(topics))) FROM member"
 _LOOK: Final = 0.25  # seconds between looks whether the page is still the file of its name
 _HELD: Final = 3_000  # ms of silence after which a worker cannot begin what it held: longer than ClaimPolicy.hold
-_PAUSES: Final = (0.001, 0.010)  # seconds between looks at who is quiet: the first, the longest
 
 
 class _Known(NamedTuple):
@@ -226,25 +226,21 @@ class Presence:
 
     def quiet(self, topic: str, seconds: float) -> bool:
         """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
-        until = time.monotonic() + seconds
-        pause, longest = _PAUSES
-        since, there = self.page.words[at.PAUSED], list[_Known]()
-        for look in range(2**31):
+        since = self.page.words[at.PAUSED]
+        there: list[_Known] | None = None
+
+        def look() -> bool | None:
+            nonlocal there
             if self.closed:
-                raise StoreClosed("the store was closed meanwhile: open another one")
+                raise StoreClosed(CLOSED_MEANWHILE)
             self.page.whole()
-            if self.rows("SELECT paused FROM topic WHERE name = ?", (topic,)) not in ([(1,)], [[1]]):
-                return False
-            if not look:  # who comes later has read that it is paused
+            if not self.rows("SELECT 1 FROM topic WHERE name = ? AND paused = 1", (topic,)):
+                return None
+            if there is None:  # who comes later has read that it is paused
                 there = [one for one in self.roster().members if topic in one.topics]
-            if all(self._still(one, since) for one in there):
-                return True
-            left = until - time.monotonic()
-            if left <= 0:
-                break
-            time.sleep(min(pause, left))
-            pause = min(pause * 2, longest)
-        return False
+            return all(self._still(one, since) for one in there)
+
+        return until_quiet(seconds, look, 0.01)
 
     def _still(self, one: _Known, since: int) -> bool:
         """Whether a worker starts nothing that was paused before a hint."""
@@ -294,7 +290,7 @@ class Presence:
         """Return a notifier for a new worker. StoreError if all slots are taken."""
         with self.lock:  # or it might begin after `close` has closed all there were
             if self.closed:
-                raise StoreClosed("the store was closed meanwhile: open another one")
+                raise StoreClosed(CLOSED_MEANWHILE)
             self.look(at_once=True)
             notifier = SqliteNotifier(self, name)
             self._notifiers.add(notifier)

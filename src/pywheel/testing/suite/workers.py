@@ -164,7 +164,10 @@ class WorkerTests(StoreTests):
             member.worker == first.worker for member in second.members()
         ]
         first.hints()
+        while first.wait(0):
+            first.hints()
         first.beat(0)
+        assert first.wait(0)
         assert first.hints().reload
 
     def test_who_died_before_the_wall_clock_was_set_back_owns_nothing(self) -> None:

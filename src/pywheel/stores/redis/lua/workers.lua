@@ -64,12 +64,12 @@ local function sweep(me)
     end
 end
 
--- Returns when the first lease may be over, and who is there: the version of the list, the number of the last pause, the time, the beats,
--- and unless this version is known, the topics of each worker.
+-- Returns when the first lease may be over, and who is there: the version of the list, the number of the last pause, the beats, and unless
+-- this version is known, the topics of each worker.
 function api.roster(asked)
     local version, pauses = unpack(call('MGET', K.version, K.pauses))
     local members = version ~= asked.known and call('HGETALL', K.workers)
-    return first_lease(), version or '', tonumber(pauses or 0), now, call('HGETALL', K.beats), members
+    return first_lease(), version or '', tonumber(pauses or 0), call('HGETALL', K.beats), members
 end
 
 -- A worker goes.
@@ -93,15 +93,14 @@ function api.hear(asked)
     return call('GET', K.version) or ''
 end
 
--- A worker shows that it works, since when it is `behind`, and which pause it has `obeyed`, and learns who else does. Returns when it has
--- shown so before, when the first jobs of the topics are due that it has room for, and the roster.
+-- A worker shows that it works, since when it is `behind`, and which pause it has `obeyed`, and learns who else does. Returns when the
+-- first jobs of the topics are due that it has room for, and the roster.
 function api.beat(asked)
     local worker = asked.worker
-    local before = call('HGET', K.beats, worker)
     sweep(worker)
     if call('HEXISTS', K.workers, worker) == 1 then
         call('HSET', K.beats, worker, digits(now) .. ' ' .. digits(asked.behind) .. ' ' .. digits(asked.obeyed))
     end
-    return before and tonumber(string.match(before, '^-?%d+')), api.next_dues(asked), api.roster(asked)
+    return api.next_dues(asked), api.roster(asked)
 end
 
