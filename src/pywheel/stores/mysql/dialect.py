@@ -18,19 +18,7 @@ from typing import Any, ClassVar, Final
 from ..relational.dialect import MORE, Later, ServerDialect, is_number
 from ..sql.rows import TAKEN, listed
 from ..sql.schema import TABLES
-from ..sql.statement import (
-    Batch,
-    Do,
-    Drop,
-    Each,
-    Insert,
-    NewNames,
-    NewPriorities,
-    Rows,
-    Select,
-    Statement,
-    WriteJobs,
-)
+from ..sql.statement import Batch, Do, Drop, Each, Insert, NewNames, Rows, Select, Statement, WriteJobs
 
 __all__ = ["MOMENT", "NOW", "SET_MOMENT", "Later", "MysqlDialect", "hashed", "literal", "parted"]
 
@@ -228,8 +216,6 @@ class MysqlDialect(ServerDialect):
         if isinstance(one, NewNames):
             rows = ",".join(f"({literal(name)})" for name in sorted(one.names))
             return [self.text(f"INSERT IGNORE INTO {one.table} (name) VALUES ") + rows], None
-        if isinstance(one, NewPriorities):
-            one = self.lanes(one)
         if isinstance(one, Each):
             text = self.text(one.text)
             return [text % self._bound(one.text, values, moment) for values in one.values], None

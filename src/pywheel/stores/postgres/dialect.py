@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from ..relational.dialect import MORE, Later, ServerDialect, is_number
 from ..sql.rows import TAKEN, listed
 from ..sql.schema import TABLES, TYPES
-from ..sql.statement import Do, Drop, Each, Insert, NewNames, NewPriorities, Select, Statement, WriteJobs
+from ..sql.statement import Do, Drop, Each, Insert, NewNames, Select, Statement, WriteJobs
 
 __all__ = ["Later", "PostgresDialect", "numbers"]
 
@@ -157,8 +157,6 @@ class PostgresDialect(ServerDialect):
         if isinstance(one, NewNames):
             text = f"INSERT INTO {one.table} (name) SELECT name FROM {{w: name}} ORDER BY name ON CONFLICT DO NOTHING"
             return self.text(text), self.bound(text, {"w": [(name,) for name in one.names]})
-        if isinstance(one, NewPriorities):
-            one = self.lanes(one)
         if isinstance(one, WriteJobs):
             text = self.kept((one.write, one.source, one.where), lambda: self._changed(one))
             return self.text(text), self.bound(text, one.values)

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from ..sql.dialect import Dialect
 from ..sql.schema import TYPES
-from ..sql.statement import Batch, Do, Insert, NewPriorities, Select, Statement, Steps
+from ..sql.statement import Batch, Insert, Select, Statement, Steps
 from ..sql.transaction import Tally, Transaction
 
 __all__ = ["MORE", "Later", "ServerDialect", "is_number"]
@@ -115,11 +115,6 @@ class ServerDialect(Dialect):
             tally.add(topic, 0, jobs)
         rows = [(topic, *row) for topic, row in sorted(tally.rows.items()) if any(row)]
         return [Insert("tally", ("topic", "live", "done", "cancelled", "dead"), rows)] if rows else []
-
-    def lanes(self, one: NewPriorities) -> Do:
-        """Return what notes priorities."""
-        text = "UPDATE topic SET lanes = lanes | :lanes WHERE id = :topic AND lanes & :lanes <> :lanes"
-        return Do(text, {"topic": one.topic, "lanes": one.lanes})
 
     def count(self, tx: Transaction) -> Steps[None]:
         """Write the counts."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..._errors import BadJob, OutcomeUnknown, StoreAway, StoreBusy, StoreError
-from ..sql.statement import Batch, Insert, NewNames, NewPriorities, Select, Statement, Steps
+from ..sql.statement import Batch, Do, Insert, NewNames, Select, Statement, Steps
 
 if TYPE_CHECKING:
     from .lanes import Lane
@@ -163,8 +163,8 @@ class SessionWithin(ABC):
             self._begin()
         rows: list[Any] = []
         for one in batch:
-            if isinstance(one, NewNames | NewPriorities):
-                self._lent.run(one)  # and committed: nobody waits for the caller
+            if isinstance(one, NewNames) or (isinstance(one, Do) and one.apart):
+                self._lent.run(one)
                 rows.append(())
             else:
                 rows.append(self._rows(one))

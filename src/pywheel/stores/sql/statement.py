@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 __all__ = [
-    "Batch", "Do", "Drop", "Each", "Insert", "Last", "NewNames", "NewPriorities", "Rows", "Select",
-    "Statement", "Steps", "WriteJobs", "drive_all", "once_each",
+    "Batch", "Do", "Drop", "Each", "Insert", "Last", "NewNames", "Rows", "Select", "Statement", "Steps", "WriteJobs",
+    "drive_all", "once_each",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -43,10 +43,15 @@ class Rows:
 
 @dataclass(slots=True)
 class Do:
-    """Writes, and returns no rows."""
+    """Writes, and returns no rows.
+
+    What goes `apart` is done on another connection where the transaction is a caller's own, and committed: nobody waits
+    for that caller.
+    """
 
     text: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    apart: bool = False
 
 
 @dataclass(slots=True)
@@ -92,24 +97,13 @@ class Drop:
 
 @dataclass(slots=True)
 class NewNames:
-    """Stores names in a table, but those that somebody else has stored meanwhile.
-
-    In a transaction of a caller's own it is done on another connection, and committed: nobody waits for that caller.
-    """
+    """Stores names in a table, but those that somebody else has stored meanwhile. It goes apart, as a `Do` may."""
 
     table: str
     names: Sequence[str]
 
 
-@dataclass(slots=True)
-class NewPriorities:
-    """Notes which priorities jobs of a topic have, as bits. As for `NewNames`."""
-
-    topic: int
-    lanes: int
-
-
-Statement: TypeAlias = Select | Rows | Do | Each | Insert | WriteJobs | Drop | NewNames | NewPriorities
+Statement: TypeAlias = Select | Rows | Do | Each | Insert | WriteJobs | Drop | NewNames
 Batch: TypeAlias = Sequence[Statement]
 Steps: TypeAlias = Generator[Batch, Sequence[Sequence[Any]], T]
 """Yields batches, is sent the rows of each statement, and returns what they come to."""

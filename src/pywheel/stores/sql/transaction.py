@@ -12,7 +12,7 @@ from ...jobs.commands import NONCES_KEPT
 from ...jobs.limits import lane
 from ..checks import FURTHEST
 from .dialect import Dialect
-from .statement import Do, NewNames, NewPriorities, Rows, Select, Statement, Steps
+from .statement import Do, NewNames, Rows, Select, Statement, Steps
 
 __all__ = ["LIVE", "NEVER", "Changes", "Lookup", "Names", "Taken", "Tally", "Transaction"]
 
@@ -278,12 +278,13 @@ class Transaction:
 
     def know_priorities(self, priorities: Iterable[tuple[int, int]]) -> Steps[None]:
         """Note the priorities that jobs of topics have, where they are new."""
+        text = "UPDATE topic SET lanes = lanes | :lanes WHERE id = :topic AND lanes & :lanes <> :lanes"
         lanes: dict[int, int] = {}
         for topic, priority in priorities:
             lanes[topic] = lanes.get(topic, 0) | lane(priority)
         for topic, bits in sorted(lanes.items()):
             if bits & ~(self.topics.lanes.get(topic, 0) | self._lanes.get(topic, 0)):
-                yield (NewPriorities(topic, bits),)
+                yield (Do(text, {"topic": topic, "lanes": bits}, apart=True),)
                 self._lanes[topic] = self._lanes.get(topic, 0) | bits
 
     def committed(self) -> None:

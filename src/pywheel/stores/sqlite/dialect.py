@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from ..sql.dialect import Dialect
 from ..sql.schema import TABLES, TYPES
-from ..sql.statement import Batch, Do, Drop, Each, Insert, NewNames, NewPriorities, Rows, Select, Steps, WriteJobs
+from ..sql.statement import Batch, Do, Drop, Each, Insert, NewNames, Rows, Select, Steps, WriteJobs
 from ..sql.transaction import LIVE, NEVER, Tally, Transaction
 
 __all__ = ["SCHEMA", "SQLITE", "Carrier", "Ids", "WrongGuess"]
@@ -331,10 +331,6 @@ class Carrier:
         self._many(f"INSERT INTO {statement.table} (name) VALUES (?)", [(name,) for name in statement.names])
         return []
 
-    def _new_priorities(self, statement: NewPriorities) -> list[Any]:
-        self._execute("UPDATE topic SET lanes = lanes | ? WHERE id = ?", (statement.lanes, statement.topic))
-        return []
-
     def _each(self, statement: Each) -> list[Any]:
         if len(statement.values) == 1:
             self._execute(SQLITE.text(statement.text), self._bound(statement.values[0]))
@@ -441,7 +437,6 @@ _SEND: Final[dict[type, Callable[[Carrier, Any], Sequence[Any]]]] = {
     Drop: Carrier._drop,
     Each: Carrier._each,
     NewNames: Carrier._new_names,
-    NewPriorities: Carrier._new_priorities,
     Insert: Carrier._insert,
     WriteJobs: Carrier._change,
 }
