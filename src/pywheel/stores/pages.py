@@ -7,7 +7,7 @@ for while there are more.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -26,7 +26,6 @@ __all__ = [
     "Asked",
     "Position",
     "asked",
-    "bodies_within",
     "latest",
     "meant",
     "search",
@@ -34,7 +33,6 @@ __all__ = [
 
 BYTES: Final = 4_000_000
 """Of the bodies a page holds about so many bytes at most; one body whatever its size."""
-_FEW: Final = 4  # bodies read at once where their sizes are not known
 _ORDERS: Final = {(False, False): "i", (False, True): "n", (True, False): "d", (True, True): "l"}  # by due, newest
 _CURSOR: Final = re.compile(r"([inld])(?:(-?[0-9]{1,19})\.)?([0-9]{1,19})")
 
@@ -124,26 +122,6 @@ def search(
         end = wanted.cursor(wanted.place(found[-1]))
     jobs = found if preview is None else [job._replace(body=job.body[:preview]) for job in found]
     return Page(jobs, end, [sizes[job.id] for job in found], len(looked.jobs))
-
-
-def bodies_within(
-    found: Sequence[tuple[Job, int | None]], preview: int | None
-) -> Iterator[Sequence[tuple[Job, int | None]]]:
-    """Yield jobs in parts whose bodies may be read at once."""
-    at, few = 0, _FEW
-    while at < len(found):
-        end, held = at, 0
-        while end < len(found) and (end == at or held < BYTES):
-            size = found[end][1]
-            if size is None and end - at == few:
-                break
-            size = size or 0
-            held += size if preview is None else min(size, preview)
-            if held > BYTES and end > at:
-                break
-            end += 1
-        yield found[at:end]
-        at, few = end, 2 * few
 
 
 def latest(found: Iterable[Ended], limit: int) -> list[Ended]:

@@ -15,7 +15,7 @@ from ...jobs import queries as q
 from ...jobs.job import Job, State
 from ...jobs.queries import PAGE_MOST, Ended, Filter, Page
 from ..checks import clamped
-from ..pages import BYTES, Asked, Position, asked, bodies_within, latest
+from ..pages import BYTES, Asked, Position, asked, latest
 from .read import found_in, heads, jobs_of, number_of, priorities_in
 from .rows import listed
 from .schema import FINISHED
@@ -171,32 +171,21 @@ def page(known: Lookup, query: q.GetPage) -> Steps[Page]:
 
 
 def _with_bodies(wanted: Asked, found: Sequence[tuple[Job, int]], last: Position, *, more: bool) -> Steps[Page]:
-    jobs, sizes, taken, held = list[Job](), list[int](), 0, 0
-    for part in bodies_within(found, wanted.preview):
-        got = {job.id: (size or 0, b"") for job, size in part}
-        if wanted.preview != 0:
-            got = yield from _bodies([job.id for job, _ in part], wanted.preview)
-        for job, _ in part:
-            if held < BYTES:
-                taken += 1
-                if job.id in got:
-                    size, body = got[job.id]
-                    jobs.append(job._replace(body=body))
-                    sizes.append(size)
-                    held += len(body)
-        if held >= BYTES:
-            break
+    """Return a page of these jobs: as many as their bodies let it hold."""
+    taken, held, preview = 0, 0, wanted.preview
+    while taken < len(found) and held < BYTES:
+        size = found[taken][1]
+        held += size if preview is None else min(size, preview)
+        taken += 1
     if taken < len(found):
         last, more = wanted.place(found[taken - 1][0]), True
-    return Page(jobs, wanted.cursor(last) if more else None, sizes)
-
-
-def _bodies(ids: Sequence[int], preview: int | None) -> Steps[dict[int, tuple[int, bytes]]]:
-    """Return the sizes of bodies, and what is wanted of them."""
-    body = "j.body" if preview is None else "substr(j.body, 1, :preview)"
-    text = f"SELECT j.id, length(j.body) AS size, {body} AS body"
-    found = yield from found_in("id size body", text, text, {"ids": sorted(ids), "preview": preview})
-    return {id: (size, bytes(body or b"")) for id, size, body in found.values()}
+    jobs = [job for job, _ in found[:taken]]
+    if preview != 0 and jobs:
+        text = f"SELECT j.id, {'j.body' if preview is None else 'substr(j.body, 1, :preview)'} AS body"
+        values = {"ids": sorted(job.id for job in jobs), "preview": preview}
+        bodies = yield from found_in("id body", text, text, values)
+        jobs = [job._replace(body=bytes(bodies[job.id][1] or b"")) for job in jobs]
+    return Page(jobs, wanted.cursor(last) if more else None, [size for _, size in found[:taken]])
 
 
 # ---- by time --------------------------------------------------------------------------------------------------------
