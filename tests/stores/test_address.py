@@ -7,7 +7,7 @@ import pytest
 
 from pywheel import NotAStore
 from pywheel.stores import open
-from pywheel.stores.address import Address, count, file, flag, hidden, identifier, seconds
+from pywheel.stores.address import Address, file, flag, hidden, identifier, seconds
 from pywheel.stores.memory import MemoryStore
 
 SECRET = "s3cr%40t"  # of s3cr@t
@@ -120,7 +120,7 @@ def test_what_a_driver_says_is_shown_in_one_line_without_the_password():
 def test_options_are_read_and_those_of_the_driver_passed_on():
     address = Address("x://h/d?pool=4&notify=off&schema=shop&timeout=500ms&sslmode=require")
     known, passed = address.split(
-        {"pool": count, "notify": flag, "schema": identifier, "timeout": seconds}, ["sslmode", "sslrootcert"]
+        {"pool": int, "notify": flag, "schema": identifier, "timeout": seconds}, ["sslmode", "sslrootcert"]
     )
     assert known == {"pool": 4, "notify": False, "schema": "shop", "timeout": 0.5}
     assert passed == {"sslmode": "require"}
@@ -139,8 +139,6 @@ def test_a_file_for_the_driver_must_be_there(tmp_path):
         ("pol=4", r"there is no option 'pol': did you mean 'pool'\?"),
         ("ssl_mode=on", r"did you mean 'sslmode'\?"),
         ("x=1", "there is no option 'x'; there are notify, password_file, pool, schema, sslmode, timeout"),
-        ("pool=0", "pool is a number from 1, not '0'"),
-        ("pool=", "pool is a number from 1, not ''"),
         ("notify=maybe", "notify is on or off, not 'maybe'"),
         ("schema=Shop", "schema is up to 40 small letters"),
         ("schema=a'b", "schema is up to 40 small letters"),
@@ -150,7 +148,7 @@ def test_a_file_for_the_driver_must_be_there(tmp_path):
     ],
 )
 def test_an_option_that_is_none_is_refused_with_what_is_right(option, message):
-    readers = {"pool": count, "notify": flag, "schema": identifier, "timeout": seconds}
+    readers = {"pool": int, "notify": flag, "schema": identifier, "timeout": seconds}
     with pytest.raises(NotAStore, match=message) as refused:
         Address(f"x://u:s3cret@h/d?{option}").split(readers, ["sslmode"])
     assert str(refused.value).startswith("x://u@h/d?")

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 from .._errors import BadAddress, BadJob, NotAStore
 from ..jobs.durations import signed_ms
 
-__all__ = ["Address", "Host", "count", "file", "flag", "hidden", "identifier", "seconds"]
+__all__ = ["Address", "Host", "file", "flag", "hidden", "identifier", "seconds"]
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.IGNORECASE | re.ASCII)
 _HOST: Final = re.compile(r"(?P<name>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{0,5}))?", re.ASCII)
@@ -185,13 +185,6 @@ def flag(text: str) -> bool:
     if text.lower() not in value:
         raise ValueError("on or off")
     return value[text.lower()]
-
-
-def count(text: str) -> int:
-    """Return a number from 1."""
-    if not (text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text)):
-        raise ValueError("a number from 1")
-    return int(text)
 
 
 def seconds(text: str) -> float:

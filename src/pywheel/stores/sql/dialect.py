@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from .schema import TYPES
 from .statement import Do, Select, Steps
 
 if TYPE_CHECKING:
@@ -126,7 +125,3 @@ class Dialect(ABC):
     def instead(self, key: str, columns: Sequence[str]) -> str:
         """Return what ends an INSERT that shall overwrite these columns of a row with the same key."""
         return f"ON CONFLICT ({key}) DO UPDATE SET {', '.join(f'{one} = excluded.{one}' for one in columns)}"
-
-    def kind(self, column: str) -> str:
-        """Return the type of a column."""
-        return self.kinds[TYPES[column]]
