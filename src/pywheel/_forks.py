@@ -25,6 +25,13 @@ def renew_after_fork(renewed: Renewed) -> None:
     _renewed[id(renewed)] = renewed
 
 
+def leave_alone(thing: object) -> None:
+    """Keep something of the parent's from ever being closed in a forked child, at the interpreter's end too."""
+    import ctypes  # it takes long to load
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
 def _after_fork() -> None:
     for renewed in list(_renewed.values()):
         renewed._after_fork()

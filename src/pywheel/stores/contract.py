@@ -18,10 +18,13 @@ from .address import Address
 from .notifier import Notifier
 from .verify import Finding
 
-__all__ = ["DEATHS_KEPT", "Durability", "Locked", "Store", "intact", "outcome_of", "pauses", "word_of_death"]
+__all__ = [
+    "CLOSED", "DEATHS_KEPT", "Durability", "Locked", "Store", "intact", "outcome_of", "pauses", "word_of_death",
+]  # fmt: skip
 
 R = TypeVar("R")
 Durability = Literal["fsync", "everysec", "memory"]
+CLOSED: Final = "this store is closed: open another one"
 DEATHS_KEPT: Final = 86_400_000
 """ms for which a worker may come yet that is to be told of a dead job."""
 _DEAD: Final = "dead:"

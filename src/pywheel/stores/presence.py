@@ -17,12 +17,11 @@ from typing import Any, Final, NamedTuple
 
 from .._errors import StoreClosed
 from ..clock import Clock
-from .contract import pauses
+from .contract import CLOSED, pauses
 from .notifier import OVERLOOKED, Member, Notifier, Spare
 
-__all__ = ["CLOSED_MEANWHILE", "GONE", "SILENT", "Roster", "Seen", "ServerNotifier", "ServerPresence", "until_quiet"]
+__all__ = ["GONE", "SILENT", "Roster", "Seen", "ServerNotifier", "ServerPresence", "until_quiet"]
 
-CLOSED_MEANWHILE: Final = "the store was closed meanwhile: open another one"
 SILENT: Final = 3.4
 """Seconds without a beat after which a worker owns nothing."""
 GONE: Final = 60.0
@@ -145,7 +144,7 @@ class ServerPresence(ABC):
         def look() -> bool | None:
             nonlocal there
             if self.closed:
-                raise StoreClosed(CLOSED_MEANWHILE)
+                raise StoreClosed(CLOSED)
             pause = self.pause_of(topic)
             if pause is None:
                 return None

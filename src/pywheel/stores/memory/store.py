@@ -12,7 +12,7 @@ from ..._errors import StoreBusy, StoreClosed
 from ...clock import Clock
 from ...jobs import commands as c
 from ..checks import sound
-from ..contract import Durability
+from ..contract import CLOSED, Durability
 from ..sqlite.connection import FOREIGN, ours
 from ..sqlite.dialect import SCHEMA
 from ..sqlite.engine import SqliteEngine, rows_of
@@ -105,7 +105,7 @@ class MemoryStore(SqliteEngine):
 
     def _open(self) -> None:
         if self._closed:
-            raise StoreClosed("this store is closed: open another one")
+            raise StoreClosed(CLOSED)
 
     def before_fork(self) -> None:
         """Let no other thread use the connection: the child would wait for it for ever."""

@@ -10,13 +10,12 @@ from redis.crc import key_slot
 
 from ..._errors import NotAStore, StoreAway, StoreClosed, StoreReadOnly
 from ..address import Host
-from ..contract import Durability
+from ..contract import CLOSED, Durability
 from .connection import Connection
 from .place import Place
 
-__all__ = ["CLOSED", "Server", "durability"]
+__all__ = ["Server", "durability"]
 
-CLOSED: Final = "this store is closed: open another one"
 _IDLE: Final = 8  # connections that are kept open
 _OLDEST: Final = (7, 0)
 _DURABLE: Final[dict[bytes, Durability]] = {b"always": "fsync", b"everysec": "everysec"}

@@ -17,7 +17,7 @@ from ...jobs import commands as c
 from ...jobs.queries import GetNextLease, Query
 from ..address import Address
 from ..checks import sound
-from ..contract import Durability, Store, intact
+from ..contract import CLOSED, Durability, Store, intact
 from ..group_commit import Commit, GroupCommit
 from ..notifier import Notifier
 from ..partitions import Inner, SeveralStore
@@ -29,7 +29,7 @@ from .connection import Connection, as_json, encoded, given
 from .notifier import Presence, RedisNotifier
 from .place import Place, place
 from .queries import ANSWERS
-from .server import CLOSED, Server, durability
+from .server import Server, durability
 from .verify import verify
 
 __all__ = ["RedisStore", "RedisStores", "open_redis"]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any
 
 from ..._errors import StoreBusy, StoreClosed
+from ..._forks import leave_alone
+from ..contract import CLOSED
 
-__all__ = ["CLOSED", "Connections", "leave_alone"]
-
-CLOSED: Final = "this store is closed: open another one"
+__all__ = ["Connections"]
 
 
 class Connections:
@@ -103,8 +102,3 @@ class _Place:
             self._places = None
 
     __del__ = leave
-
-
-def leave_alone(thing: object) -> None:
-    """Keep something of the parent's from ever being closed in a forked child, at the interpreter's end too."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

@@ -12,12 +12,12 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
 from ..._errors import StoreAway, StoreError
+from ..._forks import leave_alone
 from ...jobs.job import Due, slice_of
 from ..notifier import Hints
 from ..ownership import owners
 from ..presence import ServerNotifier
 from ..sql.statement import Batch, Do, Rows, Select, Statement
-from .connections import leave_alone
 from .presence import SEEN
 from .ringer import Jobs
 

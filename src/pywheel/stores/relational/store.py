@@ -15,14 +15,14 @@ from itertools import islice
 from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from ..._errors import PywheelError, StoreAway, StoreBusy, StoreClosed, StoreError
-from ..._forks import renew_after_fork
+from ..._forks import leave_alone, renew_after_fork
 from ...clock import Clock
 from ...jobs.commands import Cancel, Command, Edit, Expire, Put
 from ...jobs.job import Job, State
 from ...jobs.queries import GetJob
 from ..address import Address, flag, identifier, seconds
 from ..checks import sound
-from ..contract import Durability, Locked, pauses
+from ..contract import CLOSED, Durability, Locked, pauses
 from ..notifier import Member, Notifier, workers
 from ..server import Outage, ServerClock
 from ..sql import read
@@ -32,7 +32,7 @@ from ..sql.transaction import Changes, Lookup, Names, Taken, Transaction
 from ..verify import Finding
 from ..within import CommitWatch, driver_connection, taken
 from . import verify
-from .connections import CLOSED, Connections, leave_alone
+from .connections import Connections
 from .dialect import ServerDialect
 from .lanes import TRIES, Held, Ids, Lane, claims_beside, may_wait
 from .migrate import Migration

@@ -7,7 +7,6 @@ before a fork, when no thread uses one, and both sides open their own.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sqlite3
 import time
@@ -15,11 +14,13 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
 from ..._errors import BadJob, StoreClosed, StoreError, StoreReplaced
+from ..._forks import leave_alone
+from ..contract import CLOSED
 from .checkpoints import Checkpoints
 from .connection import BUSY_SECONDS, FOREIGN, check_version, connect, ours, refuse_unusable, translated, upgrade
 from .page import Page
 
-__all__ = ["CLOSED", "ORDINARY", "Database", "leave_alone"]
+__all__ = ["ORDINARY", "Database"]
 
 _R = TypeVar("_R")
 
@@ -32,7 +33,6 @@ _NAP: Final = 0.001
 _Identities: TypeAlias = tuple[tuple[int, int], ...]
 _LOGS: Final = ("-wal", "-shm")
 _UNKNOWN: Final = (0, 0)  # the identity of a file that was never opened
-CLOSED: Final = "this store is closed: open another one"
 
 
 class Database:
@@ -297,8 +297,3 @@ def _identity(path: str) -> tuple[int, int]:
     except OSError:
         return _UNKNOWN
     return found.st_dev, found.st_ino
-
-
-def leave_alone(thing: object) -> None:
-    """Keep something of the parent's from ever being closed in a forked child, at the interpreter's end too."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

@@ -18,9 +18,10 @@ from typing import Any, Final, NamedTuple
 from ..._errors import StoreClosed, StoreError
 from ...clock import Clock
 from ...jobs.job import slice_of
+from ..contract import CLOSED
 from ..notifier import Member
 from ..ownership import owners
-from ..presence import CLOSED_MEANWHILE, until_quiet
+from ..presence import until_quiet
 from ..sql.transaction import Transaction
 from . import page as at
 from .notifier import SqliteNotifier
@@ -232,7 +233,7 @@ class Presence:
         def look() -> bool | None:
             nonlocal there
             if self.closed:
-                raise StoreClosed(CLOSED_MEANWHILE)
+                raise StoreClosed(CLOSED)
             self.page.whole()
             if not self.rows("SELECT 1 FROM topic WHERE name = ? AND paused = 1", (topic,)):
                 return None
@@ -290,7 +291,7 @@ class Presence:
         """Return a notifier for a new worker. StoreError if all slots are taken."""
         with self.lock:  # or it might begin after `close` has closed all there were
             if self.closed:
-                raise StoreClosed(CLOSED_MEANWHILE)
+                raise StoreClosed(CLOSED)
             self.look(at_once=True)
             notifier = SqliteNotifier(self, name)
             self._notifiers.add(notifier)

@@ -18,14 +18,14 @@ from ...clock import Clock
 from ...jobs import commands as c
 from ...jobs.checks import whole
 from ..checks import sound
-from ..contract import Durability
+from ..contract import CLOSED, Durability
 from ..group_commit import Commit, GroupCommit
 from ..sql.engine import apply
 from ..sql.transaction import Names
 from ..within import CommitWatch, driver_connection, is_async, wait
 from . import maintenance
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
-from .database import CLOSED, ORDINARY, Database
+from .database import ORDINARY, Database
 from .dialect import SQLITE, Carrier, Ids, WrongGuess
 from .engine import SqliteEngine, rows_of
 from .page import Page
