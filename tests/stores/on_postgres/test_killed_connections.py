@@ -1,12 +1,15 @@
 """Connections that are ended while the server is in the middle of a statement, which waits for a lock of the test's."""
 
 import threading
+import time
 
 import pytest
 
+from pywheel import StoreBusy
 from pywheel.jobs import NewJob
 from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter, open
+from pywheel.stores.sql.statement import Select
 from tests.jobs.waiting import until
 from tests.stores.calls import CALLS, put
 from tests.stores.network import Proxy
@@ -35,6 +38,24 @@ class Asked(threading.Thread):
             self.outcome = self._call(*self._arguments)
         except Exception as error:
             self.outcome = error
+
+
+def test_a_commit_in_doubt_is_asked_after_until_a_connection_is_free(postgres_server, monkeypatch):
+    with open(postgres_server.url()) as store:
+        session = store.own(store._steps, time.monotonic() + 60)
+        session.send([Select("SELECT 1")])
+        session.commit(())
+        run, tries = store.run, []
+
+        def busy(*batch, until=None):
+            tries.append(batch)
+            if len(tries) == 1:
+                raise StoreBusy("all connections were busy")
+            return run(*batch, until=until)
+
+        monkeypatch.setattr(store, "run", busy)
+        assert session._happened(None)
+        assert len(tries) == 2
 
 
 @pytest.mark.parametrize("key", [None, "k"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -12,7 +11,7 @@ import pymysql
 from pymysql.constants import SERVER_STATUS
 from pymysql.cursors import Cursor
 
-from ..._errors import OutcomeUnknown, StoreBusy, StoreError
+from ..._errors import StoreBusy
 from ..relational.session import OwnSession, SessionWithin
 from ..sql.statement import Batch, Do, Insert, Rows, Select, Statement
 from ..within import is_async, module_of, wait
@@ -67,20 +66,11 @@ class MysqlSession(OwnSession):
         with self._store.translated():
             self._connection.one([*texts, "COMMIT"])
 
-    def _happened(self, put: int | None) -> bool:  # noqa: ARG002
-        """Return whether a transaction whose connection broke in its commit has happened; else it never will."""
+    def _fate(self, put: int | None) -> bool:  # noqa: ARG002
         asked = {"client": self._lane.client, "number": self._number}
-        while True:
-            try:
-                with suppress(AlreadyThere):
-                    self._store.run(Do(_BAR, asked))
-                return not self._store.run(Select(_BARRED, asked))[0]
-            except StoreError as error:  # it is under way, or the server still away
-                if time.monotonic() >= self._until:
-                    raise OutcomeUnknown(
-                        "the connection broke in a commit, and whether it happened is not known yet"
-                    ) from error
-                time.sleep(0.1)
+        with suppress(AlreadyThere):
+            self._store.run(Do(_BAR, asked))
+        return not self._store.run(Select(_BARRED, asked))[0]
 
     def _mark(self) -> Statement:
         return requested(self._lane.client, next(self._lane.requests))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg.rows import tuple_row
 
-from ..._errors import OutcomeUnknown, StoreAway
+from ..._errors import OutcomeUnknown
 from ..relational.session import Conflict, OwnSession, SessionWithin, drive
 from ..sql import read
 from ..sql.statement import Batch, Do, Each, Insert, Select, Statement
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresSession", "PostgresWithin", "rows_of", "started"]
 
-_LOOK: Final = 0.1  # seconds between looks what became of a commit
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGUN: Final = "SELECT pg_current_xact_id()::text, pg_postmaster_start_time()::text"
 _CLOCK: Final = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -68,21 +65,14 @@ class PostgresSession(OwnSession):
     def _commit(self, batch: Batch) -> None:
         self._send((*batch, Do("COMMIT")))
 
-    def _happened(self, put: int | None) -> bool:
+    def _fate(self, put: int | None) -> bool | None:
         asked = Select(_STATUS, {"id": self._id, "born": self._born})
-        while True:
-            status = "in progress"
-            with suppress(StoreAway):
-                [[(status,)]] = self._store.run(asked, until=self._until)
-            if status == "restarted":
-                if put is not None:  # nobody else has its id
-                    return bool(self._store._present((put,)))
-                raise OutcomeUnknown("the server broke down in a commit, and whether it happened is not known")
-            if status != "in progress":
-                return status == "committed"
-            if time.monotonic() >= self._until:
-                raise OutcomeUnknown("the connection broke in a commit, and whether it happened is not known yet")
-            time.sleep(_LOOK)
+        [[(status,)]] = self._store.run(asked, until=self._until)
+        if status == "restarted":
+            if put is not None:  # nobody else has its id
+                return bool(self._store._present((put,)))
+            raise OutcomeUnknown("the server broke down in a commit, and whether it happened is not known")
+        return None if status == "in progress" else bool(status == "committed")
 
     def _mark(self) -> Statement:
         return Select("SELECT pg_logical_emit_message(true, 'pywheel', '')::text")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["NO_TRANSACTION", "Conflict", "MetLock", "OwnSession", "SessionWithin", "drive"]
 
 T = TypeVar("T")
+_LOOK: Final = 0.1  # seconds between looks what became of a commit
 NO_TRANSACTION: Final = "connection=: there is no transaction, as it commits each statement: begin one"
 _OTHER: Final = "connection=: it is one to the database {}, and the jobs are in {}"
 
@@ -51,8 +52,11 @@ class OwnSession(ABC):
         """Run statements and commit."""
 
     @abstractmethod
-    def _happened(self, put: int | None) -> bool:
-        """Return whether the commit took place in which the connection broke. OutcomeUnknown if nobody can say."""
+    def _fate(self, put: int | None) -> bool | None:
+        """Return whether the commit took place in which the connection broke; None if it may be under way.
+
+        OutcomeUnknown if nobody can say. `put` is as for `commit`.
+        """
 
     @abstractmethod
     def _mark(self) -> Statement:
@@ -86,6 +90,21 @@ class OwnSession(ABC):
                 raise StoreAway(f"{error}; nothing of it was stored") from error
             self._replicate()
         self._connection = None
+
+    def _happened(self, put: int | None) -> bool:
+        """Return what became of a commit, once that is known. OutcomeUnknown if it is not within the time limit."""
+        while True:
+            unknown = OutcomeUnknown("the connection broke in a commit, and whether it happened is not known yet")
+            try:
+                if (happened := self._fate(put)) is not None:
+                    return happened
+            except OutcomeUnknown:
+                raise
+            except StoreError as error:  # the server is still away, or busy
+                unknown.__cause__ = error
+            if time.monotonic() >= self._until:
+                raise unknown
+            time.sleep(_LOOK)
 
     def put(self, insert: Insert) -> Sequence[int] | None:
         """Insert jobs, count them and commit, in one trip; once more if the connection broke.
