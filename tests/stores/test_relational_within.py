@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from pywheel import BadJob, JobExists, JobQueue, Worker
+from pywheel.jobs import State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob
 from tests.stores.on_mysql.emptied import emptied
@@ -109,6 +110,21 @@ def fixed(queue, connection, level="REPEATABLE READ"):
         f"SET {'SESSION' if hasattr(connection, 'get_autocommit') else ''} TRANSACTION ISOLATION LEVEL {level}",
     )
     run(connection, f"SELECT count(*) FROM {queue.store.dialect.tables}job")
+
+
+@pytest.mark.parametrize("by", ["id", "key"])
+@pytest.mark.parametrize("here", [False, True], ids=["elsewhere", "here"])
+def test_what_has_ended_is_not_moved_and_that_is_told(queue, connection, by, here):
+    id = queue.put("order", key="k")
+    ref = id if by == "id" else ("order", "k")
+    if here:
+        assert queue.cancel(ref, connection=connection)
+    else:
+        queue.cancel(ref)
+    for command in (ops.Cancel(ref), ops.Edit(ref, 5)):
+        assert queue.store.apply_within(connection, command) is ops.Change(State.CANCELLED)
+    connection.commit()
+    assert queue.get(id).state is State.CANCELLED
 
 
 @pytest.mark.parametrize("running", [False, True], ids=["delayed", "running"])

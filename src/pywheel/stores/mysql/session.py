@@ -133,16 +133,17 @@ class MysqlWithin(SessionWithin):
         return self._read(one)
 
     def _locked(self, one: Rows) -> Sequence[Any]:
-        """Find live jobs without a lock, those too that others have stored since the snapshot; then lock those rows."""
+        """Find jobs without a lock, those too that others have stored since the snapshot; then lock those rows."""
         loose = Rows(one.columns, one.text.removesuffix(_LOCKED), one.values)
         place = one.columns.split().index("id")
         found = self._read(loose)
         ids = {row[place] for row in (*found, *(self._lent.run(loose)[0] if self._begins > 1 else ()))}
         if not ids:
             return ()
-        chosen = one.text.partition(" FROM ")[0]
-        text = f"{chosen} FROM job j WHERE j.id {{in ids}} AND j.passed = 0 {_LOCKED}"
-        return self._read(Rows(one.columns, text, {"ids": sorted(ids)}))
+        chosen, _, source = one.text.partition(" FROM ")
+        table = "finished" if " finished j " in f" {source}" else "job"
+        text = f"{chosen} FROM {table} j WHERE j.id {{in ids}} AND {source.partition(' WHERE ')[2]}"
+        return self._read(Rows(one.columns, text, {**one.values, "ids": sorted(ids)}))
 
     def _read(self, one: Statement) -> Sequence[Any]:
         texts, [place] = self._lent.dialect.texts((one,), self._now)
