@@ -73,6 +73,8 @@ CALLS = {
     "recent": lambda store, ids: store.ask(ListEnded("t", 0, 9)),
     "next_lease": lambda store, ids: store._read_lease(),
     "cancel": lambda store, ids: store.apply([ops.Cancel(ids[1]), ops.Cancel(ids[2])]),
+    "cancel by key": lambda store, ids: store.apply([ops.Cancel(("t", "k"))]),
+    "retry by key": lambda store, ids: store.apply([ops.Retry(("t", "k"), 10**13)]),
     "put with a key": lambda store, ids: store.apply([ops.Put((NewJob("t", b"", 10**13, "k", replace=True),))]),
     "claim": lambda store, ids: store.apply([ops.Claim("t", tuple(ids[-50:]), TERMS, "w", 50)]),
     "reserve": lambda store, ids: store.apply([ops.Reserve("t", 10, TERMS, "w")]),

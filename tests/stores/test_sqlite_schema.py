@@ -1,6 +1,7 @@
 """What the file holds: sums that are kept, ids that are not used again, rules that SQL has, plans."""
 
 import random
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -204,6 +205,19 @@ def test_a_purge_reads_only_what_ended_long_ago(store):
     tx = store._transaction(Names("topic"), Names("worker"), Ids())
     found = plans(store, manage.purge(tx, [c.Purge(State.CANCELLED, 0, None, 1)]))
     assert any("finished_ended (topic=? AND state=? AND ended<?)" in step for steps in found for step in steps), found
+
+
+@pytest.mark.parametrize("change", [c.Cancel, partial(c.Edit, due=5), c.Delete], ids=["cancel", "edit", "delete"])
+def test_a_change_by_key_reads_no_job_with_another(store, change):
+    put(store, key="k")
+    connection, texts = store._connection, []
+    connection.set_trace_callback(texts.append)
+    assert apply(store, change(("t", "k")))
+    connection.set_trace_callback(None)
+    selects = [text for text in texts if text.startswith("SELECT")]
+    steps = [row[3] for text in selects for row in connection.execute(f"EXPLAIN QUERY PLAN {text}")]
+    assert any("job_key" in step for step in steps), steps
+    assert not {"SCAN j", "SCAN f"}.intersection(steps), steps
 
 
 def test_a_waiting_job_with_a_body_of_128_bytes_takes_less_than_200(path):

@@ -14,11 +14,11 @@ from ...jobs import lifecycle
 from ...jobs.commands import Cancel, Change, Delete, Edit, Pause, Purge, Retry, Rewrite
 from ...jobs.job import Outcome, State
 from ..checks import clamped, in_range
-from .put import EDITED, writing
-from .read import LAST_ERROR, NAMED
+from .put import EDITED, LAPSED, settled, writing
+from .read import LAST_ERROR, NAMED, PASSED_LAPSED
 from .rows import ATTEMPTED, DUE, KEPT, STAYS, columns_of, listed
 from .schema import FINISHED, OUTCOMES, code_of
-from .settle import expire_all, expire_among, move
+from .settle import expire_all, move
 from .statement import Do, Drop, Each, Rows, Select, Steps, WriteJobs
 from .transaction import LIVE, Transaction
 
@@ -26,7 +26,6 @@ __all__ = ["cancel", "delete", "edit", "pause", "purge", "retry", "rewrite"]
 
 C = TypeVar("C", Cancel, Edit, Retry, Delete)
 _STATES: Final = (State.DELAYED, State.RUNNING, *FINISHED)
-_OLD: Final = 20  # finished jobs with a key of which the latest is meant
 _CANCEL: Final = move(
     str(code_of(State.CANCELLED)), "{now}", OUTCOMES.index(Outcome.CANCELLED),
     attempt="0", due="j.next", claims="j.claims + 1", unspent="j.unspent + 1", started="NULL", worker="NULL",
@@ -82,24 +81,17 @@ def _find_all(tx: Transaction, commands: Sequence[C]) -> Steps[list[_Found | Non
     return [found.get(command.ref) for command in commands if isinstance(command.ref, int)]
 
 
-_LIVE: Final = (
-    f"j.id, j.topic, j.state, {DUE} AS due, j.claims, j.key, CASE WHEN j.next <= {{now}} THEN 1 ELSE 0 END AS lapsed"
-)
-_ENDED: Final = "j.id, j.topic, j.state + 2 AS state, j.due, j.claims, j.key, 0 AS lapsed"
+_LIVE: Final = f"SELECT j.id, j.topic, j.state, {DUE} AS due, j.claims, j.key, {LAPSED} FROM job j"
+_ENDED: Final = "SELECT j.id, j.topic, j.state + 2 AS state, j.due, j.claims, j.key, 0 AS lapsed FROM finished j"
 _COLUMNS: Final = "id topic state due claims key lapsed"
 
 
 def _find(tx: Transaction, ids: Sequence[int]) -> Steps[dict[int, _Found]]:
     """Return the jobs with these ids, locked, with leases that are over ended."""
     values = {"ids": sorted(filter(in_range, ids))}
-    live = Rows(_COLUMNS, f"SELECT {_LIVE} FROM job j WHERE j.id {{in ids}} {{lock j}}", values)
-    ended = Rows(_COLUMNS, f"SELECT {_ENDED} FROM finished j WHERE j.id {{in ids}} {{lock j}}", values)
-    first, second = yield (live, ended)
-    lapsed = sorted(row[0] for row in first if row[2] and row[6])
-    if lapsed:
-        yield from expire_among(tx, lapsed)
-        first, second = yield (live, ended)
-    return {row[0]: _Found(*row[:6]) for row in (*second, *first)}
+    looks = [Rows(_COLUMNS, f"{text} WHERE j.id {{in ids}} {{lock j}}", values) for text in (_LIVE, _ENDED)]
+    live, ended = yield from settled(tx, *looks)
+    return {row[0]: _Found(*row[:6]) for row in (*ended, *live)}
 
 
 def _find_named(tx: Transaction, name: str, key: str) -> Steps[_Found | None]:
@@ -107,16 +99,14 @@ def _find_named(tx: Transaction, name: str, key: str) -> Steps[_Found | None]:
     numbers = yield from tx.numbers((name,))
     if name not in numbers:
         return None
-    values = {"topic": numbers[name], "key": key, "most": _OLD}
-    text = f"SELECT {_LIVE} FROM job j WHERE {NAMED}"
-    [rows] = yield (Rows(_COLUMNS, f"{text} {{lock j}}", values),)
-    lapsed = sorted(row[0] for row in rows if row[2] and row[6])
-    if lapsed:
-        yield from expire_among(tx, lapsed)
-    latest = f"SELECT {_ENDED} FROM finished j WHERE {NAMED} ORDER BY j.id DESC LIMIT 1 {{lock j}}"
-    holder = Rows(_COLUMNS, f"{text} AND j.passed = 0 {{lock j}}", values)
-    holders, finished = yield (holder, Rows(_COLUMNS, latest, values))
-    return next((_Found(*row[:6]) for row in (*holders, *finished)), None)
+    values = {"topic": numbers[name], "key": key}
+    texts = (
+        f"{_LIVE} WHERE {NAMED} AND j.passed = 0 {{lock j}}",
+        f"{_LIVE} WHERE {PASSED_LAPSED} {{lock j}}",  # none is left
+        f"{_ENDED} WHERE {NAMED} ORDER BY j.id DESC LIMIT 1 {{lock j}}",
+    )
+    holders, _, ended = yield from settled(tx, *[Rows(_COLUMNS, text, values) for text in texts])
+    return next((_Found(*row[:6]) for row in (*holders, *ended)), None)
 
 
 # ---- one job --------------------------------------------------------------------------------------------------------
@@ -187,11 +177,8 @@ def _retry(tx: Transaction, command: Retry, found: _Found) -> Steps[Change | Job
         return outcome
     if found.key is not None:
         values = {"topic": found.topic, "key": found.key}
-        text = f"SELECT j.id FROM job j WHERE {NAMED} AND j.passed = 0 {{lock j}}"
-        [rows] = yield (Select(text, values),)
-        if rows:
-            yield from expire_among(tx, [rows[0][0]])
-            [rows] = yield (Select(text, values),)
+        text = f"SELECT j.id, {LAPSED} FROM job j WHERE {NAMED} AND j.passed = 0 {{lock j}}"
+        [rows] = yield from settled(tx, Rows("id lapsed", text, values))
         if rows:
             return JobExists(f"job {rows[0][0]} has this key now and is live", rows[0][0])
     values = {"ids": [found.id], **_when(command)}

@@ -15,13 +15,14 @@ from ...jobs import lifecycle
 from ...jobs.commands import NONCES_FORGOTTEN, Import, Put
 from ...jobs.job import OF_NEW_JOB, Imported, NewJob, State
 from ..checks import fingerprinted, lately, same_ids, storable
+from .read import PASSED_LAPSED
 from .rows import ATTEMPT, DEFAULTS, ENDING, KEPT, MOVED, REPLACED, columns_of
 from .schema import OUTCOMES, code_of
 from .settle import expire_among
 from .statement import Each, Insert, Last, Rows, Select, Steps, once_each
 from .transaction import Taken, Transaction
 
-__all__ = ["EDITED", "NOT_FREE", "plain", "put", "take_in", "writing"]
+__all__ = ["EDITED", "LAPSED", "NOT_FREE", "plain", "put", "settled", "take_in", "writing"]
 
 _LAST: Final = 20  # jobs with a key among which one that ended lately is looked for
 
@@ -212,23 +213,33 @@ def _names(jobs: Iterable[NewJob]) -> set[_Name]:
     return {(job.topic, job.key) for job in jobs if job.key is not None}
 
 
+LAPSED: Final = "CASE WHEN j.state = 1 AND j.next <= {now} THEN 1 ELSE 0 END AS lapsed"
+"""Whether the lease of a live job is over: the last column for `settled`."""
+
+
+def settled(tx: Transaction, *looks: Rows) -> Steps[list[Any]]:
+    """Return the rows of looks at jobs, which begin with the id, once the leases are ended that they say are over."""
+    answer = yield looks
+    lapsed = sorted(row[0] for rows in answer for row in rows if row[-1])
+    if lapsed:
+        yield from expire_among(tx, lapsed)
+        answer = yield looks
+    return list(answer)
+
+
 def _holders(tx: Transaction, keyed: Iterable[_Name]) -> Steps[dict[_Name, _Holder]]:
     """Return the live jobs that have keys, locked, with leases that are over ended. A topic that is new has none."""
     numbers = yield from tx.numbers({topic for topic, _ in keyed})
     topics = {number: topic for topic, number in numbers.items()}
     text = (
-        "SELECT j.topic, j.key, j.id, j.state, j.claims, CASE WHEN j.next <= {now} THEN 1 ELSE 0 END AS lapsed "
+        f"SELECT j.id, j.topic, j.key, j.state, j.claims, {LAPSED} "
         "FROM {w: topic, key} {then} job j ON j.topic = w.topic AND j.key = w.key "
         "WHERE j.key IS NOT NULL AND j.passed = 0 {lock j}"
     )
     names = sorted((numbers[topic], key) for topic, key in keyed if topic in numbers)
-    look = Rows("topic key id state claims lapsed", text, {"w": names})
-    [rows] = (yield (look,)) if names else ((),)
-    lapsed = sorted(id for _, _, id, state, _, over in rows if state and over)
-    if lapsed:
-        yield from expire_among(tx, lapsed)
-        [rows] = yield (look,)
-    return {(topics[topic], key): _Holder(id, claims if state else None) for topic, key, id, state, claims, _ in rows}
+    look = Rows("id topic key state claims lapsed", text, {"w": names})
+    [rows] = (yield from settled(tx, look)) if names else ((),)
+    return {(topics[topic], key): _Holder(id, claims if state else None) for id, topic, key, state, claims, _ in rows}
 
 
 def _refusal(tx: Transaction, jobs: Sequence[NewJob], holders: Mapping[_Name, _Holder]) -> Steps[JobExists | None]:
@@ -256,19 +267,15 @@ def _refusal(tx: Transaction, jobs: Sequence[NewJob], holders: Mapping[_Name, _H
 def _ended_lately(tx: Transaction, topic: str, key: str, dedupe_for: int) -> Steps[JobExists | None]:
     """Return why a job cannot be stored whose key one had that ended less than so many ms ago."""
     numbers = yield from tx.numbers((topic,))
-    passed = (
-        "SELECT j.id FROM job j WHERE j.state = 1 AND j.next <= {now} AND j.topic = :topic AND j.key = :key "
-        "AND j.passed = 1"  # it had handed the key on, and its lease is over
-    )
-    [lapsed] = (yield (Rows("id", passed, {"topic": numbers.get(topic), "key": key}),)) if numbers else ((),)
-    if lapsed:
-        yield from expire_among(tx, [id for [id] in lapsed])
+    if not numbers:
+        return None
+    values = {"topic": numbers[topic], "key": key, "last": _LAST, "span": dedupe_for}
+    yield from settled(tx, Rows("id lapsed", f"SELECT j.id, 1 AS lapsed FROM job j WHERE {PASSED_LAPSED}", values))
     text = (
         "SELECT id, {now} - ended FROM (SELECT id, ended FROM finished WHERE topic = :topic AND key = :key "
         "AND key IS NOT NULL ORDER BY id DESC LIMIT :last) f WHERE ended > {now} - :span ORDER BY id DESC LIMIT 1"
     )
-    values = {"topic": numbers.get(topic), "key": key, "last": _LAST, "span": dedupe_for}
-    [rows] = (yield (Select(text, values),)) if numbers else ((),)
+    [rows] = yield (Select(text, values),)
     return lately(rows[0][0], key, rows[0][1], dedupe_for) if rows else None
 
 

@@ -26,6 +26,8 @@ __all__ = [
 ]  # fmt: skip
 
 NAMED: Final = "j.topic = :topic AND j.key = :key AND j.key IS NOT NULL"
+PASSED_LAPSED: Final = f"{NAMED} AND j.passed = 1 AND j.state = 1 AND j.next <= {{now}}"
+"""Whether a job had handed its key on, and its lease is over: it has ended, as readers see it."""
 LAST_ERROR: Final = (
     "CASE WHEN j.claims > 0 THEN coalesce(j.error, (SELECT a.error FROM attempt a WHERE a.job = j.id "
     "AND a.error IS NOT NULL ORDER BY a.claim DESC LIMIT 1)) END"
@@ -75,10 +77,7 @@ def job(known: Lookup, query: q.GetJob) -> Steps[Job | None]:
     found = [job_of(row, labels, row[-1]) for row in live]
     if found and found[0].state.live:
         return found[0]
-    passed = Rows(
-        _WHOLE, f"{_LIVE} FROM job j WHERE {NAMED} AND j.passed = 1 AND j.state = 1 AND j.next <= {{now}}", values
-    )
-    [rows] = yield (passed,)
+    [rows] = yield (Rows(_WHOLE, f"{_LIVE} FROM job j WHERE {PASSED_LAPSED}", values),)
     found += [job_of(row, labels, row[-1]) for row in (*ended, *rows)]
     return max((job for job in found if not job.state.live), key=lambda job: job.id, default=None)
 
