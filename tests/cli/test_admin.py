@@ -74,6 +74,25 @@ def test_a_worker_is_told_to_be_quiet_to_go_on_and_to_stop(says, call, queue):
         assert call("workers")[1].splitlines()[1].split("\t")[3] == "quiet"
 
 
+def test_a_worker_that_has_ended_is_not_taken_for_another_whose_name_begins_so(call, queue):
+    with closing(queue.store.notifier("app1:47115")) as ear:
+        queue.store.apply([Announce(ear.worker, ("mail",))])
+        for name in ("app1:4711", "app", ear.worker[:-1], ""):
+            code, _, error = call("workers", "stop", name)
+            assert (code, "0 workers" in error) == (1, True)
+        assert queue.store.ask(ListNotes("order:")) == []
+        assert call("workers", "quiet", "app1")[0] == 0
+
+
+def test_of_two_workers_of_a_name_the_one_that_is_there_is_told(call, queue, monkeypatch):
+    with closing(queue.store.notifier("pod:1")) as killed, closing(queue.store.notifier("pod:1")) as ear:
+        queue.store.apply([Announce(one.worker, ("mail",)) for one in (killed, ear)])
+        monkeypatch.setattr(Member, "gone", property(lambda one: one.worker == killed.worker))
+        assert call("workers", "quiet", "pod:1") == (0, f"{ear.worker} is told: quiet\n", "")
+        code, out, said = call("workers", "quiet", killed.worker)
+        assert (code, out, "last seen" in said) == (0, f"{killed.worker} is told: quiet\n", True)
+
+
 # ---- which store ----------------------------------------------------------------------------------------------------
 
 

@@ -60,7 +60,7 @@ def info(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
 
 
 workers = group("workers", "Workers: who works on this store; let one take no new jobs, take jobs again, or stop.")
-Name = Annotated[str, typer.Argument(help="A worker's id, or what it alone begins with: host:process.", metavar="NAME")]
+Name = Annotated[str, typer.Argument(help="A worker's id, or host:process, or a host that has one.", metavar="NAME")]
 
 
 @workers.callback(invoke_without_command=True, no_args_is_help=False, epilog=examples("workers"))
@@ -102,12 +102,18 @@ def stop(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> N
 
 def _tell(name: str, word: str, store: str, *, as_json: bool) -> None:
     with existing(store) as queue:
-        found = [one.worker for one in queue.store.ask(ListWorkers()) if one.worker.startswith(name)]
-        if name not in found and len(found) != 1:
-            raise No(f"{len(found)} workers are called {name[:80]!r}: `pywheel workers --json` has their ids")
-        worker = name if name in found else found[0]
-        outcome_of(queue.store, order(worker, word))
-    emit({"worker": worker, "told": word}, as_json=as_json, text=f"{worker} is told: {word}")
+        # A name ends where it ends: app1:4711 that has ended is not app1:47115.
+        called = [
+            one for one in queue.store.ask(ListWorkers()) if f"{one.worker}@".startswith((f"{name}@", f"{name}:"))
+        ]
+        there = [one for one in called if not one.gone] or called
+        if len(there) != 1:
+            raise No(f"{len(there)} workers are called {name[:80]!r}: `pywheel workers --json` has their ids")
+        [told] = there
+        outcome_of(queue.store, order(told.worker, word))
+    emit({"worker": told.worker, "told": word}, as_json=as_json, text=f"{told.worker} is told: {word}")
+    if told.gone:
+        note(f"it was last seen {told.silent:.0f} s ago, and hears of it if it comes back")
 
 
 def migrate(
