@@ -61,6 +61,15 @@ def test_what_the_form_has_no_field_for_stays_as_it_was(queue, client):
     assert (schedule.every, schedule.headers, schedule.paused, schedule.body) == (7_200_000, {"k": "v"}, True, b"x")
 
 
+@pytest.mark.parametrize("every", ["2w", "365d", "1234567ms"])
+def test_a_period_of_any_length_stays_as_it_was_when_something_else_is_changed(queue, client, every):
+    before = queue.schedules.set("s", "work", every=every, jitter="1234567ms", ttr="20d")
+    answer = post(client, "/schedules/form", **filled(client.get("/schedules/form?name=s").text), max_attempts="3")
+    assert said(client, answer) == "s is changed"
+    after = queue.schedules.get("s").schedule
+    assert (after.every, after.jitter, after.ttr) == (before.every, before.jitter, before.ttr)
+
+
 @pytest.mark.parametrize(
     ("wrong", "status", "told"),
     [

@@ -142,4 +142,6 @@ def _page(ask: Ask, wish: Wish, trouble: str = "", status: int = 200, *, shown: 
 
 
 def _span(milliseconds: int | None) -> str:
-    return f"{milliseconds / 1000:g}s" if milliseconds else ""
+    if not milliseconds:
+        return ""
+    return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
