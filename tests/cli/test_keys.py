@@ -38,6 +38,15 @@ def test_put_encrypts_and_show_decrypts_with_keys_in_the_environment(says, url, 
         assert key_of(queue.get(id).body) == "a"
 
 
+def test_a_change_of_many_is_of_the_jobs_that_list_finds_with_the_same_keys(says, monkeypatch):
+    monkeypatch.setenv("PYWHEEL_KEYS", text(a=ONE))
+    id = says("put", "t", '{"card": "hush"}')["id"]
+    says("put", "t", '{"card": "loud"}')
+    assert [job["id"] for job in says("list", "--text", "hush")] == [id]
+    assert says("cancel-many", "--text", "hush", "--yes") == {"cancelled": 1}
+    assert says("show", id)["state"] == "cancelled"
+
+
 def test_without_the_key_show_and_list_say_which_it_is(says, call, url, monkeypatch):
     with JobQueue(url, encryption=Keyring({"a": ONE})) as queue:
         id = queue.put("t", {"card": "hush"})

@@ -132,7 +132,7 @@ def _bulk(
     yes: bool,
     as_json: bool,
 ) -> None:
-    with o.existing(store) as queue:
+    with o.existing(store, encryption=o.keyring()) as queue:  # `list` looks into bodies with the same keys
         if words["topic"] is not None:
             _known(queue, words["topic"], ": pywheel counts lists them")
         count = None
