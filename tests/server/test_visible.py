@@ -3,7 +3,7 @@
 import pytest
 
 from pywheel import BadJob
-from pywheel.jobs.queries import Filter
+from pywheel.jobs.queries import PAGE_MOST, Filter
 from pywheel.server.visible import page
 
 
@@ -37,6 +37,19 @@ def test_a_part_looks_at_a_bounded_number_of_topics(queue):
     dead = Filter(state="dead")
     assert parts(queue.store, 10, filter=dead) == [[], [], []]
     assert parts(queue.store, 10, sees=None, filter=dead) == [[]]
+
+
+def test_a_part_of_a_search_looks_at_no_more_jobs_of_many_topics_than_of_one(queue):
+    names = [f"shop.{number}" for number in range(4)]
+    queue.put_many([queue.job(name, b"no", delay=60) for name in names for _ in range(PAGE_MOST * 2 // 5)])
+    wanted = [queue.put(name, b"yes", delay=60) for name in names]
+    found, after = [], ""
+    while after is not None:
+        part = page(queue.store, Filter(text="yes"), after, 10, shop, preview=None)
+        assert part.looked <= PAGE_MOST
+        found += [job.id for job in part.jobs]
+        after = part.next
+    assert found == wanted
 
 
 def test_a_topic_that_is_not_seen_has_no_jobs(queue):

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from .._errors import BadJob
 from ..jobs.job import Job
-from ..jobs.queries import Filter, ListTopics, ListWorkers, Member, Page
+from ..jobs.queries import PAGE_MOST, Filter, ListTopics, ListWorkers, Member, Page
 from ..stores.contract import Store, intact
 from ..stores.notifier import order
 from ..stores.pages import search
@@ -46,10 +46,11 @@ def page(
         inner = ""
     jobs, sizes, looked = list[Job](), list[int](), 0
     for number, name in enumerate(names):
-        if number == _TOPICS or len(jobs) == limit:
+        if number == _TOPICS or len(jobs) == limit or looked == PAGE_MOST:
             return Page(jobs, _cursor(name, inner), sizes, looked)
         some = filter._replace(topic=name)
-        found = search(store, some, inner, limit - len(jobs), preview=preview, newest=newest)
+        left = PAGE_MOST - looked
+        found = search(store, some, inner, limit - len(jobs), preview=preview, newest=newest, most=left)
         jobs += found.jobs
         sizes += found.sizes
         looked += found.looked

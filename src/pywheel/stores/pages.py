@@ -107,13 +107,20 @@ def meant(store: Store, filter: Filter, jobs: Sequence[Job]) -> list[Job]:
 
 
 def search(
-    store: Store, filter: Filter, after: str, limit: int, *, preview: int | None = None, newest: bool = False
+    store: Store,
+    filter: Filter,
+    after: str,
+    limit: int,
+    *,
+    preview: int | None = None,
+    newest: bool = False,
+    most: int = PAGE_MOST,
 ) -> Page:
-    """Return what `GetPage` does, of any filter. What no store looks for is looked for in one page of the plain one."""
+    """Return what `GetPage` does, of any filter. What no store looks for is looked for in `most` jobs."""
     plain = GetPage(filter.plain, after, limit, preview, newest)
     if filter == filter.plain:
         return store.ask(plain)
-    looked = store.ask(replace(plain, limit=PAGE_MOST, preview=preview if filter.text is None else None))
+    looked = store.ask(replace(plain, limit=most, preview=preview if filter.text is None else None))
     sizes = dict(zip((job.id for job in looked.jobs), looked.sizes, strict=True))
     found, end = meant(store, filter, looked.jobs), looked.next
     if len(found) > limit:
