@@ -19,6 +19,7 @@ WANTED = [
     ({"header": "tenant"}, {"first", "second"}),
     ({"header": "tenant=a"}, {"first"}),
     ({"header": "tenant="}, set()),
+    ({"header": "=a"}, set()),
     ({"priority": 5}, {"second", "third"}),
     ({"priority": 0}, {"first", "claimed"}),
     ({"worker": "app1:"}, {"claimed"}),
@@ -96,7 +97,8 @@ def test_a_body_is_looked_into_with_its_key_alone(tmp_path):
         queue.put("t", {"a": "needle"}, delay=60)
         assert len(queue.jobs.list(text="needle")) == 1
     with JobQueue(url) as queue:
-        assert queue.jobs.list(text="needle") == []
+        for text in ("needle", "pywheel", "a"):  # the last two stand in what is stored: its mark, and its key's name
+            assert queue.jobs.list(text=text) == []
 
 
 def test_a_store_that_is_asked_for_it_itself_says_what_to_ask_for(queue):
@@ -105,7 +107,13 @@ def test_a_store_that_is_asked_for_it_itself_says_what_to_ask_for(queue):
             query(Filter(text="x"))
 
 
-@pytest.mark.parametrize("words", [{"text": b"x"}, {"header": 1}, {"worker": 2}, {"priority": "5"}, {"priority": 10}])
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"text": b"x"}, {"header": 1}, {"worker": 2}, {"priority": "5"}, {"priority": 10},
+        {"text": ""}, {"header": ""}, {"worker": ""}, {"text": "\udcff"},
+    ],
+)  # fmt: skip
 def test_a_word_that_makes_no_sense_is_refused(queue, words):
     with pytest.raises(BadJob):
         queue.jobs.list(**words)

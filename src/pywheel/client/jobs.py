@@ -294,9 +294,11 @@ def filter_of(topic: str | None, state: State | str | None, words: FilterWords) 
     misspelt(words, {*FilterWords.__annotations__, "topic", "state"}, "a filter")
     key, error = words.get("key"), words.get("error")
     due_from, due_until = words.get("due_from"), words.get("due_until")
-    for word in ("error", "text", "header", "worker"):
-        if not isinstance(words.get(word, ""), str | None):
-            raise BadJob(f"{word} must be a text, not {type(words.get(word)).__name__}")
+    if not isinstance(error, str | None):
+        raise BadJob(f"error must be a text, not {type(error).__name__}")
+    for word in ("text", "header", "worker"):
+        if words.get(word) is not None:
+            name(words.get(word), word)  # not empty: a variable that a script has not set would mean every job
     if words.get("priority") is not None:
         whole(words.get("priority"), "priority", PRIORITIES, -PRIORITIES)
     return Filter(

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from .._errors import BadJob
+from .bodies import is_encrypted
 from .checks import MOST, an_id, whole
 from .commands import Ref
 from .job import Attempt, Counts, Due, Job, State, Topic
@@ -99,8 +100,8 @@ class Filter(NamedTuple):
         return (
             self._fits_plain(job)
             and self.priority in (None, job.priority)
-            and (self.text is None or self.text.encode("utf-8", "replace") in job.body)
-            and (not name or (job.headers.get(name) == value if valued else name in job.headers))
+            and (self.text is None or (self.text.encode("utf-8", "replace") in job.body and not is_encrypted(job.body)))
+            and (not self.header or (job.headers.get(name) == value if valued else name in job.headers))
         )
 
     def _fits_plain(self, job: Job) -> bool:
