@@ -174,6 +174,33 @@ def test_expiring_a_hundred_thousand_keys_needs_no_deep_stack(make, clock, told)
     assert len(told) == 100_000
 
 
+USES = {
+    "looks": lambda d: "other" in d,
+    "sets": lambda d: d.set("seen", 1),
+    "touches": lambda d: d.touch("other"),
+    "counts": len,
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("maxsize", [None, 50_000])
+def test_on_expire_that_uses_the_dict_is_told_of_every_key_in_order_without_a_deep_stack(make, clock, use, maxsize):
+    told = []
+
+    def on_expire(key, value):
+        told.append(key)
+        USES[use](d)
+
+    d = make(on_expire=on_expire, maxsize=maxsize)
+    d.update(dict.fromkeys(range(50_000)))
+    clock.advance(10)
+    if use != "counts":
+        assert d.get("other") is None
+        assert len(told) < 1_000
+    d.expire()
+    assert told == list(range(50_000))
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_what_goes_through_on_expire_loses_a_hundred_or_so_and_the_rest_is_told_later(make, clock, error):
     told = []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, ItemsView, Iterable, Iterator, MutableMapping, ValuesView
 from reprlib import recursive_repr
-from threading import RLock
+from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, TypeVar, overload
 
 from .._forks import renew_after_fork
@@ -82,6 +82,7 @@ class TTLDict(MutableMapping[K, V]):
         clock = monotonic_or(clock)
         self._time_ns = time.monotonic_ns if type(clock) is MonotonicClock else clock.time_ns
         self._lock = RLock()
+        self._telling: dict[int, deque[tuple[K, V]]] = {}  # by thread that calls `on_expire`, what it is to be told yet
         self._begin()
         renew_after_fork(self)
 
@@ -114,7 +115,8 @@ class TTLDict(MutableMapping[K, V]):
                 if self._move(key, entry[1], deadline):
                     return
             evicted = self._add(key, value, life, deadline)
-        self._tell(evicted)
+        for one in evicted:
+            self._tell_of(*one)
 
     # The lock lets a signal's handler, and a finaliser, use the dict in between any two steps of the same thread.
 
@@ -231,7 +233,7 @@ class TTLDict(MutableMapping[K, V]):
         """Drop some of what is due, and this key if it is; return the time."""
         now = self._time_ns()
         if now >= self._soonest:
-            self.expire(PIECE)
+            self._sweep_some()
             now = self._time_ns()
             if now >= self._soonest:
                 self._drop_overdue(key, now)
@@ -252,22 +254,43 @@ class TTLDict(MutableMapping[K, V]):
             wheel.cancel(entry[1])
         self._tell([(key, entry[0])])
 
+    def _sweep_some(self) -> None:
+        """Drop some of what is due; within `on_expire` only for lack of room, or one operation would drop all."""
+        if get_ident() not in self._telling or len(self._data) >= self._maxsize:
+            self.expire(PIECE)
+
     def _sweep_all(self) -> None:
         """Drop all that is due."""
         if self._time_ns() >= self._soonest:
             self.expire()
 
     def _tell(self, dropped: Iterable[tuple[K, V]]) -> None:
-        """Call `on_expire`. The lock is free."""
+        """Call `on_expire` for what has expired. The lock is free.
+
+        What `on_expire` itself drops is told after what was dropped before: calls within calls would have no end.
+        """
         if self._on_expire is None:
             return
-        for key, value in dropped:
-            try:
-                self._on_expire(key, value)
-            except (KeyboardInterrupt, SystemExit):
-                raise
-            except BaseException:  # noqa: BLE001  (logged)
-                logger().exception("on_expire raised for the key %r", key)
+        me = get_ident()
+        if me in self._telling:
+            self._telling[me].extend(dropped)
+            return
+        try:
+            self._telling[me] = left = deque(dropped)
+            while left:
+                self._tell_of(*left.popleft())
+        finally:
+            self._telling.pop(me, None)
+
+    def _tell_of(self, key: K, value: V) -> None:
+        if self._on_expire is None:
+            return
+        try:
+            self._on_expire(key, value)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # noqa: BLE001  (logged)
+            logger().exception("on_expire raised for the key %r", key)
 
     # ---- what any dict has -----------------------------------------------------------------------------------------
 
@@ -302,7 +325,7 @@ class TTLDict(MutableMapping[K, V]):
         return entry is not None
 
     def _entry_now(self, key: K) -> Entry[V] | None:
-        self.expire(PIECE)  # which may take its time, or set the key again
+        self._sweep_some()  # which may take its time, or set the key again
         with self._lock:
             entry = self._data.get(key)
             deadline = None if entry is None else self._wheel.deadline(entry[1])
@@ -321,7 +344,8 @@ class TTLDict(MutableMapping[K, V]):
                 return entry[0]
             value: V = default
             evicted = self._add(key, value, self._life, now + self._life)
-        self._tell(evicted)
+        for one in evicted:
+            self._tell_of(*one)
         return value
 
     def __delitem__(self, key: K) -> None:
@@ -395,6 +419,8 @@ class TTLDict(MutableMapping[K, V]):
 
     def _after_fork(self) -> None:
         self._lock = RLock()
+        me = get_ident()
+        self._telling = {me: left} if (left := self._telling.get(me)) is not None else {}  # other threads are not here
 
 
 # The views of MutableMapping look each key up when they come to it: by then its time may be up.
