@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         Keyring,
         Ladder,
         Limit,
+        LimitOverride,
         NewJob,
         NotNow,
         Outcome,
@@ -140,6 +141,7 @@ __all__ = [
     "Keyring",
     "Ladder",
     "Limit",
+    "LimitOverride",
     "ManualClock",
     "MonotonicClock",
     "NewJob",
@@ -216,8 +218,8 @@ _LATER: Final = {
     **dict.fromkeys(("AsyncTask", "Task", "provided"), ".tasks"),
     **dict.fromkeys(
         "AnyRetry Attempt CatchUp Change Counts Duration EditOptions Exponential Fixed GiveUp Handler Job JobOptions "
-        "Keyring Ladder Limit NewJob NotNow Outcome Overlap PutOptions Rate Ref Result RetryLater RetryPolicy Schedule "
-        "State Topic".split(),
+        "Keyring Ladder Limit LimitOverride NewJob NotNow Outcome Overlap PutOptions Rate Ref Result RetryLater "
+        "RetryPolicy Schedule State Topic".split(),
         ".jobs",
     ),
     "Seconds": "._seconds",

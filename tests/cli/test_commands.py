@@ -250,6 +250,40 @@ def test_an_unknown_topic_is_not_paused_unless_asked(says, call, queue):
     assert says("pause", "mail") == {"changed": False}
 
 
+def test_a_topic_is_limited_looked_at_and_left_to_its_code(says, call, queue):
+    says("put", "t")
+    assert says("limit", "t") == {"topic": "t", "limits": None}
+    for words, said in {
+        ("--limit", "5", "--rate", "10/s burst 10"): (5, None, "10/s burst 10"),
+        ("--limit", "1", "--per", ":"): (1, ":", None),
+        ("--none",): (None, None, None),
+    }.items():
+        wanted = dict(zip(("limit", "per", "rate"), said, strict=True))
+        assert says("limit", "t", *words) == says("limit", "t") == {"topic": "t", "limits": wanted}
+        assert queue.topics.limits("t") == said
+    assert call("limit", "t")[1] == "no limit\n"
+    assert call("limit", "t", "--as-code")[1] == "as its code says\n"
+    assert queue.topics.limits("t") is None
+
+
+def test_limits_that_make_no_sense_are_refused(call, queue):
+    queue.put("notify")
+    for words, why in {
+        ("--limit", "0"): "limit must be a whole number from 1",
+        ("--per", ":"): "limit must be a whole number from 1",
+        ("--rate", "soon"): "rate is text such as '100/m'",
+        ("--limit", "1", "--none"): "give --limit and --rate, or --none, or --as-code",
+        ("--none", "--as-code"): "give --limit and --rate, or --none, or --as-code",
+    }.items():
+        code, out, error = call("limit", "notify", *words)
+        assert (code, out) == (2, "")
+        assert why in error
+    code, _, error = call("limit", "notfiy", "--limit", "1")
+    assert code == 1
+    assert "did you mean notify?" in error
+    assert queue.topics.limits("notify") is None
+
+
 def test_pause_resume_and_purge(says, queue):
     says("put", "t")
     assert says("pause", "t") == {"changed": True}

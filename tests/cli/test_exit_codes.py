@@ -14,13 +14,13 @@ DONE = [
 NO = [
     "show 99", "show key --topic mail", "history 99", "cancel 99", "reschedule 99 --delay 1h", "retry 99", "delete 99",
     "edit 99 1",
-    "put mail 1 --key taken", "pause nobody", "resume nobody", "schedules pause nobody", "schedules remove nobody",
-    "outlets enable nobody", "retry-many --topic nobody --yes",
+    "put mail 1 --key taken", "pause nobody", "resume nobody", "limit nobody --none",
+    "schedules pause nobody", "schedules remove nobody", "outlets enable nobody", "retry-many --topic nobody --yes",
 ]  # fmt: skip
 USAGE = [
     "", "nosuch", "counts --nosuch", "show", "show x", "schedules", "token", "spool", "bridge",
     "put mail {bad", "put mail 1 --delay foo", "put mail 1 --at 2030-01-01", "put mail --file none.json",
-    "list --state foo", "list --due-from foo", "purge --state delayed", "delete-many",
+    "list --state foo", "list --due-from foo", "limit mail --none --as-code", "purge --state delayed", "delete-many",
     "work nowhere:queue", "work os:path", "work os", "serve --port 99999", "serve nowhere:queue",
     "serve --open --port {taken}", "work shop_of_exits:queue --metrics-port {taken}",
     "deliver --config none.toml", "deliver --config .", "rekey --keys-file none", "token add --scope foo",
@@ -35,7 +35,7 @@ USAGE = [
 STORE = [
     *(f"{command} --store sqlite:///none.db" for command in (
         "counts", "list", "show 1", "cancel 1", "info", "workers", "verify", "check", "vacuum", "backup new.db",
-        "retry-many --yes", "pause mail", "schedules list", "rekey --keys-file {keys}",
+        "retry-many --yes", "pause mail", "limit mail", "schedules list", "rekey --keys-file {keys}",
     )),
     *(f"{command} --store sqlite:///{{other}}" for command in ("put mail 1", "serve --open", "migrate", "verify")),
     "put mail 1 --store sqlite:///none/jobs.db", "work shop_of_exits:queue --store sqlite:///none/jobs.db",

@@ -380,13 +380,14 @@ def test_a_source_that_goes_away_in_the_pause_is_said_to_be_paused(stores):
 def test_notes_of_the_service_are_those_of_the_source_until_it_is_gone_over_to(stores):
     old, new = stores
     put(old, *some(3))
-    names = ("token:a", "token:b", "outlet:o", "schedule:s", "idem:x", "other")
+    names = ("token:a", "token:b", "outlet:o", "schedule:s", "limit-override:t", "idem:x", "limit:t", "other")
     old.apply([ops.SetNote(name, name.encode()) for name in names])
     new.apply([ops.SetNote("token:z", b"z"), ops.SetNote("other:z", b"z")])
     copy = Copier(old, new)
     copy.carry()
     carried = [(name, name.encode()) for name in ("outlet:o", "schedule:s", "token:a", "token:b")]
-    assert new.ask(ListNotes("")) == [("other:z", b"z"), *carried]
+    limited = ("limit-override:t", b"limit-override:t")
+    assert new.ask(ListNotes("")) == [limited, ("other:z", b"z"), *carried]
     old.apply([ops.SetNote("token:a", None), ops.SetNote("token:b", b"new"), ops.SetNote("token:c", b"c")])
     copy.switch(10)
     tokens = [("token:b", b"new"), ("token:c", b"c")]

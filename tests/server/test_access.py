@@ -42,6 +42,7 @@ ACTIONS = {
         ("GET", "/v1/jobs/by-key?topic=mail&key=k", None),
         ("GET", "/v1/counts", None),
         ("GET", "/v1/topics", None),
+        ("GET", "/v1/topics/mail/limits", None),
         ("GET", "/v1/schedules", None),
         ("GET", "/v1/schedules/s", None),
     ],
@@ -72,6 +73,8 @@ ACTIONS = {
         ("POST", "/v1/jobs/delete", {"topic": "mail"}),
         ("POST", "/v1/topics/mail/pause", None),
         ("POST", "/v1/topics/mail/resume", None),
+        ("PUT", "/v1/topics/mail/limits", {"limit": 1, "rate": None}),
+        ("DELETE", "/v1/topics/mail/limits", None),
         ("DELETE", "/v1/jobs/1", None),
     ],
 }
@@ -106,6 +109,7 @@ def test_a_token_of_other_topics_may_not(bearing, scope, method, path, body):
         assert answer.status_code in (403, 404, 409), answer.text
     assert api.queue.topics.counts() == before
     assert api.queue.topics.list()[0].paused is False
+    assert api.queue.topics.limits("mail") is None
 
 
 def test_a_token_of_some_topics_works_on_those(bearing):

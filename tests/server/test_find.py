@@ -1,12 +1,15 @@
 """Many jobs by HTTP: search in parts, changes by filter, topics and their counts."""
 
 import asyncio
+import json
 import threading
 from contextlib import closing
 
 import pytest
 
+from pywheel import LimitOverride
 from pywheel.client.jobs import Jobs
+from pywheel.jobs.queries import ListNotes
 from pywheel.server.api import claims
 from pywheel.server.tokens import Tokens
 from tests.server.client import Api, problem
@@ -272,3 +275,34 @@ def test_a_change_of_many_goes_by_them_too(api, shop):
 @pytest.mark.parametrize("words", [{"text": ""}, {"priority": "high"}, {"priority": 10}, {"worker": "x" * 201}])
 def test_a_word_that_makes_no_sense_is_a_bad_parameter(api, words):
     assert problem(api("GET", "/v1/jobs", params=words)) == "bad-parameter"
+
+
+def test_the_limits_of_a_topic_are_set_looked_at_and_left_to_its_code(api):
+    path = "/v1/topics/a%2Fb%20c/limits"
+    assert api("GET", path).json() == {"limits": None}
+    assert api("PUT", path, json={"limit": 5, "per": ":", "rate": "100/m"}).json() == {"changed": True}
+    assert api("PUT", path, json={"limit": 5, "per": ":", "rate": "100/m"}).json() == {"changed": False}
+    assert api("GET", path).json() == {"limits": {"limit": 5, "per": ":", "rate": "100/m"}}
+    assert api("PUT", path, json={"limit": None, "rate": None}).json() == {"changed": True}
+    assert api.queue.topics.limits("a/b c") == LimitOverride()
+    assert [api("DELETE", path).json()["changed"] for _ in range(2)] == [True, False]
+    assert api.queue.topics.limits("a/b c") is None
+    kept = [json.loads(value) for _, value in api.queue.store.ask(ListNotes("audit:"))]
+    assert all((deed["action"], deed["topic"]) == ("limit", "a/b c") for deed in kept)
+    assert {deed["what"] for deed in kept} == {
+        "topic a/b c: 5 at once of each group up to ':', 100/m", "topic a/b c: no limit",
+        "topic a/b c: as its code says",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {}, {"limit": 5}, {"limit": 0, "rate": None}, {"limit": "5", "rate": None}, {"limit": None, "rate": "soon"},
+        {"limit": None, "per": ":", "rate": None}, {"limit": 1, "per": "", "rate": None},
+    ],
+)  # fmt: skip
+def test_limits_that_make_no_sense_are_refused(api, wish):
+    answer = api("PUT", "/v1/topics/mail/limits", json=wish)
+    assert (answer.status_code, problem(answer)) == (422, "bad-body")
+    assert api.queue.store.ask(ListNotes("")) == []

@@ -53,7 +53,7 @@ option, an address or a file; 3 the store is not there or cannot do it, or the o
 _COMMANDS: Final[dict[str, tuple[Any, ...]]] = {
     "One job": (job.put, job.show, job.cancel, job.reschedule, job.edit, job.retry, job.delete, job.history),
     "Many jobs": (bulk.list_, bulk.counts, bulk.cancel_many, bulk.retry_many, bulk.delete_many, bulk.purge),
-    "When they run": (bulk.pause, bulk.resume, schedules),
+    "When they run": (bulk.pause, bulk.resume, bulk.limit, schedules),
     "At work": (work, serve, deliver, bridge, admin.workers, outlets, spool, token),
     "The store": (admin.info, admin.migrate, admin.backup, copy, admin.check, admin.verify, admin.vacuum),
     "Keys": (keys.new_key, keys.rekey),

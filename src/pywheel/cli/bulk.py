@@ -7,17 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from .._errors import BadJob
+from .._errors import BadJob, BadOption
 from ..client.jobs import Jobs
 from ..client.queue import JobQueue
 from ..jobs.checks import did_you_mean
 from ..jobs.durations import duration
 from ..jobs.job import Job, State
+from ..jobs.limits import LimitOverride
 from ..jobs.queries import GetHistories
 from . import options as o
 from .output import body_text, counted, due_time, emit, emit_rows, job_record, note, on_terminal, progress
 
-__all__ = ["cancel_many", "counts", "delete_many", "list_", "pause", "purge", "resume", "retry_many"]
+__all__ = ["cancel_many", "counts", "delete_many", "limit", "list_", "pause", "purge", "resume", "retry_many"]
 
 _BATCH = 2_000  # jobs in one transaction of a purge
 
@@ -225,6 +226,34 @@ def resume(topic: str, store: o.Store = o.DEFAULT_STORE, as_json: o.AsJson = Fal
         _known(queue, topic, "")
         changed = queue.topics.resume(topic)
     emit({"changed": changed}, as_json=as_json, text="resumed" if changed else "not paused")
+
+
+def limit(
+    topic: str,
+    limit: Annotated[int | None, typer.Option("--limit", help="At most so many run at once.")] = None,
+    per: Annotated[str | None, typer.Option(help="Of each group: of keys that are the same up to this text.")] = None,
+    rate: Annotated[str | None, typer.Option(help="At most so many begin: 100/m, 5/s, 10/s burst 10.")] = None,
+    none: Annotated[bool, typer.Option("--none", help="No limit and no rate.")] = False,
+    as_code: Annotated[bool, typer.Option("--as-code", help="What the code of its workers says.")] = False,
+    store: o.Store = o.DEFAULT_STORE,
+    as_json: o.AsJson = False,
+) -> None:
+    """Limit a topic in the whole store, whatever its code says; without options print what was set.
+
+    Workers hear of it within 2 seconds. What runs goes on, and counts. What is not given is not limited.
+    """
+    override = LimitOverride(limit, per, rate)
+    if (override != LimitOverride()) + none + as_code > 1:
+        raise BadOption("give --limit and --rate, or --none, or --as-code")
+    with o.existing(store) as queue:
+        _known(queue, topic, "")
+        if as_code:
+            queue.topics.limit_as_code(topic)
+        elif none or override != LimitOverride():
+            queue.topics.limit(topic, **override.options)
+        found = queue.topics.limits(topic)
+    record = None if found is None else found._asdict()
+    emit({"topic": topic, "limits": record}, as_json=as_json, text="as its code says" if found is None else found.text)
 
 
 def _known(queue: JobQueue, topic: str, otherwise: str) -> None:

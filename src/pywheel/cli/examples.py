@@ -52,6 +52,12 @@ _OF: Final[dict[str, str]] = {
     "pause": """
   pywheel pause notify
   pywheel resume notify""",
+    "limit": """
+  pywheel limit notify --limit 5 --rate 100/m    # whatever its code says, until told otherwise
+  pywheel limit notify --limit 1 --per :         # one at once of each group: of keys that begin with the same x:
+  pywheel limit notify --none                    # as many as its workers can
+  pywheel limit notify --as-code                 # as its code says again
+  pywheel limit notify                           # what was set""",
     "work": """
   pywheel work shop.jobs:queue                   # with a live view on a terminal, with log lines elsewhere
   pywheel work shop.jobs:queue --topics mail,close --grace 5s

@@ -24,8 +24,9 @@ from .._errors import BadOption, JobExists, StoreBusy, StoreError
 from ..jobs.checks import MOST
 from ..jobs.commands import Cancel, Delete, Expire, Pause, Put, SetNote
 from ..jobs.job import Job, NewJob, State, Topic
-from ..jobs.queries import CountJobs, GetJob, ListNotes, ListTopics
-from ..stores.contract import Store
+from ..jobs.limits import OVERRIDES
+from ..jobs.queries import CountJobs, GetJob, ListTopics
+from ..stores.contract import Store, notes
 from .copy_steps import PAGE, TOPIC, Copied, Steps, do, identity_of, pages, version
 
 __all__ = ["Copier", "CopyProgress", "Switched"]
@@ -33,7 +34,7 @@ __all__ = ["Copier", "CopyProgress", "Switched"]
 _LOOK: Final = 0.2  # seconds between looks whether something still runs
 _EXPIRED: Final = 1_000
 _NEVER: Final = 253_370_764_800_000  # the year 9999
-_NOTES: Final = ("token:", "outlet:", "schedule:", "schedules:")
+_NOTES: Final = ("token:", "outlet:", "schedule:", "schedules:", OVERRIDES)
 """What the names of notes begin with that are carried. Others end by themselves, with what they are about."""
 
 Shown = Callable[[str, int], object]
@@ -181,7 +182,7 @@ class Copier:
     def _carry_notes(self) -> None:
         """Make the notes of the target that belong to the service like those of the source: one revoked there goes."""
         for prefix in _NOTES:
-            given, there = dict(_notes_of(self._source, prefix)), dict(_notes_of(self._target, prefix))
+            given, there = dict(notes(self._source, prefix)), dict(notes(self._target, prefix))
             steps = [SetNote(name, value) for name, value in given.items() if there.get(name) != value]
             steps += [SetNote(name, None) for name in there.keys() - given.keys()]
             for first in range(0, len(steps), PAGE):
@@ -356,11 +357,3 @@ def _up_to(ids: deque[int], last: int) -> Iterator[int]:
     """Take ids from the left of these, as far as they go."""
     while ids and ids[0] <= last:
         yield ids.popleft()
-
-
-def _notes_of(store: Store, prefix: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the notes of a store whose names begin so, by name."""
-    after = ""
-    while page := store.ask(ListNotes(prefix, after)):
-        after = page[-1][0]
-        yield from page

@@ -7,13 +7,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeAlias, TypedDict, Unpack
 
-from .._errors import BadJob, NoSuchJob
+from .._errors import BadJob, BadOption, NoSuchJob
 from ..jobs.checks import MOST, name, whole
-from ..jobs.commands import Cancel, Change, Command, Delete, Pause, Purge, Ref, Retry, called, reference
+from ..jobs.commands import Cancel, Change, Command, Delete, Pause, Purge, Ref, Retry, SetNote, called, reference
 from ..jobs.durations import Duration, delay_ms, duration, moment
 from ..jobs.job import PRIORITIES, Attempt, Counts, Job, State, Topic, state_of
+from ..jobs.limits import Limit, LimitOverride, Rate, override_name
 from ..jobs.new_job import EditOptions, edit, misspelt
-from ..jobs.queries import PAGE_MOST, CountJobs, Filter, GetHistories, GetJob, ListJobs, ListTopics
+from ..jobs.queries import PAGE_MOST, CountJobs, Filter, GetHistories, GetJob, GetNote, ListJobs, ListTopics
 from ..stores.contract import intact
 from ..stores.pages import meant
 from .calls import Calls, awaited, in_a_thread
@@ -223,6 +224,28 @@ class Topics:
         """Let jobs of a topic start again; return whether it was paused."""
         return self._calls.apply(Pause(name(topic, "topic"), paused=False))
 
+    def limits(self, topic: str) -> LimitOverride | None:
+        """Return the limits that were set for a topic; None if it goes by those of its code."""
+        return LimitOverride.read(self._calls.store.ask(GetNote(override_name(name(topic, "topic")))))
+
+    def limit(self, topic: str, *, limit: int | Limit | None, rate: str | Rate | None) -> bool:
+        """Limit a topic in the whole store, whatever its code says; return whether that is new.
+
+        Both words mean what they mean for a handler; None for both: no limit at all. It holds until the next call,
+        `limit_as_code`, or for ever. Workers hear of it within 2 seconds. What runs goes on, and counts.
+
+        Raises:
+            BadOption: a limit or rate makes no sense, or the store is several.
+        """
+        override = LimitOverride.of(limit, rate)
+        if not self._calls.store.keeps_limits:
+            raise BadOption("limits want one store, and this is several")
+        return self._calls.apply(SetNote(override_name(name(topic, "topic")), override.note)) != override.note
+
+    def limit_as_code(self, topic: str) -> bool:
+        """Let a topic have the limits of its code again; return whether others were set."""
+        return self._calls.apply(SetNote(override_name(name(topic, "topic")), None)) is not None
+
 
 @awaited(Jobs)
 class AsyncJobs:
@@ -269,6 +292,9 @@ class AsyncTopics:
     list = in_a_thread(Topics.list)
     counts = in_a_thread(Topics.counts)
     pause = in_a_thread(Topics.pause)
+    limits = in_a_thread(Topics.limits)
+    limit = in_a_thread(Topics.limit)
+    limit_as_code = in_a_thread(Topics.limit_as_code)
 
     async def resume(self, topic: str) -> bool:
         return await self._calls.aapply(Pause(name(topic, "topic"), paused=False))

@@ -5,7 +5,7 @@ from .durations import Duration
 from .handler import GiveUp, Handler, NotNow, RetryLater
 from .job import SHARDS, Attempt, Counts, Due, Imported, Job, NewJob, Outcome, State, Topic
 from .keyring import Keyring
-from .limits import Limit, Rate
+from .limits import Limit, LimitOverride, Rate
 from .new_job import EditOptions, JobOptions, PutOptions
 from .results import Result
 from .retry import DEFAULT, AnyRetry, Exponential, Fixed, Ladder, RetryPolicy
@@ -32,6 +32,7 @@ __all__ = [
     "Keyring",
     "Ladder",
     "Limit",
+    "LimitOverride",
     "NewJob",
     "NotNow",
     "Outcome",

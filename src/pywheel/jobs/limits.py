@@ -7,11 +7,12 @@ generic cell rate algorithm: one number says when the next start is due if all c
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from .._errors import BadOption
 from .checks import whole
@@ -19,9 +20,11 @@ from .durations import Duration, duration, refuse_long
 from .job import PRIORITIES
 
 __all__ = [
+    "OVERRIDES",
     "PRIORITIES",
     "Gate",
     "Limit",
+    "LimitOverride",
     "Limits",
     "Rate",
     "ShutGate",
@@ -29,15 +32,19 @@ __all__ = [
     "limits_of",
     "looked_at",
     "note_of",
+    "override_name",
     "priorities",
 ]
+
+OVERRIDES: Final = "limit-override:"
+"""What the names of the notes begin with that set limits in place of code."""
 
 _LOOKED_PAST: Final = 1_000
 _POLL: Final = 80  # ms after which a job that waits for a place is asked for again: another worker may have freed one
 _MOMENT: Final = 10  # ms after which a claim is tried again that another one was before
 _MOST: Final = 1_000_000
 _SMOOTH: Final = 100_000  # us within which a rate makes up for starts that came late, unless a burst is given
-_RATE: Final = re.compile(r"\s*([0-9]{1,9})\s*/\s*(.*\S)\s*", re.DOTALL)
+_RATE: Final = re.compile(r"\s*([0-9]{1,9})\s*/\s*(.*?\S)(?:\s+burst\s+([0-9]{1,9}))?\s*", re.DOTALL)
 _REMEMBERED: Final = 3_600_000_000  # us for which a rate is kept that nobody has asked for since its next start was due
 _LONGEST: Final = 180  # characters of a topic that stands in the name of a note as it is
 
@@ -83,10 +90,8 @@ def limits_of(limit: int | Limit | None, rate: str | Rate | None) -> Limits | No
     """Return what a handler asked for, None if it asked for nothing. BadOption if it makes no sense."""
     if limit is None and rate is None:
         return None
-    most: Any
-    per: Any
-    most, per = (None, None) if limit is None else limit if isinstance(limit, Limit) else (limit, None)
-    if most is not None:
+    most, per = _parts(limit)
+    if limit is not None:
         whole(most, "limit", _MOST, error=BadOption)
     if per is not None and (not isinstance(per, str) or not 0 < len(per) <= 100):
         raise BadOption(f"per= of a Limit is the text behind the name of a group, such as ':', not {per!r:.40}")
@@ -99,6 +104,10 @@ def looked_at(limit: int, limits: Limits | None) -> int:
     return limit if limits is None or limits.per is None else max(limit, _LOOKED_PAST)
 
 
+def _parts(limit: int | Limit | None) -> tuple[Any, Any]:
+    return limit if isinstance(limit, Limit) else (limit, None)
+
+
 def _rate(rate: Any) -> Rate:
     if isinstance(rate, Rate):
         return rate
@@ -108,7 +117,7 @@ def _rate(rate: Any) -> Rate:
     if found is None:
         raise BadOption(f"rate is text such as '100/m' or '5/s', or a Rate, not {rate!r:.40}")
     period = found[2] if found[2][0].isdigit() else f"1{found[2]}"
-    return Rate(int(found[1]), period)
+    return Rate(int(found[1]), period, int(found[3]) if found[3] else None)
 
 
 def _cells(rate: Rate) -> tuple[int, int]:
@@ -123,8 +132,72 @@ def _cells(rate: Rate) -> tuple[int, int]:
 
 def note_of(topic: str) -> str:
     """Return the name of the note in which a topic's rate stands, and which guards its limits."""
-    short = topic if len(topic) <= _LONGEST else blake2b(topic.encode(), digest_size=32).hexdigest()
-    return f"limit:{short}"
+    return f"limit:{_short(topic)}"
+
+
+def _short(topic: str) -> str:
+    return topic if len(topic) <= _LONGEST else blake2b(topic.encode(), digest_size=32).hexdigest()
+
+
+# ---- set at run time ------------------------------------------------------------------------------------------------
+
+
+class LimitOverride(NamedTuple):
+    """The limits of a topic as an operator set them, in place of what its handler says. All None: it has none."""
+
+    limit: int | None = None
+    per: str | None = None
+    rate: str | None = None
+
+    @classmethod
+    def of(cls, limit: int | Limit | None, rate: str | Rate | None) -> LimitOverride:
+        """Return what these say, as `limits_of` takes them. BadOption if it makes no sense."""
+        limits_of(limit, rate)
+        if isinstance(rate, Rate):
+            period = rate.period if isinstance(rate.period, str) else f"{duration(rate.period, 'period')}ms"
+            rate = f"{rate.jobs}/{period}" + (f" burst {rate.burst}" if rate.burst else "")
+        found = cls(*_parts(limit), rate)
+        _ = found.limits  # as it is read
+        return found
+
+    @classmethod
+    def read(cls, note: bytes | None) -> LimitOverride | None:
+        """Return what a note says; None if there is none, or none that can be read here."""
+        try:
+            found = cls(*json.loads(note or b""))
+            _ = found.limits
+        except (ValueError, TypeError):
+            return None
+        return found
+
+    @property
+    def note(self) -> bytes:
+        """The note that says this."""
+        return json.dumps(self).encode()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The same as options of a handler."""
+        return {"limit": self.limit if self.per is None else Limit(cast(int, self.limit), self.per), "rate": self.rate}
+
+    @property
+    def limits(self) -> Limits | None:
+        """The same as it travels. BadOption if it makes no sense."""
+        return limits_of(**self.options)
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        most = f"{self.limit} at once{f' of each group up to {self.per!r}' if self.per else ''}" if self.limit else None
+        return ", ".join(filter(None, (most, self.rate))) or "no limit"
+
+
+def override_name(topic: str) -> str:
+    """Return the name of the note that sets a topic's limits."""
+    return OVERRIDES + _short(topic)
+
+
+# ---- what they let through ------------------------------------------------------------------------------------------
 
 
 def _dues(value: bytes) -> dict[tuple[int, int], int]:

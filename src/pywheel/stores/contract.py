@@ -19,7 +19,8 @@ from .notifier import Notifier
 from .verify import Finding
 
 __all__ = [
-    "CLOSED", "DEATHS_KEPT", "Durability", "Locked", "Store", "intact", "outcome_of", "pauses", "word_of_death",
+    "CLOSED", "DEATHS_KEPT", "Durability", "Locked", "Store", "intact", "notes", "outcome_of", "pauses",
+    "word_of_death",
 ]  # fmt: skip
 
 R = TypeVar("R")
@@ -28,6 +29,7 @@ CLOSED: Final = "this store is closed: open another one"
 DEATHS_KEPT: Final = 86_400_000
 """ms for which a worker may come yet that is to be told of a dead job."""
 _DEAD: Final = "dead:"
+_PAGE: Final = 1_000  # notes that are read at once
 
 
 def intact(outcomes: list[Any]) -> list[Any]:
@@ -44,6 +46,16 @@ def outcome_of(store: Store, command: Command[R]) -> R:
     if isinstance(outcome, PywheelError):
         raise outcome
     return outcome  # type: ignore[no-any-return]  # what the command's class says
+
+
+def notes(store: Store, prefix: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the notes of a store whose names begin so, by name. StoreError."""
+    after = ""
+    while page := store.ask(ListNotes(prefix, after, _PAGE)):
+        after = page[-1][0]
+        yield from page
+        if len(page) < _PAGE:
+            return
 
 
 def pauses(first: float = 0.01, longest: float = 0.1) -> Iterator[float]:

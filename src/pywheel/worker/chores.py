@@ -15,8 +15,7 @@ from ..jobs.commands import Purge, SetNote
 from ..jobs.durations import KEEP_DEAD, Duration, duration
 from ..jobs.ends import FIVE, HOUR, Ends, ends_note
 from ..jobs.job import State
-from ..jobs.queries import ListNotes
-from ..stores.contract import Store, intact
+from ..stores.contract import Store, intact, notes
 from ..stores.notifier import OVERLOOKED, Member, Notifier, Spare, waiters, workers
 from ..stores.ownership import owners, shards_of
 from ..stores.schedule_notes import TOPIC as PLANNER
@@ -161,10 +160,7 @@ class Pruning:
 
     def _look(self, now: int) -> None:
         """See what the others keep."""
-        keeps, after = list[bytes](), ""
-        while page := self._store.ask(ListNotes(_KEEPS, after)):
-            keeps += [value for _, value in page]
-            after = page[-1][0]
+        keeps = [value for _, value in notes(self._store, _KEEPS)]
         self._kept = {} if not keeps or b"" in keeps else _kept(max(map(int, keeps)))
         self._look_at = now + _LOOKED
 

@@ -18,6 +18,7 @@ from .._errors import StoreError
 from ..clock import Clock
 from ..events import BacklogSeen, Events, JobsClaimed
 from ..jobs.commands import Claim, Claimed, Release
+from ..jobs.limits import Limits
 from ..jobs.queries import ListClaims
 from ..stores.contract import Store
 from ..stores.schedule_notes import TOPIC as PLANNER
@@ -78,6 +79,7 @@ class Claims:
         self._worker = worker
         self._topics = topics
         self._due_times = due_times
+        self._completer = completer
         self._leases = completer.leases
         self._quarantine = completer.leases.quarantine
         self._unreadable = Unreadable(store, completer, events)
@@ -86,7 +88,7 @@ class Claims:
         self._events = events
         self._max_bytes = max_bytes
         self._places = places
-        self._scans = [(topic, topic.scan) for topic in topics.values() if topic.scan is not None]
+        self._scans = {topic: topic.scan for topic in topics.values() if topic.scan is not None}
         self._turn = 0
         self._suspected: dict[TopicState, None] = {}  # with due jobs that wait for their probation, in turn
         self._behind: set[TopicState] = set()  # topics with overdue jobs; entries may be stale
@@ -102,7 +104,7 @@ class Claims:
         for topic in self._unreadable.look(now):
             topic.look_before()
             ready[topic] = None
-        for topic, scan in self._scans:
+        for topic, scan in self._scans.items():
             if scan.look_at() <= now and topic.begin:
                 ready[topic] = None
         self.count_places(now)
@@ -222,6 +224,15 @@ class Claims:
         self._suspected.pop(topic, None)
         topic.pause(self._clock.time())
 
+    def limit(self, topic: TopicState, limits: Limits | None) -> None:
+        """Claim by these limits from now on. What waits in the topic's pool goes back: they have not let it through."""
+        topic.limit(limits)
+        self._scans.pop(topic, None)
+        if topic.scan is not None:
+            self._scans[topic] = topic.scan
+        self._completer.give_back(topic.stuck())
+        self._due_times.look_at(topic)
+
     # ---- when the answer was lost -----------------------------------------------------------------------------------
 
     def uncertain(self, now: float) -> list[Release]:
@@ -266,7 +277,7 @@ class Claims:
         trial_at = self._quarantine.free_at(now) if self._suspected else 0.0
         topics: list[tuple[TopicState, float]] = [(topic, 0.0) for topic in self._due_times.ready]
         topics += [(topic, trial_at) for topic in self._suspected if topic.begin]
-        topics += [(topic, scan.look_at()) for topic, scan in self._scans if topic.begin]
+        topics += [(topic, scan.look_at()) for topic, scan in self._scans.items() if topic.begin]
         left = self._max_bytes - self._leases.bytes
         times = [max(topic.retry_at, at) for topic, at in topics if topic.room(topic.retry_at, left) > 0]
         times += [] if self._unreadable.look_at is None else [self._unreadable.look_at]

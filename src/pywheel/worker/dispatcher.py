@@ -19,8 +19,9 @@ from ..execution import admit
 from ..jobs.commands import Announce, Edit, Expire, Expired, SetNote
 from ..jobs.handler import Handler
 from ..jobs.job import State
+from ..jobs.limits import OVERRIDES, LimitOverride, override_name
 from ..jobs.queries import QUIET, GetNextLease, GetNote, ListTopics
-from ..stores.contract import Store, intact
+from ..stores.contract import Store, intact, notes
 from ..stores.notifier import Notifier, order_note
 from ..stores.schedule_notes import PLAN, ScheduleNotes
 from ..stores.schedule_notes import TOPIC as PLANNER
@@ -41,7 +42,7 @@ _HEAR: Final = 0.005  # seconds between two hearings of what others put, while p
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 _EXPIRED: Final = 200  # leases that are ended in one step
 _DEPUTY: Final = 500  # ms after which any worker does what the one in charge has not done
-_ORDERS: Final = 2.0  # seconds between looks whether an operator has told this worker something
+_ORDERS: Final = 2.0  # seconds between looks whether an operator has told this worker something, or set limits
 _PLANNER: Final = 20.0  # seconds between looks whether schedules have a planner: ticks for longer are put ahead
 
 
@@ -107,6 +108,7 @@ class Dispatcher:
         self.order: bytes | None = None
         """What an operator wants of this worker: a value of `ORDERS`."""
         self._order_at = 0.0
+        self._overrides: dict[str, bytes] = {}  # the notes that set limits of topics, by name
 
     # ---- one step ---------------------------------------------------------------------------------------------------
 
@@ -185,8 +187,9 @@ class Dispatcher:
         self._completer.waiters = self._membership.waiters
         self._next_lease = self._store.ask(GetNextLease())
         if monotonic >= self._order_at:
-            self._order_at = monotonic + _ORDERS
             self.order = self._store.ask(GetNote(order_note(self._notifier.worker)))
+            self._take_limits()
+            self._order_at = monotonic + _ORDERS  # not before: nothing is claimed as long as the limits are not known
         if self._announced and self._membership.missed:
             # It was stopped for so long that the others have taken it for gone, or the store was emptied.
             self.announce()
@@ -201,6 +204,18 @@ class Dispatcher:
         if self._membership.recovers and monotonic >= self._planner_at:
             self._planner_at = monotonic + _PLANNER
             ScheduleNotes(self._store).begin()  # somebody may have cancelled its job
+
+    def _take_limits(self) -> None:
+        """Limit topics as operators say, and all others as code does."""
+        found = dict(notes(self._store, OVERRIDES)) if self._store.keeps_limits else {}
+        if found == self._overrides:
+            return
+        self._overrides = found
+        for topic in self.topics.values():
+            override = LimitOverride.read(found.get(override_name(topic.name)))
+            limits = topic.handler.limits if override is None else override.limits
+            if limits != topic.limits:
+                self._claims.limit(topic, limits)
 
     def _spare(self) -> list[str]:
         """Return the topics of which more could begin at once than is known to be due."""

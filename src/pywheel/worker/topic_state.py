@@ -56,20 +56,24 @@ class TopicState:
         self.name = handler.topic
         self.pool = pool
         self.policy = handler.policy._replace(slack=lease_margin(handler.ttr), hold=HOLD)
-        self.limits = self.policy.limits
-        grouped = self.limits is not None and self.limits.per is not None
-        self.scan = LimitScan() if grouped else None
+        self.limit(handler.limits)
         self.priorities = False  # whether jobs of others than priority 0 were seen
         self.inside = 0  # jobs in the pool, running or waiting
         self.waits = False  # for a place to begin at once: what is due may not be held
-        self.retry_at = 0.0  # when to claim again what could not be claimed
         self.done = self.failed = self.dead = self.late = 0  # jobs, attempts, and ms of the latest claim since `take`
         self.behind = 0  # since when jobs are due that are not claimed, wall clock in ms; 0 if there are none
-        self._seen: int | None = None  # all that was due before this was claimed, wall clock in ms
         self._whole_at = 0.0  # when to look at all that is due
         self._buffer = 0  # jobs that may wait in the pool
         self._fed_at = 0.0  # when the jobs that leave next began to be counted; 0 while the pool is empty
         self._passed = 0  # jobs that have left since
+
+    def limit(self, limits: Limits | None) -> None:
+        """Claim by these limits from now on. What was seen, and is waited for, by others does not hold."""
+        self.limits = limits
+        self.policy = self.policy._replace(limits=limits)
+        self.scan = LimitScan() if limits is not None and limits.per is not None else None
+        self.retry_at = 0.0  # when to claim again what could not be claimed
+        self._seen: int | None = None  # all that was due before this was claimed, wall clock in ms
 
     @property
     def begin(self) -> int:

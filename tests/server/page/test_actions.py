@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from pywheel import JobQueue
+from pywheel import JobQueue, LimitOverride
 from pywheel.jobs.commands import Nack, SetNote
 from pywheel.jobs.job import State
 from pywheel.jobs.queries import ListNotes
@@ -110,6 +110,49 @@ def test_a_topic_is_paused_and_resumed(queue, client):
     assert [topic.paused for topic in queue.topics.list()] == [True]
     assert "mail goes on" in said(client, post(client, "/topics", topic="mail", action="resume"))
     assert [topic.paused for topic in queue.topics.list()] == [False]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said_of_it", "kept"),
+    [
+        ({"limit": "5", "per": "", "rate": " 100/m "}, "5 at once, 100/m", LimitOverride(5, None, "100/m")),
+        ({"limit": "1", "per": " ", "rate": ""}, "1 at once of each group up to &#39; &#39;", LimitOverride(1, " ")),
+        ({"limit": "", "per": "", "rate": ""}, "no limit", LimitOverride()),
+    ],
+)
+def test_a_topic_is_limited_and_left_to_its_code_on_its_page(queue, client, typed, said_of_it, kept):
+    queue.put("mail", b"", delay=60)
+    assert "Limits: as its code says<" in client.get("/jobs?topic=mail").text
+    form = {"topic": "mail", "from": "jobs", "query": "topic=mail"}
+    answer = post(client, "/topics", action="limit", **form, **typed)
+    assert answer.headers["location"] == "/jobs?topic=mail"
+    assert said(client, answer) == f"mail is limited: {said_of_it}"
+    assert queue.topics.limits("mail") == kept
+    text = client.get("/jobs?topic=mail").text
+    assert f"Limits: {said_of_it}, set by an operator<" in text
+    for field, value in kept._asdict().items():
+        assert f'name="{field}" value="{value or ""}"' in text
+    assert "as_code" in buttons(text)
+    assert "as its code says" in said(client, post(client, "/topics", action="as_code", **form))
+    assert queue.topics.limits("mail") is None
+    assert "as_code" not in buttons(client.get("/jobs?topic=mail").text)
+
+
+@pytest.mark.parametrize(
+    ("typed", "why"),
+    [
+        ({"limit": "0"}, "limit must be a whole number from 1"),
+        ({"limit": "five"}, "not &#39;five&#39;"),
+        ({"limit": "9" * 5_000}, "limit must be a whole number from 1"),
+        ({"per": ":"}, "limit must be a whole number from 1"),
+        ({"rate": "soon"}, "rate is text such as"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_said_and_not_set(queue, client, typed, why):
+    answer = post(client, "/topics", topic="mail", action="limit", **typed)
+    assert answer.status_code == 400
+    assert why in answer.text
+    assert queue.topics.limits("mail") is None
 
 
 # ---- many at once ----------------------------------------------------------------------------------------------------
@@ -379,6 +422,8 @@ def test_an_action_is_checked_on_the_server(queue, guarded, role, action):
 
 MANY = [
     ("/topics", {"topic": "mail", "action": "pause"}),
+    ("/topics", {"topic": "mail", "action": "limit", "limit": "1"}),
+    ("/topics", {"topic": "mail", "action": "as_code"}),
     ("/jobs", {"action": "cancel", "scope": "all"}),
     ("/bulk", {"action": "cancel"}),
     ("/bulk", {"action": "cancel", "id": "1"}),
@@ -394,6 +439,7 @@ def test_what_is_done_to_many_is_for_admins(queue, guarded, role, path, fields):
         assert post(client, path, **fields).status_code == 403
     assert queue.get(id).state is State.DELAYED
     assert not queue.topics.list()[0].paused
+    assert queue.topics.limits("mail") is None
 
 
 @pytest.mark.parametrize(("path", "fields"), [*MANY, ("/jobs/1", {"action": "cancel"})])

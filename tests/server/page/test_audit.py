@@ -33,6 +33,7 @@ def test_each_change_is_in_the_log_the_newest_first(queue, client):
         (f"/jobs/{gone}", {"action": "retry"}, f"job {gone} mail", "done"),
         (f"/jobs/{gone}", {"action": "delete"}, f"job {gone} mail", "done"),
         ("/topics", {"action": "pause", "topic": "mail"}, "topic mail mail", "done"),
+        ("/topics", {"action": "limit", "topic": "mail", "limit": "5"}, "topic mail: 5 at once mail", "done"),
         ("/schedules", {"action": "run", "name": "night"}, "schedule night mail", "done"),
         ("/bulk", {"action": "retry", "id": [delayed, gone]}, f"2 jobs: {delayed}, {gone}", "1 retried"),
     ]

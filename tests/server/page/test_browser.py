@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from pywheel import JobQueue, StoreAway
+from pywheel import JobQueue, LimitOverride, StoreAway
 from pywheel.jobs.commands import Nack
 from pywheel.jobs.job import State
 from pywheel.server import ProxySignIn
@@ -480,6 +480,26 @@ def test_what_a_worker_begins_and_ends_is_seen_without_doing_anything(queue, bro
     looks_well(person, axe)
     queue.ack(job)
     person.get_by_text("Nothing runs.").wait_for()
+
+
+@LOOKS
+def test_a_topic_is_limited_by_a_form_on_its_page(queue, browser, site, axe, scheme, viewport):
+    queue.put("mail", b"", delay=600)
+    person = browser.person(site, scheme=scheme, viewport=viewport)
+    person.goto(f"{site.url}/jobs?topic=mail")
+    person.get_by_text("Limits: as its code says").click()
+    person.get_by_label("At once, at most").fill("1")
+    person.get_by_label("in each group, up to").fill(":")
+    person.get_by_label("Begin, at most").fill("100/m")
+    looks_well(person, axe)
+    person.get_by_role("button", name="Set limits").click()
+    person.get_by_text("mail is limited").wait_for()
+    assert queue.topics.limits("mail") == LimitOverride(1, ":", "100/m")
+    person.get_by_text("set by an operator").click()
+    looks_well(person, axe)
+    person.get_by_role("button", name="As its code says").click()
+    person.get_by_text("mail is limited as its code says").wait_for()
+    assert queue.topics.limits("mail") is None
 
 
 @LOOKS

@@ -110,6 +110,17 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     _pausing("resumeTopic", "POST /v1/topics/{topic}/resume", topics.resume, "Let jobs of a topic start again",
         answers={200: schema.Changed}),
 
+    _topics("getLimits", "GET /v1/topics/{topic}/limits", topics.limits, "The limits that were set for a topic",
+        answers={200: schema.LimitsOut}),
+    _pausing("setLimits", "PUT /v1/topics/{topic}/limits", topics.limit,
+        "Limit how many jobs of a topic run at once and begin in a time", body=schema.NewLimits,
+        answers={200: schema.Changed}, problems=("bad-body",),
+        notes="In place of what the code of its workers says, and until told otherwise. They hear of it within 2 "
+        "seconds; what runs goes on, and counts. Jobs that are reserved are not limited.",
+        example={"limit": 5, "rate": "100/m"}),
+    _pausing("resetLimits", "DELETE /v1/topics/{topic}/limits", topics.limit_as_code,
+        "Let a topic have the limits of its code again", answers={200: schema.Changed}),
+
     _operation("workers", "read", "listWorkers", "GET /v1/workers", topics.workers, "The workers, and how they do",
         answers={200: schema.Workers}),
     _ordering("quietWorker", "POST /v1/workers/{worker}/quiet", partial(topics.order, word="quiet"),

@@ -13,9 +13,9 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 __all__ = [
     "ATTEMPTS", "AllCounts", "AttemptOut", "Bulk", "BulkAnswer", "BulkRetry", "Bury", "ByKey", "Changed", "Claims",
     "CountsOut", "Edit", "Events", "FieldProblem", "Filter", "Find", "Found", "History", "Ids", "JobOut", "Key",
-    "Nack", "NackAnswer", "NewJob", "NewJobs", "NewSchedule", "Part", "ProblemOut", "PutAnswer", "Reschedule",
-    "Reserve", "ReservedJob", "ResultByKey", "ResultOf", "ResultOut", "Retry", "ScheduleOut", "Schedules", "Topic",
-    "TopicOut", "Topics", "Touch", "WorkerOut", "Workers",
+    "LimitsOut", "Nack", "NackAnswer", "NewJob", "NewJobs", "NewLimits", "NewSchedule", "Part", "ProblemOut",
+    "PutAnswer", "Reschedule", "Reserve", "ReservedJob", "ResultByKey", "ResultOf", "ResultOut", "Retry", "ScheduleOut",
+    "Schedules", "Topic", "TopicOut", "Topics", "Touch", "WorkerOut", "Workers",
 ]  # fmt: skip
 
 LONGEST = 16_384
@@ -311,6 +311,20 @@ class Topics(Struct):
 
     topics: list[TopicOut]
     next: Next
+
+
+class NewLimits(In, kw_only=True):
+    """How many jobs of a topic run at once, and how many begin in a time; null: no such limit."""
+
+    limit: int | None
+    per: Annotated[str | None, Meta(description="What ends the part of a key by which groups are limited.")] = None
+    rate: Annotated[str | None, Meta(examples=["100/m", "10/s burst 10"])]
+
+
+class LimitsOut(Struct):
+    """What was set of a topic's limits."""
+
+    limits: Annotated[NewLimits | None, Meta(description="null: those of its code hold.")]
 
 
 class Events(In):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from starlette.responses import Response
 
+from ...jobs.limits import LimitOverride
 from ...jobs.queries import ListWorkers
 from ..audit import Deed, keep
 from ..visible import may_see, tell
@@ -13,7 +15,7 @@ from . import schema
 from .call import Call, JsonResponse
 from .records import after_cursor, cursor
 
-__all__ = ["counts", "order", "pause", "resume", "topics", "workers"]
+__all__ = ["counts", "limit", "limit_as_code", "limits", "order", "pause", "resume", "topics", "workers"]
 
 
 async def topics(call: Call) -> Response:
@@ -58,6 +60,35 @@ async def _change(call: Call, change: Callable[[str], Awaitable[bool]]) -> Respo
     topic: str = call.path_params["topic"]
     call.demand(topic)
     return JsonResponse(schema.Changed(await change(topic)))
+
+
+# ---- limits ---------------------------------------------------------------------------------------------------------
+
+
+async def limits(call: Call) -> Response:
+    """Return what was set of a topic's limits."""
+    topic: str = call.path_params["topic"]
+    call.demand(topic)
+    found = await call.queue.aio.topics.limits(topic)
+    return JsonResponse(schema.LimitsOut(None if found is None else schema.NewLimits(**found._asdict())))
+
+
+async def limit(call: Call) -> Response:
+    """Limit a topic."""
+    wish: schema.NewLimits = call.wish
+    override = LimitOverride(wish.limit, wish.per, wish.rate)
+    return await _limit(call, override.text, partial(call.queue.aio.topics.limit, **override.options))
+
+
+async def limit_as_code(call: Call) -> Response:
+    """Let a topic have the limits of its code again."""
+    return await _limit(call, "as its code says", call.queue.aio.topics.limit_as_code)
+
+
+async def _limit(call: Call, what: str, change: Callable[[str], Awaitable[bool]]) -> Response:
+    answer, topic = await _change(call, change), call.path_params["topic"]
+    await keep(call.context, call.grant, Deed("limit", f"topic {topic}: {what}", topic))
+    return answer
 
 
 # ---- workers --------------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def routes(context: Context) -> list[BaseRoute]:
         act("/workers", views.order),
         look("/outlets", views.outlets),
         look("/log", views.log),
-        act("/topics", views.pause),
+        act("/topics", views.act),
         look("/live", feed.stream, packed=False),  # each frame is packed once for all
         look("/jobs", jobs.search),
         act("/jobs", jobs.ask_first),

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ..._errors import BadJob, NoSuchJob, PywheelError, StoreError
+from ..._errors import BadJob, BadOption, NoSuchJob, PywheelError, StoreError
 from ..access import PROXY
 from ..audit import Deed, keep
 from ..problems import Problem
@@ -49,7 +49,9 @@ HOST_COOKIE: Final = f"__Host-{COOKIE}"
 _TOKEN: Final = re.compile(r"[!-+\--:<-~]{1,512}")  # what a cookie can hold
 _ROLES: Final = (("admin", "admin"), ("put", "operator"), ("read", "viewer"))
 
-_STATUSES: Final[dict[type[PywheelError], int]] = {NoSuchJob: 404, BadJob: 400, StoreError: 503, PywheelError: 409}
+_STATUSES: Final[dict[type[PywheelError], int]] = {
+    NoSuchJob: 404, BadJob: 400, BadOption: 400, StoreError: 503, PywheelError: 409
+}  # fmt: skip
 
 
 class Ask:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
@@ -17,7 +17,7 @@ from ...jobs.job import PRIORITIES, Job, state_of
 from ...jobs.queries import Filter
 from .words import error_group
 
-__all__ = ["ROOM", "Asked", "Fields", "fields", "new_due", "priority_of", "texts", "utc"]
+__all__ = ["ROOM", "Asked", "Fields", "fields", "new_due", "number_of", "priority_of", "texts", "utc"]
 
 _MOST: Final = 256 << 10  # bytes: the ids of many jobs, and a search
 ROOM: Final = 64 << 10
@@ -127,13 +127,17 @@ class Asked(NamedTuple):
         return ", ".join(word for word in words if word)
 
 
+def number_of(text: str) -> Any:
+    """Return the whole number that a text is, or the text itself: whoever takes it says what is wrong with that."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
 def priority_of(text: str) -> int:
     """Return a priority. BadJob: it is none."""
-    try:
-        value: object = int(text or "0")
-    except ValueError:
-        value = text
-    return whole(value, "priority", PRIORITIES, -PRIORITIES)
+    return whole(number_of(text or "0"), "priority", PRIORITIES, -PRIORITIES)
 
 
 def utc(text: str, what: str) -> int:

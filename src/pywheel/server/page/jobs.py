@@ -57,6 +57,7 @@ async def search(ask: Ask) -> Response:
         trouble = str(error)
     view = "topic" if asked.topic and not trouble else "jobs"
     snapshot, parts = await ask.feed.parts(ask, view, asked.topic or None)
+    limited = view == "topic" and ask.store.keeps_limits
     return ask.page(
         "jobs.html",
         200 if not trouble else 400,
@@ -66,6 +67,8 @@ async def search(ask: Ask) -> Response:
         trouble=trouble,
         topics=await ask.context.read(_names, snapshot.topics, ask.visitor),
         topic_here=snapshot.topics.get(asked.topic) if view == "topic" else None,
+        limited=limited,
+        limits=await ask.context.queue.aio.topics.limits(asked.topic) if limited else None,
         parts=parts,
         live=urlencode({"view": "topic", "topic": asked.topic}) if view == "topic" else "",
         next=f"{asked.query}&{urlencode({'after': following})}".lstrip("&") if following else "",

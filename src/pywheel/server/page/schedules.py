@@ -13,7 +13,7 @@ from ...jobs.schedule import Schedule
 from ...stores.schedule_notes import ScheduleNotes
 from .answers import Ask, back
 from .bodies import typed
-from .filters import ROOM, fields, texts
+from .filters import ROOM, fields, number_of, texts
 
 __all__ = ["act", "form", "save", "show"]
 
@@ -51,7 +51,6 @@ class Wish(NamedTuple):
 
     def options(self, source: Schedule | None) -> dict[str, Any]:
         """Return the same as `Schedules.set` wants it; what has no field here is as it was."""
-        attempts = self.max_attempts
         return {
             "every": self.every or None,
             "cron": self.cron or None,
@@ -60,7 +59,7 @@ class Wish(NamedTuple):
             "overlap": self.overlap or None,
             "jitter": self.jitter or 0,
             "ttr": self.ttr or None,
-            "max_attempts": (int(attempts) if attempts.isdecimal() else attempts) or None,
+            "max_attempts": number_of(self.max_attempts) or None,
             "headers": source.headers if source else None,
         }
 

@@ -12,15 +12,16 @@ from starlette.responses import Response
 from ..._errors import StoreError
 from ...jobs.checks import name
 from ...jobs.job import Attempt, Job, State
+from ...jobs.limits import LimitOverride
 from ...jobs.queries import Filter, GetHistories, ListNotes
 from ...stores.contract import Store
 from ...stores.notifier import ORDERS
 from ..audit import listed
 from ..visible import Sees, page, tell
 from .answers import Ask, back
-from .filters import fields
+from .filters import fields, number_of, texts
 
-__all__ = ["coming", "log", "order", "outlets", "overview", "pause", "workers"]
+__all__ = ["act", "coming", "log", "order", "outlets", "overview", "workers"]
 
 _OUTLETS: Final = "outlet:"
 _DEEDS: Final = 100  # of a page of the audit log
@@ -101,21 +102,32 @@ async def log(ask: Ask) -> Response:
     return ask.page("log.html", deeds=deeds, after=after, following=following, now=ask.now)
 
 
-async def pause(ask: Ask) -> Response:
-    """Pause or resume a topic."""
+async def act(ask: Ask) -> Response:
+    """Pause, resume or limit a topic."""
     given = await fields(ask.request)
     topic, action = name(given.one("topic"), "topic"), given.one("action")
     ask.allow("admin", topic)
     ask.does(action, f"topic {topic}", topic)
     topics = ask.context.queue.aio.topics
-    if action == "pause":
-        changed, said = await topics.pause(topic), f"{topic} is paused: nothing of it starts until it is resumed"
-    elif action == "resume":
-        changed, said = await topics.resume(topic), f"{topic} goes on"
-    else:
-        raise HTTPException(400, "a topic can be paused and resumed")
-    path = f"/jobs?{given.one('query')}" if given.one("from") == "jobs" else "/"
-    return back(ask.request, path, said if changed else f"{topic} was {action}d already")
+    match action:
+        case "pause":
+            said = f"{topic} is paused: nothing of it starts until it is resumed"
+            said = said if await topics.pause(topic) else f"{topic} was paused already"
+        case "resume":
+            said = f"{topic} goes on" if await topics.resume(topic) else f"{topic} was resumed already"
+        case "limit":
+            limit, per, rate = texts(given.singles, LimitOverride._fields, as_typed=("per",)).values()
+            override = LimitOverride(number_of(limit) if limit else None, per or None, rate or None)
+            said = f"{topic} is limited: {override.text}"
+            ask.does(action, f"topic {topic}: {override.text}", topic)
+            await topics.limit(topic, **override.options)
+        case "as_code":
+            said = f"{topic} is limited as its code says"
+            ask.does("limit", f"topic {topic}: as its code says", topic)
+            await topics.limit_as_code(topic)
+        case _:
+            raise HTTPException(400, "a topic can be paused, resumed and limited")
+    return back(ask.request, f"/jobs?{given.one('query')}" if given.one("from") == "jobs" else "/", said)
 
 
 def _running(store: Store, sees: Sees) -> tuple[Runs, bool]:
