@@ -74,6 +74,20 @@ def test_the_other_workers_have_the_jobs_of_a_quiet_one(live_queue):
         shop.wait_for(quiet, quiet=False)
 
 
+def test_what_one_worker_does_for_all_is_handed_on_by_a_quiet_one(live_queue):
+    shop = Shop(live_queue)
+    with working(live_queue) as first, working(live_queue) as second:
+        workers = {one.dispatcher._membership: one for one in (first, second)}
+        until(lambda: shop.member(first) and shop.member(second) and sum(one.recovers for one in workers) == 1)
+        [(before, quiet)] = [(one, worker) for one, worker in workers.items() if one.recovers]
+        [other] = workers.keys() - {before}
+        shop.tell(quiet, "quiet")
+        until(lambda: other.recovers)
+        shop.tell(quiet, "resume")
+        until(lambda: not other.recovers)
+        assert before.recovers
+
+
 def test_a_worker_that_is_told_to_stop_drains_as_at_a_signal_and_its_order_is_forgotten(live_queue):
     shop = Shop(live_queue)
     id = live_queue.put("t")

@@ -72,7 +72,8 @@ class Membership:
         if there == self._there:
             return False
         self._there = there
-        self.recovers = owners(_RECOVERY, tuple(there))[0] == me
+        in_charge = [m.worker for m in self._members if m.worker in there and not m.quiet]
+        self.recovers = owners(_RECOVERY, in_charge or [me])[0] == me
         return True
 
     def again(self) -> None:
