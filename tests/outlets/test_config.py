@@ -107,6 +107,11 @@ WRONG = {
     "a word twice": (ONE + 'url = "https://a.example"\nurl_env = "TOKEN"', ":4: .*give one of url, url_env and"),
     "a flag that is none": ('[outlets.a]\nkind = "rabbitmq"\nurl = "amqp://a"\nmandatory = 1', ":4: .*true or false"),
     "a secret among options": ('[outlets.a]\nkind = "kafka"\nservers = "a:1"\noptions = {a = 1}', ":4: .*options_file"),
+    "a kind that is a list": ("[outlets.shop]\nkind = []", r":2: \[outlets.shop\] kind: must be a text"),
+    "headers that are no table": (ONE + 'headers = "a"', ":3: .*headers: headers are a table"),
+    "ports that are no list": (ONE + "ports = 443", ":3: .*ports: ports is a list of numbers"),
+    "an authority that is no text": (ONE + "ca = 5", ":3: .*ca: ca is the text of certificates"),
+    "options that are a list": ('[outlets.a]\nkind = "kafka"\nservers = "a:1"\noptions_env = []', ":4: .*options are"),
     "a long name": (f'[outlets.{"x" * 101}]\nkind = "webhook"', "1 to 100 characters"),
     "a name with a colon": ('[outlets."a:b"]\nkind = "webhook"', "no colon"),
 }  # fmt: skip
@@ -145,6 +150,12 @@ def test_an_authority_that_is_no_certificate_is_refused(write, tmp_path):
     (tmp_path / "ca.pem").write_text("nonsense")
     with pytest.raises(ConfigError, match=r"outlets.shop"):
         load(write(ONE + 'ca_file = "ca.pem"'))
+
+
+def test_authorities_may_have_comments_in_any_letters(write, tmp_path):
+    path, _ = authority(tmp_path, "ca")
+    path.write_text("# F\u0151tan\u00fas\u00edtv\u00e1ny\n" + path.read_text(), encoding="utf-8")
+    assert load(write(ONE + 'ca_file = "ca.pem"'))
 
 
 def test_options_of_kafka_come_from_a_file_of_lines(write, tmp_path):

@@ -71,6 +71,8 @@ class AddressPolicy:
         self._names: set[str] = set()
         for entry in texts(allow, "allow"):
             self._allow(entry)
+        if not isinstance(ports, Iterable | None):
+            raise BadOption(f"ports is a list of numbers, not {ports!r:.40}")
         self._ports = frozenset(whole(port, "a port", 65_535, error=BadOption) for port in ports or ())
 
     def _allow(self, entry: str) -> None:

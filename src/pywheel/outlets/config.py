@@ -141,7 +141,7 @@ class _Table:
         wanted = given.pop("kind", None)
         if wanted is None:
             raise self.error(None, "kind is missing: a text in quotes")
-        if wanted not in KINDS:
+        if not isinstance(wanted, str) or wanted not in KINDS:
             hint = did_you_mean(str(wanted), KINDS) or f": there are {', '.join(KINDS)}"
             raise self.error("kind", f"must be a text, and {wanted!r:.60} is none{hint}")
         with self._about("topics"):

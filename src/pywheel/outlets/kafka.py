@@ -75,6 +75,8 @@ class Kafka(BrokerOutlet["KafkaLink"]):
         super().__init__(topic, allow=allow, timeout=timeout, name=name)
         if not servers or type(servers) is not str:
             raise BadOption(f"servers are written like 'host:9092,host:9092', not {servers!r:.60}")
+        if not isinstance(options, str | Mapping):
+            raise BadOption("options are a table, or the text of a file with lines such as security.protocol=SASL_SSL")
         self._kafka = needed("confluent_kafka", "kafka")
         self.away = (OSError, self._kafka.KafkaException)
         self._options = {

@@ -133,6 +133,8 @@ class Webhook(Outlet[Any]):
         self._keys = _keys(secrets)
         self.longest = self._timeout = duration(timeout, "timeout", 1, error=BadOption) / 1000
         self._connect_timeout = duration(connect_timeout, "connect_timeout", 1, error=BadOption) / 1000
+        if headers is not None and not isinstance(headers, Mapping):
+            raise BadOption("headers are a table: texts by name")
         self._headers = {_header(name): _value(name, value) for name, value in (headers or {}).items()}
         if self._anywhere:
             _refuse_secrets(headers or {})
@@ -142,8 +144,10 @@ class Webhook(Outlet[Any]):
             _allowed(place, self._policy)
         usual = _PER_HOST if url is None else _MOST
         self._per_host = usual if per_host is None else whole(per_host, "per_host", _MOST, error=BadOption)
+        if not isinstance(ca, str | None):
+            raise BadOption("ca is the text of certificates, as PEM")
         if ca is not None and tls is None:
-            tls = ssl.create_default_context(cadata=ca)
+            tls = ssl.create_default_context(cadata=ca.encode("ascii", "ignore").decode())  # others are in comments
         if tls is not None and not isinstance(tls, ssl.SSLContext):
             raise BadOption(f"tls is an ssl.SSLContext, not {tls!r:.60}")
         self._tls = tls
