@@ -152,6 +152,20 @@ def test_an_authority_that_is_no_certificate_is_refused(write, tmp_path):
         load(write(ONE + 'ca_file = "ca.pem"'))
 
 
+@pytest.mark.parametrize("word", ["url", "allow_to"])
+@pytest.mark.parametrize(
+    "wrong",
+    ["htps://u:hush@a", "https//u:hush@a", "https:/u:hush@a", "u:hush@a:1", "https://u:hush@a:x/", "https://u:hush@[::1/",
+     "https://u:hu@hush@a/ b", "https://a/ b?hush", "https://u:hush/hush@a/ b"],
+)  # fmt: skip
+def test_a_url_of_a_variable_is_refused_without_its_password(write, monkeypatch, word, wrong):
+    monkeypatch.setenv("SHOP_URL", wrong)
+    names = '["SHOP_URL"]' if word == "allow_to" else '"SHOP_URL"'
+    with pytest.raises(ConfigError) as refused:
+        load(write(f"{ONE}{word}_env = {names}"))
+    assert "hush" not in str(refused.value)
+
+
 def test_authorities_may_have_comments_in_any_letters(write, tmp_path):
     path, _ = authority(tmp_path, "ca")
     path.write_text("# F\u0151tan\u00fas\u00edtv\u00e1ny\n" + path.read_text(), encoding="utf-8")

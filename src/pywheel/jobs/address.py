@@ -34,16 +34,23 @@ def checked_to(value: Any, *, error: type[PywheelError] = BadJob) -> str:
     if len(value) > LONGEST_URL:
         raise error(f"to has {len(value)} characters, a URL has at most {LONGEST_URL}")
     if not _PLAIN.fullmatch(value) or "\\" in value:
-        raise error(f"to {value[:60]!r} is no URL: it has spaces, or characters that must be written as %xx")
+        raise error(f"to {_shown(value)} is no URL: it has spaces, or characters that must be written as %xx")
     try:
         parts = urlsplit(value)
         host, _ = parts.hostname, parts.port
     except ValueError as wrong:
-        raise error(f"to {value[:60]!r} is no URL: {wrong}") from None
+        raise error(f"to {_shown(value)} is no URL: {wrong}") from None
     if parts.scheme not in ("http", "https"):
-        raise error(f"to {value[:60]!r} must begin with https:// or http://")
+        raise error(f"to {_shown(value)} must begin with https:// or http://")
     if "@" in parts.netloc:
         raise error("to must not have a user or a password in it: everybody who may look at jobs would see them")
     if not host:
-        raise error(f"to {value[:60]!r} names no host")
+        raise error(f"to {_shown(value)} names no host")
     return value
+
+
+def _shown(url: str) -> str:
+    """Return the beginning of a URL that is refused, without its query and what may be a password."""
+    before, at, after = url.partition("?")[0].rpartition("@")
+    scheme = before[: before.find("://") + 3] if "://" in before else ""
+    return repr(f"{scheme}***@{after}"[:60] if at else after[:60])

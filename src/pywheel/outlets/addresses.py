@@ -158,7 +158,7 @@ def port_of(parts: SplitResult) -> int:
 def _prefix(value: Any) -> str:
     url = checked_url(value)
     if "?" in url or "#" in url:
-        raise BadOption(f"allow_to: {url[:60]!r} must end with its path")
+        raise BadOption(f"allow_to: {url.partition('?')[0][:60]!r} must end with its path, without ? and #")
     return url
 
 
