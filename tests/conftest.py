@@ -128,6 +128,25 @@ def any_wheel_class(request, any_core):
     return getattr(any_core, request.param)
 
 
+@pytest.fixture
+def restless():
+    """Switch threads as often as the interpreter can."""
+    from tests.timers.crowd import restless
+
+    with restless():
+        yield
+
+
+@pytest.fixture
+def eager_collector():
+    """Collect at every allocation that counts."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(1, 1, 1)
+    yield
+    gc.set_threshold(*before)
+
+
 @pytest.fixture(scope="session")
 def postgres_server():
     """A running PostgreSQL of this process, without fsync. Who kills, stops or pauses it starts it again."""

@@ -9,16 +9,6 @@ from tests.core.items import Item, Meddler
 
 
 @pytest.fixture
-def eager_collector():
-    """Collect at every allocation that counts."""
-    before = gc.get_threshold()
-    gc.collect()
-    gc.set_threshold(1, 1, 1)
-    yield
-    gc.set_threshold(*before)
-
-
-@pytest.fixture
 def collections():
     """A list with an entry for each collection that begins."""
     begun = []

@@ -16,15 +16,6 @@ THREADS = 4
 TIMERS = 1500
 
 
-@pytest.fixture
-def restless():
-    """Switch threads as often as the interpreter can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
 class Crew:
     """Runs functions in threads and passes on what they raise."""
 

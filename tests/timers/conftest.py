@@ -60,3 +60,21 @@ def run_each(request, each_loop):
     each_loop.set_debug(request.param == "debug")
     each_loop.slow_callback_duration = 1_000
     return each_loop.run_until_complete
+
+
+@pytest.fixture
+def loop(pywheel, clock):
+    """An EventLoop on that clock."""
+    loop = pywheel.EventLoop(clock=clock)
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def make_dict(pywheel, clock):
+    """Makes TTLDicts on that clock."""
+
+    def make(ttl=10, **keywords):
+        return pywheel.TTLDict(ttl, clock=clock, **keywords)
+
+    return make

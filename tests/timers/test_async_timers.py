@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 
 from tests.jobs.waiting import LIMIT
+from tests.timers.loops import sleep
 
 NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
 
@@ -36,13 +37,6 @@ class Wakes:
     def wake(self):
         self.count += 1
         self._wake()
-
-
-async def sleep(driver, seconds):
-    """Sleep on the driver's own clock, so that nothing due before is still to come."""
-    done = asyncio.Event()
-    driver.call_later(seconds, done.set)
-    await done.wait()
 
 
 def test_a_timer_fires_once_with_its_arguments(pywheel, run):

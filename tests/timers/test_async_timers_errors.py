@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from tests.jobs.waiting import LIMIT
+from tests.timers.loops import sleep
 
 NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
 variable = ContextVar("variable", default="nobody's")
@@ -35,13 +36,6 @@ def reports(loop):
     reports = []
     loop.set_exception_handler(lambda _, report: reports.append(report))
     return reports
-
-
-async def sleep(driver, seconds):
-    """Sleep on the driver's own clock, so that nothing due before is still to come."""
-    done = asyncio.Event()
-    driver.call_later(seconds, done.set)
-    await done.wait()
 
 
 def fail(error):

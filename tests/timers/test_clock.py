@@ -9,9 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-
-def nothing(*args):
-    """A callback."""
+from tests.timers.loops import nothing
 
 
 def test_a_monotonic_clock_is_the_one_of_the_time_module(pywheel):

@@ -11,29 +11,14 @@ from fractions import Fraction
 
 import pytest
 
+from tests.timers.loops import nothing, turn
+
 
 class Thing:
     """Something to be released."""
 
     def method(self):
         pass
-
-
-def nothing(*_):
-    pass
-
-
-@pytest.fixture
-def loop(pywheel, clock):
-    loop = pywheel.EventLoop(clock=clock)
-    yield loop
-    loop.close()
-
-
-def turn(loop):
-    """Run one turn, without waiting."""
-    loop.call_soon(loop.stop)
-    loop.run_forever()
 
 
 def go(loop, clock, seconds):

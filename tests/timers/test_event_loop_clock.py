@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.jobs.waiting import LIMIT
+from tests.timers.loops import turn
 
 
 @pytest.fixture
@@ -18,12 +19,6 @@ def jumping(pywheel):
     loop = pywheel.EventLoop(clock=pywheel.ManualClock(autojump=True))
     yield loop
     loop.close()
-
-
-def turn(loop):
-    """Run one turn, without waiting."""
-    loop.call_soon(loop.stop)
-    loop.run_forever()
 
 
 def checked(loop, early):

@@ -9,6 +9,8 @@ from types import MethodType
 
 import pytest
 
+from tests.timers.loops import nothing
+
 pytestmark = pytest.mark.usefixtures("swept")
 with_a_gil = pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="all are tracked then")
 
@@ -18,10 +20,6 @@ class Thing:
 
     def method(self, *args):
         pass
-
-
-def nothing(*args):
-    pass
 
 
 @pytest.fixture

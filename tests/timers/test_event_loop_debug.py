@@ -8,9 +8,7 @@ import weakref
 
 import pytest
 
-
-def nothing(*_):
-    pass
+from tests.timers.loops import nothing, turn
 
 
 @pytest.fixture
@@ -22,11 +20,6 @@ def both(pywheel):
     yield loops
     for loop in loops:
         loop.close()
-
-
-def turn(loop):
-    loop.call_soon(loop.stop)
-    loop.run_forever()
 
 
 def frames(handle):

@@ -6,11 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-
-def turn(loop):
-    """Run one turn, without waiting."""
-    loop.call_soon(loop.stop)
-    loop.run_forever()
+from tests.timers.loops import turn
 
 
 @pytest.fixture(params=["subclass", "instance"])

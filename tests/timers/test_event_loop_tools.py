@@ -7,16 +7,7 @@ from unittest import mock
 
 import pytest
 
-
-def nothing(*_):
-    pass
-
-
-@pytest.fixture
-def loop(pywheel, clock):
-    loop = pywheel.EventLoop(clock=clock)
-    yield loop
-    loop.close()
+from tests.timers.loops import nothing
 
 
 def stock_turn(loop):

@@ -7,9 +7,7 @@ import socket
 
 import pytest
 
-
-def nothing(*_):
-    pass
+from tests.timers.loops import turn
 
 
 @pytest.fixture
@@ -17,12 +15,6 @@ def loop(pywheel, clock):
     loop = pywheel.EventLoop(clock=clock, limit=100)
     yield loop
     loop.close()
-
-
-def turn(loop):
-    """Run one turn, without waiting."""
-    loop.call_soon(loop.stop)
-    loop.run_forever()
 
 
 # ---- bounded turns ---------------------------------------------------------------------------------------------------

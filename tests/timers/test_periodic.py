@@ -7,12 +7,9 @@ from math import ceil
 import pytest
 
 from tests.implementations import CORES, load_package
+from tests.timers.loops import nothing
 
 MISSED = ["skip", "burst", "delay"]
-
-
-def nothing(*args):
-    """A callback."""
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """ThreadTimers against many threads: each timer fires or is cancelled, once."""
 
-import sys
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -16,15 +15,6 @@ THREADS = 4
 def timers(pywheel):
     with pywheel.ThreadTimers() as driver:
         yield driver
-
-
-@pytest.fixture
-def restless():
-    """Switch threads as often as the interpreter can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def run_threads(*functions):

@@ -8,14 +8,6 @@ from contextlib import suppress
 import pytest
 
 
-@pytest.fixture
-def loop(pywheel, clock):
-    """A loop on a clock that stands still."""
-    loop = pywheel.EventLoop(clock=clock)
-    yield loop
-    loop.close()
-
-
 def test_one_timer_stands_on_the_wheel_while_the_block_is_open_and_none_after(pywheel, loop):
     async def main():
         counts = [len(loop._scheduled)]

@@ -8,9 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-
-def nothing(*args):
-    """A callback."""
+from tests.timers.loops import nothing
 
 
 class Call:

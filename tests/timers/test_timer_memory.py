@@ -6,12 +6,9 @@ import weakref
 import pytest
 
 from tests.core.items import Item, Meddler
+from tests.timers.loops import nothing
 
 pytestmark = pytest.mark.usefixtures("swept")
-
-
-def nothing(*args):
-    """A callback."""
 
 
 class Call(Item):

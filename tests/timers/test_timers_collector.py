@@ -10,13 +10,10 @@ from functools import partial
 import pytest
 
 from tests.core.items import Item, Meddler
+from tests.timers.loops import nothing
 
 pytestmark = pytest.mark.usefixtures("swept")
 MANY = 1_500  # more than a native driver has as ordinary objects
-
-
-def nothing(*args):
-    """A callback."""
 
 
 class App(Item):
@@ -45,16 +42,6 @@ def native(pywheel):
     crowd(timers)
     if gc.is_tracked(timers.call_later(1, nothing)):
         pytest.skip("every timer is tracked here")
-
-
-@pytest.fixture
-def eager_collector():
-    """Collect at every allocation that counts."""
-    before = gc.get_threshold()
-    gc.collect()
-    gc.set_threshold(1, 1, 1)
-    yield
-    gc.set_threshold(*before)
 
 
 def collect():

@@ -8,11 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tests.core.items import Item
-
-
-def nothing(*args):
-    """A callback."""
-
+from tests.timers.loops import nothing
 
 # ---- limit ---------------------------------------------------------------------------------------------------------
 

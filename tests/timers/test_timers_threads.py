@@ -1,7 +1,6 @@
 """Several threads on one driver: each timer is called once, or cancelled once, whoever touched it last."""
 
 import contextlib
-import sys
 import threading
 from collections import Counter
 
@@ -9,17 +8,9 @@ import pytest
 
 from tests.core.test_threads import Crew
 
+pytestmark = pytest.mark.usefixtures("restless")
 THREADS = 4
 TIMERS = 400
-
-
-@pytest.fixture(autouse=True)
-def _restless():
-    """Switch threads as often as the interpreter can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 class Bench:

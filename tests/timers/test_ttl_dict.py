@@ -8,16 +8,6 @@ from fractions import Fraction
 import pytest
 
 
-@pytest.fixture
-def make(pywheel, clock):
-    """Makes dicts on that clock."""
-
-    def make(ttl=10, **keywords):
-        return pywheel.TTLDict(ttl, clock=clock, **keywords)
-
-    return make
-
-
 class Value:
     """Something that can be seen to be released."""
 
@@ -25,8 +15,8 @@ class Value:
 NANOSECOND = Fraction(1, 10**9)
 
 
-def test_a_key_is_there_until_its_deadline_and_gone_at_it(make, clock):
-    d = make(10)
+def test_a_key_is_there_until_its_deadline_and_gone_at_it(make_dict, clock):
+    d = make_dict(10)
     d["a"] = 1
     clock.advance(10 - NANOSECOND)
     assert d["a"] == 1
@@ -68,16 +58,16 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 @pytest.mark.parametrize("late", [0, 1000])
-def test_whatever_operation_comes_first_after_the_deadline_finds_the_key_gone(make, clock, operation, late):
-    d = make(10)
+def test_whatever_operation_comes_first_after_the_deadline_finds_the_key_gone(make_dict, clock, operation, late):
+    d = make_dict(10)
     d["a"] = "old"
     clock.advance(10 + late)
     assert operation(d)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_the_first_operation_after_the_deadline_releases_the_value(make, clock, operation):
-    d = make(10)
+def test_the_first_operation_after_the_deadline_releases_the_value(make_dict, clock, operation):
+    d = make_dict(10)
     d["a"] = value = Value()
     seen = weakref.ref(value)
     del value
@@ -86,8 +76,8 @@ def test_the_first_operation_after_the_deadline_releases_the_value(make, clock, 
     assert seen() is None
 
 
-def test_each_key_has_a_time_of_its_own(make, clock):
-    d = make(10)
+def test_each_key_has_a_time_of_its_own(make_dict, clock):
+    d = make_dict(10)
     d.set("long", 1, 20)
     d.set("short", 2, ttl=timedelta(seconds=5))
     d["usual"] = 3
@@ -98,8 +88,8 @@ def test_each_key_has_a_time_of_its_own(make, clock):
     assert left == [["long", "usual"], ["long"], ["long"], []]
 
 
-def test_setting_a_key_again_starts_its_time_anew_with_the_usual_ttl(make, clock):
-    d = make(10)
+def test_setting_a_key_again_starts_its_time_anew_with_the_usual_ttl(make_dict, clock):
+    d = make_dict(10)
     d.set("a", 1, 100)
     clock.advance(9)
     d["a"] = 2
@@ -110,16 +100,16 @@ def test_setting_a_key_again_starts_its_time_anew_with_the_usual_ttl(make, clock
     assert "a" not in d
 
 
-def test_a_key_can_be_set_again_for_a_shorter_time(make, clock):
-    d = make(10)
+def test_a_key_can_be_set_again_for_a_shorter_time(make_dict, clock):
+    d = make_dict(10)
     d["a"] = 1
     d.set("a", 2, 1)
     clock.advance(1)
     assert "a" not in d
 
 
-def test_touch_starts_a_keys_time_anew_with_the_ttl_it_was_set_with(make, clock):
-    d = make(10)
+def test_touch_starts_a_keys_time_anew_with_the_ttl_it_was_set_with(make_dict, clock):
+    d = make_dict(10)
     d.set("a", 1, 100)
     clock.advance(60)
     assert d.touch("a") is True
@@ -130,8 +120,8 @@ def test_touch_starts_a_keys_time_anew_with_the_ttl_it_was_set_with(make, clock)
     assert d.touch("a") is False
 
 
-def test_touch_with_a_ttl_counts_once(make, clock):
-    d = make(10)
+def test_touch_with_a_ttl_counts_once(make_dict, clock):
+    d = make_dict(10)
     d["a"] = 1
     assert d.touch("a", 3)
     assert d.ttl("a") == 3
@@ -142,16 +132,16 @@ def test_touch_with_a_ttl_counts_once(make, clock):
     assert d.ttl("a") == 10
 
 
-def test_touch_can_shorten_a_keys_time(make, clock):
-    d = make(10)
+def test_touch_can_shorten_a_keys_time(make_dict, clock):
+    d = make_dict(10)
     d["a"] = d["b"] = 1
     d.touch("a", 1)
     clock.advance(1)
     assert list(d) == ["b"]
 
 
-def test_reading_does_not_prolong_a_keys_life(make, clock):
-    d = make(10)
+def test_reading_does_not_prolong_a_keys_life(make_dict, clock):
+    d = make_dict(10)
     d["a"] = 1
     for _ in range(10):
         assert d["a"] == d.get("a") == d.setdefault("a", 2) == 1
@@ -160,8 +150,8 @@ def test_reading_does_not_prolong_a_keys_life(make, clock):
     assert "a" not in d
 
 
-def test_ttl_tells_the_seconds_that_are_left(make, clock):
-    d = make(10)
+def test_ttl_tells_the_seconds_that_are_left(make_dict, clock):
+    d = make_dict(10)
     d["a"] = 1
     clock.advance(2.5)
     assert d.ttl("a") == 7.5
@@ -169,9 +159,9 @@ def test_ttl_tells_the_seconds_that_are_left(make, clock):
 
 
 @pytest.mark.parametrize("ttl", [0, -1, -1e9, timedelta(seconds=-1)])
-def test_a_key_set_for_no_time_is_gone_at_once(make, clock, ttl):
+def test_a_key_set_for_no_time_is_gone_at_once(make_dict, clock, ttl):
     expired = []
-    d = make(10, on_expire=lambda *item: expired.append(item))
+    d = make_dict(10, on_expire=lambda *item: expired.append(item))
     d.set("a", 1, ttl)
     assert "a" not in d
     d["b"] = 2
@@ -180,14 +170,14 @@ def test_a_key_set_for_no_time_is_gone_at_once(make, clock, ttl):
     assert expired == [("a", 1), ("b", 2)]
 
 
-def test_a_dict_whose_ttl_is_0_keeps_nothing(make):
-    d = make(0)
+def test_a_dict_whose_ttl_is_0_keeps_nothing(make_dict):
+    d = make_dict(0)
     d["a"] = 1
     assert "a" not in d
 
 
-def test_expire_returns_how_many_it_dropped(make, clock):
-    d = make(10)
+def test_expire_returns_how_many_it_dropped(make_dict, clock):
+    d = make_dict(10)
     d.update(dict.fromkeys(range(5), "x"))
     d.set(5, "x", 20)
     assert d.expire() == 0
@@ -197,9 +187,9 @@ def test_expire_returns_how_many_it_dropped(make, clock):
     assert list(d) == [5]
 
 
-def test_expire_drops_as_many_as_told_by_deadline(make, clock):
+def test_expire_drops_as_many_as_told_by_deadline(make_dict, clock):
     dropped = []
-    d = make(on_expire=lambda key, value: dropped.append(key))
+    d = make_dict(on_expire=lambda key, value: dropped.append(key))
     for key in range(10):
         d.set(key, None, 10 - key)
     d.set("later", None, 100)
@@ -213,11 +203,11 @@ def test_expire_drops_as_many_as_told_by_deadline(make, clock):
     assert list(d) == ["later"]
 
 
-def test_a_limit_below_0_and_one_that_is_no_int_are_refused(make):
+def test_a_limit_below_0_and_one_that_is_no_int_are_refused(make_dict):
     with pytest.raises(ValueError, match="limit"):
-        make().expire(-1)
+        make_dict().expire(-1)
     with pytest.raises(TypeError, match="limit"):
-        make().expire(1.5)
+        make_dict().expire(1.5)
 
 
 FEW = 200  # what one operation may drop
@@ -235,9 +225,9 @@ ON_ONE_KEY = {
 
 
 @pytest.mark.parametrize("operation", ON_ONE_KEY.values(), ids=ON_ONE_KEY)
-def test_an_operation_on_one_key_drops_a_few_and_finds_all_gone(make, clock, operation):
+def test_an_operation_on_one_key_drops_a_few_and_finds_all_gone(make_dict, clock, operation):
     dropped = []
-    d = make(on_expire=lambda key, value: dropped.append((key, value)))
+    d = make_dict(on_expire=lambda key, value: dropped.append((key, value)))
     d.update(dict.fromkeys(range(1000), "old"))
     clock.advance(10)
     before = 0
@@ -249,9 +239,9 @@ def test_an_operation_on_one_key_drops_a_few_and_finds_all_gone(make, clock, ope
     assert sorted(dropped) == [(key, "old") for key in range(1000)]
 
 
-def test_an_overdue_key_that_is_set_again_comes_last_and_the_old_value_is_told(make, clock):
+def test_an_overdue_key_that_is_set_again_comes_last_and_the_old_value_is_told(make_dict, clock):
     dropped = []
-    d = make(on_expire=lambda key, value: dropped.append(key))
+    d = make_dict(on_expire=lambda key, value: dropped.append(key))
     d.update(dict.fromkeys(range(1000)))
     d.set("later", None, 100)
     clock.advance(10)
@@ -272,8 +262,8 @@ ON_ALL_KEYS = {
 
 
 @pytest.mark.parametrize("whole", ON_ALL_KEYS.values(), ids=ON_ALL_KEYS)
-def test_an_operation_on_all_keys_drops_all_that_is_due(make, clock, whole):
-    d = make()
+def test_an_operation_on_all_keys_drops_all_that_is_due(make_dict, clock, whole):
+    d = make_dict()
     d.update(dict.fromkeys(range(1000)))
     d.set("later", None, 100)
     clock.advance(10)
@@ -281,8 +271,8 @@ def test_an_operation_on_all_keys_drops_all_that_is_due(make, clock, whole):
     assert len(d._data) <= 1
 
 
-def test_a_jump_of_a_hundred_years_expires_everything(make, clock):
-    d = make(10)
+def test_a_jump_of_a_hundred_years_expires_everything(make_dict, clock):
+    d = make_dict(10)
     for number in range(1000):
         d.set(number, number, number * 3_000_000)
     clock.jump(1000 * 3_000_000)
@@ -339,8 +329,8 @@ REMOVALS = {
 
 @pytest.mark.parametrize("maxsize", [None, 5])
 @pytest.mark.parametrize("remove", REMOVALS.values(), ids=REMOVALS)
-def test_a_removed_value_is_released_at_once(make, remove, maxsize):
-    d = make(maxsize=maxsize)
+def test_a_removed_value_is_released_at_once(make_dict, remove, maxsize):
+    d = make_dict(maxsize=maxsize)
     d["a"] = value = Value()
     seen = weakref.ref(value)
     del value
@@ -349,7 +339,7 @@ def test_a_removed_value_is_released_at_once(make, remove, maxsize):
 
 
 @pytest.mark.parametrize("remove", [name for name in REMOVALS if name != "replace"])
-def test_a_removed_key_is_released_at_once(make, remove):
+def test_a_removed_key_is_released_at_once(make_dict, remove):
     class Key:
         """A key that can be seen to be released."""
 
@@ -359,7 +349,7 @@ def test_a_removed_key_is_released_at_once(make, remove):
         def __eq__(self, other):
             return other == "a"
 
-    d = make()
+    d = make_dict()
     d[key := Key()] = 1
     seen = weakref.ref(key)
     del key
@@ -368,8 +358,8 @@ def test_a_removed_key_is_released_at_once(make, remove):
 
 
 @pytest.mark.parametrize("remove", REMOVALS.values(), ids=REMOVALS)
-def test_a_finaliser_finds_the_dict_in_order_and_the_lock_free(make, remove):
-    d = make()
+def test_a_finaliser_finds_the_dict_in_order_and_the_lock_free(make_dict, remove):
+    d = make_dict()
     seen = []
 
     class Nosy:
@@ -384,8 +374,8 @@ def test_a_finaliser_finds_the_dict_in_order_and_the_lock_free(make, remove):
     assert d["b"] == 3
 
 
-def test_a_removed_key_that_is_set_again_has_its_new_time_only(make, clock):
-    d = make(10)
+def test_a_removed_key_that_is_set_again_has_its_new_time_only(make_dict, clock):
+    d = make_dict(10)
     for remove in REMOVALS.values():
         d.clear()
         d["a"] = 1
@@ -398,8 +388,8 @@ def test_a_removed_key_that_is_set_again_has_its_new_time_only(make, clock):
         assert "a" not in d, remove
 
 
-def test_a_cycle_through_a_dict_is_collected(make):
-    d = make()
+def test_a_cycle_through_a_dict_is_collected(make_dict):
+    d = make_dict()
     d["me"] = d
     seen = weakref.ref(d)
     del d
@@ -414,12 +404,12 @@ BAD_SECONDS = [("1", TypeError), (None, TypeError), ([], TypeError), (float("nan
 
 
 @pytest.mark.parametrize(("ttl", "error"), BAD_SECONDS)
-def test_a_ttl_that_is_no_number_of_seconds_is_refused_and_nothing_changes(make, ttl, error):
+def test_a_ttl_that_is_no_number_of_seconds_is_refused_and_nothing_changes(make_dict, ttl, error):
     with pytest.raises(error, match="ttl"):
-        make(ttl)
+        make_dict(ttl)
     if ttl is None:
         return  # which means the usual one
-    d = make()
+    d = make_dict()
     d["a"] = 1
     with pytest.raises(error, match="ttl"):
         d.set("a", 2, ttl)
@@ -447,8 +437,8 @@ UNHASHABLE = {
 
 @pytest.mark.parametrize("maxsize", [None, 1])
 @pytest.mark.parametrize("operation", UNHASHABLE.values(), ids=UNHASHABLE)
-def test_an_unhashable_key_is_a_type_error_and_nothing_changes(make, operation, maxsize):
-    d = make(maxsize=maxsize)
+def test_an_unhashable_key_is_a_type_error_and_nothing_changes(make_dict, operation, maxsize):
+    d = make_dict(maxsize=maxsize)
     d["a"] = 1
     with pytest.raises(TypeError):
         operation(d)

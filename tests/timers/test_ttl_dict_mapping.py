@@ -7,20 +7,10 @@ from collections.abc import ItemsView, KeysView, MutableMapping, ValuesView
 import pytest
 
 
-@pytest.fixture
-def make(pywheel, clock):
-    """Makes dicts on that clock."""
-
-    def make(ttl=10, **keywords):
-        return pywheel.TTLDict(ttl, clock=clock, **keywords)
-
-    return make
-
-
 @pytest.fixture(params=[None, 10], ids=["unbounded", "bounded"])
-def d(request, make):
+def d(request, make_dict):
     """A dict with three keys."""
-    d = make(maxsize=request.param)
+    d = make_dict(maxsize=request.param)
     d.update([("a", 1), ("b", 2)], c=3)
     return d
 
@@ -32,8 +22,8 @@ def test_it_is_a_mutable_mapping(d):
     assert isinstance(d.items(), ItemsView)
 
 
-def test_it_equals_a_mapping_with_the_same_items(d, make):
-    other = make(50)
+def test_it_equals_a_mapping_with_the_same_items(d, make_dict):
+    other = make_dict(50)
     other.update(c=3, b=2, a=1)
     assert d == {"a": 1, "b": 2, "c": 3} == d
     assert d == other
@@ -102,20 +92,20 @@ def test_update_in_place(d):
     assert d == {"a": 5, "b": 2, "c": 3, "z": 6}
 
 
-def test_update_from_a_dict_whose_keys_expire_meanwhile(pywheel, make, clock):
+def test_update_from_a_dict_whose_keys_expire_meanwhile(pywheel, make_dict, clock):
     class Passing(pywheel.ManualClock):
         def time_ns(self):  # each look at the clock takes a second
             self._now += 10**9
             return self._now
 
-    source, target = pywheel.TTLDict(10, clock=Passing()), make()
+    source, target = pywheel.TTLDict(10, clock=Passing()), make_dict()
     source.update(dict.fromkeys(range(6)))
     target.update(source)
     assert len(target) > 2
 
 
-def test_keys_come_in_the_order_they_were_first_set(make):
-    d = make()
+def test_keys_come_in_the_order_they_were_first_set(make_dict):
+    d = make_dict()
     d.update(dict.fromkeys("abc", 0))
     d["a"] = 1
     d.touch("b")
@@ -123,8 +113,8 @@ def test_keys_come_in_the_order_they_were_first_set(make):
     assert list(d.items()) == [("a", 1), ("b", 0), ("c", 0)]
 
 
-def test_keys_of_a_bounded_dict_come_in_the_order_of_their_last_set_or_touch(make):
-    d = make(maxsize=5)
+def test_keys_of_a_bounded_dict_come_in_the_order_of_their_last_set_or_touch(make_dict):
+    d = make_dict(maxsize=5)
     d.update(dict.fromkeys("abc", 0))
     d["a"] = 1
     d.touch("b")
@@ -172,14 +162,14 @@ def test_views_are_sets_where_those_of_a_dict_are(d):
     assert d.keys() == {"a", "b", "c"}
 
 
-def test_a_value_that_equals_nothing_is_found_by_identity(make):
-    d = make()
+def test_a_value_that_equals_nothing_is_found_by_identity(make_dict):
+    d = make_dict()
     d["nan"] = nan = float("nan")
     assert nan in d.values()
 
 
-def test_keys_that_are_equal_are_one_key(make, clock):
-    d = make()
+def test_keys_that_are_equal_are_one_key(make_dict, clock):
+    d = make_dict()
     d[1] = "int"
     d[True] = "bool"
     d[1.0] = "float"
@@ -189,8 +179,8 @@ def test_keys_that_are_equal_are_one_key(make, clock):
     assert len(d._wheel) == 0
 
 
-def test_the_repr_shows_what_is_there(make, clock):
-    d = make(1.5)
+def test_the_repr_shows_what_is_there(make_dict, clock):
+    d = make_dict(1.5)
     d["a"] = d
     assert repr(d) == "TTLDict({'a': TTLDict({...})}, ttl=1.5)"
 

@@ -1,0 +1,20 @@
+"""What the tests of loops share."""
+
+import asyncio
+
+
+def nothing(*_):
+    """A callback."""
+
+
+def turn(loop):
+    """Run one turn, without waiting."""
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+
+
+async def sleep(driver, seconds):
+    """Sleep on the driver's own clock, so that nothing due before is still to come."""
+    done = asyncio.Event()
+    driver.call_later(seconds, done.set)
+    await done.wait()
