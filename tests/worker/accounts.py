@@ -33,15 +33,17 @@ AFTER_HELD = 300  # ms that everybody needs once a file is free again
 AFTER_AWAY = 1_500  # ms that everybody needs to find a server that was away
 SLOW = 100  # ms that a call took: then an ack may come too late for a handler that took nearly all of its ttr
 FREED = 500  # ms in which a place under a limit that is free may be another's
-BEGUN = 100  # ms that a claim may be dated too early: a server takes the time at which the statement began
+BEGUN = 100  # ms that a claim may be dated too early: before its statement, or its transaction, began
 HITS = 2  # attempts that who is innocent may lose to one who kills its process: see worker.suspects
 
 
 class Accounts:
     """All that is to be compared. `wrong` says what does not agree; `report` gives the figures."""
 
-    def __init__(self, path, queue, *, patience=PATIENCE, silence=SILENCE):
+    def __init__(self, path, queue, *, patience=PATIENCE, silence=SILENCE, excuses=True):
         self.words = lines(path)
+        if not excuses:  # whatever the machine did
+            self.words |= {"starved": [], "kept": []}
         self.patience, self.silence = patience, silence
         self.keeps_limits = queue.store.keeps_limits  # several stores do not
         self.wrong = []
@@ -59,7 +61,7 @@ class Accounts:
         self.excused = union([*self.starved, *self.held, *self.away])
         self.silences = sorted(line["wall"] for word in ("kills", "dies", "stops") for line in self.words[word])
         self.slow = union(
-            [(line["at"], line["wall"]) for line in self.words["told"] if line["wall"] - line["at"] > SLOW]
+            (line["at"], line["wall"]) for line in self.words["told"] if excuses and line["wall"] - line["at"] > SLOW
         )
         self.waits = []
         self.lates = []
@@ -207,11 +209,14 @@ class Accounts:
                 self._run(id, line, row)
             self.duplicates += len(starts) - 1
             for one, after in pairwise(rows):
-                early = BEGUN if one.outcome is Outcome.RELEASED else 0
                 if one.outcome is Outcome.DONE or one.ended is None:
                     self.blame("twice", f"job {id} was claimed again after {one}")
-                elif after.started is not None and after.started + early < one.ended:
+                elif after.started is not None and after.started + self._early(one, after) < one.ended:
                     self.blame("overlap", f"job {id}: {one} and {after}")
+
+    def _early(self, one, after):
+        """Return how many ms a claim may be dated too early: before its transaction began."""
+        return BEGUN + self._kept(after.started, one.ended) if one.outcome is Outcome.RELEASED else 0
 
     def _run(self, id, line, row):
         life = self.lives.get(line["pid"])
@@ -229,6 +234,7 @@ class Accounts:
             excused |= longest(self.excused, row.started, row.ended)[0] > 0
             excused |= end < NEVER and longest(self.slow, end, row.ended)[0] > 0
             excused |= end < NEVER and self._kept(end, row.ended) > SLOW
+            excused |= self._kept(row.started, line["wall"]) > SLOW
             if not excused:
                 took = f"after {end - line['wall']:.0f} ms, claimed {line['wall'] - row.started:.0f} ms before"
                 self.blame(
@@ -239,7 +245,7 @@ class Accounts:
         """A handler begins while its claim holds; that of an isolated one also while its worker is stopped."""
         if (
             row.ended is None
-            or line["wall"] <= row.ended + 1
+            or line["wall"] <= row.ended + 1 + self._kept(row.started, line["wall"])
             or longest(self.excused, row.started, line["wall"])[0] > 0
         ):
             return

@@ -84,7 +84,7 @@ class Storm:
         until(lambda: any(line["pid"] == producer.pid for line in lines(self.path)["comes"]))
         producer.send_signal(number)
 
-    def worker(self, topics=None, grace=None):
+    def worker(self, topics=None, grace=None, at_once=None):
         """Start a worker; every topic is somebody's most of the time, and in the end everybody's."""
         if self.calm:
             topics = sorted({topic.name for topic in self.queue.store.ask(ListTopics())} | {*TOPICS} - {"hand"})
@@ -92,7 +92,9 @@ class Storm:
         if self.draw.random() < 0.2:
             topics = [*topics, "hand"]
         grace = self.draw.choice([0.2, 1, 5]) if grace is None else grace
-        each = [f"{topic}={self.draw.choice([1, 2] if topic == ISOLATED else [1, 2, 4, 8])}" for topic in topics]
+        each = [
+            f"{topic}={at_once or self.draw.choice([1, 2] if topic == ISOLATED else [1, 2, 4, 8])}" for topic in topics
+        ]
         return self.start("ledger_worker.py", self.name(), grace, *each)
 
     def reserver(self):

@@ -13,15 +13,18 @@ pytestmark = [pytest.mark.stress, pytest.mark.skipif(os.name == "nt", reason="si
 CALLS = 250  # of producers, after which a fault has had its chance
 
 
-def kinds(folder, plant, calls=CALLS, topics=TOPICS, workers=1):
-    """Return of what kinds the faults are that the accounting finds."""
+def kinds(folder, plant, calls=CALLS, topics=TOPICS, workers=1, excuses=False):
+    """Return of what kinds the faults are that the accounting finds.
+
+    Where a fault is to be found, the machine is no excuse: on a busy one each lost lease might be its doing.
+    """
     storm = Storm(folder, SEED, f"sqlite:///{folder}/jobs.db", workers=0, producers=4, plant=plant, topics=topics)
     try:
-        storm.workers += [storm.worker(list(TOPICS[:-1])) for _ in range(workers)]
+        storm.workers += [storm.worker(list(TOPICS[:-1]), at_once=8) for _ in range(workers)]
         while len(lines(storm.path)["told"]) < calls:
             storm.let_pass(0.2)
         storm.calm_down()
-        accounts = Accounts(storm.path, storm.queue)
+        accounts = Accounts(storm.path, storm.queue, excuses=excuses)
     finally:
         storm.end()
     print(accounts.wrong[:5])
@@ -29,7 +32,7 @@ def kinds(folder, plant, calls=CALLS, topics=TOPICS, workers=1):
 
 
 def test_a_calm_ledger_without_a_fault_is_right(tmp_path):
-    assert kinds(tmp_path, "") == set()
+    assert kinds(tmp_path, "", excuses=True) == set()
 
 
 def test_the_ledger_notices_a_claim_given_twice(tmp_path):
@@ -45,7 +48,7 @@ def test_the_ledger_notices_an_old_body_after_a_replacement(tmp_path):
 
 
 def test_the_ledger_notices_a_limit_passed(tmp_path):
-    assert "limit" in kinds(tmp_path, "limit passed", calls=1_200, topics=(LIMITED,))
+    assert "limit" in kinds(tmp_path, "limit passed", topics=(LIMITED,))
 
 
 def test_the_ledger_notices_a_job_that_is_early(tmp_path):
