@@ -14,8 +14,9 @@ from pywheel.jobs import Outcome, State
 from pywheel.stores import open
 from tests.jobs.waiting import finished, until, working
 
-POLICIES = [{"ttr": 1}, {"ttr": 2, "keep_lease": True}, {"ttr": 60}]  # a machine that stands still for one loses it
+POLICIES = [{"ttr": 0.2}, {"ttr": 0.2, "keep_lease": True}, {"ttr": 60}]
 NUMBER = 20
+BLOCKED = "blocked"  # the name of that worker
 
 
 @pytest.fixture
@@ -43,8 +44,8 @@ def loop_blocked(store, policy):
 
     queue = JobQueue(store)
     queue.handler("block", ttr=60)(block)
-    queue.handler("t", retry=Fixed(0, attempts=1), **policy)(swift)
-    with working(queue):
+    queue.handler("t", retry=Fixed(0), **policy)(swift)
+    with working(queue, name=BLOCKED):
         queue.put("block")
         assert blocking.wait(60)
         try:
@@ -57,8 +58,8 @@ def loop_blocked(store, policy):
 def threads_refused(store, policy):
     """The same with a worker that gets no thread."""
     queue = JobQueue(store)
-    queue.handler("t", retry=Fixed(0, attempts=1), **policy)(plain)
-    with working(queue) as worker:
+    queue.handler("t", retry=Fixed(0), **policy)(plain)
+    with working(queue, name=BLOCKED) as worker:
         most, worker._threads._most = worker._threads._most, 0
 
         def free():
@@ -71,19 +72,21 @@ def threads_refused(store, policy):
 
 
 def outcomes(queue, ids):
-    return {attempt.outcome for id in ids for attempt in queue.jobs.history(id)}
+    """Return how claims of the blocked worker ended. A busy machine may cost another one a lease."""
+    attempts = [attempt for id in ids for attempt in queue.jobs.history(id)]
+    return {attempt.outcome for attempt in attempts if attempt.worker.partition("@")[0] == BLOCKED}
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 @pytest.mark.parametrize("blocked", [loop_blocked, threads_refused])
 def test_who_can_start_jobs_gets_them_from_who_cannot(store, blocked, policy):
     queue, other = JobQueue(store), JobQueue(store)
-    other.handler("t", retry=Fixed(0, attempts=1), **policy)(plain)
+    other.handler("t", retry=Fixed(0), **policy)(plain)
     with blocked(store, policy), working(other):
         ids = queue.put_many(queue.job("t") for _ in range(NUMBER))
         for id in ids:
             assert finished(queue, id).state is State.DONE, "while the first one is still blocked"
-    assert outcomes(queue, ids) <= {Outcome.DONE, Outcome.RELEASED}
+        assert outcomes(queue, ids) <= {Outcome.RELEASED}
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
@@ -96,7 +99,6 @@ def test_jobs_that_could_not_start_spend_no_attempt(store, blocked, policy):
         free()
         for id in ids:
             assert finished(queue, id).state is State.DONE
-    assert outcomes(queue, ids) <= {Outcome.DONE, Outcome.RELEASED}
 
 
 @pytest.fixture
