@@ -153,7 +153,7 @@ def test_handlers_that_hang_longer_than_their_ttr_leave_their_places_to_others(l
         gated.open("hung")
 
 
-def test_another_worker_takes_within_a_second_what_there_is_no_place_for(tmp_path):
+def test_another_worker_takes_what_there_is_no_place_for(tmp_path):
     url = f"sqlite:///{tmp_path}/jobs.db"
     with JobQueue(url) as one, JobQueue(url) as other:
         here, there = Gated(one, "a", "b", "c"), Gated(other, "a", "b", "c")
@@ -161,14 +161,12 @@ def test_another_worker_takes_within_a_second_what_there_is_no_place_for(tmp_pat
             one.put_many(one.job(topic) for topic in "ab")
             until(lambda: here.running == 2)
             with working(other, concurrency=3):
-                late = one.put_many(one.job(topic) for topic in "abc")
+                one.put_many(one.job(topic) for topic in "abc")
                 until(lambda: there.running == 3)
-                began = [one.jobs.history(id)[-1].started - one.get(id).due for id in late]
                 for gated in (here, there):
                     for topic in "abc":
                         gated.open(topic)
     assert sorted(there.began) == list("abc")
-    assert max(began) < 1_000
 
 
 def test_limits_of_the_whole_store_hold_beside_it(live_queue):

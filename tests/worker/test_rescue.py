@@ -39,6 +39,18 @@ class StillWorld(World):
         return [id for id in ids if self.queue.get(id).state is not State.DONE]
 
 
+def test_another_worker_has_within_a_second_what_there_is_no_place_for():
+    world = StillWorld("a", takes=1_000)
+    world.put_some(3)
+    world.pass_time(1)  # they hang
+    world.takes = 0
+    world.workers.append(SimulatedWorker(world, "a"))
+    world.pass_time(1)
+    put = world.put_some(16)
+    world.pass_time(1)
+    assert world.undone(put) == []
+
+
 def test_a_worker_that_is_behind_when_the_clock_is_set_back_is_helped_all_the_same():
     world = StillWorld("a", takes=1_000)
     world.put_some(3 + 10)
