@@ -52,12 +52,12 @@ def test_what_tasks_ask_for_again_goes_along_in_one_commit(queue):
 
 def test_what_comes_during_a_commit_shares_the_next(queue):
     commits = commits_of(queue)
-    gate, apply = threading.Event(), queue.store.apply
-    queue.store.apply = lambda commands: gate.wait(60) and apply(commands)
+    begun, gate, apply = threading.Event(), threading.Event(), queue.store.apply
+    queue.store.apply = lambda commands: begun.set() or (gate.wait(60) and apply(commands))
 
     async def program():
         first = asyncio.create_task(queue.aio.put("t"))
-        await asyncio.sleep(0.01)
+        await asyncio.to_thread(begun.wait, 60)
         later = [asyncio.create_task(queue.aio.put("t")) for _ in range(5)]
         await asyncio.sleep(0.01)
         gate.set()
