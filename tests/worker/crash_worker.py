@@ -1,17 +1,20 @@
 """A worker process for crash tests: notes each start of a handler, and does what the body says.
 
-usage: crash_worker.py URL LEDGER [TTR]
+Whoever is held goes on once there is a file LEDGER.go.
+
+usage: crash_worker.py URL LEDGER
 """
 
 import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 from pywheel import Fixed, JobQueue, Worker
+from pywheel.events import WorkerDrains
 
-url, ledger, *rest = sys.argv[1:]
-ttr = rest[0] if rest else "400ms"
+url, ledger = sys.argv[1:]
 file = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 queue = JobQueue(url)
 
@@ -20,14 +23,20 @@ def note(word, job):
     os.write(file, f"{word} {job.id} {job.attempt} {int(time.time() * 1000) - job.due} {os.getpid()}\n".encode())
 
 
-@queue.handler("t", concurrency=4, ttr=ttr, retry=Fixed("1ms", attempts=1000))
+def held():
+    while not Path(f"{ledger}.go").exists():
+        time.sleep(0.01)
+
+
+@queue.handler("t", concurrency=4, ttr="400ms", retry=Fixed("1ms", attempts=1000))
 def handle(job):
     note("start", job)
-    if job.body == b"slow":
-        time.sleep(0.3)
+    if job.body == b"stopped" and job.attempt == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        held()
 
 
-@queue.handler("poison", concurrency=1, ttr=ttr, retry=Fixed("1ms", attempts=3))
+@queue.handler("poison", concurrency=1, ttr="400ms", retry=Fixed("1ms", attempts=3))
 def poison(job):
     note("start", job)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -42,10 +51,9 @@ def hang(job):
 @queue.handler("steady", concurrency=1, ttr="1h")
 def steady(job):
     note("start", job)
-    time.sleep(0.5)
-    note("end", job)
+    held()
 
 
-os.write(file, b"ready 0 0 0 0\n")
+queue.events.listen(lambda event: isinstance(event, WorkerDrains) and os.write(file, b"drains\n"))
 Worker(queue, grace=float(os.environ.get("GRACE", "30"))).run()
-os.write(file, b"stopped 0 0 0 0\n")
+os.write(file, b"stopped\n")

@@ -51,7 +51,8 @@ def _most(told):
     changes = []
     for line in told["start"]:
         receipt = (line["id"], line["claims"])
-        changes += [(line["wall"], 1), (ends.get(receipt, line["until"]), -1)]
+        # Beyond its lease a handler has its place no more: it was killed, or had no turn on a busy machine.
+        changes += [(line["wall"], 1), (min(ends.get(receipt, line["until"]), line["until"]), -1)]
     most = running = 0
     for _, change in sorted(changes):
         running += change
