@@ -39,6 +39,16 @@ def test_a_wheel_keeps_its_size_while_timers_come_and_go(core):
         assert sys.getsizeof(wheel) <= 2 * settled
 
 
+def test_a_wheel_keeps_its_size_while_timers_are_moved(core):
+    for wheel in (core.TimingWheel(), core.KeyWheel()):
+        handles = [wheel.schedule(30_000, 7) for _ in range(10)]
+        for number in range(12_000):
+            wheel.reschedule(handles[number % 10], 30_000 + number)
+            if number == 2_000:
+                settled = sys.getsizeof(wheel)
+        assert sys.getsizeof(wheel) <= 2 * settled
+
+
 def test_a_wheel_of_many_timers_says_that_it_is_larger(core):
     for wheel in (core.TimingWheel(), core.KeyWheel()):
         empty = sys.getsizeof(wheel)

@@ -1,17 +1,38 @@
-"""The pure-Python twin of the native wheels: the same classes, for wherever the extension was not built."""
+"""The pure-Python twin of the native wheels: the same classes, for wherever the extension was not built.
+
+`_timers` alone says which timers there are. `_levels` say where time finds them, and can be made anew from `_timers`.
+
+Finalisers, signal handlers, which may raise, and other threads run wherever CPython looks up: at calls, at backward
+jumps and (3.11) where an object is made that the collector tracks. All of them may use the wheel. Two rules keep it
+sound:
+
+- What is quick is done by statements with none of these between them, if the levels are there. Without a GIL, or on
+  another interpreter, these methods hold the lock.
+- What takes longer holds the lock, takes the levels away, leaves a mark, and prepares everything. If its mark is still
+  there, nobody has come in between: it does to `_timers` what is to be done, in one call of C code, and puts the levels
+  back. Otherwise it begins anew. Whoever has the lock and finds no levels makes new ones: such a call is under way, or
+  was interrupted.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice, repeat
+from functools import partial, wraps
+from heapq import heappush
+from itertools import count, islice, repeat
+from threading import RLock
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, SupportsIndex, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, SupportsIndex, TypeAlias, TypeVar, cast
+from weakref import WeakValueDictionary
 
 from .._errors import WheelFull
 from . import _arguments
 from ._arguments import MAX_KEY, MAX_TICK
-from ._pure_levels import DEADLINE, ITEM, KEY, NEVER, START, Levels, Timer, consume, exclusive, numbers
+from ._pure_levels import DEADLINE, HANDLE, HINT, ITEM, NEVER, Hint, Levels, Timer, Timers, must, slot_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,32 +40,232 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyWheel", "TimingWheel"]
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+_Pack: TypeAlias = Callable[[list[Any]], Any]  # makes what a method returns of a list
+_Plan: TypeAlias = tuple[Any, Iterable[Any]]  # what a method returns, and what does to `_timers` what is to be done
 _T = TypeVar("_T")
-_R = TypeVar("_R")
 
 _NO_ITEM: Final[Any] = None
+_QUOTA: Final = 2048  # hints that `_collect_some` sifts
+_SPARE: Final = 1024  # so many hints may be stale, and one for each timer
+
+_numbers: Final = count(2**40)  # one count for the process: no wheel knows a handle of another one
+_consume: Final = deque[Any](maxlen=0).extend  # runs an iterator to its end, in C
+
+_wheels: Final[WeakValueDictionary[int, _Wheel[Any]]] = WeakValueDictionary()
 
 
-class _Wheel(Levels, Generic[_T]):
+def _after_fork() -> None:
+    """Give every wheel a free lock: the thread that held it is not in this process."""
+    for wheel in list(_wheels.values()):
+        wheel._lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def exclusive(method: _F) -> _F:
+    """Hold the wheel's lock during `method`, unless a GIL makes it indivisible."""
+    if sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return method
+
+    @wraps(method)
+    def locked(self: _Wheel[Any], /, *args: Any, **kwargs: Any) -> Any:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return cast("_F", locked)
+
+
+class _Wheel(Generic[_T]):
     """A hierarchical timing wheel over integer ticks, 0 .. 2**63-1; what both wheels share.
 
     It has no clock: `advance` moves it and returns what expired. `start` is the tick it stands at first; at most
     `max_pending` timers may be live, None for no limit. TypeError, OverflowError or ValueError for another argument.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__", "_levels", "_lock", "_mark", "_max_pending", "_now", "_timers", "_touched", "_turn")
+    _levels: Levels | None
+    _lock: Any
+    _timers: Timers  # in the order in which they were scheduled
+    _touched: int  # hints that were sifted; for tests
 
     def __new__(cls, *_args: Any, **_keywords: Any) -> Self:
         """Return an empty wheel at tick 0: a subclass may leave out our ``__init__``."""
         self = super().__new__(cls)
-        Levels.__init__(self)
+        self._lock = RLock()
+        self._touched = 0
+        self._timers = {}
+        self._reset(0, None)
+        _wheels[id(self)] = self
         return self
 
-    @exclusive
     def __init__(self, start: SupportsIndex = 0, *, max_pending: SupportsIndex | None = None) -> None:
-        self._reset(_arguments.tick(start, "start"), _arguments.max_pending(max_pending))
+        now, most = _arguments.tick(start, "start"), _arguments.max_pending(max_pending)
+        with self._lock:
+            gone = self._reset(now, most)
+        del gone  # without the lock: finalisers may wait for others
+
+    def _reset(self, now: int, max_pending: int | None) -> Timers:
+        """Begin with no timers, at the tick `now`; return those that there were."""
+        timers: Timers = {}
+        levels = Levels(timers, now, 1)
+        timers, self._timers, self._levels = self._timers, timers, levels
+        self._mark = 0  # of the last call that took the levels away
+        self._now, self._turn, self._max_pending = now, 1, max_pending  # a turn begins with each collection
+        return timers
 
     __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
+
+    # ---- changes ----------------------------------------------------------------------------------------------------
+
+    def _change(self, prepare: Callable[..., _Plan], *arguments: Any) -> Any:
+        """Prepare a change until nobody has come in between, and do it; return its result.
+
+        `prepare` gets the levels, and returns the result and an iterable: to iterate over it in C code is the change.
+        """
+        with self._lock:
+            while True:
+                mark = next(_numbers)
+                levels, self._levels, self._mark = self._levels, None, mark
+                try:
+                    if levels is None:
+                        levels = Levels(self._timers, self._now, self._turn)
+                    elif levels.stale > _SPARE + len(self._timers):
+                        levels.drop_stale(self._timers)
+                    result, change = prepare(levels, *arguments)
+                except WheelFull:  # before anything was changed
+                    if mark == self._mark:
+                        self._levels = levels
+                    raise
+                if mark == self._mark:
+                    _consume(change)
+                    if mark == self._mark:
+                        self._levels = levels
+                    return result
+
+    def _put(self, tick: int, hints: list[Hint], handle: int, timer: Timer, *, new: bool) -> bool:
+        """Attempt to add a timer, or to move one that is live, with a hint in the slot of a tick to come."""
+        levels = self._levels
+        if levels is None or tick <= self._now or not (new or handle in self._timers):
+            return False
+        if tick in levels.slots:
+            levels.slots[tick] += hints
+        else:
+            levels.fresh[tick] = None
+            levels.slots[tick] = hints
+        levels.stale += not new
+        self._timers[handle] = timer
+        return True
+
+    def _hint(self, deadline: int, number: int, handle: int) -> Hint:
+        """Return a hint; what is due already counts as due now, after what this turn has found."""
+        if deadline > self._now:
+            return deadline, 0, deadline, number, handle
+        return self._now, self._turn, deadline, number, handle
+
+    def _add_many(self, ticks: list[int], items: list[Any], pack: _Pack) -> Any:
+        """Schedule timers, all or none, and return their handles, packed."""
+        handles = list(islice(_numbers, len(ticks)))
+        with self._lock:
+            undo = map(self._timers.pop, handles, repeat(None))
+            try:
+                return self._change(self._added, handles, ticks, items, pack)
+            except MemoryError:  # maybe when some of them were there
+                _consume(undo)  # for this no memory is needed
+                raise
+
+    def _added(self, levels: Levels, handles: list[int], ticks: list[int], items: list[Any], pack: _Pack) -> _Plan:
+        if self._max_pending is not None and len(self._timers) + len(handles) > self._max_pending:
+            raise WheelFull(
+                "there would be more than max_pending timers, so none of them was scheduled: "
+                "cancel some, advance, or make a wheel with a higher limit"
+            )
+        timers = {}
+        for handle, tick, item in zip(handles, ticks, items, strict=True):
+            hint = self._hint(tick, handle, handle)
+            levels.place(hint, self._now)
+            timers[handle] = hint, item
+        return pack(handles), map(self._timers.update, (timers,))
+
+    def _moved(self, levels: Levels, handles: list[int], ticks: list[int], pack: _Pack) -> _Plan:
+        timers: Timers = {}
+        for handle, tick, number in zip(handles, ticks, islice(_numbers, len(handles)), strict=True):
+            timer = timers.get(handle) or self._timers.get(handle)
+            if timer is not None:
+                hint = self._hint(tick, number, handle)
+                levels.place(hint, self._now)
+                timers[handle] = hint, timer[ITEM]
+                levels.stale += 1
+        return pack([handle in timers for handle in handles]), map(self._timers.update, (timers,))
+
+    def _cancelled(self, levels: Levels, handles: list[int], pack: _Pack) -> _Plan:
+        # The timers are returned as well: their items are released without the lock.
+        timers = {handle: timer for handle in handles if (timer := self._timers.get(handle))}
+        left = dict(timers)
+        found = [left.pop(handle, None) is not None for handle in handles]
+        levels.stale += len(timers)
+        return (pack(found), timers), map(self._timers.pop, timers)
+
+    # ---- time -------------------------------------------------------------------------------------------------------
+
+    def _advance(self, now: SupportsIndex, limit: SupportsIndex | None, pack: _Pack) -> Any:
+        tick, most = _arguments.tick(now, "now"), _arguments.limit(limit)
+        with self._lock:
+            if tick < self._now:
+                raise _arguments.backwards()
+            return self._change(self._advanced, tick, most, pack)
+
+    def _advanced(self, levels: Levels, now: int, limit: int, pack: _Pack) -> _Plan:
+        self._begin(levels, now)
+        self._touched += levels.sift(self._timers, self._now, NEVER, levels.due.append)
+        if limit < len(levels.due):
+            levels.due.sort()
+        return self._popped(levels, limit, pack)
+
+    def _begin(self, levels: Levels, now: int) -> None:
+        self._now, self._turn = max(now, self._now), self._turn + 1
+        levels.begin()
+
+    def _popped(self, levels: Levels, limit: int, pack: _Pack) -> _Plan:
+        timers: Timers = {}
+        while levels.due and not levels.collecting and len(timers) < limit:
+            for hint in levels.pop(limit - len(timers)):
+                timer = self._timers.get(hint[HANDLE])
+                if timer is not None and timer[HINT] is hint:
+                    timers[hint[HANDLE]] = timer
+        return pack([timer[ITEM] for timer in timers.values()]), map(self._timers.pop, timers)
+
+    # ---- for drivers, whose turns must not be long ------------------------------------------------------------------
+
+    def _collect_some(self, now: int, most: int) -> None:
+        """Go to the tick `now` and collect what is due, but sift about `_QUOTA` hints only.
+
+        If that was too few, `_is_behind` is true, nothing can be popped, and the next call goes on, as long as it takes
+        at this `now`. Nor is anything collected while `most` are due: those come first.
+        """
+        self._change(self._collected, now, most)
+
+    def _collected(self, levels: Levels, now: int, most: int) -> _Plan:
+        if not levels.collecting and len(levels.due) < most:
+            self._begin(levels, now)
+        self._touched += levels.sift(self._timers, self._now, _QUOTA, partial(heappush, levels.due))
+        return None, ()
+
+    def _pop(self, limit: int, pack: _Pack = list) -> Any:
+        """Remove the first `limit` timers of what was collected, and return their items, packed."""
+        return self._change(self._popped, limit, pack)
+
+    def _is_behind(self) -> bool:
+        """Whether something that is due was collected and not popped, or is still to be found by this collection."""
+        return bool(self._change(lambda levels: (levels.due or levels.collecting, ())))
+
+    def _in_order(self) -> list[_T]:
+        """Return the items of all timers, by deadline. O(n log n)."""
+        return [timer[ITEM] for timer in sorted(self._timers.values(), key=lambda timer: timer[HINT][DEADLINE:HANDLE])]
+
+    # ---- public -----------------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> int:
@@ -67,27 +288,13 @@ class _Wheel(Levels, Generic[_T]):
             handle = _arguments.handle(handle)
         if type(deadline) is not int or not 0 <= deadline <= MAX_TICK:
             deadline = _arguments.tick(deadline, "deadline")
-        number = next(numbers)
-        while True:
-            mark = self._mark or self._interrupt()
-            timer = self._timers.get(handle)
-            if timer is None:
-                return False
-            moved = self._moved(handle, timer, deadline, number)
-            if mark == self._mark:
-                old, slots = timer[KEY], self._slots
-                self._timers[handle] = moved
-                self._mark = number
-                if moved[KEY] != old and old in slots and handle in slots[old]:
-                    del slots[old][handle]
-                return True
-
-    def _moved(self, handle: int, timer: Timer, deadline: int, number: int) -> Timer:
-        """Return a timer with another deadline, for which there is a hint."""
-        previous, _, item, key = timer
-        if not deadline >= previous > self._now:
-            key = self._place(handle, deadline)
-        return deadline, number, item, key
+        number, timer = next(_numbers), self._timers.get(handle)
+        if timer is None:
+            return False
+        tick, hint = slot_of(deadline, self._now), (deadline, 0, deadline, number, handle)
+        if self._put(tick, [hint], handle, (hint, timer[ITEM]), new=False):
+            return True
+        return bool(self._change(self._moved, [handle], [deadline], list)[0])
 
     @exclusive
     def cancel(self, handle: SupportsIndex, /) -> bool:
@@ -97,64 +304,12 @@ class _Wheel(Levels, Generic[_T]):
         """
         if type(handle) is not int:
             handle = _arguments.handle(handle)
-        while not self._mark:
-            self._interrupt()
-        timers, slots = self._timers, self._slots
-        try:
-            timer = timers[handle]  # released when this returns: the finaliser of the item may call back
-        except KeyError:
-            return False
-        self._mark = -handle
-        del timers[handle]
-        try:  # noqa: SIM105  # that would be a call
-            del slots[timer[KEY]][handle]
-        except KeyError:  # its slot was taken
-            pass
-        return True
-
-    def _add_many(self, deadlines: list[int], items: list[Any], pack: Callable[[list[Any]], _R]) -> _R | None:
-        """Attempt to schedule timers, and return their handles, packed."""
-        if self._max_pending is not None and len(self._timers) + len(deadlines) > self._max_pending:
-            raise WheelFull("they would be more than max_pending timers: none of them was scheduled")
-        handles = list(islice(numbers, len(deadlines)))
-        timers = {
-            handle: (deadline, handle, item, self._place(handle, deadline))
-            for handle, deadline, item in zip(handles, deadlines, items, strict=True)
-        }
-        result = pack(handles)
-        undo = map(self._timers.pop, handles, repeat(None))
-        if self._mark:
-            return None
-        failed = None
-        try:
-            self._timers.update(timers)
-        except MemoryError as error:  # in its midst; handled below, as in here another one may have no end
-            failed = error
-        if failed is not None:
-            consume(undo)
-            raise failed
-        return result
-
-    def _cancel_many(self, handles: list[int], pack: Callable[[list[Any]], _R]) -> _R | None:
-        """Attempt to cancel timers, and return which were live, packed."""
-        timers = self._timers
-        live: dict[int, Timer] = {}
-        found = []
-        for handle in handles:
-            found.append(handle in timers and handle not in live)
-            if found[-1]:
-                live[handle] = timers[handle]
-        result = pack(found)
-        changes = chain(map(timers.pop, live), self._hints_leaving(live))
-        if self._mark:
-            return None
-        consume(changes)
-        return result
-
-    def _hints_leaving(self, timers: dict[int, Timer]) -> Iterator[Any]:
-        """Return what removes the hints of timers when it is consumed."""
-        slots = [self._slots.get(timer[KEY], {}) for timer in timers.values()]
-        return map(dict.pop, slots, timers, repeat(None))
+        levels = self._levels
+        if levels is None:
+            return bool(self._change(self._cancelled, [handle], list)[0][0])
+        found = self._timers.pop(handle, None) is not None
+        levels.stale += found
+        return found
 
     @exclusive
     def advance(self, now: SupportsIndex, limit: SupportsIndex | None = None, /) -> list[_T]:
@@ -165,49 +320,33 @@ class _Wheel(Levels, Generic[_T]):
         ticks pass. ValueError if `now` lies before the last one or `limit` below 0, OverflowError if `now` is outside
         0 .. 2**63-1, TypeError if one is not an int.
         """
-        if (
-            limit is None
-            and type(now) is int
-            and self._now <= now < self._starts[0] >> START
-            and not (self._ready or self._staged or self._taken or self._slots[self._overdue])
-            and self._mark
-        ):
-            self._now = now
-            return []
-        expired: list[_T] = self._advance(now, limit, list)
-        return expired
+        if limit is None and type(now) is int:
+            levels = self._levels
+            busy = levels is None or levels.due or levels.overdue or levels.collecting or levels.fresh
+            if not busy and levels and self._now <= now < levels.starts[0]:
+                self._now = now
+                return []
+        return cast("list[_T]", self._advance(now, limit, list))
 
-    def _advance(self, now: SupportsIndex, limit: SupportsIndex | None, pack: Callable[[list[Any]], Any]) -> Any:
-        tick = _arguments.tick(now, "now")
-        most = _arguments.limit(limit)
-        if tick < self._now:
-            raise _arguments.backwards()
-        return self._planned(self._expire, tick, NEVER, NEVER, most, pack)
-
-    @exclusive
     def next_deadline(self) -> int | None:
         """Return a tick from `now` to the earliest deadline, `now` if one is due already; None if the wheel is empty.
 
         It is the deadline itself if that is less than 512 ticks away, at times more. Otherwise the timer cascades
         there, and a loop of ``advance(next_deadline())`` wakes up at most seven times for nothing. O(levels).
         """
-        if not self._timers:
-            return None
-        return self._now if self._is_behind() or self._slots[self._overdue] else self._first()
+        tick: int = self._change(lambda levels: (levels.first(self._timers, self._now), ()))
+        return tick if self._timers else None
 
-    @exclusive
     def deadline(self, handle: SupportsIndex, /) -> int | None:
         """Return the deadline of a live timer as it was given, else None. O(1). TypeError if `handle` is not an int."""
         timer = self._timers.get(_arguments.handle(handle))
-        return None if timer is None else timer[DEADLINE]
+        return None if timer is None else timer[HINT][DEADLINE]
 
-    @exclusive
     def get(self, handle: SupportsIndex, default: Any = None, /) -> Any:
         """Return the item, or key, of a live timer, else `default`. O(1). TypeError if `handle` is not an int."""
         timer = self._timers.get(_arguments.handle(handle))
         return default if timer is None else timer[ITEM]
 
-    @exclusive
     def reserve(self, count: SupportsIndex, /) -> None:
         """Say that `count` timers will be pending at once: the native wheel takes their memory now, this one none.
 
@@ -217,43 +356,36 @@ class _Wheel(Levels, Generic[_T]):
         if self._max_pending is not None and number > self._max_pending:
             raise WheelFull("more than max_pending timers can never be pending")
 
-    @exclusive
     def clear(self) -> None:
         """Remove every timer; `now` stays. The items are released when the wheel is already empty. O(timers)."""
-        self._reset(None, self._max_pending)
+        with self._lock:
+            gone = self._reset(self._now, self._max_pending)
+        del gone
 
-    @exclusive
     def __len__(self) -> int:
         return len(self._timers)
 
-    @exclusive
     def __contains__(self, handle: SupportsIndex, /) -> bool:
         return _arguments.handle(handle) in self._timers
 
-    @exclusive
     def __iter__(self) -> Iterator[int]:
         """Iterate over the handles that are live now, in no particular order."""
         return iter(list(self._timers))
 
-    @exclusive
     def __sizeof__(self) -> int:
         """Return the bytes of the wheel and all its containers, without handles and items."""
-        owned = [self._timers, self._slots, self._starts, self._taken, self._staged, self._ready]
-        owned += [*self._slots.values(), *self._taken.values(), *self._staged]
-        hints = len(self._ready) + sum(map(len, self._staged))
-        timer, hint = map(sys.getsizeof, ((0, 0, None, 0), (0, 0, 0)))
-        return object.__sizeof__(self) + sum(map(sys.getsizeof, owned)) + len(self._timers) * timer + hints * hint
+        levels = self._change(lambda levels: (levels, ()))
+        lists = [levels.starts, levels.overdue, levels.opened, levels.due, *list(levels.slots.values())]
+        timer = sys.getsizeof(((), ())) + sys.getsizeof((0,) * 5)
+        return object.__sizeof__(self) + sum(map(sys.getsizeof, [self._timers, *lists])) + len(self._timers) * timer
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot copy or pickle a {type(self).__name__}: its handles are valid for itself alone")
 
-    def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
-        self.__reduce__()
-
-    @exclusive
     def _check(self) -> None:
         """Recompute everything from the timers and compare. RuntimeError if something differs. O(timers)."""
-        self._planned(self._compare)
+        self._change(lambda levels: (levels.check(self._timers, self._now), ()))
+        must(self._max_pending is None or len(self._timers) <= self._max_pending, "there are too many timers")
 
 
 class TimingWheel(_Wheel[_T]):
@@ -274,31 +406,12 @@ class TimingWheel(_Wheel[_T]):
         """
         if type(deadline) is not int or not 0 <= deadline <= MAX_TICK:
             deadline = _arguments.tick(deadline, "deadline")
-        handle = next(numbers)
-        while True:
-            mark = self._mark or self._interrupt()
-            if self._max_pending is not None and len(self._timers) >= self._max_pending:
-                raise WheelFull(
-                    "max_pending timers are pending: cancel some, advance, or make a wheel with a higher limit"
-                )
-            distance = deadline - self._now
-            if 0 < distance < 512:  # what `_key` says, without a call
-                key = deadline << START | 56
-            elif 0 < distance < 131_072:
-                key = deadline >> 8 << 8 + START | 48
-            else:
-                key = self._key(deadline)
-            timer = deadline, handle, item, key
-            if mark == self._mark:
-                slots = self._slots
-                if key in slots:
-                    slots[key][handle] = None
-                    self._timers[handle] = timer
-                    self._mark = handle
-                    return handle
-                self._open(key)
+        handle = next(_numbers)
+        tick, hint = slot_of(deadline, self._now), (deadline, 0, deadline, handle, handle)
+        if self._max_pending is not None or not self._put(tick, [hint], handle, (hint, item), new=True):
+            self._change(self._added, [handle], [deadline], [item], list)
+        return handle
 
-    @exclusive
     def schedule_many(self, deadlines: Iterable[SupportsIndex], items: Iterable[_T]) -> list[int]:
         """Schedule items for absolute ticks, pair by pair, all or none, and return a list of their handles. O(n).
 
@@ -307,21 +420,18 @@ class TimingWheel(_Wheel[_T]):
         """
         when, what = list(deadlines), list(items)
         _arguments.same_length(when, what, "deadlines and items")
-        ticks = [_arguments.tick(deadline, "deadline") for deadline in when]
-        return self._planned(self._add_many, ticks, what, list)
+        return cast("list[int]", self._add_many([_arguments.tick(tick, "deadline") for tick in when], what, list))
 
-    @exclusive
     def cancel_many(self, handles: Iterable[SupportsIndex]) -> list[bool]:
         """Remove timers in this order, and return a list of bools: which were live. O(n).
 
         TypeError unless all are ints: no timer was removed.
         """
-        return self._planned(self._cancel_many, [_arguments.handle(handle) for handle in handles], list)
+        return cast("list[bool]", self._change(self._cancelled, list(map(_arguments.handle, handles)), list)[0])
 
 
-_add: Final[Callable[[_Wheel[Any], int, Any], int]] = cast(
-    "Any", TimingWheel.schedule
-)  # a key is an item, once checked
+# a key is an item, once checked
+_schedule: Final[Callable[[_Wheel[Any], int, Any], int]] = cast("Any", TimingWheel.schedule)
 
 
 class KeyWheel(_Wheel[int]):
@@ -333,7 +443,6 @@ class KeyWheel(_Wheel[int]):
 
     __slots__ = ("_keys",)  # as in the other wheel
 
-    @exclusive
     def schedule(self, deadline: SupportsIndex, key: SupportsIndex, /) -> int:
         """Schedule `key` for an absolute tick and return the handle of the timer; keys need not differ.
 
@@ -343,9 +452,8 @@ class KeyWheel(_Wheel[int]):
             deadline = _arguments.tick(deadline, "deadline")
         if type(key) is not int or not 0 <= key <= MAX_KEY:
             key = _arguments.key(key)
-        return _add(self, deadline, key)
+        return _schedule(self, deadline, key)
 
-    @exclusive
     def schedule_many(self, deadlines: ArrayLike, keys: ArrayLike) -> NDArray[np.uint64]:
         """Schedule keys for absolute ticks, pair by pair, all or none, and return their handles. O(n).
 
@@ -354,9 +462,8 @@ class KeyWheel(_Wheel[int]):
         """
         ticks, values = _arguments.deadlines(deadlines), _arguments.keys(keys)
         _arguments.same_length(ticks, values, "deadlines and keys")
-        return cast("NDArray[np.uint64]", self._planned(self._add_many, ticks.tolist(), values.tolist(), _unsigned))
+        return cast("NDArray[np.uint64]", self._add_many(ticks.tolist(), values.tolist(), _unsigned))
 
-    @exclusive
     def reschedule_many(self, handles: ArrayLike, deadlines: ArrayLike) -> NDArray[np.bool_]:
         """Move timers to other absolute ticks, pair by pair in this order, and return which were live. O(n).
 
@@ -364,34 +471,16 @@ class KeyWheel(_Wheel[int]):
         """
         which, ticks = _arguments.handles(handles), _arguments.deadlines(deadlines)
         _arguments.same_length(which, ticks, "handles and deadlines")
-        return cast("NDArray[np.bool_]", self._planned(self._move_many, which.tolist(), ticks.tolist()))
+        return cast("NDArray[np.bool_]", self._change(self._moved, which.tolist(), ticks.tolist(), _bools))
 
-    def _move_many(self, handles: list[int], deadlines: list[int]) -> Any:
-        """Attempt to reschedule timers, and return an array of bools."""
-        timers = self._timers
-        moved: dict[int, Timer] = {}
-        for handle, deadline, number in zip(handles, deadlines, islice(numbers, len(handles)), strict=False):
-            timer = moved.get(handle) or timers.get(handle)
-            if timer is not None:
-                moved[handle] = self._moved(handle, timer, deadline, number)
-        result = _bools([handle in moved for handle in handles])
-        left = [handle for handle, timer in moved.items() if timer[KEY] != timers[handle][KEY]]
-        changes = chain(map(timers.update, (moved,)), self._hints_leaving({handle: timers[handle] for handle in left}))
-        if self._mark:
-            return None
-        consume(changes)
-        return result
-
-    @exclusive
     def cancel_many(self, handles: ArrayLike) -> NDArray[np.bool_]:
         """Remove timers in this order and return which were live. O(n).
 
         TypeError, ValueError and ImportError as `schedule_many`.
         """
         which = _arguments.handles(handles)
-        return cast("NDArray[np.bool_]", self._planned(self._cancel_many, which.tolist(), _bools))
+        return cast("NDArray[np.bool_]", self._change(self._cancelled, which.tolist(), _bools)[0])
 
-    @exclusive
     def advance_many(self, now: SupportsIndex, limit: SupportsIndex | None = None) -> NDArray[np.uint64]:
         """Move to the tick `now` and return the keys of the timers that expired. As `advance`; ImportError as above."""
         _arguments.numpy()

@@ -210,7 +210,7 @@ class Driver:
             if whole:
                 wheel.advance(tick, 0)
             else:
-                wheel._advance_some(tick, limit, 0)
+                wheel._collect_some(tick, limit)
         behind: deque[PeriodicTimer] = deque()
         done = 0
         while done < limit and (timer := self._next_due(now, behind)) is not None:
@@ -223,7 +223,7 @@ class Driver:
         """Return the next timer to call; at the end those that make up for missed calls, one call each in turn."""
         wheel = self._wheel
         with self._lock:
-            due: list[Timer] = wheel._advance_some(wheel.now, 0, 1)
+            due: list[Timer] = wheel._pop(1)
             if due:
                 timer = due[0]
                 if isinstance(timer, PeriodicTimer):

@@ -184,11 +184,13 @@ class WheelScheduling(_Loop):
         wheel, now, left = self.__wheel, self.time(), self.__limit
         if not wheel._is_behind():  # else those whose `when` it is stay where they are
             self.__early = inf
-        tick, most, too_soon = max(_tick_of(now), wheel.now), left, 0
+        too_soon = 0  # they come back on the wheel and wait for the next turn
+        if not self.__due:
+            wheel._collect_some(max(_tick_of(now), wheel.now), left)
         while left and too_soon < QUOTA:
             if not self.__due:
-                self.__due = wheel._advance_some(tick, most, left, deque)
-            due, most = self.__due, 0  # what comes back on the wheel waits for the next turn
+                self.__due = wheel._pop(left, deque)
+            due = self.__due
             if not due:
                 break
             while due:
