@@ -19,6 +19,7 @@ NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is no
 
 SHORT = {
     "echo_server.py": ["--connections", "200", "--timeout", "0.3", "--packets", "2"],
+    "chat_server.py": ["--timeout", "1.5"],
     "heartbeats.py": ["--members", "2000", "--timeout", "0.3", "--seconds", "0.6"],
     "auction.py": ["--speed", "60", "--bids", "4"],
     "poller.py": ["--seconds", "0.5", "--interval", "0.1"],
@@ -73,6 +74,14 @@ def test_the_echo_server_serves_two_thousand_connections():
     output = run("echo_server.py", core=CORES[0])
     assert number_before("were closed as idle", output) == 2000
     assert number_before("of them too early", output) == 0
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_the_chat_server_drops_who_gives_no_name_or_answers_no_ping_and_nobody_else(core):
+    output = run("chat_server.py", *SHORT["chat_server.py"], core=core)
+    told = ["ann came", "ann: hello", "bob came", "somebody gave no name in time", "bob did not answer", "ann left"]
+    assert sorted(output.splitlines()) == sorted([*told, "0 timers left"])
+    assert output.index("bob did not answer") < output.index("ann left")
 
 
 @pytest.mark.parametrize("core", CORES)
