@@ -238,14 +238,13 @@ def _policy(policy: c.ClaimPolicy) -> None:
 
 
 _once: Final = _fields(nonce=_nonce, fingerprint=_maybe(_fingerprint))
-_maybe_integer: Final = _maybe(integer)
 
 
 def _put(put: c.Put) -> None:
     if put.nonce is not None:
         _once(put)
     topic: object = _NOTHING  # the last ones that were checked: most jobs of a put have the same
-    due: object = _NOTHING
+    due: object = 0
     delay: object = None
     for job in put.jobs:
         if job.due is not due:
@@ -253,7 +252,8 @@ def _put(put: c.Put) -> None:
             integer(due, "due")
         if job.delay is not delay:
             delay = job.delay
-            _maybe_integer(delay, "delay")
+            if delay is not None:
+                integer(delay, "delay")
         if type(job.body) is not bytes:
             raise BadJob(f"body must be bytes, not {type(job.body).__name__}")
         if job.topic is not topic:
