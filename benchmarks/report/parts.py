@@ -12,7 +12,7 @@ import pywheel
 from benchmarks.kept import Kept, read
 from benchmarks.report.jobs.page import page as rows
 from benchmarks.report.queues.page import page as queues
-from benchmarks.report.quotes import CAPACITY, EVENT_LOOP, Quote, quoted
+from benchmarks.report.quotes import CAPACITY, EVENT_LOOP, README, Quote, quoted
 from benchmarks.report.scaling.crew import crew
 from benchmarks.report.stores.page import page as stores
 from benchmarks.report.text import with_part
@@ -50,6 +50,7 @@ def _quoting(quotes: list[Quote]) -> Callable[[str, Kept], str]:
 PARTS = [
     Part("docs/benchmarks.md", "timers", _whole(timers)),
     Part("README.md", "timers", _marked("figures", figures)),
+    Part("README.md", "jobs", _quoting(README)),
     Part("docs/jobs-benchmarks.md", "jobs", _whole(partial(rows, TEMPLATES / "page.md"))),
     Part("docs/stores-benchmarks.md", "stores", _whole(stores)),
     Part("docs/jobs-peers.md", "queues", _whole(queues)),

@@ -24,7 +24,6 @@ def figures(kept: Kept) -> str:
     many, most = 100_000, 1_000_000
     loops = [times(results.usual_ratio("schedule+cancel", peer, DRIVER, CALLBACKS)) for peer in ("asyncio", "uvloop")]
     heap = times(results.usual_ratio("schedule+cancel", "heapq", WHEEL))
-    bulk = [own(measure, "KeyWheel", most) for measure in ("schedule_many", "cancel_many", "advance_many")]
     memory = known(results.value("resident", "bytes", WHEEL, most))
     churn = own("schedule+cancel", DRIVER, many, CALLBACKS), own("schedule+cancel", WHEEL, many)
     lines = [
@@ -32,12 +31,8 @@ def figures(kept: Kept) -> str:
         f"asyncio's own take {loops[0]} as long, uvloop's {loops[1]} (medians of 1,000 to {most:,} pending).\n",
         f"- The bare wheel, without clock and callbacks, takes {churn[1]}, heapq {heap} that. ",
         f"With {most:,} pending, delivering one takes {own('delivery', WHEEL, most)}: ",
-        f"heapq takes {times(results.ratio('delivery', 'heapq', WHEEL, most))} as long.\n",
-        f"- `KeyWheel`'s bulk calls take {bulk[0]} to schedule one, {bulk[1]} to cancel one in random order, ",
-        f"{bulk[2]} to deliver one.\n",
-        _echo(results),
-        f"- A timer of the bare wheel takes {memory:.0f} bytes, one of `AsyncTimers` [with handle, method and context]",
-        f"(docs/timers.md#memory) about 195. A jump over 2^40 empty ticks takes {own('jump of 2^40', WHEEL, 0)}.",
+        f"heapq takes {times(results.ratio('delivery', 'heapq', WHEEL, most))} as long. One takes {memory:.0f} bytes.\n",
+        _echo(results).rstrip(),
     ]
     return f"{told(kept['about'])}\n\n" + "".join(lines)
 
