@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from pywheel import Fixed, JobQueue
+from pywheel.events import WorkerDrains
 
 folder = Path(os.environ["SHOP_FOLDER"])
 ledger = os.open(folder / "ledger", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -17,6 +18,7 @@ def note(word, *facts):
 
 
 note("import", os.getpid())
+note("began", time.time())
 VERSION = (folder / "version").read_text() if (folder / "version").exists() else "1"
 if VERSION == "broken":
     raise RuntimeError("the new version is broken")
@@ -24,9 +26,10 @@ if VERSION == "crashing":
     os.kill(os.getpid(), signal.SIGKILL)
 
 queue = JobQueue(f"sqlite:///{folder}/jobs.db")
+queue.events.listen(lambda event: isinstance(event, WorkerDrains) and note("drains", os.getpid()))
 
 
-@queue.handler("t", concurrency=2, ttr="400ms", retry=Fixed("1ms", attempts=50))
+@queue.handler("t", concurrency=2, ttr="10m", retry=Fixed("1ms", attempts=50))
 def handle(job):
     note("start", job.id, os.getpid(), VERSION)
     if job.body == b"slow":

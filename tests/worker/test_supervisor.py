@@ -92,7 +92,7 @@ def test_a_term_signal_to_all_processes_at_once_ends_no_grace(shop):
 def test_a_worker_that_is_killed_is_replaced(shop):
     shop.start(2)
     first = shop.up()
-    id = shop.queue.put("t", b"slow")
+    id = shop.queue.put("t", b"slow", ttr="400ms")
     os.kill(first[0], signal.SIGKILL)
     until(lambda: set(shop.up()) - set(first))
     assert finished(shop.queue, id).state is State.DONE
@@ -158,7 +158,7 @@ def test_workers_whose_supervisor_is_killed_drain_and_end(shop):
     until(lambda: all(map(shop.started, running)))
     supervisor.kill()
     supervisor.wait()
-    time.sleep(1)
+    until(lambda: {int(pid) for [pid] in shop.lines("drains")} == set(workers))
     later = shop.queue.put("t", b"x")
     assert any(map(alive, workers)), "a handler is under way"
     shop.go()
@@ -183,11 +183,13 @@ def test_workers_whose_supervisor_is_killed_have_their_whole_grace(shop):
 def test_a_crash_loop_is_said_and_slows_down(shop):
     shop.start(1)
     shop.up(1)
-    shop.queue.put("t", b"kill")
+    shop.queue.put("t", b"kill", ttr="400ms")
     until(lambda: shop.said("a crash loop, 5 in a row"))
     assert shop.said("the next one starts in 0.1 s\n")
     assert shop.said("the next one starts in 1.6 s: a crash loop")
-    assert len(shop.lines("import")) <= 6
+    until(lambda: len(shop.lines("began")) > 5)
+    fifth, sixth = (float(began) for [began] in shop.lines("began")[4:6])
+    assert sixth - fifth > 1.6
 
 
 # ---- terminals ------------------------------------------------------------------------------------------------------
