@@ -242,7 +242,7 @@ def test_two_programs_that_hold_what_the_other_wants_go_on_with_all_else(server,
 
 
 def test_many_who_wait_for_a_key_hold_up_nobody_else(url, connection):
-    with JobQueue(waits(url, 5)) as queue:
+    with JobQueue(waits(url, 60)) as queue:
         ids = [queue.put("known", delay="1h") for _ in range(20)]
         queue.put("known", key="k", connection=connection)
         waiting = [Waiting(queue.put, "known", key="k") for _ in range(20)]

@@ -145,7 +145,7 @@ def test_a_claim_locks_no_job_that_its_limit_holds_back(kind, limit, request):
     with (
         Proxy(server) as proxy,
         open(server.again(url, via=proxy)) as slow,
-        open(server.again(url, timeout=2)) as quick,
+        open(server.again(url, timeout=60)) as quick,
     ):
         for sends in range(20):
             topic = f"t{sends}"

@@ -17,7 +17,7 @@ from pywheel.jobs.job import SHARDS, SLICE, slice_of
 from pywheel.jobs.queries import GetJob, ListWorkers
 from pywheel.stores import open
 from pywheel.stores.ownership import owners
-from tests.jobs.waiting import until
+from tests.jobs.waiting import LIMIT, until
 from tests.stores.network import Proxy
 from tests.stores.notifying import child
 
@@ -214,8 +214,8 @@ def test_a_hint_that_was_read_with_an_answer_is_not_waited_for(postgres_server):
         answers.consume_input()
         assert not answers.is_busy()  # which has parsed all that came
         began = time.monotonic()
-        assert ears.wait(20)
-        assert time.monotonic() - began < 10
+        assert ears.wait(LIMIT)
+        assert time.monotonic() - began < LIMIT / 2
         assert [due.id for due in ears.hints().due] == [id]
         ears.close()
 

@@ -217,7 +217,7 @@ def test_a_statement_timeout_of_the_role_is_named(server, admin, role):
     open(url).close()
     schema = schema_of(url)
     admin.execute(RIGHTS.format(schema=schema, role=role))
-    admin.execute(f"ALTER ROLE {role} SET statement_timeout = 100")
+    admin.execute(f"ALTER ROLE {role} SET statement_timeout = '1s'")
     with open(url.replace("pywheel@", f"{role}@")) as store, server.connect(autocommit=False) as holder:
         put(store)
         holder.execute(f"LOCK TABLE {schema}.pywheel_job IN ACCESS EXCLUSIVE MODE")
