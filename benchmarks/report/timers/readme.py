@@ -31,7 +31,8 @@ def figures(kept: Kept) -> str:
         f"asyncio's own take {loops[0]} as long, uvloop's {loops[1]} (medians of 1,000 to {most:,} pending).\n",
         f"- The bare wheel, without clock and callbacks, takes {churn[1]}, heapq {heap} that. ",
         f"With {most:,} pending, delivering one takes {own('delivery', WHEEL, most)}: ",
-        f"heapq takes {times(results.ratio('delivery', 'heapq', WHEEL, most))} as long. One takes {memory:.0f} bytes.\n",
+        f"heapq takes {times(results.ratio('delivery', 'heapq', WHEEL, most))} as long. ",
+        f"One takes {memory:.0f} bytes.\n",
         _echo(results).rstrip(),
     ]
     return f"{told(kept['about'])}\n\n" + "".join(lines)
