@@ -652,6 +652,29 @@ def test_a_note_that_makes_no_sense_hinders_no_other_schedule(queue, ran, clock)
     assert [each.schedule.name for each in queue.schedules.list()] == ["s"]
 
 
+@pytest.mark.parametrize(
+    ("topic", "words", "said"),
+    [("a\0b", {}, "topic"), ("work", {"headers": {"x": "\0"}}, "header"), ("work", {"headers": {"\0": "x"}}, "header")],
+)
+def test_a_schedule_whose_jobs_no_store_takes_is_refused(queue, topic, words, said):
+    with pytest.raises(BadJob, match=f"{said} must be text without NUL"):
+        queue.schedules.set("s", topic, every="1m", **words)
+    assert queue.schedules.list() == []
+
+
+def test_a_schedule_whose_jobs_no_store_takes_hinders_no_other(queue, ran, clock, caplog, monkeypatch):
+    monkeypatch.setattr("pywheel.worker.schedules._TOGETHER", 1)
+    good = queue.schedules.set("a", "work", every="1m")
+    for name, topic in (("m", "a\0b"), ("z", "work")):
+        bad = replace(good, name=name, topic=topic)
+        ScheduleNotes(queue.store).change(name, as_said(bad, queue.store))
+    pass_time(queue, clock, 300)
+    assert ran == [(name, f"12:0{minute}:00") for minute in range(1, 6) for name in "az"]
+    assert "a tick that no store takes: m: topic must be text without NUL" in caplog.text
+    [planner] = [job for job in queue.jobs.list() if job.key == "plan" and job.state is State.DELAYED]
+    assert planner.attempt == 0
+
+
 def test_a_tick_that_came_late_by_lot_and_failed_is_tried_again_though_its_schedule_has_changed(queue, clock):
     start(clock)
 

@@ -17,6 +17,7 @@ from ..jobs.job import Job, NewJob
 from ..jobs.new_job import misspelt, new_job
 from ..jobs.queries import GetJob
 from ..jobs.schedule import CatchUp, Overlap, Schedule, one_of, schedule_name, timing
+from ..stores.checks import checked
 from ..stores.schedule_notes import ScheduleNotes, as_said, removed
 from .calls import Calls, in_a_thread
 
@@ -221,7 +222,8 @@ class AsyncSchedules:
 
 
 def schedule_of(name: str, job: NewJob, **fields: Any) -> Schedule:
-    """Return a schedule that puts such a job."""
+    """Return a schedule that puts such a job. BadJob for what no store would take of it."""
+    checked(Put((job,)))
     headers = None if job.headers is None else dict(job.headers)
     policy: dict[str, Any] = {"ttr": job.ttr, "max_attempts": job.max_attempts, "priority": job.priority}
     return Schedule(name, job.topic, job.body, headers=headers, **policy, **fields)

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from .._errors import BadBody, BadOption, JobExists, NoKey
+from .._errors import BadBody, BadJob, BadOption, JobExists, NoKey
 from ..jobs.commands import Cancel, Put
 from ..jobs.cron import CronMissing, ZoneMissing
 from ..jobs.handler import Handler
 from ..jobs.job import Job
 from ..jobs.queries import GetJob
 from ..jobs.retry import Fixed
-from ..jobs.schedule import VERSION, Schedule
+from ..jobs.schedule import NAME, VERSION, Schedule
 from ..stores.contract import Store, outcome_of
 from ..stores.schedule_notes import AHEAD, BLOCK, LONGEST, TOPIC, Planned, ScheduleNotes, plan_job
 
@@ -170,6 +170,8 @@ class Planner:
         for put, outcome in zip(puts, store.apply(puts), strict=True):
             if isinstance(outcome, JobExists):
                 self._put_around(put, outcome.id)
+            elif isinstance(outcome, BadJob):  # the others go on
+                _LOGGER.error("a tick that no store takes: %s: %s", (put.jobs[0].headers or {}).get(NAME), outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
 
