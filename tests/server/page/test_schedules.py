@@ -79,6 +79,7 @@ def test_a_period_of_any_length_stays_as_it_was_when_something_else_is_changed(q
         ({"every": "", "cron": "x y"}, 400, "x y"),
         ({"max_attempts": "many"}, 400, "many"),
         ({"max_attempts": "9" * 5_000}, 400, "max_attempts must be a whole number"),
+        ({"topic": "a\0b"}, 400, "without NUL"),
         ({"overlap": "skip", "catch_up": "all"}, 400, "catch_up"),
         ({"name": ""}, 400, "name of a schedule"),
         ({"name": "there"}, 409, "there is a schedule of this name"),
