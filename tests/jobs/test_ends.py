@@ -44,5 +44,7 @@ def test_what_is_no_such_note_counts_as_none():
         b'{"mail": {"x": [1]}}',
         b'{"mail": {"1": [1, 2, 3, 4, 5]}}',
         b"\xff",
+        b'{"mail": {"1": [1e400]}}',
+        b"[" * 60_000,
     ):
         assert ends_of(AT, [value, b'{"a":{"0":[1]}}']) == {"a": {AT - 7 * FIVE: Ends(1)}}

@@ -61,7 +61,7 @@ def ends_of(at: int, values: Iterable[bytes]) -> dict[str, dict[int, Ends]]:
                 topic: {int(slot): Ends(*map(int, ends)) for slot, ends in slots.items()}
                 for topic, slots in json.loads(value).items()
             }
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             continue
         for topic, slots in table.items():
             known = found.setdefault(topic, {})
