@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 from .._errors import StoreError
 from ..client.queue import JobQueue
@@ -12,10 +12,8 @@ from ..jobs.checks import needed
 from ..jobs.job import Counts
 from ..observe.prometheus import PrometheusMetrics, exposed
 from ..observe.tally import Labels
+from ..stores.contract import Store
 from .live import Snapshot
-
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
 
 __all__ = ["GAUGES", "exposition"]
 
@@ -42,55 +40,45 @@ def exposition(queue: JobQueue, snapshot: Snapshot, labels: Labels, accept: str 
     Raises:
         ExtraMissing: prometheus-client is not installed.
     """
-    return exposed(_Gauges(queue, snapshot, labels), accept)
+    families = [family for family in _gauges(queue.store, snapshot, labels).values() if family.samples]
+    for listener in queue.events.listeners:
+        if isinstance(listener, PrometheusMetrics):
+            families += [family for family in listener.collect() if family.name != GAUGES["up"][0]]
+    return exposed(SimpleNamespace(collect=lambda: families), accept)
 
 
-class _Gauges:
-    """The gauges of a queue's store as a collector of prometheus-client."""
-
-    def __init__(self, queue: JobQueue, snapshot: Snapshot, labels: Labels) -> None:
-        self._queue, self._snapshot, self._labels = queue, snapshot, labels
-
-    def collect(self) -> Iterable[Metric]:
-        """Return the gauges, then what the queue's own listeners have counted."""
-        families = [family for family in self._gauges().values() if family.samples]
-        for listener in self._queue.events.listeners:
-            if isinstance(listener, PrometheusMetrics):
-                families += [family for family in listener.collect() if family.name != GAUGES["up"][0]]
+def _gauges(store: Store, snapshot: Snapshot, labels: Labels) -> dict[str, Any]:
+    """Return the gauges of a store, those without samples too."""
+    gauge = needed("prometheus_client.core", "telemetry").GaugeMetricFamily
+    families = {word: gauge(name, text, labels=names) for word, (name, text, names) in GAUGES.items()}
+    try:
+        about = store.about() if snapshot.error is None else None
+    except StoreError:
+        about = None
+    families["up"].add_metric([], about is not None)
+    if about is None:
         return families
-
-    def _gauges(self) -> dict[str, Any]:
-        gauge = needed("prometheus_client.core", "telemetry").GaugeMetricFamily
-        families = {word: gauge(name, text, labels=labels) for word, (name, text, labels) in GAUGES.items()}
-        store, snapshot = self._queue.store, self._snapshot
-        try:
-            about = store.about() if snapshot.error is None else None
-        except StoreError:
-            about = None
-        families["up"].add_metric([], about is not None)
-        if about is None:
-            return families
-        there = [member for member in snapshot.members if not member.gone]
-        families["seconds"].add_metric([], snapshot.took)
-        families["workers"].add_metric([], len(there))
-        families["info"].add_metric([store.url, store.durability], 1)
-        for name, value in about.items():
-            if name.endswith("bytes") and isinstance(value, int):
-                families["bytes"].add_metric([name.removesuffix("bytes").strip(" _")], value)
-        handled = Counter(topic for member in there for topic in member.topics)
-        labelled: dict[str, list[str]] = {}
-        for name in snapshot.topics:
-            labelled.setdefault(self._labels(name), []).append(name)
-        for label, names in labelled.items():  # of those that share a label their sum, or the worst of them
-            counts = [snapshot.topics.counts[name] for name in names]
-            for place, state in enumerate(Counts._fields):
-                families["jobs"].add_metric([label, state], sum(each[place] for each in counts))
-            late = paused = abandoned = workers = 0
-            for topic in map(snapshot.topics.__getitem__, names):
-                overdue, working = topic.overdue(snapshot.at), handled[topic.name]
-                late, paused, workers = max(late, overdue), max(paused, topic.paused), max(workers, working)
-                abandoned = abandoned or (overdue > 0 and not topic.paused and not working)
-            worst = {"late": late / 1000, "paused": paused, "abandoned": abandoned, "handled": workers}
-            for word, value in worst.items():
-                families[word].add_metric([label], float(value))
-        return families
+    there = [member for member in snapshot.members if not member.gone]
+    families["seconds"].add_metric([], snapshot.took)
+    families["workers"].add_metric([], len(there))
+    families["info"].add_metric([store.url, store.durability], 1)
+    for name, value in about.items():
+        if name.endswith("bytes") and isinstance(value, int):
+            families["bytes"].add_metric([name.removesuffix("bytes").strip(" _")], value)
+    handled = Counter(topic for member in there for topic in member.topics)
+    labelled: dict[str, list[str]] = {}
+    for name in snapshot.topics:
+        labelled.setdefault(labels(name), []).append(name)
+    for label, topics in labelled.items():  # of those that share a label their sum, or the worst of them
+        counts = [snapshot.topics.counts[name] for name in topics]
+        for place, state in enumerate(Counts._fields):
+            families["jobs"].add_metric([label, state], sum(each[place] for each in counts))
+        late = paused = abandoned = workers = 0
+        for topic in map(snapshot.topics.__getitem__, topics):
+            overdue, working = topic.overdue(snapshot.at), handled[topic.name]
+            late, paused, workers = max(late, overdue), max(paused, topic.paused), max(workers, working)
+            abandoned = abandoned or (overdue > 0 and not topic.paused and not working)
+        worst = {"late": late / 1000, "paused": paused, "abandoned": abandoned, "handled": workers}
+        for word, value in worst.items():
+            families[word].add_metric([label], float(value))
+    return families
