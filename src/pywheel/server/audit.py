@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from itertools import count
+from itertools import count, islice
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,7 @@ from .._errors import StoreError
 from ..jobs.checks import MOST
 from ..jobs.commands import SetNote
 from ..jobs.queries import ListNotes
-from ..stores.contract import Store
+from ..stores.contract import Store, notes
 from .tokens import Grant
 
 if TYPE_CHECKING:
@@ -63,12 +63,8 @@ def _keep(store: Store, visitor: Grant, deed: Deed) -> None:
 
 
 def _trim(store: Store) -> None:
-    after, seen = "", 0
-    while page := store.ask(ListNotes(_NOTE, after)):
-        old = page[max(_NUMBER - seen, 0) :]
-        store.apply([SetNote(name, None) for name, _ in old])
-        seen += len(page)
-        after = page[-1][0]
+    old = [name for name, _ in islice(notes(store, _NOTE), _NUMBER, None)]
+    store.apply([SetNote(name, None) for name in old])
 
 
 def listed(store: Store, after: str, limit: int, visitor: Grant) -> tuple[list[Deed], str | None]:

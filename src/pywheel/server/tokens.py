@@ -20,8 +20,8 @@ from .._errors import BadJob, BadOption
 from ..jobs.checks import did_you_mean, name
 from ..jobs.commands import Command, SetNote
 from ..jobs.durations import moment
-from ..jobs.queries import GetNote, ListNotes
-from ..stores.contract import Store
+from ..jobs.queries import GetNote
+from ..stores.contract import Store, notes
 
 __all__ = ["ROLES", "SCOPES", "Grant", "Token", "Tokens", "id_of"]
 
@@ -130,12 +130,7 @@ class Tokens:
 
     def list(self) -> list[Token]:
         """Return all tokens, by id; those that are over for 30 days more. O(tokens)."""
-        found: list[Token] = []
-        after = ""
-        while page := self._store.ask(ListNotes(_PREFIX, after)):
-            found += [_listed(name.removeprefix(_PREFIX), value) for name, value in page]
-            after = page[-1][0]
-        return found
+        return [_listed(name.removeprefix(_PREFIX), value) for name, value in notes(self._store, _PREFIX)]
 
     def remove(self, id: str) -> bool:
         """Forget a token, by its id; return whether there was one. A second later no server takes it any more."""

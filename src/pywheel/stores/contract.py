@@ -48,13 +48,13 @@ def outcome_of(store: Store, command: Command[R]) -> R:
     return outcome  # type: ignore[no-any-return]  # what the command's class says
 
 
-def notes(store: Store, prefix: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the notes of a store whose names begin so, by name. StoreError."""
+def notes(store: Store, prefix: str, some: int = _PAGE) -> Iterator[tuple[str, bytes]]:
+    """Yield the notes of a store whose names begin so, by name; some are asked for at once. StoreError."""
     after = ""
-    while page := store.ask(ListNotes(prefix, after, _PAGE)):
+    while page := store.ask(ListNotes(prefix, after, some)):
         after = page[-1][0]
         yield from page
-        if len(page) < _PAGE:
+        if len(page) < some:
             return
 
 

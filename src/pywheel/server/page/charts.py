@@ -10,8 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ...jobs.ends import FIVE, HOUR, HOURS, Ends, ends_of, hour_of
-from ...jobs.queries import ListNotes
-from ...stores.contract import Store
+from ...stores.contract import Store, notes
 from .answers import Ask
 from .drawings import series, trend
 
@@ -69,7 +68,9 @@ class Charts:
         found: dict[str, dict[int, Ends]] = {}
         for hour in range(now // HOUR - HOURS, now // HOUR + 1):
             at = hour * HOUR
-            table = self._hours[hour] if hour in self._hours else _hour(store, at)
+            table = self._hours.get(hour)
+            if table is None:
+                table = ends_of(at, [value for _, value in notes(store, hour_of(at), _NOTES)])
             if now - at > HOUR + _SETTLED:
                 self._hours[hour] = table
             for topic, slots in table.items():
@@ -77,14 +78,6 @@ class Charts:
         for old in list(islice(self._hours, max(len(self._hours) - HOURS - 1, 0))):
             del self._hours[old]
         return found
-
-
-def _hour(store: Store, at: int) -> dict[str, dict[int, Ends]]:
-    values, after = list[bytes](), ""
-    while page := store.ask(ListNotes(hour_of(at), after, _NOTES)):
-        values += [value for _, value in page]
-        after = page[-1][0]
-    return ends_of(at, values)
 
 
 def _bars(topics: list[dict[int, Ends]], first: int, step: int, number: int) -> list[Ends]:
