@@ -64,7 +64,7 @@ class Grant(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A token, as it is listed."""
+    """A token, without its secret."""
 
     id: str
     scopes: tuple[str, ...]  # () if what is stored cannot be read: then it grants nothing
@@ -72,15 +72,6 @@ class Token(NamedTuple):
     until: datetime | None
     note: str
     made: datetime | None
-
-
-class _Kept(NamedTuple):
-    """A token, as it is stored."""
-
-    grant: Grant
-    digest: str
-    until: int | None  # ms
-    made: int
 
 
 class Tokens:
@@ -123,14 +114,17 @@ class Tokens:
         """Return what a secret grants, None for one that is unknown, over or none at all. One query, or none."""
         found = _SECRET.fullmatch(str(secret))
         value = None if found is None else self._store.ask(GetNote(_PREFIX + found[1]))
-        kept = None if found is None or value is None else _read(found[1], value)
-        if kept is None or not compare_digest(kept.digest, _digest(secret)):
+        if found is None or value is None:
             return None
-        return kept.grant if kept.until is None or self._store.clock.wall() < kept.until else None
+        token, digest = _read(found[1], value)
+        over = token.until is not None and token.until <= _time(self._store.clock.wall())
+        if over or not compare_digest(digest, _digest(secret)):
+            return None
+        return Grant(token.id, frozenset(token.scopes), token.topics, token.until, token.note)
 
     def list(self) -> list[Token]:
         """Return all tokens, by id; those that are over for 30 days more. O(tokens)."""
-        return [_listed(name.removeprefix(_PREFIX), value) for name, value in notes(self._store, _PREFIX)]
+        return [_read(name.removeprefix(_PREFIX), value)[0] for name, value in notes(self._store, _PREFIX)]
 
     def remove(self, id: str) -> bool:
         """Forget a token, by its id; return whether there was one. A second later no server takes it any more."""
@@ -153,24 +147,16 @@ def _digest(secret: str) -> str:
     return sha256(secret.encode()).hexdigest()
 
 
-def _read(id: str, value: bytes) -> _Kept | None:
-    """Return a token as it is stored, None if that is none of ours."""
+def _read(id: str, value: bytes) -> tuple[Token, str]:
+    """Return a token as it is stored, and the digest of its secret; "" of one that is none of ours."""
     try:
         record = json.loads(value)
-        until = record["until"]
-        scopes, topics = frozenset(record["scopes"]), tuple(map(str, record["topics"]))
-        grant = Grant(id, scopes, topics, None if until is None else _time(until), str(record["note"]))
-        return _Kept(grant, str(record["digest"]), until, int(record["made"]))
+        given, topics = frozenset(record["scopes"]), tuple(map(str, record["topics"]))
+        scopes = tuple(scope for scope in SCOPES if scope in given)
+        until = None if record["until"] is None else _time(record["until"])
+        return Token(id, scopes, topics, until, str(record["note"]), _time(record["made"])), str(record["digest"])
     except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
-        return None
-
-
-def _listed(id: str, value: bytes) -> Token:
-    kept = _read(id, value)
-    if kept is None:
-        return Token(id, (), (), None, "(this cannot be read: remove it)", None)
-    scopes = tuple(scope for scope in SCOPES if scope in kept.grant.scopes)
-    return Token(id, scopes, kept.grant.topics, kept.grant.until, kept.grant.name, _time(kept.made))
+        return Token(id, (), (), None, "(this cannot be read: remove it)", None), ""
 
 
 def _time(milliseconds: int) -> datetime:
