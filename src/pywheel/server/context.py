@@ -15,7 +15,7 @@ from .._errors import PywheelError, StoreClosed, StoreError
 from ..jobs.commands import SetNote
 from ..jobs.queries import GetJob
 from ..observe.tally import Labels
-from ..stores.contract import Store, intact
+from ..stores.contract import Store, outcome_of
 from .live import Live
 from .places import Places
 from .problems import Problem, of_error
@@ -172,5 +172,4 @@ class Context:
 def _receipt_key(store: Store) -> bytes:
     """Return the store's key of receipts, made when one is wanted first."""
     made = token_bytes(32)
-    [there] = intact(store.apply([SetNote("http:receipts", made, absent=True)]))
-    return made if there is None else bytes(there)
+    return outcome_of(store, SetNote("http:receipts", made, absent=True)) or made

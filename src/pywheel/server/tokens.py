@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 
 from .._errors import BadJob, BadOption
 from ..jobs.checks import did_you_mean, name
-from ..jobs.commands import Command, SetNote
+from ..jobs.commands import SetNote
 from ..jobs.durations import moment
 from ..jobs.queries import GetNote
-from ..stores.contract import Store, notes
+from ..stores.contract import Store, notes, outcome_of
 
 __all__ = ["ROLES", "SCOPES", "Grant", "Token", "Tokens", "id_of"]
 
@@ -104,7 +104,7 @@ class Tokens:
             secret = f"pw_{id}_{token_urlsafe(32)}"
             value = json.dumps({**record, "digest": _digest(secret)}).encode()
             try:
-                taken = self._do(SetNote(_PREFIX + id, value, ttl, absent=True))
+                taken = outcome_of(self._store, SetNote(_PREFIX + id, value, ttl, absent=True))
             except BadJob as error:
                 raise BadOption(f"there are too many topics: {error}") from None
             if taken is None:
@@ -128,13 +128,7 @@ class Tokens:
 
     def remove(self, id: str) -> bool:
         """Forget a token, by its id; return whether there was one. A second later no server takes it any more."""
-        return self._do(SetNote(_PREFIX + id, None)) is not None
-
-    def _do(self, command: Command[bytes | None]) -> bytes | None:
-        [outcome] = self._store.apply((command,))
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome  # type: ignore[no-any-return]  # what the command's class says
+        return outcome_of(self._store, SetNote(_PREFIX + id, None)) is not None
 
 
 def id_of(text: str) -> str | None:

@@ -60,9 +60,7 @@ async def act(ask: Ask) -> Response:
     ask.allow(action.scope, job.topic)
     due = new_due(given.one("delay").strip(), given.one("at").strip(), ask.now) if action.timed else 0
     ask.does(action.name, f"job {id}", job.topic)
-    [outcome] = await ask.context.read(ask.store.apply, [action.command(id, due)])
-    if isinstance(outcome, Exception):
-        raise outcome
+    outcome = await ask.context.queue.calls.aapply(action.command(id, due))
     if not outcome:
         what = "gone" if outcome is Change.NOT_FOUND else outcome
         ask.does(action.name, f"job {id}", job.topic, f"none: it is {what}")
