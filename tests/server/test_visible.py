@@ -52,6 +52,12 @@ def test_a_part_of_a_search_looks_at_no_more_jobs_of_many_topics_than_of_one(que
     assert found == wanted
 
 
+def test_a_part_holds_few_bodies_however_many_topics_they_are_of(queue):
+    for number in range(9):
+        queue.put(f"shop.{number}", b"x" * 1_000_000, delay=60)
+    assert [len(part) for part in parts(queue.store, 100)] == [4, 4, 1]
+
+
 def test_a_topic_that_is_not_seen_has_no_jobs(queue):
     queue.put("bank", delay=60)
     assert parts(queue.store, 10, filter=Filter("bank")) == [[]]

@@ -15,7 +15,7 @@ from ..jobs.job import Job
 from ..jobs.queries import PAGE_MOST, Filter, ListTopics, ListWorkers, Member, Page
 from ..stores.contract import Store, intact
 from ..stores.notifier import order
-from ..stores.pages import search
+from ..stores.pages import BYTES, search
 from ..stores.schedule_notes import TOPIC as SCHEDULES
 from .problems import Problem
 from .tokens import Grant
@@ -33,7 +33,8 @@ def page(
 ) -> Page:
     """Return what `Store.page` does, of the topics alone that are seen; of several by topic first, then as there.
 
-    O(topics), and then by what it looks at: at a hundred topics at most. BadJob: `after` is no cursor of such a list.
+    O(topics), and then by what it looks at: at a hundred topics at most, and the bodies of two pages of the store's.
+    BadJob: `after` is no cursor of such a list.
     """
     if filter.topic is not None and sees is not None and not sees(filter.topic):
         return Page([], None)
@@ -44,9 +45,9 @@ def page(
     names = names[bisect_left(names, first) :]
     if inner and names[:1] != [first]:  # it is not there any more
         inner = ""
-    jobs, sizes, looked = list[Job](), list[int](), 0
+    jobs, sizes, looked, held = list[Job](), list[int](), 0, 0
     for number, name in enumerate(names):
-        if number == _TOPICS or len(jobs) == limit or looked == PAGE_MOST:
+        if number == _TOPICS or len(jobs) == limit or looked == PAGE_MOST or held >= BYTES:
             return Page(jobs, _cursor(name, inner), sizes, looked)
         some = filter._replace(topic=name)
         left = PAGE_MOST - looked
@@ -54,6 +55,7 @@ def page(
         jobs += found.jobs
         sizes += found.sizes
         looked += found.looked
+        held += sum(len(job.body) for job in found.jobs)
         if found.next is not None:
             return Page(jobs, _cursor(name, found.next), sizes, looked)
         inner = ""
