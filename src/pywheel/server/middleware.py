@@ -28,7 +28,6 @@ __all__ = ["Bodies", "Requests", "answer_of", "refuse_large", "refused"]
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _ID: Final = "pywheel.request_id"
 _CLOSE: Final = {"connection": "close"}
-_FORMS: Final = {400: "bad-request", 413: "too-large"}  # of those that anybody may send
 _WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
@@ -135,12 +134,10 @@ def _refuse_malformed(path: bytes) -> None:
 
 
 async def refused(request: Request, error: Exception) -> Response:
-    """Return the answer to a path that leads nowhere or takes other methods, and to what is no form."""
+    """Return the answer to a path that leads nowhere, or takes other methods."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         return answer_of(Problem("method-not-allowed", "this path takes other methods", headers=error.headers))
-    if error.status_code in _FORMS:
-        return answer_of(Problem(_FORMS[error.status_code], error.detail, headers=_CLOSE))
     path = request.scope["path"][:200]
     return answer_of(Problem("not-found", f"there is nothing at {path}: /v1/openapi.json says what there is"))
 

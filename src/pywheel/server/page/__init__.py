@@ -10,7 +10,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import BaseRoute, Route
 
 from . import dead, export, jobs, one_job, put, schedules, sign_in, views
-from .answers import Handler, allowed, guarded
+from .answers import Handler, guarded
 from .bulk import Bulks
 from .charts import Charts
 from .feed import Feed
@@ -30,12 +30,12 @@ def routes(context: Context) -> list[BaseRoute]:
     feed = Feed(context.live)
     endpoint = partial(guarded, context=context, feed=feed, bulks=Bulks())
 
-    def look(path: str, handler: Handler, *, packed: bool = True) -> Route:
+    def look(path: str, handler: Handler, *, packed: bool = True, anybody: bool = False) -> Route:
         middleware = _PACKED if packed else ()
-        return Route(path, endpoint(allowed(handler, "read")), methods=["GET"], middleware=middleware)
+        return Route(path, endpoint(handler, anybody=anybody), methods=["GET"], middleware=middleware)
 
-    def act(path: str, handler: Handler) -> Route:
-        return Route(path, endpoint(handler), methods=["POST"], middleware=_PACKED)
+    def act(path: str, handler: Handler, *, anybody: bool = False) -> Route:
+        return Route(path, endpoint(handler, anybody=anybody), methods=["POST"], middleware=_PACKED)
 
     return [
         look("/", views.overview),
@@ -64,9 +64,9 @@ def routes(context: Context) -> list[BaseRoute]:
         act("/schedules", schedules.act),
         look("/schedules/form", schedules.form),
         act("/schedules/form", schedules.save),
-        Route("/sign-in", partial(sign_in.form, context=context), methods=["GET"]),
-        Route("/sign-in", partial(sign_in.enter, context=context), methods=["POST"]),
-        Route("/sign-out", partial(sign_in.leave, context=context), methods=["POST"]),
-        Route("/theme", partial(sign_in.theme, context=context), methods=["POST"]),
+        look("/sign-in", sign_in.form, anybody=True),
+        act("/sign-in", sign_in.enter, anybody=True),
+        act("/sign-out", sign_in.leave, anybody=True),
+        act("/theme", sign_in.theme, anybody=True),
         Route("/static/{version}/{name}", asset, methods=["GET"], middleware=_PACKED),
     ]

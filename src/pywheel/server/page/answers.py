@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, unquote
 
 from msgspec import structs
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ..._errors import BadJob, BadOption, NoSuchJob, PywheelError, StoreError
-from ..access import PROXY
+from ..access import PROXY, demand
 from ..audit import Deed, keep
-from ..problems import Problem
+from ..problems import KINDS, Problem
 from ..tokens import Grant
 from .templating import render
 
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     from .bulk import Bulks
     from .feed import Feed
 
-__all__ = [
-    "COOKIE", "HEADERS", "HOST_COOKIE", "THEMES", "Ask", "Handler", "allowed", "back", "by_tls", "cookie_path",
-    "grant_of", "guarded", "html", "same_site", "visitor_of",
-]  # fmt: skip
+__all__ = ["COOKIE", "HEADERS", "HOST_COOKIE", "THEME", "THEMES", "Ask", "Handler", "grant_of", "guarded", "visitor_of"]
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -41,112 +38,144 @@ HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 _SAID: Final = "pywheel_said"  # the cookie with what was done, for the next view
-_THEME: Final = "pywheel_theme"
+THEME: Final = "pywheel_theme"
 THEMES: Final = ("auto", "light", "dark")
 COOKIE: Final = "pywheel_token"
 HOST_COOKIE: Final = f"__Host-{COOKIE}"
 """The same by TLS: no other host, and no other path, can set it."""
 _TOKEN: Final = re.compile(r"[!-+\--:<-~]{1,512}")  # what a cookie can hold
 _ROLES: Final = (("admin", "admin"), ("put", "operator"), ("read", "viewer"))
-
+NOBODY: Final = Grant("", frozenset(), (), None)
+"""Whoever has not signed in."""
 _STATUSES: Final[dict[type[PywheelError], int]] = {
     NoSuchJob: 404, BadJob: 400, BadOption: 400, StoreError: 503, PywheelError: 409
 }  # fmt: skip
 
 
 class Ask:
-    """A request to the page, by somebody who may look at it."""
+    """A request to the page."""
 
-    def __init__(self, request: Request, context: Context, visitor: Grant, feed: Feed, bulks: Bulks) -> None:
-        self.request, self.context, self.visitor, self.feed, self.bulks = request, context, visitor, feed, bulks
-        self.root = root_of(request)
+    visitor = NOBODY
+    deed: Deed | None = None
+
+    def __init__(self, request: Request, context: Context, feed: Feed, bulks: Bulks) -> None:
+        self.request, self.context, self.feed, self.bulks = request, context, feed, bulks
         self.query = request.query_params
         self.store = context.queue.store
-        self.deed: Deed | None = None
+        self.root = str(request.scope.get("root_path", "")).rstrip("/")
+        """The path under which the page is mounted, without a slash at the end."""
+        self.here = request.scope["path"].removeprefix(self.root)
+        self.cookie_path = f"{self.root}/"
 
     @property
     def now(self) -> int:
         """The time by the store's clock, in ms."""
         return self.store.clock.wall()
 
+    @property
+    def topic(self) -> str | None:
+        """The topic in the address, if there is one. Problem: it is not for the visitor to see."""
+        topic = self.query.get("topic") or None
+        self.allow("read", topic)
+        return topic
+
     def does(self, action: str, what: str, topic: str | None = None, outcome: str = "done") -> None:
         """Say what this request changes, for the audit log; the last word counts."""
         self.deed = Deed(action, what, topic, outcome)
 
-    def page(self, template: str, /, status: int = 200, **values: Any) -> Response:
-        """Return a whole page."""
-        return html(self.request, self.context, template, status, visitor=self.visitor, **values)
-
     def allow(self, scope: str, topic: str | None = None) -> None:
-        """Raise HTTPException unless the visitor may."""
-        if not self.visitor.may(scope, topic):
-            where = f" for the topic {topic}" if topic is not None else ""
-            raise HTTPException(403, f"that needs the scope {scope}{where}")
+        """Raise the Problem of a visitor who may not."""
+        demand(self.visitor, scope, topic)
+
+    def page(self, template: str, /, status: int = 200, **values: Any) -> Response:
+        """Return a whole page, with all headers."""
+        cookies, visitor = self.request.cookies, self.visitor
+        theme, said = cookies.get(THEME, "auto"), unquote(cookies.get(_SAID, ""))[:500]
+        text = render(
+            template,
+            root=self.root,
+            here=self.here,
+            visitor=None if visitor is NOBODY else visitor,
+            role=next((role for scope, role in _ROLES if scope in visitor.scopes), "nobody"),
+            by_proxy=visitor.id.startswith(PROXY),
+            store=self.store.url,
+            theme=theme if theme in THEMES else "auto",
+            said=said,
+            **values,
+        )
+        answer = Response(text.encode("utf-8", "replace"), status, HEADERS | {"Vary": "Cookie"}, "text/html")
+        if said:
+            answer.delete_cookie(_SAID, self.cookie_path)
+        return answer
+
+    def error(self, status: int, problem: Problem) -> Response:
+        """Return a page that says what is wrong."""
+        title = KINDS[problem.kind].title
+        answer = self.page("error.html", status, code=status, title=title, detail=problem.detail)
+        answer.headers.update(problem.headers)
+        answer.headers["HX-Reswap"] = "none"  # a part that asks again and again would be gone, and never ask again
+        return answer
+
+    def back(self, path: str, said: str = "") -> Response:
+        """Send the browser to a page, which then says what was done."""
+        answer = RedirectResponse(self.root + path, 303, HEADERS)
+        if said:
+            self.set_cookie(answer, _SAID, quote(said[:500]), 60, secure=self.by_tls, httponly=True)
+        return answer
+
+    def set_cookie(self, answer: Response, name: str, value: str, seconds: int, **words: Any) -> None:
+        """Have the browser keep a cookie, for the page alone unless `path` is told."""
+        answer.set_cookie(name, value, seconds, **{"path": self.cookie_path, "samesite": "strict", **words})
+
+    def refuse_foreign(self) -> None:
+        """Raise the Problem of a form that comes from no page of ours.
+
+        Browsers say so in Sec-Fetch-Site where the page came by TLS or from loopback, else in Origin. What says neither
+        is no browser of today, and can use the API.
+        """
+        headers = self.request.headers
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        _, found, host = (origin or "").partition("://")  # a proxy may speak TLS for us: not the scheme
+        ours = site is not None if origin is None else bool(found) and host == headers.get("host")
+        if site not in (None, "same-origin") or not ours:
+            text = "this form was sent from another site, or by a browser that does not say"
+            raise Problem("foreign-origin", text)
+
+    @property
+    def by_tls(self) -> bool:
+        """Whether a form came by TLS. Where a proxy speaks that for us the browser alone says so, in Origin."""
+        request = self.request
+        return request.scope["scheme"] == "https" or request.headers.get("origin", "").startswith("https://")
 
 
 Handler: TypeAlias = Callable[[Ask], Awaitable[Response]]
 
 
-def root_of(request: Request) -> str:
-    """Return the path under which the page is mounted, without a slash at the end."""
-    return str(request.scope.get("root_path", "")).rstrip("/")
-
-
-def cookie_path(request: Request) -> str:
-    """Return for which paths cookies of the page are."""
-    return f"{root_of(request)}/"
-
-
-def same_site(request: Request) -> bool:
-    """Whether a request that changes something comes from a page of ours.
-
-    Browsers say so in Sec-Fetch-Site where the page came by TLS or from loopback, else in Origin. What says neither is
-    no browser of today, and can use the API.
-    """
-    site = request.headers.get("sec-fetch-site")
-    if site is not None and site != "same-origin":
-        return False
-    origin = request.headers.get("origin")
-    if origin is None:
-        return site is not None
-    _, found, host = origin.partition("://")  # a proxy may speak TLS for us: not the scheme
-    return bool(found) and host == request.headers.get("host")
-
-
-def by_tls(request: Request) -> bool:
-    """Whether a form came by TLS. Where a proxy speaks that for us the browser alone says so, in Origin."""
-    return request.scope["scheme"] == "https" or request.headers.get("origin", "").startswith("https://")
-
-
-def _refuse_foreign(request: Request) -> None:
-    if request.method == "POST" and not same_site(request):
-        raise HTTPException(403, "this form was sent from another site, or by a browser that does not say")
-
-
 def guarded(
-    handler: Handler, *, context: Context, feed: Feed, bulks: Bulks
+    handler: Handler, *, context: Context, feed: Feed, bulks: Bulks, anybody: bool = False
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that lets in who may look, keeps forms of other sites out, and says errors as pages."""
+    """Return an endpoint that keeps forms of other sites out, and says errors as pages.
+
+    Unless it is for anybody, it lets in who may look.
+    """
 
     async def endpoint(request: Request) -> Response:
-        visitor: Grant | None = None
-        ask: Ask | None = None
+        ask = Ask(request, context, feed, bulks)
         try:
-            _refuse_foreign(request)
-            visitor = await visitor_of(request, context)
-            if visitor is None:
-                return _sign_in_first(request)
-            ask = Ask(request, context, visitor, feed, bulks)
+            if request.method == "POST":
+                ask.refuse_foreign()
+            if not anybody:
+                visitor = await visitor_of(ask)
+                if visitor is None:
+                    return _sign_in_first(ask)
+                ask.visitor = visitor
             answer = await handler(ask)
-        except HTTPException as error:
-            answer = _error(request, context, visitor, error.status_code, str(error.detail))
         except Problem as problem:
-            answer = _error(request, context, visitor, problem.status, problem.detail)
-            answer.headers.update(problem.headers)
+            answer = ask.error(problem.status, problem)
         except PywheelError as error:
             status = next(status for kind, status in _STATUSES.items() if isinstance(error, kind))
-            answer = _error(request, context, visitor, status, context.problem(error).detail)
-        if ask is not None and ask.deed is not None:
+            answer = ask.error(status, context.problem(error))
+        if ask.deed is not None:
             failed = {"outcome": f"failed ({answer.status_code})"} if answer.status_code >= 400 else {}
             await keep(context, ask.visitor, structs.replace(ask.deed, **failed))
         return answer
@@ -154,90 +183,29 @@ def guarded(
     return endpoint
 
 
-def allowed(handler: Handler, scope: str) -> Handler:
-    """Return a handler for those alone who have a scope."""
-
-    async def only(ask: Ask) -> Response:
-        ask.allow(scope)
-        return await handler(ask)
-
-    return only
-
-
-def html(
-    request: Request, context: Context, template: str, status: int = 200, *, visitor: Grant | None, **values: Any
-) -> Response:
-    """Return a page with all headers."""
-    theme = request.cookies.get(_THEME, "auto")
-    said = unquote(request.cookies.get(_SAID, ""))[:500]
-    text = render(
-        template,
-        root=root_of(request),
-        here=request.scope["path"].removeprefix(root_of(request)),
-        visitor=visitor,
-        role=role_of(visitor) if visitor else "",
-        by_proxy=visitor is not None and visitor.id.startswith(PROXY),
-        store=context.queue.store.url,
-        theme=theme if theme in THEMES else "auto",
-        said=said,
-        **values,
-    )
-    answer = Response(text.encode("utf-8", "replace"), status, HEADERS | {"Vary": "Cookie"}, "text/html")
-    if said:
-        answer.delete_cookie(_SAID, cookie_path(request))
-    return answer
-
-
-def back(request: Request, path: str, said: str = "") -> Response:
-    """Send the browser to a page, which then says what was done."""
-    answer = RedirectResponse(root_of(request) + path, 303, HEADERS)
-    if said:
-        answer.set_cookie(
-            _SAID,
-            quote(said[:500]),
-            max_age=60,
-            path=cookie_path(request),
-            secure=by_tls(request),
-            httponly=True,
-            samesite="strict",
-        )
-    return answer
-
-
-def _sign_in_first(request: Request) -> Response:
-    if request.method != "GET" or "hx-request" in request.headers:
+def _sign_in_first(ask: Ask) -> Response:
+    if ask.request.method != "GET" or "hx-request" in ask.request.headers:
         return Response("sign in first", 401, HEADERS | {"HX-Refresh": "true"}, "text/plain")
-    here = request.scope["path"].removeprefix(root_of(request))
-    query = request.scope["query_string"].decode("latin-1")
-    query = f"?{query}" if query else ""
-    return RedirectResponse(f"{root_of(request)}/sign-in?next={quote(here + query, safe='/')}", 303, HEADERS)
-
-
-def _error(request: Request, context: Context, visitor: Grant | None, status: int, detail: str) -> Response:
-    answer = html(request, context, "error.html", status, visitor=visitor, code=status, detail=detail)
-    answer.headers["HX-Reswap"] = "none"  # a part that asks again and again would be gone, and never ask again
-    return answer
+    query = ask.request.scope["query_string"].decode("latin-1")
+    there = ask.here + (f"?{query}" if query else "")
+    return ask.back(f"/sign-in?next={quote(there, safe='/')}")
 
 
 # ---- who looks ------------------------------------------------------------------------------------------------------
 
 
-def role_of(visitor: Grant) -> str:
-    """Return what somebody's scopes are called."""
-    return next((role for scope, role in _ROLES if scope in visitor.scopes), "nobody")
-
-
-async def visitor_of(request: Request, context: Context) -> Grant | None:
+async def visitor_of(ask: Ask) -> Grant | None:
     """Return what whoever asks may do here, by the token in the cookie, or as a proxy says. None: sign in first."""
-    secret, sign_in = _cookie(request), context.access.sign_in
+    secret, access = _cookie(ask.request), ask.context.access
     grant: Grant | None = None
-    if context.access.open or secret:
-        grant, _ = await grant_of(request, context, secret)
-    if grant is None and sign_in is not None:
-        grant = sign_in.grant(request.scope)
+    if access.open or secret:
+        with suppress(Problem):
+            grant = await grant_of(ask, secret)
+    if grant is None and access.sign_in is not None:
+        grant = access.sign_in.grant(ask.request.scope)
     if grant is None or not grant.may("read"):
         return None
-    return grant._replace(scopes=frozenset({"read"})) if context.read_only else grant
+    return grant._replace(scopes=frozenset({"read"})) if ask.context.read_only else grant
 
 
 def _cookie(request: Request) -> str:
@@ -250,11 +218,9 @@ def _cookie(request: Request) -> str:
     return ""
 
 
-async def grant_of(request: Request, context: Context, secret: str) -> tuple[Grant | None, str]:
-    """Return what a token allows, or None and why there is nothing. Failures are limited, as those of the API are."""
-    if not context.access.open and not _TOKEN.fullmatch(secret):
-        return None, "this is no token: a token looks like pw_…"
-    try:
-        return await context.access.identify(request.scope, context.read, secret.encode("latin-1", "replace")), ""
-    except Problem as problem:
-        return None, problem.detail
+async def grant_of(ask: Ask, secret: str) -> Grant:
+    """Return what a token allows. Problem: it is none, or not known; failures are limited, as those of the API are."""
+    access = ask.context.access
+    if not access.open and not _TOKEN.fullmatch(secret):
+        raise Problem("token-unknown", "this is no token: a token looks like pw_…")
+    return await access.identify(ask.request.scope, ask.context.read, secret.encode("latin-1", "replace"))

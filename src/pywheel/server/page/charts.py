@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ...jobs.ends import FIVE, HOUR, HOURS, Ends, ends_of, hour_of
 from ...stores.contract import Store, notes
+from ..problems import Problem
 from .answers import Ask
 from .drawings import series, trend
 
@@ -40,11 +40,9 @@ class Charts:
 
     async def show(self, ask: Ask) -> Response:
         """Show a day by five minutes, or two days by hours, of all topics that are seen or of one."""
-        span, topic = ask.query.get("span", "day"), ask.query.get("topic") or None
+        span, topic = ask.query.get("span", "day"), ask.topic
         if span not in _SPANS:
-            raise HTTPException(404, f"there is no such span: {', '.join(_SPANS)}")
-        if topic is not None:
-            ask.allow("read", topic)
+            raise Problem("not-found", f"there is no such span: {', '.join(_SPANS)}")
         (long, step), now = _SPANS[span], ask.now
         known = await ask.context.long(self._read, ask.store, now)
         seen = {name: slots for name, slots in known.items() if ask.visitor.everywhere or ask.visitor.may("read", name)}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import Final, NamedTuple
 
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ...jobs.job import Job, State
 from ...jobs.queries import Filter
 from ...stores.contract import Store
+from ..problems import Problem
 from ..tokens import Grant
-from .answers import Ask, back
+from .answers import Ask
 from .bulk import ACTIONS, matching
 from .filters import Asked, fields
 from .words import error_group, first_line
@@ -36,9 +36,7 @@ class Group(NamedTuple):
 
 async def groups(ask: Ask) -> Response:
     """Show the groups, the largest first."""
-    topic = ask.query.get("topic") or None
-    if topic is not None:
-        ask.allow("read", topic)
+    topic = ask.topic
     found, seen, whole = await ask.context.long(_grouped, ask.store, topic, ask.visitor)
     shown, rest = found[:_GROUPS], max(len(found) - _GROUPS, 0)
     return ask.page("dead.html", groups=shown, rest=rest, seen=seen, whole=whole, topic=topic, now=ask.now)
@@ -50,10 +48,10 @@ async def act(ask: Ask) -> Response:
     action = ACTIONS.get(given.one("action"))
     asked = Asked(given.one("topic"), State.DEAD, like=given.one("like"))
     if action is None or State.DEAD not in action.states or not asked.topic or not asked.like:
-        raise HTTPException(400, "dead jobs can be retried and deleted, by topic and error")
+        raise Problem("bad-request", "dead jobs can be retried and deleted, by topic and error")
     ask.allow("admin", asked.topic)
     bulk = await ask.bulks.start(ask, action, asked, asked.said(), "/dead")
-    return back(ask.request, f"/bulk/{bulk.id}")
+    return ask.back(f"/bulk/{bulk.id}")
 
 
 def _grouped(store: Store, topic: str | None, visitor: Grant) -> tuple[list[Group], int, bool]:

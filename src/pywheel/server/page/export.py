@@ -32,8 +32,7 @@ _FILE: Final = {
 async def export(ask: Ask) -> Response:
     """Answer with a job a line. What cannot be read to its end has a last line with the field `error` alone."""
     asked = Asked.of(ask.query)
-    if asked.topic:
-        ask.allow("read", asked.topic)
+    ask.allow("read", asked.topic or None)
     filter, places, token = asked.filter, ask.context.exports, ask.visitor.id
     places.take(token)  # nothing is awaited from here until the stream begins
     return EventStream(_lines(ask, asked, filter), asyncio.Event(), lambda: places.leave(token), _FILE, alive=b"")
@@ -44,7 +43,7 @@ async def _lines(ask: Ask, asked: Asked, filter: Filter) -> AsyncGenerator[bytes
     after: str | None = ""
     try:
         while after is not None:
-            if await visitor_of(ask.request, ask.context) != ask.visitor:
+            if await visitor_of(ask) != ask.visitor:
                 yield _line({"error": "the token is over, or for something else by now"})
                 return
             lines, after = await ask.context.long(_page, ask.store, asked, filter, after, ask.visitor.sees)

@@ -8,21 +8,17 @@ import struct
 import time
 import zlib
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 
 from ..._errors import StoreError
 from ..live import Live, Snapshot
+from ..problems import Problem
 from ..sse import EventStream
 from ..tokens import Grant
 from .answers import HEADERS, Ask, visitor_of
 from .overview import fragments_of
-
-if TYPE_CHECKING:
-    from ..context import Context
 
 __all__ = ["Feed", "Frame"]
 
@@ -85,23 +81,18 @@ class Feed:
 
     async def stream(self, ask: Ask) -> Response:
         """Answer with the frames of a view from now on."""
-        query = ask.query
-        name, topic = query.get("view", "overview"), query.get("topic") or None
+        name, topic = ask.query.get("view", "overview"), ask.topic
         if name not in _VIEWS or (name == "topic") != (topic is not None):
-            raise HTTPException(404, "there is no such view")
-        if topic is not None:
-            ask.allow("read", topic)
+            raise Problem("not-found", f"there is no such view: {', '.join(_VIEWS)}, that of a topic with its name")
         view = View(name, topic, ask.root, _rights(ask.visitor))
         packed = "gzip" in ask.request.headers.get("accept-encoding", "")
         headers = {**HEADERS, "Vary": "Accept-Encoding", **({"Content-Encoding": "gzip"} if packed else {})}
         views, token = ask.context.views, ask.visitor.id
         views.take(token)  # nothing is awaited from here until the stream begins
-        frames = self._frames_of(ask.request, ask.context, view, packed)
+        frames = self._frames_of(ask, view, packed)
         return EventStream(frames, ask.context.stopping, lambda: views.leave(token), headers, alive=b"")
 
-    async def _frames_of(
-        self, request: Request, context: Context, view: View, packed: bool
-    ) -> AsyncGenerator[bytes, None]:
+    async def _frames_of(self, ask: Ask, view: View, packed: bool) -> AsyncGenerator[bytes, None]:
         """Yield the frames of a view, until whoever looks may see something else by now."""
         if packed:
             yield _GZIP_HEAD
@@ -114,7 +105,7 @@ class Feed:
                     continue
                 if time.monotonic() - asked > _TRUSTED:
                     try:
-                        visitor = await visitor_of(request, context)
+                        visitor = await visitor_of(ask)
                     except StoreError:  # nobody can know whether they may
                         return
                     if visitor is None or _rights(visitor) != view.visitor:

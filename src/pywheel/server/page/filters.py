@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from ..._errors import BadJob
@@ -15,6 +14,8 @@ from ...jobs.checks import name, whole
 from ...jobs.durations import delay_ms, moment, refuse_long
 from ...jobs.job import PRIORITIES, Job, state_of
 from ...jobs.queries import Filter
+from ..middleware import refuse_large
+from ..problems import Problem
 from .words import error_group
 
 __all__ = ["ROOM", "Asked", "Fields", "fields", "new_due", "number_of", "priority_of", "texts", "utc"]
@@ -45,17 +46,16 @@ def texts(given: Mapping[str, object], names: Iterable[str], as_typed: Collectio
 
 
 async def fields(request: Request, most: int = _MOST) -> Fields:
-    """Return what a form of up to so many bytes says. HTTPException: it is too long, or no form."""
+    """Return what a form of up to so many bytes says. Problem: it is too long, or no form."""
     content = bytearray()
     async for chunk in request.stream():
         content += chunk
-        if len(content) > most:
-            raise HTTPException(413, f"this form may have {most} bytes")
+        refuse_large(len(content), most)
     found = Fields()
     try:
         pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=_NUMBER)
     except ValueError:  # no UTF-8, or too many
-        raise HTTPException(400, "this is no form of this page") from None
+        raise Problem("bad-request", "this is no form of this page") from None
     for field, value in pairs:
         found.setdefault(field, []).append(value.replace("\r\n", "\n"))
     return found

@@ -8,7 +8,6 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ..._errors import BadJob
@@ -16,9 +15,10 @@ from ...jobs.commands import Change
 from ...jobs.job import Job
 from ...jobs.queries import GetJob
 from ...stores.contract import intact
+from ..problems import Problem
 from ..tokens import Grant
 from ..visible import page
-from .answers import Ask, back
+from .answers import Ask
 from .bulk import ACTIONS, Action, count, progress_of, states_of, stop
 from .filters import Asked, Fields, fields, new_due
 from .words import number, stamp
@@ -44,14 +44,13 @@ _UNSAID: Final = Times()
 async def search(ask: Ask) -> Response:
     """Show a page of jobs. Its cost is bounded, however many there are."""
     if id := ask.query.get("id", "").strip():
-        return back(ask.request, f"/jobs/{quote(id, safe='')}")
+        return ask.back(f"/jobs/{quote(id, safe='')}")
     asked, after, trouble = Asked.of(ask.query), ask.query.get("after", ""), ""
     jobs: list[Job] = []
     following: str | None = None
     looked = 0
     try:
-        if asked.topic:
-            ask.allow("read", asked.topic)
+        ask.allow("read", asked.topic or None)
         jobs, following, looked = await _found(ask, asked, after)
     except BadJob as error:
         trouble = str(error)
@@ -99,8 +98,8 @@ async def ask_first(ask: Ask) -> Response:
     action, asked = _action(given), Asked.of(given.singles)
     ids = _ids(given) if given.one("scope") == "selected" else []
     if given.one("scope") == "selected" and not ids:
-        return back(ask.request, f"/jobs?{asked.query}", "no job was selected")
-    _demand(ask, asked)
+        return ask.back(f"/jobs?{asked.query}", "no job was selected")
+    ask.allow("admin", asked.topic or None)
     return await _confirm(ask, action, asked, ids)
 
 
@@ -108,7 +107,7 @@ async def begin(ask: Ask) -> Response:
     """Do it: to a selection at once, to all of a search in the background."""
     given = await fields(ask.request)
     action, asked, ids = _action(given), Asked.of(given.singles), _ids(given)
-    _demand(ask, asked)
+    ask.allow("admin", asked.topic or None)
     there, due, what = f"/jobs?{asked.query}", 0, asked.said()
     if action.timed:
         times = Times(given.one("delay").strip(), given.one("at").strip())
@@ -120,20 +119,20 @@ async def begin(ask: Ask) -> Response:
         what += f", due at {stamp(due)}"
     if not ids:
         bulk = await ask.bulks.start(ask, action, asked, what, there, due)
-        return back(ask.request, f"/bulk/{bulk.id}")
+        return ask.back(f"/bulk/{bulk.id}")
     what = f"{len(ids)} jobs: {', '.join(map(str, ids))}"
     ask.does(action.name, what, asked.topic or None)
     changed = await ask.context.read(_to_each, ask.store, action, ids, ask.visitor, due)
     ask.does(action.name, what, asked.topic or None, f"{changed} {action.done}")
     said = f"{number(changed)} of {number(len(ids))} jobs {action.done}"
-    return back(ask.request, there, said if changed == len(ids) else f"{said}; the others had changed by then")
+    return ask.back(there, said if changed == len(ids) else f"{said}; the others had changed by then")
 
 
 async def progress(ask: Ask) -> Response:
     """Show how far a bulk action is."""
     bulk = await ask.context.read(progress_of, ask.store, ask.request.path_params["id"])
     if bulk is None:
-        raise HTTPException(404, "no such action was begun of late; what it did is done")
+        raise Problem("not-found", "no such action was begun of late; what it did is done")
     return ask.page("bulk.html", bulk=bulk)
 
 
@@ -142,7 +141,7 @@ async def end(ask: Ask) -> Response:
     ask.allow("admin")
     ask.does("stop", f"what was begun: {ask.request.path_params['id']}")
     await ask.context.read(stop, ask.store, ask.request.path_params["id"])
-    return back(ask.request, f"/bulk/{ask.request.path_params['id']}")
+    return ask.back(f"/bulk/{ask.request.path_params['id']}")
 
 
 async def _confirm(
@@ -181,15 +180,10 @@ def _sensible(ask: Ask, asked: Asked) -> list[Action]:
     ]
 
 
-def _demand(ask: Ask, asked: Asked) -> None:
-    """Raise HTTPException unless the visitor may change many of these jobs: an admin may, of all that it sees."""
-    ask.allow("admin", asked.topic or None)
-
-
 def _action(given: Fields) -> Action:
     action = ACTIONS.get(given.one("action"))
     if action is None:
-        raise HTTPException(400, f"jobs can be {', '.join(action.done for action in ACTIONS.values())}")
+        raise Problem("bad-request", f"jobs can be {', '.join(action.done for action in ACTIONS.values())}")
     return action
 
 
@@ -197,9 +191,9 @@ def _ids(given: Fields) -> list[int]:
     try:
         ids = sorted({int(id) for id in given.get("id", [])})
     except ValueError:
-        raise HTTPException(400, "an id is a number") from None
+        raise Problem("bad-request", "an id is a number") from None
     if len(ids) > _SELECTED:
-        raise HTTPException(400, f"at most {_SELECTED} jobs can be selected: take all that a search finds")
+        raise Problem("bad-request", f"at most {_SELECTED} jobs can be selected: take all that a search finds")
     return ids
 
 

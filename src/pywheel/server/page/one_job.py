@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ..._errors import NoSuchJob
@@ -11,8 +10,9 @@ from ...jobs.commands import Change
 from ...jobs.job import Attempt, Job
 from ...jobs.queries import GetHistories, GetJob
 from ...stores.contract import Store
+from ..problems import Problem
 from ..tokens import Grant
-from .answers import HEADERS, Ask, back
+from .answers import HEADERS, Ask
 from .bodies import shown
 from .bulk import ACTIONS
 from .drawings import timeline
@@ -46,7 +46,7 @@ async def body(ask: Ask) -> Response:
     """Answer with all of a body, as a file to be kept: a browser shows nothing of it."""
     job, _ = await _read(ask)
     if is_encrypted(job.body):
-        raise HTTPException(403, "the body is encrypted, and this server has no key")
+        raise Problem("no-key", "the body is encrypted, and this server has no key")
     headers = HEADERS | {"Content-Disposition": f'attachment; filename="job-{job.id}.body"'}
     return Response(job.body, headers=headers, media_type="application/octet-stream")
 
@@ -56,7 +56,7 @@ async def act(ask: Ask) -> Response:
     given, (job, _) = await fields(ask.request), await _read(ask)
     action, id = ACTIONS.get(given.one("action")), job.id
     if action is None:
-        raise HTTPException(400, "a job can be cancelled, rescheduled, retried and deleted")
+        raise Problem("bad-request", "a job can be cancelled, rescheduled, retried and deleted")
     ask.allow(action.scope, job.topic)
     due = new_due(given.one("delay").strip(), given.one("at").strip(), ask.now) if action.timed else 0
     ask.does(action.name, f"job {id}", job.topic)
@@ -65,16 +65,16 @@ async def act(ask: Ask) -> Response:
         what = "gone" if outcome is Change.NOT_FOUND else outcome
         ask.does(action.name, f"job {id}", job.topic, f"none: it is {what}")
         for_these = f"that is for jobs that are {' or '.join(action.states)}"
-        return back(ask.request, f"/jobs/{id}", f"job {id} is {what} and was not {action.done}: {for_these}")
-    return back(ask.request, "/jobs" if action.name == "delete" else f"/jobs/{id}", f"job {id} {action.done}")
+        return ask.back(f"/jobs/{id}", f"job {id} is {what} and was not {action.done}: {for_these}")
+    return ask.back("/jobs" if action.name == "delete" else f"/jobs/{id}", f"job {id} {action.done}")
 
 
 def id_of(text: str) -> int:
-    """Return an id that stands in an address. HTTPException: it is none."""
+    """Return an id that stands in an address. Problem: it is none."""
     try:
         return int(text)
     except ValueError:
-        raise HTTPException(404, "the id of a job is a number") from None
+        raise Problem("no-such-job", "the id of a job is a number") from None
 
 
 def visible(store: Store, id: int, visitor: Grant) -> Job:

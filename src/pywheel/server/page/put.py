@@ -17,7 +17,7 @@ from ...jobs.commands import Change, Edit, Put
 from ...jobs.durations import delay_ms
 from ...jobs.job import Job, NewJob
 from ...jobs.new_job import new_job
-from .answers import Ask, back
+from .answers import Ask
 from .bodies import typed
 from .filters import ROOM, fields, priority_of, texts, utc
 from .one_job import id_of, visible
@@ -142,7 +142,7 @@ async def put(ask: Ask) -> Response:
     except JobExists as error:
         return _page(ask, wish, source, {"key": str(error)}, 409)
     ask.does("put", f"job {id}" + (f", like job {source.id}" if source else ""), record.topic)
-    return back(ask.request, f"/jobs/{id}", f"job {id} was put")
+    return ask.back(f"/jobs/{id}", f"job {id} was put")
 
 
 async def _edit(ask: Ask, wish: Wish, source: Job, record: NewJob) -> Response:
@@ -151,14 +151,14 @@ async def _edit(ask: Ask, wish: Wish, source: Job, record: NewJob) -> Response:
     ask.does("edit", what, source.topic)
     change = await ask.context.queue.calls.aapply(wish.change(source, record))
     if change:
-        return back(ask.request, f"/jobs/{source.id}", f"{what} edited")
+        return ask.back(f"/jobs/{source.id}", f"{what} edited")
     told = "has changed since this form was shown" if change is Change.CHANGED else f"is {change}"
     ask.does("edit", what, source.topic, f"none: it {told}")
     return _page(ask, wish, source, {"body": f"{what} {told} and was not edited"}, 409)
 
 
 async def _source(ask: Ask, wish: Wish) -> Job | None:
-    """Return the job that is cloned. HTTPException, NoSuchJob: there is none."""
+    """Return the job that is cloned. Problem, NoSuchJob: there is none."""
     return await ask.context.read(visible, ask.store, id_of(wish.clone), ask.visitor) if wish.clone else None
 
 

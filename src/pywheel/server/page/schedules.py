@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ..._errors import BadBody, BadJob, BadOption, NoSuchSchedule
 from ...jobs.schedule import Schedule
 from ...stores.schedule_notes import ScheduleNotes
-from .answers import Ask, back
+from ..problems import Problem
+from .answers import Ask
 from .bodies import typed
 from .filters import ROOM, fields, number_of, texts
 
@@ -91,8 +91,8 @@ async def act(ask: Ask) -> Response:
         case "remove":
             said = f"{name} is removed" if await schedules.delete(name) else f"{name} was removed already"
         case _:
-            raise HTTPException(400, "a schedule can be run, paused, resumed and removed")
-    return back(ask.request, "/schedules", said)
+            raise Problem("bad-request", "a schedule can be run, paused, resumed and removed")
+    return ask.back("/schedules", said)
 
 
 async def form(ask: Ask) -> Response:
@@ -120,11 +120,11 @@ async def save(ask: Ask) -> Response:
     except (BadJob, BadOption) as error:
         return _page(ask, wish, str(error), 400)
     ask.does("set", f"schedule {wish.name}", wish.topic)
-    return back(ask.request, "/schedules", f"{wish.name} is {'changed' if source else 'made'}")
+    return ask.back("/schedules", f"{wish.name} is {'changed' if source else 'made'}")
 
 
 async def _there(ask: Ask, name: str) -> tuple[Schedule | None, str | None]:
-    """Return the schedule of a name, and its body as it can be typed. HTTPException: it is not for the visitor."""
+    """Return the schedule of a name, and its body as it can be typed. Problem: it is not for the visitor."""
     try:
         schedule = (await ask.context.queue.aio.schedules.get(name)).schedule
     except (NoSuchSchedule, BadJob, BadOption):

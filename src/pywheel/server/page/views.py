@@ -6,7 +6,6 @@ import json
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ..._errors import StoreError
@@ -16,9 +15,11 @@ from ...jobs.limits import LimitOverride
 from ...jobs.queries import Filter, GetHistories, ListNotes
 from ...stores.contract import Store
 from ...stores.notifier import ORDERS
+from ..access import demand_all
 from ..audit import listed
+from ..problems import Problem
 from ..visible import Sees, page, tell
-from .answers import Ask, back
+from .answers import Ask
 from .filters import fields, number_of, texts
 
 __all__ = ["act", "coming", "log", "order", "outlets", "overview", "workers"]
@@ -65,31 +66,28 @@ async def order(ask: Ask) -> Response:
     given = await fields(ask.request)
     worker, action = given.one("worker"), given.one("action")
     if action not in ORDERS:
-        raise HTTPException(400, f"a worker can be told one of these: {', '.join(ORDERS)}")
+        raise Problem("bad-request", f"a worker can be told one of these: {', '.join(ORDERS)}")
     ask.allow("admin")
     await ask.context.read(tell, ask.store, ask.visitor, worker, action)
     ask.does(action, f"worker {worker}")
-    return back(ask.request, "/workers", f"{worker} {_TOLD[action]}")
+    return ask.back("/workers", f"{worker} {_TOLD[action]}")
 
 
 async def coming(ask: Ask) -> Response:
     """What is coming, in numbers: for those who do not see the picture, or want to copy."""
-    topic = ask.query.get("topic") or None
-    if topic is None and not ask.visitor.everywhere:
-        raise HTTPException(403, "your token is for some topics: choose one of them")
-    if topic is not None:
-        ask.allow("read", topic)
+    topic = ask.topic
+    if topic is None:
+        demand_all(ask.visitor, "read", "choose one of them")
     snapshot = await ask.context.live.now([topic])
     coming = snapshot.coming.get(topic)
     if coming is None:
-        raise HTTPException(503, snapshot.error or "there are too many topics to look ahead at all: choose one")
+        raise Problem("too-busy", snapshot.error or "there are too many topics to look ahead at all: choose one")
     return ask.page("coming.html", coming=coming, topic=topic)
 
 
 async def outlets(ask: Ask) -> Response:
     """Where jobs are delivered to, and what was answered last."""
-    if not ask.visitor.everywhere:
-        raise HTTPException(403, "your token is for some topics, and outlets are for all of them")
+    demand_all(ask.visitor, "read", "look at their jobs")
     notes = await ask.context.read(ask.store.ask, ListNotes(_OUTLETS))
     return ask.page("outlets.html", outlets=[_outlet(key, value) for key, value in notes], now=ask.now)
 
@@ -126,8 +124,8 @@ async def act(ask: Ask) -> Response:
             ask.does("limit", f"topic {topic}: as its code says", topic)
             await topics.limit_as_code(topic)
         case _:
-            raise HTTPException(400, "a topic can be paused, resumed and limited")
-    return back(ask.request, f"/jobs?{given.one('query')}" if given.one("from") == "jobs" else "/", said)
+            raise Problem("bad-request", "a topic can be paused, resumed and limited")
+    return ask.back(f"/jobs?{given.one('query')}" if given.one("from") == "jobs" else "/", said)
 
 
 def _running(store: Store, sees: Sees) -> tuple[Runs, bool]:
