@@ -1,4 +1,4 @@
-"""Lists of jobs, and workers, for who may see some topics alone.
+"""Jobs, lists of them, and workers, for who may see some topics alone.
 
 Lists go topic by topic: one of all would tell by its cursors and by what it leaves out what is in the others.
 """
@@ -6,26 +6,45 @@ Lists go topic by topic: one of all would tell by its cursors and by what it lea
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from .._errors import BadJob
+from ..jobs.checks import MOST
+from ..jobs.commands import Ref, called
 from ..jobs.job import Job
-from ..jobs.queries import PAGE_MOST, Filter, ListTopics, ListWorkers, Member, Page
-from ..stores.contract import Store, intact
+from ..jobs.queries import PAGE_MOST, Filter, GetJob, ListTopics, ListWorkers, Member, Page
+from ..stores.contract import Store, outcome_of
 from ..stores.notifier import order
 from ..stores.pages import BYTES, search
 from ..stores.schedule_notes import TOPIC as SCHEDULES
 from .problems import Problem
 from .tokens import Grant
 
-__all__ = ["Sees", "may_order", "may_see", "page", "tell"]
+__all__ = ["Sees", "job_id", "job_of", "may_order", "may_see", "page", "tell"]
 
 Sees: TypeAlias = Callable[[str], bool] | None
 """Whether somebody may see a topic; None: every topic, so nobody asks."""
 _TOPICS: Final = 100
 """of which a page may have looked for jobs, though there were none"""
+_ID: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+
+
+def job_id(text: str) -> int:
+    """Return the id that an address has for a job. Problem: it is none."""
+    if not _ID.fullmatch(text) or abs(int(text)) > MOST:
+        raise Problem("no-such-job", f"there is no job {text[:40]!r}: an id is what the put answered")
+    return int(text)
+
+
+def job_of(store: Store, ref: Ref, grant: Grant, scope: str = "read") -> Job:
+    """Return a job. Problem: it is not there, or the grant has not this scope for its topic."""
+    job = store.ask(GetJob(ref))
+    if job is None or not grant.may(scope, job.topic):
+        raise Problem("no-such-job", f"there is no job {called(ref)} that this token may see")
+    return job
 
 
 def page(
@@ -99,4 +118,4 @@ def tell(store: Store, grant: Grant, worker: str, word: str) -> None:
         raise Problem("not-found", f"there is no worker {worker[:80]!r} that this token may see: it may have ended")
     if not may_order(grant, member):
         raise Problem("scope-missing", "this needs the scope 'admin' for all topics of the worker")
-    intact(store.apply([order(worker, word)]))
+    outcome_of(store, order(worker, word))

@@ -11,12 +11,13 @@ from starlette.responses import Response
 
 from ..._errors import BadJob
 from ...jobs import new_job
-from ...jobs.checks import FURTHEST, MOST
+from ...jobs.checks import FURTHEST
 from ...jobs.commands import Cancel, Change, Command, Delete, Ref, Retry, called
 from ...jobs.durations import delay_ms
 from ...jobs.job import Job, State
-from ...jobs.queries import GetHistories, GetJob
+from ...jobs.queries import GetHistories
 from ..problems import Problem, checked
+from ..visible import job_id, job_of
 from .call import Call, JsonResponse
 from .put import refusal
 from .records import attempt_out, body_of, etag, job_out, result_out
@@ -24,7 +25,6 @@ from .schema import History
 
 __all__ = ["cancel", "delete", "edit", "get", "history", "reference", "result", "retry"]
 
-_ID: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _TAG: Final = re.compile(rb'"[a-z]+-([0-9a-f]{1,16})-([0-9a-f]{1,16})"')
 
 
@@ -100,18 +100,11 @@ def reference(call: Call) -> Ref:
     if "id" not in call.path_params:
         call.demand(call.parameters.topic)
         return call.parameters.topic, call.parameters.key
-    id = call.path_params["id"]
-    if not _ID.fullmatch(id) or abs(int(id)) > MOST:
-        raise Problem("no-such-job", f"there is no job {id[:40]!r}: an id is what the put answered")
-    return int(id)
+    return job_id(call.path_params["id"])
 
 
 async def _job(call: Call, ref: Ref) -> Job:
-    """Return a job. Raises the Problem of one that is not there, or that the token's topics leave out."""
-    job = await call.ask(GetJob(ref))
-    if job is None or not call.grant.may(call.operation.scope or "", job.topic):
-        raise Problem("no-such-job", f"there is no job {called(ref)} that this token may see")
-    return job
+    return await call.context.read(job_of, call.queue.store, ref, call.grant, call.operation.scope or "")
 
 
 async def _change(call: Call, ref: Ref, command: Command[Any], wanted: str) -> Response:

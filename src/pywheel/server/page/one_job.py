@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from ..._errors import NoSuchJob
 from ...jobs.bodies import is_encrypted
 from ...jobs.commands import Change
 from ...jobs.job import Attempt, Job
-from ...jobs.queries import GetHistories, GetJob
-from ...stores.contract import Store
+from ...jobs.queries import GetHistories
 from ..problems import Problem
-from ..tokens import Grant
+from ..visible import job_id, job_of
 from .answers import HEADERS, Ask
 from .bodies import shown
 from .bulk import ACTIONS
 from .drawings import timeline
 from .filters import fields, new_due
 
-__all__ = ["act", "body", "id_of", "show", "visible"]
+__all__ = ["act", "body", "show"]
 
 
 async def show(ask: Ask) -> Response:
@@ -69,24 +67,7 @@ async def act(ask: Ask) -> Response:
     return ask.back("/jobs" if action.name == "delete" else f"/jobs/{id}", f"job {id} {action.done}")
 
 
-def id_of(text: str) -> int:
-    """Return an id that stands in an address. Problem: it is none."""
-    try:
-        return int(text)
-    except ValueError:
-        raise Problem("no-such-job", "the id of a job is a number") from None
-
-
-def visible(store: Store, id: int, visitor: Grant) -> Job:
-    """Return a job. NoSuchJob, too, for one whose topic is not for the visitor to know."""
-    job = store.ask(GetJob(id))
-    if job is None or not visitor.may("read", job.topic):
-        raise NoSuchJob(f"there is no job {id} that you may see")
-    return job
-
-
 async def _read(ask: Ask) -> tuple[Job, list[Attempt]]:
-    """Return the job that the address names, if it is visible, and its attempts."""
-    id = id_of(ask.request.path_params["id"])
-    job = await ask.context.read(visible, ask.store, id, ask.visitor)
-    return job, (await ask.context.read(ask.store.ask, GetHistories([id])))[0]
+    """Return the job that the address names, and its attempts. Problem: it is not there, or not for the visitor."""
+    job = await ask.context.read(job_of, ask.store, job_id(ask.request.path_params["id"]), ask.visitor)
+    return job, (await ask.context.read(ask.store.ask, GetHistories([job.id])))[0]

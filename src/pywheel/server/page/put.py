@@ -17,10 +17,10 @@ from ...jobs.commands import Change, Edit, Put
 from ...jobs.durations import delay_ms
 from ...jobs.job import Job, NewJob
 from ...jobs.new_job import new_job
+from ..visible import job_id, job_of
 from .answers import Ask
 from .bodies import typed
 from .filters import ROOM, fields, priority_of, texts, utc
-from .one_job import id_of, visible
 from .words import iso
 
 __all__ = ["put", "show"]
@@ -158,8 +158,8 @@ async def _edit(ask: Ask, wish: Wish, source: Job, record: NewJob) -> Response:
 
 
 async def _source(ask: Ask, wish: Wish) -> Job | None:
-    """Return the job that is cloned. Problem, NoSuchJob: there is none."""
-    return await ask.context.read(visible, ask.store, id_of(wish.clone), ask.visitor) if wish.clone else None
+    """Return the job that is cloned. Problem: there is none."""
+    return await ask.context.read(job_of, ask.store, job_id(wish.clone), ask.visitor) if wish.clone else None
 
 
 def _page(ask: Ask, wish: Wish, source: Job | None, wrong: Mapping[str, str], status: int = 200) -> Response:
