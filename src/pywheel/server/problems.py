@@ -26,7 +26,10 @@ from .._errors import (
     StoreReadOnly,
 )
 
-__all__ = ["KEY_REUSED", "KINDS", "MEDIA_TYPE", "Kind", "Problem", "checked", "of_error", "of_validation"]
+__all__ = [
+    "KEY_REUSED", "KINDS", "MEDIA_TYPE", "Kind", "Problem", "bad_field", "bad_parameter", "checked", "of_error",
+    "of_validation",
+]  # fmt: skip
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -125,6 +128,16 @@ class Problem(Exception):
         return msgspec.json.encode(document)
 
 
+def bad_field(pointer: str, what: str, kind: str = "bad-body") -> Problem:
+    """Return the problem of a field of the body, which a JSON pointer names."""
+    return Problem(kind, f"{pointer}: {what}", errors=[(pointer, what)])
+
+
+def bad_parameter(name: str, what: str) -> Problem:
+    """Return the problem of a parameter."""
+    return Problem("bad-parameter", f"{name}: {what}", more={"parameter": name})
+
+
 # ---- from errors ----------------------------------------------------------------------------------------------------
 
 
@@ -158,7 +171,7 @@ def checked(field: str, function: Callable[_P, _R], /, *args: _P.args, **kwargs:
     try:
         return function(*args, **kwargs)
     except BadJob as error:
-        raise Problem("bad-body", f"#/{field}: {error}", errors=[(f"#/{field}", str(error))]) from None
+        raise bad_field(f"#/{field}", str(error)) from None
 
 
 _AT: Final = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$?(?P<path>.*)`)?", re.DOTALL)
@@ -181,7 +194,5 @@ def of_validation(error: msgspec.ValidationError, *, parameter: bool = False) ->
     elif missing := _MISSING.fullmatch(what):
         what = f"the field {missing[1]!r} is missing"
     if parameter:
-        name = steps[0] if steps else ""
-        return Problem("bad-parameter", f"{name}: {what}", more={"parameter": name})
-    pointer = "#" + "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps)
-    return Problem("bad-body", f"{pointer}: {what}", errors=[(pointer, what)])
+        return bad_parameter(steps[0] if steps else "", what)
+    return bad_field("#" + "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps), what)

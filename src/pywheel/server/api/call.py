@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
@@ -17,7 +18,7 @@ from starlette.responses import Response
 from ...jobs.queries import Query
 from ..access import demand
 from ..middleware import refuse_large
-from ..problems import Problem, of_validation
+from ..problems import Problem, bad_parameter, of_validation
 from .once import ANSWERS_KEPT, once
 
 if TYPE_CHECKING:
@@ -79,10 +80,15 @@ class Operation:
     again: Callable[[Call, Sequence[tuple[int, int]]], Awaitable[Response]] | None = None
     """what answers it again, by its claims of the first time; None: its first answer does"""
 
-    @property
+    @cached_property
     def changes(self) -> bool:
         """Whether a server that only reads refuses it."""
         return self.method != "GET"
+
+    @cached_property
+    def decoder(self) -> msgspec.json.Decoder[Any]:
+        """What reads its body."""
+        return msgspec.json.Decoder(_Nothing if self.body is None else self.body)
 
 
 class Ends(NamedTuple):
@@ -147,11 +153,26 @@ class Call(Request):
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
-    async def take(self, most: int) -> bytes:
+    async def take(self) -> None:
+        """Take in body and parameters, as the operation wants them. Problem: they make no sense, or are too long."""
+        operation = self.operation
+        self.content = await self._received()
+        query = self.scope["query_string"]
+        self.parameters = _parameters(query, operation.query or _Nothing) if query or operation.query else None
+        self.wish = None
+        if self.content or (operation.body is not None and operation.body_needed):
+            _refuse_types(self.sent)
+            self.wish = _decoded(operation.decoder, self.content)
+
+    async def _received(self) -> bytes:
         """Return the body. Raise the Problem of one that is too long, before it is read if its length is known."""
         length = self.sent.get(b"content-length", b"")
         if self.operation.body is None and length in (b"", b"0") and b"transfer-encoding" not in self.sent:
             return b""
+        limits, most = self.context.limits, _NOTHING
+        if self.operation.body is not None:  # what the operation can make use of
+            useful = limits.batch if self.operation.many else 2 * self.queue.calls.max_body + _ROOM
+            most = min(limits.request, useful)
         if length.isdigit():
             refuse_large(int(length[:20]), most)
         parts, size, bodies = list[bytes](), 0, self.context.bodies
@@ -172,82 +193,50 @@ class Endpoint:
 
     def __init__(self, context: Context, operations: Sequence[Operation]) -> None:
         self._context = context
-        self._plans = {operation.method: _Plan(operation) for operation in operations}
-        if "GET" in self._plans:
-            self._plans["HEAD"] = self._plans["GET"]
-        self._allow = ", ".join(sorted(self._plans))
+        self._operations = {operation.method: operation for operation in operations}
+        if "GET" in self._operations:
+            self._operations["HEAD"] = self._operations["GET"]
+        self._allow = ", ".join(sorted(self._operations))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        plan = self._plans.get(scope["method"])
-        if plan is None:
+        operation = self._operations.get(scope["method"])
+        if operation is None:
             text = f"this path takes {self._allow}"
             raise Problem("method-not-allowed", text, headers={"allow": self._allow})
-        call = Call(self._context, plan.operation, scope, receive)
+        call = Call(self._context, operation, scope, receive)
         # In this order: a stranger's body is not even read.
         await call.identify()
-        if plan.operation.changes and self._context.read_only:
+        if operation.changes and self._context.read_only:
             raise Problem("read-only", "this server was started with --read-only: change jobs elsewhere")
-        call.content = await call.take(plan.most(self._context))
-        plan.decode(call)
+        await call.take()
         key = call.sent.get(b"idempotency-key")
-        if key is None or plan.operation.nonced or not plan.operation.changes:
-            answer = await plan.operation.handler(call)
+        if key is None or operation.nonced or not operation.changes:
+            answer = await operation.handler(call)
         else:
             answer = await once(call, key)
         await answer(scope, receive, send)
 
 
-class _Plan:
-    """How the requests of an operation are taken in."""
-
-    def __init__(self, operation: Operation) -> None:
-        self.operation = operation
-        self._decoder = msgspec.json.Decoder(_Nothing if operation.body is None else operation.body)
-        self._names = () if operation.query is None else tuple(operation.query.__struct_fields__)
-
-    def most(self, context: Context) -> int:
-        """Return how many bytes a body may have: what the operation can make use of."""
-        if self.operation.body is None:
-            return _NOTHING
-        useful = context.limits.batch if self.operation.many else 2 * context.queue.calls.max_body + _ROOM
-        return min(context.limits.request, useful)
-
-    def decode(self, call: Call) -> None:
-        """Make of parameters and body what the operation wants."""
-        call.parameters = self._parameters(call.scope["query_string"])
-        call.wish = None
-        if call.content or (self.operation.body is not None and self.operation.body_needed):
-            _refuse_types(call.sent)
-            call.wish = _decoded(self._decoder, call.content)
-
-    def _parameters(self, query: bytes) -> Any:
-        if not query:
-            return None if self.operation.query is None else _converted({}, self.operation.query)
-        try:
-            pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
-        except ValueError:
-            raise Problem("bad-parameter", "the query is no UTF-8, or has too many parameters") from None
-        given = dict(pairs)
-        if len(given) < len(pairs):
-            raise Problem("bad-parameter", "a parameter is given twice: give each once")
-        for name in given:
-            if name not in self._names:
-                known = f": there are {', '.join(self._names)}" if self._names else ""
-                raise Problem(
-                    "bad-parameter", f"there is no parameter {name[:80]!r} here{known}", more={"parameter": name[:80]}
-                )
-        return None if self.operation.query is None else _converted(given, self.operation.query)
-
-
 class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of an operation that needs none, from clients that always send one."""
+    """The body of an operation that needs none, from clients that always send one; and parameters that are none."""
 
 
-def _converted(given: dict[str, str], wanted: Any) -> Any:
+def _parameters(query: bytes, wanted: Any) -> Any:
+    """Return what a query says. Problem: it makes no sense."""
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
+    except ValueError:
+        raise Problem("bad-parameter", "the query is no UTF-8, or has too many parameters") from None
+    given, names = dict(pairs), wanted.__struct_fields__
+    if len(given) < len(pairs):
+        raise Problem("bad-parameter", "a parameter is given twice: give each once")
     for name, text in given.items():
+        if name not in names:
+            known = f": there are {', '.join(names)}" if names else ""
+            raise bad_parameter(name[:80], f"there is no such parameter here{known}")
         if "\0" in text:
-            raise Problem("bad-parameter", f"{name}: no text with NUL is stored", more={"parameter": name})
+            raise bad_parameter(name, "no text with NUL is stored")
     try:
         found = msgspec.convert(given, wanted, strict=False)
     except msgspec.ValidationError as error:
@@ -256,7 +245,7 @@ def _converted(given: dict[str, str], wanted: Any) -> Any:
         value = getattr(found, name)
         # What msgspec takes for a null, or for seconds since 1970.
         if value is None or (isinstance(value, datetime) and "T" not in text.upper()):
-            raise Problem("bad-parameter", f"{name}: {text[:40]!r} is none", more={"parameter": name})
+            raise bad_parameter(name, f"{text[:40]!r} is none")
     return found
 
 

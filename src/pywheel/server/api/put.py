@@ -12,7 +12,7 @@ from ..._errors import BadJob
 from ...jobs import job as records
 from ...jobs.commands import Put
 from ...jobs.new_job import new_job
-from ..problems import Problem
+from ..problems import Problem, bad_field
 from .call import Call, JsonResponse
 from .once import identity
 from .records import Turns, body_of
@@ -88,8 +88,7 @@ def _record(context: Context, wish: NewJob, place: str | int, trace: dict[str, s
 
 def refusal(error: BadJob, pointer: str, *, too_large: bool) -> Problem:
     """Return the problem of a job that makes no sense, or whose body is too large."""
-    pointer = f"{pointer}/body" if too_large else pointer
-    return Problem("too-large" if too_large else "bad-body", f"{pointer}: {error}", errors=[(pointer, str(error))])
+    return bad_field(f"{pointer}/body", str(error), "too-large") if too_large else bad_field(pointer, str(error))
 
 
 # ---- traces ---------------------------------------------------------------------------------------------------------

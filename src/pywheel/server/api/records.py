@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw
 from ...jobs.bodies import is_encrypted, key_of
 from ...jobs.job import FIELDS, Attempt, Job
 from ...jobs.results import Result
-from ..problems import Problem
+from ..problems import Problem, bad_field, bad_parameter
 from .schema import AttemptOut, JobOut, ReservedJob, ResultOut
 
 __all__ = [
@@ -117,11 +117,11 @@ def body_of(body: Raw, coded: str | None, depth: int, pointer: str) -> bytes:
     content = bytes(body)
     if coded is not None:
         if content:
-            raise _wrong(pointer, "body_base64", "give body or body_base64, not both")
+            raise bad_field(f"{pointer}/body_base64", "give body or body_base64, not both")
         try:
             return base64.b64decode(coded, validate=True)
         except (binascii.Error, ValueError):
-            raise _wrong(pointer, "body_base64", "this is no base64: use A-Z a-z 0-9 + / and =") from None
+            raise bad_field(f"{pointer}/body_base64", "this is no base64: use A-Z a-z 0-9 + / and =") from None
     if not content:
         return b"null"
     try:
@@ -129,9 +129,9 @@ def body_of(body: Raw, coded: str | None, depth: int, pointer: str) -> bytes:
     except RecursionError:
         raise _too_deep(depth) from None
     except UnicodeDecodeError:
-        raise _wrong(pointer, "body", "this is no UTF-8: send other bytes as body_base64") from None
+        raise bad_field(f"{pointer}/body", "this is no UTF-8: send other bytes as body_base64") from None
     except msgspec.DecodeError as error:
-        raise _wrong(pointer, "body", f"this is no JSON: {error}") from None
+        raise bad_field(f"{pointer}/body", f"this is no JSON: {error}") from None
     if content.count(b"[") + content.count(b"{") > depth and _depth(value, depth) > depth:
         raise _too_deep(depth)
     return content
@@ -149,10 +149,6 @@ def _depth(value: Any, most: int) -> int:
 
 def _too_deep(depth: int) -> Problem:
     return Problem("too-deep", f"a body may have {depth} levels: put it as text, or as body_base64")
-
-
-def _wrong(pointer: str, name: str, detail: str) -> Problem:
-    return Problem("bad-body", f"{pointer}/{name}: {detail}", errors=[(f"{pointer}/{name}", detail)])
 
 
 # ---- many jobs ------------------------------------------------------------------------------------------------------
@@ -203,7 +199,7 @@ def after_cursor(cursor: str | None) -> str:
 
 def no_cursor() -> Problem:
     """Return the problem of a cursor that is none."""
-    return Problem("bad-parameter", "cursor: use `next` of the answer before", more={"parameter": "cursor"})
+    return bad_parameter("cursor", "use `next` of the answer before")
 
 
 # ---- what names a job's state, and a claim --------------------------------------------------------------------------
