@@ -11,7 +11,7 @@ from hmac import compare_digest, digest
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from ...jobs.bodies import is_encrypted, key_of
 from ...jobs.job import FIELDS, Attempt, Job
@@ -51,17 +51,13 @@ def reserved(key: bytes, job: Job) -> ReservedJob:
 
 
 def _fields(job: Job, *, body: bool) -> dict[str, Any]:
-    sealed = is_encrypted(job.body)
-    text, coded = _body_out(job.body) if body and not sealed else (UNSET, None)
     return {
         "id": str(job.id),
         "topic": job.topic,
         "state": job.state.value,
         "due": moment_out(job.due),
         "created": moment_out(job.created),
-        "body": text,
-        "body_base64": coded,
-        "encrypted": key_of(job.body) or "unknown" if sealed else None,
+        **(_value_out("body", job.body) if body or is_encrypted(job.body) else {}),
         **dict(zip(_KEPT, job.kept, strict=True)),
         "ttr": None if job.ttr is None else job.ttr / 1000,
         "expires": None if job.expires is None else job.expires / 1000,
@@ -74,42 +70,33 @@ def _fields(job: Job, *, body: bool) -> dict[str, Any]:
 
 def attempt_out(attempt: Attempt) -> AttemptOut:
     """Return what was tried once."""
-    result, coded, key = _result_out(attempt.result)
     times = [None if at is None else moment_out(at) for at in (attempt.started, attempt.ended)]
     return AttemptOut(
         claim=attempt.claim, attempt=attempt.attempt, started=times[0], ended=times[1],
         outcome=None if attempt.outcome is None else attempt.outcome.value,
-        worker=attempt.worker, error=attempt.error, result=result, result_base64=coded, encrypted=key,
+        worker=attempt.worker, error=attempt.error, **_value_out("result", attempt.result),
     )  # fmt: skip
 
 
 def result_out(of: Result) -> ResultOut:
     """Return what has become of a job."""
-    result, coded, key = _result_out(of.result)
-    return ResultOut(
-        id=str(of.id), state=of.state.value, result=result, result_base64=coded, encrypted=key, error=of.error
-    )
-
-
-def _result_out(result: bytes | None) -> tuple[Any, str | None, str | None]:
-    """Return a result as JSON, else as base64, else the key that it is encrypted with."""
-    if result is None:
-        return UNSET, None, None
-    if is_encrypted(result):
-        return UNSET, None, key_of(result) or "unknown"
-    return *_body_out(result), None
+    return ResultOut(id=str(of.id), state=of.state.value, error=of.error, **_value_out("result", of.result))
 
 
 # ---- bodies ---------------------------------------------------------------------------------------------------------
 
 
-def _body_out(body: bytes) -> tuple[Any, str | None]:
-    """Return a body as JSON if it is some, else as base64."""
+def _value_out(name: str, value: bytes | None) -> dict[str, Any]:
+    """Return the fields that say a body or a result: as JSON, else as base64, else the key that encrypts it."""
+    if value is None:
+        return {}
+    if is_encrypted(value):
+        return {"encrypted": key_of(value) or "unknown"}
     try:
-        _ANY.decode(body)
+        _ANY.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return UNSET, base64.b64encode(body).decode()
-    return Raw(body), None
+        return {f"{name}_base64": base64.b64encode(value).decode()}
+    return {name: Raw(value)}
 
 
 def body_of(body: Raw, coded: str | None, depth: int, pointer: str) -> bytes:
