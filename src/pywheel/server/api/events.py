@@ -9,11 +9,9 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
-from msgspec import Struct
 from starlette.responses import Response
 
 from ..._errors import StoreError
@@ -28,26 +26,13 @@ if TYPE_CHECKING:
     from ...jobs.queries import Ended
     from ..context import Context
 
-__all__ = ["EndedOut", "Feed", "events"]
+__all__ = ["Feed", "events"]
 
 _MOST: Final = 1_000  # ends that are read at once, and events that wait for a listener
 _EVENT_ID: Final = re.compile(rb"([0-9]{1,15})-(-?[0-9]{1,19})")
 _AS_THEY_ARE: Final = ("topic", "state", "key", "attempt", "worker")
+_TIMES: Final = ("due", "ended", "started")
 _MISSED: Final = b"event: missed\ndata: {}\n\n"
-
-
-class EndedOut(Struct, omit_defaults=True, kw_only=True):
-    """A job that has ended."""
-
-    id: str
-    topic: str
-    state: str
-    due: datetime
-    ended: datetime
-    started: datetime | None = None
-    key: str | None = None
-    attempt: int = 0
-    worker: str | None = None
 
 
 class _Event(NamedTuple):
@@ -117,10 +102,8 @@ class Feed:
 
 def ended_event(one: Ended) -> _Event:
     """Return the event of a job that has ended."""
-    times: dict[str, Any] = {
-        name: None if (at := getattr(one, name)) is None else moment_out(at) for name in ("due", "ended", "started")
-    }
-    told = EndedOut(id=str(one.id), **{field: getattr(one, field) for field in _AS_THEY_ARE}, **times)
+    told = {"id": str(one.id), **{field: value for field in _AS_THEY_ARE if (value := getattr(one, field))}}
+    told |= {field: moment_out(at) for field in _TIMES if (at := getattr(one, field)) is not None}
     content = b"event: ended\nid: %d-%d\ndata: %s\n\n" % (one.ended, one.id, msgspec.json.encode(told))
     return _Event(one.topic, content, (one.ended, one.id))
 
