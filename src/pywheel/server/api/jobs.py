@@ -1,29 +1,31 @@
-"""One job, by its id or its key: look at it, cancel, edit, retry, delete."""
+"""One job, by its id or its key: look at it, cancel, edit, retry, delete; and all that a filter means."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from typing import Any, Final
 
 from msgspec import UNSET, structs
 from starlette.responses import Response
 
 from ..._errors import BadJob
+from ...client.jobs import FilterWords, filter_of
 from ...jobs import new_job
 from ...jobs.checks import FURTHEST
 from ...jobs.commands import Cancel, Change, Command, Delete, Ref, Retry, called
 from ...jobs.durations import delay_ms
 from ...jobs.job import Job, State
 from ...jobs.queries import GetHistories
+from ..access import demand_all
 from ..problems import Problem, checked
-from ..visible import job_id, job_of
+from ..visible import job_id, job_of, page
+from . import records, schema
 from .call import Call, JsonResponse
 from .put import refusal
-from .records import attempt_out, body_of, etag, job_out, result_out
-from .schema import History
 
-__all__ = ["cancel", "delete", "edit", "get", "history", "reference", "result", "retry"]
+__all__ = ["cancel", "change_many", "delete", "edit", "find", "get", "history", "reference", "result", "retry"]
 
 _TAG: Final = re.compile(rb'"[a-z]+-([0-9a-f]{1,16})-([0-9a-f]{1,16})"')
 
@@ -31,17 +33,17 @@ _TAG: Final = re.compile(rb'"[a-z]+-([0-9a-f]{1,16})-([0-9a-f]{1,16})"')
 async def get(call: Call) -> Response:
     """Return a job."""
     job = await _job(call, reference(call))
-    tag = etag(job)
+    tag = records.etag(job)
     if _lists(call.sent.get(b"if-none-match"), tag.encode()):
         return Response(status_code=304, headers={"etag": tag})
-    return JsonResponse(job_out(job), headers={"etag": tag, "cache-control": "no-store"})
+    return JsonResponse(records.job_out(job), headers={"etag": tag, "cache-control": "no-store"})
 
 
 async def history(call: Call) -> Response:
     """Return what was tried with a job."""
     job = await _job(call, reference(call))
     [attempts] = await call.ask(GetHistories([job.id]))
-    return JsonResponse(History([attempt_out(attempt) for attempt in attempts]))
+    return JsonResponse(schema.History([records.attempt_out(attempt) for attempt in attempts]))
 
 
 async def result(call: Call) -> Response:
@@ -55,7 +57,7 @@ async def result(call: Call) -> Response:
             if not ended.cancel():
                 ended.exception()  # it is looked at anew, and a job that was deleted is not there then
     so_far = await call.context.read(queue.result, job)
-    return JsonResponse(result_out(so_far), 200 if so_far.ended else 202)
+    return JsonResponse(records.result_out(so_far), 200 if so_far.ended else 202)
 
 
 async def cancel(call: Call) -> Response:
@@ -70,7 +72,7 @@ async def edit(call: Call) -> Response:
     options: Any = {name: value for name, value in structs.asdict(call.wish).items() if value is not UNSET}
     body, coded = options.pop("body", b""), options.pop("body_base64", None)
     if body or coded is not None:
-        options["body"] = body_of(body, coded, call.context.limits.depth, "#")
+        options["body"] = records.body_of(body, coded, call.context.limits.depth, "#")
     try:
         command = new_job.edit(calls.max_body, ref, **options)
     except BadJob as error:
@@ -145,3 +147,46 @@ def _expected(call: Call) -> tuple[int, int] | None:
     if max(due, claims) >= FURTHEST:
         raise Problem("changed", "this If-Match is no ETag of a job: give the one that came with it, just one")
     return due, claims
+
+
+# ---- many jobs ------------------------------------------------------------------------------------------------------
+
+
+async def find(call: Call) -> Response:
+    """Return jobs that a filter means."""
+    wish: schema.Find = call.parameters
+    if wish.topic is not None:
+        call.demand(wish.topic)
+    after = records.after_cursor(wish.cursor)
+    preview = None if wish.body else 0
+    try:
+        wanted = filter_of(wish.topic, wish.state, _words(wish))
+    except BadJob as error:
+        raise Problem("bad-parameter", str(error)) from None
+    try:
+        store, sees = call.queue.store, call.grant.sees
+        found = await call.context.read(page, store, wanted, after, wish.limit, sees, preview=preview)
+    except BadJob:
+        raise records.no_cursor() from None
+    following = None if found.next is None else records.cursor(found.next)
+    shown = await records.jobs_out(found.jobs, partial(records.job_out, body=wish.body))
+    return JsonResponse(schema.Found(shown, following, found.looked))
+
+
+async def change_many(call: Call, word: str) -> Response:
+    """Change the jobs that a filter means by a method of `Jobs`, which says which states it is for."""
+    wish: schema.Bulk = call.wish
+    if wish.topic is not None:
+        call.demand(wish.topic)
+    else:
+        demand_all(call.grant, call.operation.scope or "", "name one of its topics")
+    words = _words(wish) | ({} if wish.state is None else {"state": wish.state})
+    if isinstance(wish, schema.BulkRetry):
+        words["delay"] = checked("delay", delay_ms, wish.delay) / 1000
+    change = partial(getattr(call.queue.jobs, word), wish.topic, **words, dry_run=wish.dry_run)
+    return JsonResponse(schema.BulkAnswer(await call.context.long(change), wish.dry_run))
+
+
+def _words(wish: schema.Filter) -> Any:
+    """Return what a filter says beside topic and state, in the words of the client."""
+    return {word: getattr(wish, word) for word in FilterWords.__annotations__}

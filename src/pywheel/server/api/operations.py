@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.routing import Route
 
-from . import claims, events, find, jobs, openapi, put, schedules, schema, topics
+from . import claims, events, jobs, openapi, put, schedules, schema, topics
 from .call import Endpoint, Operation
 
 if TYPE_CHECKING:
@@ -85,14 +85,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answers={200: schema.ResultOut, 202: schema.ResultOut}, problems=("no-such-job", "too-busy", "share-taken"),
         notes="200: it has ended. 202: it has not, in the time that `wait` gave; ask again."),
 
-    _finding("findJobs", "GET /v1/jobs", find.find, "Find jobs", query=schema.Find, answers={200: schema.Found},
+    _finding("findJobs", "GET /v1/jobs", jobs.find, "Find jobs", query=schema.Find, answers={200: schema.Found},
         notes="By id; of a range of due times by these; to a token for some topics by topic first. "
         "An answer may have fewer jobs than `limit`, and yet a `next`."),
-    _changing("cancelJobs", "POST /v1/jobs/cancel", find.cancel_many, "Cancel the delayed jobs that a filter means",
-        body=schema.Bulk),
-    _changing("retryJobs", "POST /v1/jobs/retry", find.retry_many,
+    _changing("cancelJobs", "POST /v1/jobs/cancel", partial(jobs.change_many, word="cancel_many"),
+        "Cancel the delayed jobs that a filter means", body=schema.Bulk),
+    _changing("retryJobs", "POST /v1/jobs/retry", partial(jobs.change_many, word="retry_many"),
         "Retry the finished jobs that a filter means, the dead ones unless told", body=schema.BulkRetry),
-    _changing("deleteJobs", "POST /v1/jobs/delete", find.delete_many,
+    _changing("deleteJobs", "POST /v1/jobs/delete", partial(jobs.change_many, word="delete_many"),
         "Forget the jobs that a filter means and that are not running", body=schema.Bulk),
     _finding("streamEvents", "GET /v1/events", events.events, "Jobs as they end, and counts as they change",
         query=schema.Events, headers=("Last-Event-ID",), answers={200: bytes}, problems=("too-busy", "share-taken"),
