@@ -120,8 +120,7 @@ def counts_event(topic: str, counts: Counts) -> _Event:
 async def events(call: Call) -> Response:
     """Return the stream of what happens, after the last event that the client has seen."""
     context, topic, token = call.context, call.parameters.topic, call.grant.id
-    if topic is not None:
-        call.demand(topic)
+    call.demand(topic)
     if context.feed is None:
         context.feed = Feed(context)
     context.streams.take(token)

@@ -155,10 +155,8 @@ def _expected(call: Call) -> tuple[int, int] | None:
 async def find(call: Call) -> Response:
     """Return jobs that a filter means."""
     wish: schema.Find = call.parameters
-    if wish.topic is not None:
-        call.demand(wish.topic)
-    after = records.after_cursor(wish.cursor)
-    preview = None if wish.body else 0
+    call.demand(wish.topic)
+    after, preview = records.after_cursor(wish.cursor), None if wish.body else 0
     try:
         wanted = filter_of(wish.topic, wish.state, _words(wish))
     except BadJob as error:

@@ -16,14 +16,7 @@ __all__ = ["document", "encoded", "serve"]
 
 _VERSION: Final = "1"  # of the API, which is in its paths; not of the package: the document is checked in
 _REF: Final = "#/components/schemas/{name}"
-_COMMON: Final = (
-    "bad-request",
-    "bad-parameter",
-    "method-not-allowed",
-    "internal-error",
-    "store-away",
-    "store-busy",
-)
+_COMMON: Final = ("bad-request", "bad-parameter", "method-not-allowed", "internal-error", "store-away", "store-busy")
 _GUARDED: Final = ("token-missing", "token-unknown", "scope-missing", "too-many-failures")
 _WITH_BODY: Final = ("bad-json", "bad-body", "too-deep", "too-large", "wrong-type", "too-slow")
 
@@ -42,11 +35,7 @@ _PATHS: Final = {
     "name": ("The schedule's name.", {"type": "string", "minLength": 1, "maxLength": 180}, "nightly"),
     "worker": ("The worker's id.", {"type": "string", "minLength": 1}, "app1:4711@5f0c3b9a"),
     "topic": ("The topic.", {"type": "string", "minLength": 1, "maxLength": schema.LONGEST}, "mail"),
-    "receipt": (
-        "What came with the job when it was reserved.",
-        {"type": "string", "minLength": 1},
-        "MTI0LjEubWFj",
-    ),
+    "receipt": ("What came with the job when it was reserved.", {"type": "string", "minLength": 1}, "MTI0LjEubWFj"),
 }
 _DESCRIPTION: Final = """\
 Durable delayed jobs: put them, take them when they are due, settle them.
@@ -125,19 +114,11 @@ def _described(operation: Operation) -> dict[str, Any]:
 
 
 def _parameters(operation: Operation) -> list[dict[str, Any]]:
-    found = []
-    for name, (description, kind, example) in _PATHS.items():
-        if f"{{{name}}}" in operation.path:
-            found.append(
-                {
-                    "name": name,
-                    "in": "path",
-                    "required": True,
-                    "description": description,
-                    "schema": kind,
-                    "example": example,
-                }
-            )
+    found = [
+        {"name": name, "in": "path", "required": True, "description": description, "schema": kind, "example": example}
+        for name, (description, kind, example) in _PATHS.items()
+        if f"{{{name}}}" in operation.path
+    ]
     if operation.query is not None:
         _, components = msgspec.json.schema_components([operation.query], ref_template=_REF)
         known = components[_name(operation.query)]

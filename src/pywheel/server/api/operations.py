@@ -147,9 +147,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Put a job of a schedule now, beside its others", answers={201: schema.PutAnswer},
         problems=("no-such-schedule", "job-exists"),
         notes="Paused or not. It gives way to one that runs, as the schedule says."),
-    _schedule("put", "pauseSchedule", "POST /v1/schedules/{name}/pause", schedules.pause,
+    _schedule("put", "pauseSchedule", "POST /v1/schedules/{name}/pause", partial(schedules.change, word="pause"),
         "Let a schedule put nothing until it is resumed", answers={200: schema.Changed}),
-    _schedule("put", "resumeSchedule", "POST /v1/schedules/{name}/resume", schedules.resume,
+    _schedule("put", "resumeSchedule", "POST /v1/schedules/{name}/resume", partial(schedules.change, word="resume"),
         "Let a schedule go on from now", answers={200: schema.Changed}),
 
     _operation("work", "work", "reserveJobs", "POST /v1/reserve", claims.reserve,

@@ -16,7 +16,7 @@ from . import schema
 from .call import Call, JsonResponse
 from .records import after_cursor, body_of, cursor, moment_out, no_cursor
 
-__all__ = ["delete", "get", "pause", "resume", "run", "schedules", "set_"]
+__all__ = ["change", "delete", "get", "run", "schedules", "set_"]
 
 _OPTIONS: Final = tuple(ScheduleOptions.__annotations__)
 
@@ -70,14 +70,9 @@ async def run(call: Call) -> Response:
     return JsonResponse(schema.PutAnswer(str(await call.queue.aio.schedules.run(await _name(call)))), 201)
 
 
-async def pause(call: Call) -> Response:
-    """Let a schedule put nothing."""
-    return JsonResponse(schema.Changed(await call.queue.aio.schedules.pause(await _name(call))))
-
-
-async def resume(call: Call) -> Response:
-    """Let a schedule go on."""
-    return JsonResponse(schema.Changed(await call.queue.aio.schedules.resume(await _name(call))))
+async def change(call: Call, word: str) -> Response:
+    """Pause a schedule, or resume it."""
+    return JsonResponse(schema.Changed(await getattr(call.queue.aio.schedules, word)(await _name(call))))
 
 
 async def _name(call: Call) -> str:
