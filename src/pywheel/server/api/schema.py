@@ -6,6 +6,7 @@ Ids are text, as JavaScript's numbers end at 2**53. Times are RFC 3339 in UTC. D
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
@@ -47,6 +48,7 @@ Headers = Annotated[dict[str, str] | None, Meta(description="Text by name, for t
 Limit = Annotated[int, Meta(ge=1, le=1_000, description="At most so many; there may be fewer, and yet a next.")]
 Cursor = Annotated[str, Meta(min_length=1, max_length=60_000, description="`next` of the answer before; opaque.")]
 Next = Annotated[str | None, Meta(description="The cursor of the next part; null after the last.")]
+_searched = partial(Meta, min_length=1, max_length=1_000)
 CatchUp = Literal["none", "one", "all"]
 Overlap = Literal["skip", "queue", "overlap"]
 
@@ -218,13 +220,8 @@ class Filter(In):
     due_from: Moment | None = None
     due_until: Moment | None = None
     error: Annotated[str, Meta(max_length=1_000, description="The last error contains this text.")] | None = None
-    text: Annotated[str, Meta(min_length=1, max_length=1_000, description="The body contains this text.")] | None = None
-    header: (
-        Annotated[
-            str, Meta(min_length=1, max_length=1_000, description="It has this header, or of `name=value` this value.")
-        ]
-        | None
-    ) = None
+    text: Annotated[str, _searched(description="The body contains this text.")] | None = None
+    header: Annotated[str, _searched(description="It has this header, or of `name=value` this value.")] | None = None
     worker: (
         Annotated[
             str, Meta(min_length=1, max_length=200, description="The worker of the last attempt, or how its id begins.")

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from ...jobs.job import Attempt, Job
 from ..coming import Part
-from .words import iso, late, length, number, stamp
+from .words import late, length, number, stamp
 
 __all__ = ["Chart", "Segment", "histogram", "series", "timeline", "trend"]
 
@@ -23,18 +23,22 @@ class Chart(NamedTuple):
     name: str
     total: str
     peak: str
-    quarter: str  # what a bar of half the height stands for
-    width: int
     bars: str  # path
-    capped: str  # path: bars that are higher, nobody knows how much
-    ticks: tuple[str, ...]
+    ticks: Sequence[str]
     label: str  # for those who do not see it
-    start: str
+    start: int  # ms
     step: int
-    most: int
-    counts: str
+    values: Sequence[int]
+    quarter: str = ""  # what a bar of half the height stands for
+    capped: str = ""  # path: bars that are higher, nobody knows how much
+    most: int = 0
     kind: str = ""  # a field of `Ends`
     unit: str = ""  # of a bar of that
+
+    @property
+    def width(self) -> int:
+        """How wide it is drawn."""
+        return len(self.values) * _UNIT
 
 
 _TICKS: Final = {
@@ -59,28 +63,15 @@ def histogram(part: Part, least: int = 0) -> Chart:
         (capped if count >= horizon.most else bars).append(_bar(position, math.sqrt(count / highest)))
     more = "+" if part.capped else ""
     total, peak = f"{number(max(part.total, least))}{more}", f"{number(part.peak)}{more}"
+    due = "no job is due"
     if part.total:
         at = part.start + part.counts.index(part.peak) * horizon.step
-        label = (
-            f"Next {horizon.name}: {total} jobs are due, most of them, {peak} in {length(horizon.step)}, at {stamp(at)}"
-        )
-    else:
-        label = f"Next {horizon.name}: no job is due"
+        due = f"{total} jobs are due, most of them, {peak} in {length(horizon.step)}, at {stamp(at)}"
     return Chart(
-        horizon.name,
-        total,
-        peak if part.total else "",
-        number(round(part.peak / 4)) if part.peak >= 20 else "",
-        len(part.counts) * _UNIT,
-        "".join(bars),
-        "".join(capped),
-        _TICKS[horizon.name],
-        label,
-        iso(part.start),
-        horizon.step,
-        horizon.most,
-        ",".join(map(str, part.counts)),
-    )
+        horizon.name, total, peak if part.total else "", "".join(bars), _TICKS[horizon.name],
+        f"Next {horizon.name}: {due}", part.start, horizon.step, part.counts,
+        number(round(part.peak / 4)) if part.peak >= 20 else "", "".join(capped), horizon.most,
+    )  # fmt: skip
 
 
 def _bar(position: int, share: float) -> str:
@@ -104,23 +95,10 @@ def series(kind: str, values: Sequence[int], start: int, step: int) -> Chart:
     quarters = [stamp(start + len(values) * step * part // 4)[5:16] for part in range(5)]
     total = peak if kind == "late" else number(sum(values))
     most = f"most, {peak} in {each}, at {stamp(start + values.index(highest) * step)}" if highest else "none"
-    return Chart(
-        name,
-        total,
-        f"peak {peak} in {each}" if highest and kind != "late" else "",
-        "",
-        len(values) * _UNIT,
-        "".join(_bar(position, value / highest) for position, value in enumerate(values) if value),
-        "",
-        tuple(quarters),
-        f"{name}: {total}; {most}",
-        iso(start),
-        step,
-        0,
-        ",".join(map(str, values)),
-        kind,
-        unit,
-    )
+    bars = "".join(_bar(position, value / highest) for position, value in enumerate(values) if value)
+    peak = f"peak {peak} in {each}" if highest and kind != "late" else ""
+    label = f"{name}: {total}; {most}"
+    return Chart(name, total, peak, bars, quarters, label, start, step, values, kind=kind, unit=unit)
 
 
 def trend(values: Sequence[int], parts: int = 60) -> str:
