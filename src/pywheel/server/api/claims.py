@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from msgspec import UNSET
 from starlette.requests import ClientDisconnect
@@ -23,7 +23,7 @@ from ...jobs.retry import DEFAULT
 from ...stores.contract import Store
 from ..context import Context
 from ..problems import Problem, checked
-from .call import Call, JsonResponse
+from .call import Call, Ends, JsonResponse
 from .once import UNDER_WAY
 from .records import jobs_out, receipt_of, reserved
 from .schema import Claims, Nack, NackAnswer, Reserve
@@ -84,7 +84,7 @@ def _still_held(store: Store, claims: Sequence[tuple[int, int]]) -> list[Job]:
 async def _long(call: Call, wanted: _Wanted, seconds: float) -> list[Job]:
     """Claim jobs, or wait for them. A client that goes away gets none: what was claimed for it is given back."""
     context = call.context
-    waiting = _waiting(context)
+    waiting = context.waiting = context.waiting or Waiting(context.queue.store)
     waiter = waiting.enter(wanted.topics)
     try:
         with call.ends() as ends:
@@ -99,9 +99,7 @@ async def _long(call: Call, wanted: _Wanted, seconds: float) -> list[Job]:
         waiting.leave(waiter)
 
 
-async def _first(
-    call: Call, wanted: _Wanted, waiter: Waiter, ends: tuple[asyncio.Future[Any], ...], seconds: float
-) -> list[Job]:
+async def _first(call: Call, wanted: _Wanted, waiter: Waiter, ends: Ends, seconds: float) -> list[Job]:
     """Return the first jobs that come; [] after so many seconds, or when one of the ends has come."""
     until = asyncio.get_running_loop().time() + seconds
     jobs = await wanted.claim()
@@ -136,7 +134,9 @@ class _Wanted:
         """Return jobs that are due, of the topics in their order."""
         jobs: list[Job] = []
         try:
-            for topic in await self._ready() if first is None else (first,):
+            # Of several topics those where something is due, found by one query.
+            due = self.topics if len(self.topics) == 1 else await self._due() if first is None else (first,)
+            for topic in due:
                 if topic not in self._sealed:
                     jobs += await self._claim(topic, self._limit - len(jobs), jobs)
                 if len(jobs) >= self._limit or self._room(jobs) <= 0:
@@ -154,9 +154,8 @@ class _Wanted:
 
     def _may_be_full(self, jobs: list[Job]) -> bool:
         """Whether a body that this server takes may have been too long to come along."""
-        return (
-            self._room(jobs) < 2 * self._context.queue.calls.max_body
-        )  # what is sealed was longer than what is seen here
+        # What is sealed was longer than what is seen here.
+        return self._room(jobs) < 2 * self._context.queue.calls.max_body
 
     async def more(self, jobs: list[Job]) -> bool:
         """Return whether jobs are due that were left out because of their bodies. Mostly without a query."""
@@ -176,10 +175,6 @@ class _Wanted:
         """Raise the Problem of jobs that are due, and for whose bodies there is no key here."""
         for error in self._sealed.values():
             raise Problem("no-key", f"{error}; no other job is due", headers={"retry-after": "60"})
-
-    async def _ready(self) -> tuple[str, ...]:
-        """Return the topics to claim of: of several those where something is due, found by one query."""
-        return self.topics if len(self.topics) == 1 else await self._due()
 
     async def _due(self) -> tuple[str, ...]:
         """Return the topics of which something is due."""
@@ -214,12 +209,6 @@ async def _give_back(context: Context, jobs: list[Job]) -> None:
         await context.queue.calls.aapply_all([commands.Release(job.id, job.claims) for job in jobs])
 
 
-def _waiting(context: Context) -> Waiting:
-    if context.waiting is None:
-        context.waiting = Waiting(context.queue.store)
-    return context.waiting
-
-
 # ---- settle ---------------------------------------------------------------------------------------------------------
 
 
@@ -238,7 +227,7 @@ async def nack(call: Call) -> Response:
         error = None if wish.error is None else kept(wish.error)
         state = await queue.calls.aapply(commands.Nack(id, claims, delay, error))
     else:
-        job = await call.context.read(queue.store.ask, GetJob(id))
+        job = await call.ask(GetJob(id))
         state = None
         if job is not None and job.claims == claims:
             state = await queue.aio.nack(job, error=wish.error)
