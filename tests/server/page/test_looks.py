@@ -216,7 +216,7 @@ def test_a_body_is_kept_and_never_shown_by_the_browser(queue, client):
 
 @pytest.mark.parametrize(
     ("result", "shown"),
-    [(b'{"a":1}', "&#34;a&#34;: 1"), (b"<b>text", "&lt;b&gt;text"), (b"\xff\x01", "ff 01"), (b"", "empty, 0 bytes")],
+    [(b'{"a":1}', "&#34;a&#34;: 1"), (b"<b>text", "&lt;b&gt;text"), (b"\xff\x01", "ff 01"), (b"", "empty, 0 Bytes")],
 )
 def test_a_result_is_shown_with_the_attempt_that_it_is_of(queue, client, result, shown):
     id = queue.put("mail", b"")

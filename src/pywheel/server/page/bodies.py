@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from ...jobs.bodies import is_encrypted
 from ...jobs.job import Job
-from .words import size
 
 __all__ = ["Body", "preview", "shown", "typed"]
 
@@ -25,7 +24,7 @@ class Body(NamedTuple):
     view: str  # json, text, hex, none
     views: tuple[str, ...]  # the others that make sense
     text: str
-    size: str
+    size: int  # bytes
     cut: bool  # whether it is longer
 
 
@@ -44,7 +43,7 @@ def shown(data: bytes, wanted: str = "") -> Body:
     elif view == "hex":
         text, room = _dump(data[:_HEX]), _HEX
     cut = len(text) > MOST or (view != "json" and len(data) > room)
-    return Body(kind, view, views, text[:MOST], size(len(data)), cut)
+    return Body(kind, view, views, text[:MOST], len(data), cut)
 
 
 def _looked_at(data: bytes) -> tuple[str, tuple[str, ...], str]:

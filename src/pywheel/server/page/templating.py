@@ -80,7 +80,6 @@ _environment.filters.update(
     preview=bodies.preview,
     number=words.number,
     pace=words.pace,
-    size=words.size,
     stamp=words.stamp,
     when=words.when,
 )

@@ -10,7 +10,7 @@ from typing import Final
 from markupsafe import Markup
 
 __all__ = [
-    "NOTHING", "ago", "error_group", "first_line", "iso", "late", "length", "number", "pace", "size", "stamp", "when",
+    "NOTHING", "ago", "error_group", "first_line", "iso", "late", "length", "number", "pace", "stamp", "when",
 ]  # fmt: skip
 
 NOTHING: Final = "\N{EN DASH}"  # where there is no figure
@@ -40,16 +40,6 @@ def pace(value: float | None) -> str:
     if value < 10:
         return f"{value:.1f}"
     return number(round(value))
-
-
-def size(value: int) -> str:
-    """Return a number of bytes."""
-    amount, unit = float(value), "bytes"
-    for bigger in ("kB", "MB", "GB", "TB"):
-        if amount < 1000:
-            break
-        amount, unit = amount / 1000, bigger
-    return f"{amount:.0f} {unit}" if unit == "bytes" or amount >= 100 else f"{amount:.1f} {unit}"
 
 
 def late(value: int | None) -> str:
