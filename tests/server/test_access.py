@@ -207,7 +207,7 @@ def test_a_stream_ends_when_its_token_is_removed(guarded, queue):
         while len(sent) < 2:
             await asyncio.sleep(0.01)
         tokens.remove(secret.split("_")[1])
-        guarded.context.access._fresh.clear()  # as seconds later
+        guarded.context.access._known.clear()  # as seconds later
         queue.cancel(queue.put("mail"))
         await asyncio.wait_for(stream, 60)
 

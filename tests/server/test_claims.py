@@ -402,7 +402,7 @@ def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(queue):
         await asyncio.sleep(0.01)
         await queue.aio.put("other")  # what the request has asked for before it waits is over then
         api.context.access.tokens.remove(id)
-        api.context.access._fresh.clear()  # as a few seconds would
+        api.context.access._known.clear()  # as a few seconds would
         await queue.aio.put("mail")
         return await waits
 

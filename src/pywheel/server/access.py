@@ -113,8 +113,8 @@ class Access:
         self.proxies = frozenset(proxies)
         self.sign_in = sign_in
         self.failures = Failures()
-        self._fresh: dict[bytes, tuple[Grant, float]] = {}
-        self._seen: OrderedDict[bytes, None] = OrderedDict()  # tokens that were good: failures of others hold none up
+        # Tokens that were good when they were looked up, and until when that is trusted; the last ones last.
+        self._known: OrderedDict[bytes, tuple[Grant, float]] = OrderedDict()
 
     async def identify(self, scope: Scope, read: Callable[..., Awaitable[Any]], secret: bytes | None = None) -> Grant:
         """Return what the caller may do, by a secret or else its header. Problem: a token is missing or wrong.
@@ -131,31 +131,27 @@ class Access:
                 headers={"www-authenticate": _REALM},
             )
         name = sha256(secret).digest()
-        known = self._fresh.get(name)
+        known = self._known.get(name)
         if known is not None and known[1] > time.monotonic():
             return known[0]
         return await self._look_up(name, secret, self._address(scope), read)
 
     async def _look_up(self, name: bytes, secret: bytes, address: str, read: Callable[..., Awaitable[Any]]) -> Grant:
-        self._fresh.pop(name, None)
-        if name not in self._seen:
+        if name not in self._known:  # the failures of others hold up none that was good
             self.failures.refuse(address)
         grant: Grant | None = await read(self.tokens.grant, secret.decode("latin-1"))
         if grant is None:
-            self._seen.pop(name, None)
+            self._known.pop(name, None)
             self.failures.count(address)
             raise Problem(
                 "token-unknown",
                 "this token is not known, was removed, or is over its time: ask for another one",
                 headers={"www-authenticate": f'{_REALM}, error="invalid_token"'},
             )
-        if len(self._fresh) >= _MOST:
-            self._fresh.clear()
-        self._fresh[name] = grant, time.monotonic() + _FRESH
-        self._seen[name] = None
-        self._seen.move_to_end(name)
-        if len(self._seen) > _MOST:
-            self._seen.popitem(last=False)
+        self._known[name] = grant, time.monotonic() + _FRESH
+        self._known.move_to_end(name)
+        if len(self._known) > _MOST:
+            self._known.popitem(last=False)
         return grant
 
     def _address(self, scope: Scope) -> str:
@@ -270,7 +266,6 @@ def refuse_strangers(headers: Mapping[bytes, bytes]) -> None:
             f"an open server answers to localhost and 127.0.0.1 only, not to {host[:80]!r}: use tokens for others",
         )
     origin = headers.get(b"origin")
-    if origin is not None and origin.partition(b"://")[2].decode("latin-1").lower() != host.lower():
-        raise Problem("foreign-origin", "an open server takes nothing from another site's page: use a token")
-    if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
+    foreign = origin is not None and origin.partition(b"://")[2].decode("latin-1").lower() != host.lower()
+    if foreign or headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
         raise Problem("foreign-origin", "an open server takes nothing from another site's page: use a token")

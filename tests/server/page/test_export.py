@@ -63,7 +63,7 @@ def test_an_export_whose_token_ends_says_so_at_its_end(queue, guarded, monkeypat
     real = export._page
 
     def over(*arguments):
-        guarded.context.access._fresh.clear()
+        guarded.context.access._known.clear()
         guarded.tokens.pop("viewer", None)
         return real(*arguments)
 
