@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Final, TypeGuard, TypeVar
 from urllib.parse import urlsplit
@@ -28,6 +28,7 @@ MESSAGE_ID: Final = "message-id"
 _OWN: Final = frozenset({TO, CONTENT_TYPE, MESSAGE_ID, "exchange"})
 _OWN_PREFIXES: Final = ("amqp-", "kafka-")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between tries to connect
+_CLOSING: Final = 2.0  # seconds
 
 
 class NotConfirmed(PywheelError):
@@ -66,7 +67,7 @@ class Link(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Close it, within two seconds."""
+        """Close it. It has two seconds for that."""
 
 
 L = TypeVar("L", bound=Link)
@@ -161,8 +162,10 @@ class BrokerOutlet(Outlet[L]):
         return answer
 
     async def close(self, connection: L) -> None:
-        """Close a connection."""
-        await connection.close()
+        """Close a connection, whatever comes of it."""
+        with suppress(Exception):  # TimeoutError, and what the client raises
+            async with asyncio.timeout(_CLOSING):
+                await connection.close()
 
     # ---- where a job goes -------------------------------------------------------------------------------------------
 

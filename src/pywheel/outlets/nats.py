@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from .._errors import BadOption
@@ -81,7 +81,7 @@ class Nats(BrokerOutlet["NatsLink"]):
                 closed_cb=link.lose,
             )
         except BaseException:
-            await link.close()
+            await self.close(link)
             raise
         return link
 
@@ -135,10 +135,8 @@ class NatsLink(Link):
             limit.reschedule(0)
 
     async def close(self) -> None:
-        """Close it, within a second."""
-        with suppress(Exception):  # TimeoutError, and what the client raises
-            async with asyncio.timeout(1):
-                await self.client.close()
+        """Close it."""
+        await self.client.close()
 
 
 def _headers(job: Job) -> dict[str, str]:

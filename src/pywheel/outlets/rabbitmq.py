@@ -6,7 +6,6 @@ import asyncio
 import json
 import struct
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -223,10 +222,8 @@ class RabbitLink(Link):
         return ""
 
     async def close(self) -> None:
-        """Close it, within a second."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(1):
-                await self._connection.close()
+        """Close it."""
+        await self._connection.close()
 
 
 def checked_url(url: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .._errors import BadOption
@@ -147,15 +146,13 @@ class RedisLink(Link):
                     future.set_result(str(answer))
 
     async def close(self) -> None:
-        """Close it, within a second; who still waits gets an error."""
+        """Close it; who still waits gets an error."""
         if self._carrier is not None and not self._carrier.done():
             self._carrier.cancel()
         for _, future in (*self._asked, *self._waiting):
             if not future.done():
                 future.set_exception(ConnectionError("the connection was closed"))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(1):
-                await self.client.aclose()
+        await self.client.aclose()
 
 
 def _tag(stream: str) -> str:
