@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
@@ -138,8 +139,7 @@ class Context:
     """Of exports of jobs, each of which has some MB in memory."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the server drains: long polls and streams end."""
-    _readers: ThreadPoolExecutor | None = None
-    _long: ThreadPoolExecutor | None = None
+    _threads: dict[str, ThreadPoolExecutor] = field(default_factory=dict)
     _receipt_key: bytes | None = None
     _look: asyncio.Task[Problem | None] | None = None
     _looked: float = float("-inf")
@@ -172,15 +172,16 @@ class Context:
 
     async def read(self, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Return what a function says that reads a little of the store, called in a thread of its own."""
-        if self._readers is None:
-            self._readers = ThreadPoolExecutor(_READERS, "pywheel-reads")
-        return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: function(*args, **kwargs))
+        return await self._in_threads("pywheel-reads", _READERS, partial(function, *args, **kwargs))
 
     async def long(self, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Return what a function says that may take seconds: it holds up others of its kind alone."""
-        if self._long is None:
-            self._long = ThreadPoolExecutor(_LONG, "pywheel-long")
-        return await asyncio.get_running_loop().run_in_executor(self._long, lambda: function(*args, **kwargs))
+        return await self._in_threads("pywheel-long", _LONG, partial(function, *args, **kwargs))
+
+    async def _in_threads(self, name: str, most: int, function: Callable[[], _R]) -> _R:
+        if name not in self._threads:
+            self._threads[name] = ThreadPoolExecutor(most, name)
+        return await asyncio.get_running_loop().run_in_executor(self._threads[name], function)
 
     async def readiness(self) -> Problem | None:
         """Return why the store does not answer, None if it does, as of a second ago at most.
@@ -211,10 +212,8 @@ class Context:
         if self.waiting is not None:
             self.waiting.close()
         self.live.close()
-        for threads in (self._readers, self._long):
-            if threads is not None:
-                threads.shutdown(wait=False, cancel_futures=True)
-        self._readers = self._long = None
+        while self._threads:
+            self._threads.popitem()[1].shutdown(wait=False, cancel_futures=True)
 
 
 def _receipt_key(store: Store) -> bytes:
