@@ -59,12 +59,8 @@ def _keep(store: Store, visitor: Grant, deed: Deed) -> None:
     name = f"{_NOTE}{MOST - now:019}-{token_hex(4)}"  # so the newest comes first by name
     store.apply([SetNote(name, msgspec.json.encode(entry), _AGE)])
     if next(_written) % _TRIM == 0:
-        _trim(store)
-
-
-def _trim(store: Store) -> None:
-    old = [name for name, _ in islice(notes(store, _NOTE), _NUMBER, None)]
-    store.apply([SetNote(name, None) for name in old])
+        old = islice(notes(store, _NOTE), _NUMBER, None)
+        store.apply([SetNote(name, None) for name, _ in old])
 
 
 def listed(store: Store, after: str, limit: int, visitor: Grant) -> tuple[list[Deed], str | None]:

@@ -136,11 +136,6 @@ class Live:
         self._task: asyncio.Task[None] | None = None
         self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
-    @property
-    def viewers(self) -> int:
-        """How many look now."""
-        return self._viewers
-
     async def now(self, topics: Iterable[str | None] = ()) -> Snapshot:
         """Return a snapshot that is not older than the time between two, and has what is coming of these topics."""
         wanted = set(topics)
