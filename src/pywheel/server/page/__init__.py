@@ -11,7 +11,6 @@ from starlette.routing import BaseRoute, Route
 
 from . import dead, export, jobs, one_job, put, schedules, sign_in, views
 from .answers import Handler, guarded
-from .bulk import Bulks
 from .charts import Charts
 from .feed import Feed
 from .templating import asset, prepare
@@ -28,7 +27,7 @@ def routes(context: Context) -> list[BaseRoute]:
     """Return the routes of the page, for any place in an application. Starts nothing; the first viewer does."""
     prepare()
     feed = Feed(context.live)
-    endpoint = partial(guarded, context=context, feed=feed, bulks=Bulks())
+    endpoint = partial(guarded, context=context, feed=feed)
 
     def look(path: str, handler: Handler, *, packed: bool = True, anybody: bool = False) -> Route:
         middleware = _PACKED if packed else ()

@@ -21,7 +21,6 @@ from .templating import render
 
 if TYPE_CHECKING:
     from ..context import Context
-    from .bulk import Bulks
     from .feed import Feed
 
 __all__ = ["COOKIE", "HEADERS", "HOST_COOKIE", "THEME", "THEMES", "Ask", "Handler", "grant_of", "guarded", "visitor_of"]
@@ -58,8 +57,8 @@ class Ask:
     visitor = NOBODY
     deed: Deed | None = None
 
-    def __init__(self, request: Request, context: Context, feed: Feed, bulks: Bulks) -> None:
-        self.request, self.context, self.feed, self.bulks = request, context, feed, bulks
+    def __init__(self, request: Request, context: Context, feed: Feed) -> None:
+        self.request, self.context, self.feed = request, context, feed
         self.query = request.query_params
         self.store = context.queue.store
         self.root = str(request.scope.get("root_path", "")).rstrip("/")
@@ -152,7 +151,7 @@ Handler: TypeAlias = Callable[[Ask], Awaitable[Response]]
 
 
 def guarded(
-    handler: Handler, *, context: Context, feed: Feed, bulks: Bulks, anybody: bool = False
+    handler: Handler, *, context: Context, feed: Feed, anybody: bool = False
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint that keeps forms of other sites out, and says errors as pages.
 
@@ -160,7 +159,7 @@ def guarded(
     """
 
     async def endpoint(request: Request) -> Response:
-        ask = Ask(request, context, feed, bulks)
+        ask = Ask(request, context, feed)
         try:
             if request.method == "POST":
                 ask.refuse_foreign()

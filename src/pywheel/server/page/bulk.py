@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
+from starlette.responses import Response
 
 from ..._errors import BadJob, PywheelError
 from ...jobs.commands import Cancel, Change, Command, Delete, Edit, Retry, SetNote
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ..context import Context
     from .answers import Ask
 
-__all__ = ["ACTIONS", "Action", "Bulk", "Bulks", "count", "matching", "progress_of", "states_of", "stop"]
+__all__ = ["ACTIONS", "Action", "Bulk", "count", "matching", "progress_of", "start", "states_of", "stop"]
 
 _BATCH: Final = 250  # jobs in one transaction
 _PATIENCE: Final = 1.5  # seconds that counting may take
@@ -38,6 +39,7 @@ _LONGEST: Final = 2_000  # characters
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{16}", re.ASCII)
 _NOTE: Final = "bulk:"
 _STOP: Final = "bulk-stop:"
+_under_way: Final[set[asyncio.Task[None]]] = set()  # a loop holds its tasks weakly
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +87,18 @@ class Bulk(Struct):
         return ACTIONS[self.name]
 
 
-class Bulks:
-    """Those that are under way in this process."""
+async def start(ask: Ask, action: Action, asked: Asked, what: str, path: str, due: int = 0) -> Response:
+    """Begin an action on all jobs that are meant and that the visitor sees, and send the browser to where it shows.
 
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def start(self, ask: Ask, action: Action, asked: Asked, what: str, path: str, due: int = 0) -> Bulk:
-        """Begin an action on all jobs that are meant and that the visitor sees; it goes on alone, in batches."""
-        bulk = Bulk(secrets.token_urlsafe(12), action.name, what[:_LONGEST], path[:_LONGEST], 0, due)
-        await ask.context.read(_keep, ask.store, bulk)
-        await keep(ask.context, ask.visitor, Deed(action.name, what, asked.topic or None, "begun"))
-        task = asyncio.create_task(_work(ask.context, bulk, asked, ask.visitor))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return bulk
+    It goes on alone, in batches.
+    """
+    bulk = Bulk(secrets.token_urlsafe(12), action.name, what[:_LONGEST], path[:_LONGEST], 0, due)
+    await ask.context.read(_keep, ask.store, bulk)
+    await keep(ask.context, ask.visitor, Deed(action.name, what, asked.topic or None, "begun"))
+    task = asyncio.create_task(_work(ask.context, bulk, asked, ask.visitor))
+    _under_way.add(task)
+    task.add_done_callback(_under_way.discard)
+    return ask.back(f"/bulk/{bulk.id}")
 
 
 def progress_of(store: Store, id: str) -> Bulk | None:

@@ -13,7 +13,7 @@ from ...stores.contract import Store
 from ..problems import Problem
 from ..tokens import Grant
 from .answers import Ask
-from .bulk import ACTIONS, matching
+from .bulk import ACTIONS, matching, start
 from .filters import Asked, fields
 from .words import error_group, first_line
 
@@ -50,8 +50,7 @@ async def act(ask: Ask) -> Response:
     if action is None or State.DEAD not in action.states or not asked.topic or not asked.like:
         raise Problem("bad-request", "dead jobs can be retried and deleted, by topic and error")
     ask.allow("admin", asked.topic)
-    bulk = await ask.bulks.start(ask, action, asked, asked.said(), "/dead")
-    return ask.back(f"/bulk/{bulk.id}")
+    return await start(ask, action, asked, asked.said(), "/dead")
 
 
 def _grouped(store: Store, topic: str | None, visitor: Grant) -> tuple[list[Group], int, bool]:

@@ -19,7 +19,7 @@ from ..problems import Problem
 from ..tokens import Grant
 from ..visible import page
 from .answers import Ask
-from .bulk import ACTIONS, Action, count, progress_of, states_of, stop
+from .bulk import ACTIONS, Action, count, progress_of, start, states_of, stop
 from .filters import Asked, Fields, fields, new_due
 from .words import number, stamp
 
@@ -118,8 +118,7 @@ async def begin(ask: Ask) -> Response:
             return await _confirm(ask, action, asked, ids, times, wrong)
         what += f", due at {stamp(due)}"
     if not ids:
-        bulk = await ask.bulks.start(ask, action, asked, what, there, due)
-        return ask.back(f"/bulk/{bulk.id}")
+        return await start(ask, action, asked, what, there, due)
     what = f"{len(ids)} jobs: {', '.join(map(str, ids))}"
     ask.does(action.name, what, asked.topic or None)
     changed = await ask.context.read(_to_each, ask.store, action, ids, ask.visitor, due)
