@@ -49,32 +49,30 @@ class Worker(NamedTuple):
 
 def fragments_of(name: str, snapshot: Snapshot, visitor: Grant, root: str, topic: str | None) -> dict[str, str]:
     """Return the fragments of a view by the ids of the elements that they are in."""
-    parts = {"as-of": fragment("fragments.html", "as_of", snapshot=snapshot)}
+    parts = {"as-of": fragment("as_of", snapshot=snapshot)}
     topics = snapshot.topics
     if name == "overview":
         seen = [each for each in topics if visitor.everywhere or visitor.may("read", each)]
         totals = Counts(*(sum(topics.counts[each][state] for each in seen) for state in range(len(Counts()))))
         rate, members = topics.rate(seen) if seen else None, [one for one in snapshot.members if may_see(visitor, one)]
-        parts["totals"] = fragment("fragments.html", "totals", totals=totals, rate=rate, members=members, root=root)
+        parts["totals"] = fragment("totals", totals=totals, rate=rate, members=members, root=root)
         shown = heapq.nlargest(_ROWS, map(topics.__getitem__, seen), key=partial(_needs, now=snapshot.at))
         rows = _rows(sorted(shown, key=attrgetter("name")), snapshot, visitor)
         rest = len(seen) - len(rows)
-        parts["topics"] = fragment("fragments.html", "topics", rows=rows, rest=rest, now=snapshot.at, root=root)
+        parts["topics"] = fragment("topics", rows=rows, rest=rest, now=snapshot.at, root=root)
     if name in ("overview", "topic"):
         about = topic if name == "topic" else None
         coming = snapshot.coming.get(about)
         if coming is not None:
             totals_so_far = accumulate((part.total for part in coming.parts), max, initial=0)
             charts = [histogram(part, least) for part, least in zip(coming.parts, totals_so_far, strict=False)]
-            parts["coming"] = fragment(
-                "fragments.html", "coming", coming=coming, charts=charts, topic=about or "", root=root
-            )
+            parts["coming"] = fragment("coming", coming=coming, charts=charts, topic=about or "", root=root)
     if name == "topic":
         here = topics.get(topic or "")
         rows = _rows([here], snapshot, visitor) if here is not None and visitor.may("read", here.name) else []
-        parts["topic-now"] = fragment("fragments.html", "topic_now", rows=rows, now=snapshot.at)
+        parts["topic-now"] = fragment("topic_now", rows=rows, now=snapshot.at)
     if name == "workers":
-        parts["workers"] = fragment("fragments.html", "workers", workers=_workers(snapshot, visitor), root=root)
+        parts["workers"] = fragment("workers", workers=_workers(snapshot, visitor), root=root)
     return parts
 
 

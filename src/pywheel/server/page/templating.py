@@ -96,7 +96,6 @@ def render(template: str, **values: Any) -> str:
     return _environment.get_template(template).render(values)
 
 
-def fragment(template: str, name: str, **values: Any) -> str:
-    """Return what one macro of a template gives for the values, in their order."""
-    module = _environment.get_template(template).module
-    return str(getattr(module, name)(*values.values())).strip()
+def fragment(name: str, **values: Any) -> str:
+    """Return what a macro of the fragments gives for the values."""
+    return str(getattr(_environment.get_template("fragments.html").module, name)(**values)).strip()
