@@ -6,7 +6,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.routing import Route
 
 from . import claims, events, jobs, openapi, put, schedules, schema, topics
@@ -172,16 +172,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 )  # fmt: skip
 
 
-class _Any(Convertor[str]):
-    """Takes slashes and line breaks as well: a schedule or a topic may be named so."""
+class _Any(PathConvertor):
+    """Takes line breaks as well as slashes: a schedule or a topic may be named so."""
 
     regex = "(?s:.+)"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
 
 
 register_url_convertor("any", _Any())
