@@ -45,8 +45,8 @@ async def groups(ask: Ask) -> Response:
 async def act(ask: Ask) -> Response:
     """Retry or delete a group."""
     given = await fields(ask.request)
-    action = ACTIONS.get(given.one("action"))
-    asked = Asked(given.one("topic"), State.DEAD, like=given.one("like"))
+    action = ACTIONS.get(given.get("action", ""))
+    asked = Asked(given.get("topic", ""), State.DEAD, like=given.get("like", ""))
     if action is None or State.DEAD not in action.states or not asked.topic or not asked.like:
         raise Problem("bad-request", "dead jobs can be retried and deleted, by topic and error")
     ask.allow("admin", asked.topic)

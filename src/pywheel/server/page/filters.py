@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, urlencode
 
+from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 
 from ..._errors import BadJob
@@ -26,17 +27,7 @@ ROOM: Final = 64 << 10
 _NUMBER: Final = 2_000  # fields
 
 
-class Fields(dict[str, list[str]]):
-    """Each field with its values, in order."""
-
-    def one(self, name: str) -> str:
-        """Return the last value of a field, empty if there is none."""
-        return self.get(name, [""])[-1]
-
-    @property
-    def singles(self) -> Mapping[str, str]:
-        """Every field with its last value."""
-        return {name: values[-1] for name, values in self.items()}
+Fields: TypeAlias = ImmutableMultiDict[str, str]
 
 
 def texts(given: Mapping[str, object], names: Iterable[str], as_typed: Collection[str] = ()) -> dict[str, str]:
@@ -51,14 +42,11 @@ async def fields(request: Request, most: int = _MOST) -> Fields:
     async for chunk in request.stream():
         content += chunk
         refuse_large(len(content), most)
-    found = Fields()
     try:
         pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=_NUMBER)
     except ValueError:  # no UTF-8, or too many
         raise Problem("bad-request", "this is no form of this page") from None
-    for field, value in pairs:
-        found.setdefault(field, []).append(value.replace("\r\n", "\n"))
-    return found
+    return Fields([(field, value.replace("\r\n", "\n")) for field, value in pairs])
 
 
 # ---- which jobs are meant -------------------------------------------------------------------------------------------

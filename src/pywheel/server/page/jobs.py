@@ -95,9 +95,9 @@ async def _found(ask: Ask, asked: Asked, after: str) -> tuple[list[Job], str | N
 async def ask_first(ask: Ask) -> Response:
     """Say how many jobs an action is for, and ask whether it is meant."""
     given = await fields(ask.request)
-    action, asked = _action(given), Asked.of(given.singles)
-    ids = _ids(given) if given.one("scope") == "selected" else []
-    if given.one("scope") == "selected" and not ids:
+    action, asked = _action(given), Asked.of(given)
+    ids = _ids(given) if given.get("scope", "") == "selected" else []
+    if given.get("scope", "") == "selected" and not ids:
         return ask.back(f"/jobs?{asked.query}", "no job was selected")
     ask.allow("admin", asked.topic or None)
     return await _confirm(ask, action, asked, ids)
@@ -106,11 +106,11 @@ async def ask_first(ask: Ask) -> Response:
 async def begin(ask: Ask) -> Response:
     """Do it: to a selection at once, to all of a search in the background."""
     given = await fields(ask.request)
-    action, asked, ids = _action(given), Asked.of(given.singles), _ids(given)
+    action, asked, ids = _action(given), Asked.of(given), _ids(given)
     ask.allow("admin", asked.topic or None)
     there, due, what = f"/jobs?{asked.query}", 0, asked.said()
     if action.timed:
-        times = Times(given.one("delay").strip(), given.one("at").strip())
+        times = Times(given.get("delay", "").strip(), given.get("at", "").strip())
         try:
             due = new_due(*times, ask.now)
         except BadJob as error:
@@ -180,7 +180,7 @@ def _sensible(ask: Ask, asked: Asked) -> list[Action]:
 
 
 def _action(given: Fields) -> Action:
-    action = ACTIONS.get(given.one("action"))
+    action = ACTIONS.get(given.get("action", ""))
     if action is None:
         raise Problem("bad-request", f"jobs can be {', '.join(action.done for action in ACTIONS.values())}")
     return action
@@ -188,7 +188,7 @@ def _action(given: Fields) -> Action:
 
 def _ids(given: Fields) -> list[int]:
     try:
-        ids = sorted({int(id) for id in given.get("id", [])})
+        ids = sorted({int(id) for id in given.getlist("id")})
     except ValueError:
         raise Problem("bad-request", "an id is a number") from None
     if len(ids) > _SELECTED:

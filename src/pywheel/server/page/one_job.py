@@ -52,11 +52,11 @@ async def body(ask: Ask) -> Response:
 async def act(ask: Ask) -> Response:
     """Cancel, reschedule, retry or delete a job, unless it has changed from what the form was about."""
     given, (job, _) = await fields(ask.request), await _read(ask)
-    action, id = ACTIONS.get(given.one("action")), job.id
+    action, id = ACTIONS.get(given.get("action", "")), job.id
     if action is None:
         raise Problem("bad-request", "a job can be cancelled, rescheduled, retried and deleted")
     ask.allow(action.scope, job.topic)
-    due = new_due(given.one("delay").strip(), given.one("at").strip(), ask.now) if action.timed else 0
+    due = new_due(given.get("delay", "").strip(), given.get("at", "").strip(), ask.now) if action.timed else 0
     ask.does(action.name, f"job {id}", job.topic)
     outcome = await ask.context.queue.calls.aapply(action.command(id, due))
     if not outcome:

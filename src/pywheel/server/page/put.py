@@ -125,7 +125,7 @@ async def put(ask: Ask) -> Response:
     """Put the job, or show the form again with what was typed and what is wrong."""
     ask.allow("put")
     calls = ask.context.queue.calls
-    wish = Wish.of((await fields(ask.request, 3 * calls.max_body + ROOM)).singles)  # a byte may be %XX
+    wish = Wish.of(await fields(ask.request, 3 * calls.max_body + ROOM))  # a byte may be %XX
     source = await _source(ask, wish)
     if source is not None and wish.edit:
         wish = wish._replace(topic=source.topic, key=source.key or "")

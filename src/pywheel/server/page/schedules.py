@@ -77,7 +77,7 @@ async def show(ask: Ask) -> Response:
 async def act(ask: Ask) -> Response:
     """Run, pause, resume or remove one."""
     given, schedules = await fields(ask.request), ask.context.queue.aio.schedules
-    name, action = given.one("name"), given.one("action")
+    name, action = given.get("name", ""), given.get("action", "")
     topic = (await schedules.get(name)).schedule.topic
     ask.allow("put", topic)
     ask.does(action, f"schedule {name}", topic)
@@ -108,7 +108,7 @@ async def form(ask: Ask) -> Response:
 async def save(ask: Ask) -> Response:
     """Make it, or change it; or show the form again with what was typed and what is wrong."""
     calls = ask.context.queue.calls
-    wish = Wish.of((await fields(ask.request, 3 * calls.max_body + ROOM)).singles)
+    wish = Wish.of(await fields(ask.request, 3 * calls.max_body + ROOM))
     ask.allow("put", wish.topic)
     source, body = await _there(ask, wish.name)
     if source is not None and not wish.edit:

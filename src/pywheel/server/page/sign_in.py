@@ -31,7 +31,7 @@ async def form(ask: Ask) -> Response:
 async def enter(ask: Ask) -> Response:
     """Take a token, and keep it in a cookie that no script can read and no other site makes the browser send."""
     given = await fields(ask.request, _MOST)
-    target, secret = _target(given.one("next")), given.one("token").strip()
+    target, secret = _target(given.get("next", "")), given.get("token", "").strip()
     try:
         demand(await grant_of(ask, secret), "read")
     except Problem as problem:
@@ -52,10 +52,10 @@ async def leave(ask: Ask) -> Response:
 async def theme(ask: Ask) -> Response:
     """Remember light, dark, or what the system says."""
     given = await fields(ask.request, _MOST)
-    if given.one("theme") not in THEMES:
+    if given.get("theme", "") not in THEMES:
         raise Problem("bad-request", f"there is no such theme: {', '.join(THEMES)}")
-    answer = ask.back(_target(given.one("next")))
-    ask.set_cookie(answer, THEME, given.one("theme"), 365 * _DAY)
+    answer = ask.back(_target(given.get("next", "")))
+    ask.set_cookie(answer, THEME, given.get("theme", ""), 365 * _DAY)
     return answer
 
 

@@ -64,7 +64,7 @@ async def workers(ask: Ask) -> Response:
 async def order(ask: Ask) -> Response:
     """Have a worker be quiet, take jobs again, or stop."""
     given = await fields(ask.request)
-    worker, action = given.one("worker"), given.one("action")
+    worker, action = given.get("worker", ""), given.get("action", "")
     if action not in ORDERS:
         raise Problem("bad-request", f"a worker can be told one of these: {', '.join(ORDERS)}")
     ask.allow("admin")
@@ -103,7 +103,7 @@ async def log(ask: Ask) -> Response:
 async def act(ask: Ask) -> Response:
     """Pause, resume or limit a topic."""
     given = await fields(ask.request)
-    topic, action = name(given.one("topic"), "topic"), given.one("action")
+    topic, action = name(given.get("topic", ""), "topic"), given.get("action", "")
     ask.allow("admin", topic)
     ask.does(action, f"topic {topic}", topic)
     topics = ask.context.queue.aio.topics
@@ -114,7 +114,7 @@ async def act(ask: Ask) -> Response:
         case "resume":
             said = f"{topic} goes on" if await topics.resume(topic) else f"{topic} was resumed already"
         case "limit":
-            limit, per, rate = texts(given.singles, LimitOverride._fields, as_typed=("per",)).values()
+            limit, per, rate = texts(given, LimitOverride._fields, as_typed=("per",)).values()
             override = LimitOverride(number_of(limit) if limit else None, per or None, rate or None)
             said = f"{topic} is limited: {override.text}"
             ask.does(action, f"topic {topic}: {override.text}", topic)
@@ -125,7 +125,8 @@ async def act(ask: Ask) -> Response:
             await topics.limit_as_code(topic)
         case _:
             raise Problem("bad-request", "a topic can be paused, resumed and limited")
-    return ask.back(f"/jobs?{given.one('query')}" if given.one("from") == "jobs" else "/", said)
+    path = f"/jobs?{given.get('query', '')}" if given.get("from", "") == "jobs" else "/"
+    return ask.back(path, said)
 
 
 def _running(store: Store, sees: Sees) -> tuple[Runs, bool]:
