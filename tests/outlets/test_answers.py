@@ -33,8 +33,8 @@ def notes(queue):
 
 def test_the_last_answer_is_kept_when_it_is_closed(queue, answers):
     async def program():
-        answers.delivered(HOOK, "200")
-        answers.failed(HOOK, ValueError("no"))
+        answers.note(HOOK, "200")
+        answers.note(HOOK, None, ValueError("no"))
         await answers.flush()
 
     asyncio.run(program())
@@ -47,10 +47,10 @@ def test_while_there_are_deliveries_it_is_kept_from_time_to_time(queue, answers,
     monkeypatch.setattr(module, "_KEEP", 0.01)
 
     async def program():
-        answers.delivered(HOOK, "200")
+        answers.note(HOOK, "200")
         while not notes(queue):
             await asyncio.sleep(0.01)
-        answers.delivered(HOOK, "204")
+        answers.note(HOOK, "204")
         while notes(queue)["outlet:shop"].status != "204":
             await asyncio.sleep(0.01)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pywheel.outlets.answers import shown
 from pywheel.outlets.config import ConfigError, load
 from tests.outlets.certificates import authority
 from tests.outlets.conftest import SECRET
@@ -55,7 +56,7 @@ def test_all_that_can_be_said(write):
     assert (shop.retry.delays, shop.retry.jitter) == ((5_000, 30_000, 300_000), 0)
     assert shop.outlet.kind == "webhook"
     assert (ledger.name, ledger.topics, ledger.concurrency, ledger.ttr) == ("ledger.eu", ("ledger.eu",), 100, 60)
-    assert ledger.outlet.target_shown == "https://ledger.internal:8443/jobs"
+    assert shown(ledger.outlet.target) == "https://ledger.internal:8443/jobs"
     assert ledger.retry.max_attempts == 10
 
 

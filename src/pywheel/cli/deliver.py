@@ -9,6 +9,7 @@ import typer
 
 from .._errors import BadOption
 from ..jobs.durations import KEEP, duration
+from ..outlets.answers import shown
 from ..outlets.config import Configured, load
 from .options import DEFAULT_STORE, AsJson, Grace, Keep, Live, Store, kept_for, keyring, opened, span
 from .output import emit_rows, on_terminal
@@ -55,7 +56,7 @@ def _say(outlets: list[Configured], as_json: bool) -> None:
             "outlet": configured.name,
             "kind": configured.outlet.kind,
             "topics": configured.topics,
-            "target": configured.outlet.target_shown or "as each job says",
+            "target": shown(configured.outlet.target) or "as each job says",
             "concurrency": configured.concurrency,
             "ttr": configured.ttr,
             "attempts": configured.retry.max_attempts,

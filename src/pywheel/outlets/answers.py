@@ -91,23 +91,12 @@ class Answers:
         said = None if error is None else error_text(error)[:_LONGEST]
         return Answer(self._name, self._kind, shown(target), at, status, said)
 
-    def delivered(self, target: str, status: str | None) -> None:
-        """Note that a delivery succeeded."""
-        self._note(target, status, None)
-
-    def failed(self, target: str, error: BaseException) -> None:
-        """Note that a delivery failed."""
-        self._note(target, None, error)
-
-    def _note(self, target: str, status: str | None, error: BaseException | None) -> None:
+    def note(self, target: str, status: str | None, error: BaseException | None = None) -> None:
+        """Note that a delivery succeeded, or by which error it failed."""
         self._last = target, _now(), status, error
         if self._kept and self._notes is not None:
             self._kept = False
-            asyncio.get_running_loop().call_later(_KEEP, self._keep_soon)
-
-    def _keep_soon(self) -> None:
-        if not self._kept:
-            in_background(self.flush())
+            asyncio.get_running_loop().call_later(_KEEP, lambda: in_background(self.flush()))
 
     async def flush(self) -> None:
         """Have the store keep the last answer, if it does not know it."""

@@ -17,7 +17,7 @@ from .._errors import BadOption
 from ..jobs.address import TO
 from ..jobs.job import Job
 from ..jobs.managed import ManagedHandler, Notes
-from .answers import Answers, in_background, shown
+from .answers import Answers, in_background
 
 __all__ = ["Outlet", "delivery_id", "failed", "opened_once", "texts"]
 
@@ -80,11 +80,6 @@ class Outlet(ManagedHandler, ABC, Generic[C]):
         """Where it delivers what does not say `to`, without secrets, for people. Empty if each job must say."""
         return ""
 
-    @property
-    def target_shown(self) -> str:
-        """The same, of a URL without its query."""
-        return shown(self.target)
-
     # ---- what a kind says -------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -107,9 +102,9 @@ class Outlet(ManagedHandler, ABC, Generic[C]):
         try:
             status = await self.deliver(await self._connection(), job)
         except Exception as error:
-            self.answers.failed(where, error)
+            self.answers.note(where, None, error)
             raise
-        self.answers.delivered(where, status)
+        self.answers.note(where, status)
 
     def attach(self, topic: str, notes: Notes, concurrency: int) -> None:
         """Take the topic for a name, if it has none, and keep answers in these notes."""

@@ -136,8 +136,10 @@ class Webhook(Outlet[Any]):
         if headers is not None and not isinstance(headers, Mapping):
             raise BadOption("headers are a table: texts by name")
         self._headers = {_header(name): _value(name, value) for name, value in (headers or {}).items()}
-        if self._anywhere:
-            _refuse_secrets(headers or {})
+        secret = ", ".join(name for name in headers or () if name.lower() not in _HARMLESS)
+        if secret and self._anywhere:  # whoever may put a job could have them sent
+            mend = "give it a url, or name in allow_to where jobs may go"
+            raise BadOption(f"{secret} would go wherever a job leads the outlet: {mend}")
         self._passed = tuple(map(_header, texts(pass_headers, "pass_headers")))
         self._policy = AddressPolicy(allow, ports)
         for place in (*(() if url is None else (url,)), *self._places.prefixes):  # or each of its jobs would be dead
@@ -334,15 +336,6 @@ def _header(name: Any) -> str:
     if name.lower() in _OURS:
         raise BadOption(f"the header {name} is not yours to say")
     return name.lower()
-
-
-def _refuse_secrets(headers: Mapping[str, str]) -> None:
-    """Raise BadOption for headers of an outlet that delivers anywhere: whoever may put a job could have them sent."""
-    for name in headers:
-        if name.lower() not in _HARMLESS:
-            raise BadOption(
-                f"{name} would go wherever a job leads the outlet: give it a url, or name in allow_to where jobs may go"
-            )
 
 
 def _value(name: str, value: Any) -> str:
