@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
@@ -111,47 +111,25 @@ class Places:
             self.leave(token)
 
 
-@dataclass(slots=True)
 class Context:
     """One service: `request.app.state.context`."""
 
-    queue: JobQueue
-    access: Access
-    read_only: bool = False
-    limits: Limits = field(default_factory=Limits)
-    live: Live = field(init=False)
-    """What is to be seen of the queue: for the page and all streams."""
-    labels: Labels = field(default_factory=Labels)
-    """What topics are called by `/metrics`."""
-    waiting: Waiting | None = None
-    """Who waits for jobs; made when the first one does."""
-    feed: Feed | None = None
-    """What the streams of events are fed from; made when the first one begins."""
-    bodies: Places = field(init=False)
-    """Of the bytes of bodies that are arriving."""
-    waits: Places = field(init=False)
-    """Of reserves that wait."""
-    streams: Places = field(init=False)
-    """Of streams of events."""
-    views: Places = field(init=False)
-    """Of the page's streams of changes."""
-    exports: Places = field(init=False)
-    """Of exports of jobs, each of which has some MB in memory."""
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the server drains: long polls and streams end."""
-    _threads: dict[str, ThreadPoolExecutor] = field(default_factory=dict)
-    _receipt_key: bytes | None = None
-    _look: asyncio.Task[Problem | None] | None = None
-    _looked: float = float("-inf")
-    _logged: float = float("-inf")
-
-    def __post_init__(self) -> None:
-        self.live = Live(lambda: self.queue.store)
-        self.bodies = Places("bytes of bodies", self.limits.arriving, 1)
-        self.waits = Places("reserves that wait", self.limits.waiters, 1)
-        self.streams = Places("streams", self.limits.streams, 5)
-        self.views = Places("live pages", self.limits.streams, 5)
-        self.exports = Places("exports", _EXPORTS, 5)
+    def __init__(self, queue: JobQueue, access: Access, read_only: bool, limits: Limits) -> None:
+        self.queue, self.access, self.read_only, self.limits = queue, access, read_only, limits
+        self.live = Live(lambda: self.queue.store)  # what is to be seen of the queue: for the page and all streams
+        self.labels = Labels()  # what topics are called by `/metrics`
+        self.waiting: Waiting | None = None  # who waits for jobs; made when the first one does
+        self.feed: Feed | None = None  # what the streams of events are fed from; made when the first one begins
+        self.bodies = Places("bytes of bodies", limits.arriving, 1)
+        self.waits = Places("reserves that wait", limits.waiters, 1)
+        self.streams = Places("streams", limits.streams, 5)
+        self.views = Places("live pages", limits.streams, 5)
+        self.exports = Places("exports", _EXPORTS, 5)  # each of which has some MB in memory
+        self.stopping = asyncio.Event()  # set once the server drains: long polls and streams end
+        self._threads: dict[str, ThreadPoolExecutor] = {}
+        self._receipt_key: bytes | None = None
+        self._look: asyncio.Task[Problem | None] | None = None
+        self._looked = self._logged = float("-inf")
 
     def problem(self, error: PywheelError) -> Problem:
         """Return the problem that an error is. Where the store is, and what ails it, is for the log alone.
