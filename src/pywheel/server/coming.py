@@ -45,16 +45,6 @@ class Part(NamedTuple):
         """How many, at least."""
         return sum(self.counts)
 
-    @property
-    def capped(self) -> bool:
-        """Whether there are more than were counted."""
-        return any(count >= self.horizon.most for count in self.counts)
-
-    @property
-    def peak(self) -> int:
-        """The fullest part."""
-        return max(self.counts)
-
 
 class Coming(NamedTuple):
     """What is due already, and within each horizon."""

@@ -54,23 +54,21 @@ def histogram(part: Part, least: int = 0) -> Chart:
     The fullest part is as high as there is room, and any that is capped. Heights grow with the square root: a burst
     does not hide what is beside it, and twice as much is seen as more.
     """
-    horizon, highest = part.horizon, max(part.peak, 1)
+    horizon, highest = part.horizon, max(part.counts)
     bars: list[str] = []
     capped: list[str] = []
     for position, count in enumerate(part.counts):
-        if not count:
-            continue
-        (capped if count >= horizon.most else bars).append(_bar(position, math.sqrt(count / highest)))
-    more = "+" if part.capped else ""
-    total, peak = f"{number(max(part.total, least))}{more}", f"{number(part.peak)}{more}"
-    due = "no job is due"
-    if part.total:
-        at = part.start + part.counts.index(part.peak) * horizon.step
+        if count:
+            (capped if count >= horizon.most else bars).append(_bar(position, math.sqrt(count / highest)))
+    more = "+" if capped else ""
+    total, peak, due = f"{number(max(part.total, least))}{more}", f"{number(highest)}{more}", "no job is due"
+    if highest:
+        at = part.start + part.counts.index(highest) * horizon.step
         due = f"{total} jobs are due, most of them, {peak} in {length(horizon.step)}, at {stamp(at)}"
     return Chart(
-        horizon.name, total, peak if part.total else "", "".join(bars), _TICKS[horizon.name],
+        horizon.name, total, peak if highest else "", "".join(bars), _TICKS[horizon.name],
         f"Next {horizon.name}: {due}", part.start, horizon.step, part.counts,
-        number(round(part.peak / 4)) if part.peak >= 20 else "", "".join(capped), horizon.most,
+        number(round(highest / 4)) if highest >= 20 else "", "".join(capped), horizon.most,
     )  # fmt: skip
 
 
