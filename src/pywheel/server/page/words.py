@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final
 
 from markupsafe import Markup
+
+from ..api.records import moment_out
 
 __all__ = [
     "NOTHING", "ago", "error_group", "first_line", "iso", "late", "length", "number", "pace", "stamp", "when",
@@ -73,12 +74,12 @@ def ago(moment: int, now: int) -> str:
 
 def iso(moment: int) -> str:
     """Return a moment as RFC 3339 in UTC, to the ms."""
-    return _datetime(moment).isoformat(timespec="milliseconds").replace("+00:00", "Z") if moment >= 0 else ""
+    return moment_out(moment).isoformat(timespec="milliseconds").replace("+00:00", "Z") if moment >= 0 else ""
 
 
 def stamp(moment: int) -> str:
     """Return a moment with its zone: 2026-11-22 15:21:14.120 UTC."""
-    return f"{_datetime(moment):%Y-%m-%d %H:%M:%S}.{moment % 1000:03d} UTC"
+    return f"{moment_out(moment):%Y-%m-%d %H:%M:%S}.{moment % 1000:03d} UTC"
 
 
 def when(moment: int | None, now: int) -> Markup:
@@ -104,10 +105,3 @@ def error_group(error: str | None) -> str:
     for shape, instead in _SHAPES:
         text = shape.sub(instead, text)
     return text[:_GROUP] or _NO_ERROR
-
-
-def _datetime(moment: int) -> datetime:
-    try:
-        return datetime.fromtimestamp(moment // 1000, UTC).replace(microsecond=moment % 1000 * 1000)
-    except (ValueError, OverflowError, OSError):  # the year 10 000 and later
-        return datetime.max.replace(tzinfo=UTC)
