@@ -19,13 +19,14 @@ from ..middleware import refuse_large
 from ..problems import Problem
 from .words import error_group
 
-__all__ = ["ROOM", "Asked", "Fields", "fields", "new_due", "number_of", "priority_of", "texts", "utc"]
+__all__ = ["ROOM", "TIMES", "Asked", "Fields", "fields", "new_due", "number_of", "priority_of", "texts", "utc"]
 
 _MOST: Final = 256 << 10  # bytes: the ids of many jobs, and a search
 ROOM: Final = 64 << 10
 """Bytes of a form for all fields but a body."""
 _NUMBER: Final = 2_000  # fields
-
+TIMES: Final = ("delay", "at")
+"""The fields that say when jobs are due: one of them does."""
 
 Fields: TypeAlias = ImmutableMultiDict[str, str]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
@@ -20,7 +20,7 @@ from ..tokens import Grant
 from ..visible import page
 from .answers import Ask
 from .bulk import ACTIONS, Action, count, progress_of, start, states_of, stop
-from .filters import Asked, Fields, fields, new_due
+from .filters import TIMES, Asked, Fields, fields, new_due, texts
 from .words import number, stamp
 
 __all__ = ["ask_first", "begin", "end", "progress", "search"]
@@ -29,16 +29,6 @@ _LIMIT: Final = 50
 _PREVIEW: Final = 96  # bytes of a body
 _SELECTED: Final = 1_000
 _COMPLETED: Final = 500  # topics that the browser knows to complete
-
-
-class Times(NamedTuple):
-    """When many jobs are to be due, as text: one of the two."""
-
-    delay: str = ""
-    at: str = ""
-
-
-_UNSAID: Final = Times()
 
 
 async def search(ask: Ask) -> Response:
@@ -100,7 +90,7 @@ async def ask_first(ask: Ask) -> Response:
     if given.get("scope", "") == "selected" and not ids:
         return ask.back(f"/jobs?{asked.query}", "no job was selected")
     ask.allow("admin", asked.topic or None)
-    return await _confirm(ask, action, asked, ids)
+    return await _confirm(ask, action, asked, ids, texts(given, TIMES))
 
 
 async def begin(ask: Ask) -> Response:
@@ -110,11 +100,11 @@ async def begin(ask: Ask) -> Response:
     ask.allow("admin", asked.topic or None)
     there, due, what = f"/jobs?{asked.query}", 0, asked.said()
     if action.timed:
-        times = Times(given.get("delay", "").strip(), given.get("at", "").strip())
+        times = texts(given, TIMES)
         try:
-            due = new_due(*times, ask.now)
+            due = new_due(**times, now=ask.now)
         except BadJob as error:
-            wrong = {"at" if times.at and not times.delay else "delay": str(error)}
+            wrong = {"at" if times["at"] and not times["delay"] else "delay": str(error)}
             return await _confirm(ask, action, asked, ids, times, wrong)
         what += f", due at {stamp(due)}"
     if not ids:
@@ -144,7 +134,7 @@ async def end(ask: Ask) -> Response:
 
 
 async def _confirm(
-    ask: Ask, action: Action, asked: Asked, ids: list[int], times: Times = _UNSAID, wrong: Mapping[str, str] = {}
+    ask: Ask, action: Action, asked: Asked, ids: list[int], times: Mapping[str, str], wrong: Mapping[str, str] = {}
 ) -> Response:
     """Say how many jobs it is for, and ask when they are due if it is timed; `wrong` says what was by field."""
     number_of, exact = len(ids), True

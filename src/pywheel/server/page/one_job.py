@@ -14,7 +14,7 @@ from .answers import HEADERS, Ask
 from .bodies import shown
 from .bulk import ACTIONS
 from .drawings import timeline
-from .filters import fields, new_due
+from .filters import TIMES, fields, new_due, texts
 
 __all__ = ["act", "body", "show"]
 
@@ -56,7 +56,7 @@ async def act(ask: Ask) -> Response:
     if action is None:
         raise Problem("bad-request", "a job can be cancelled, rescheduled, retried and deleted")
     ask.allow(action.scope, job.topic)
-    due = new_due(given.get("delay", "").strip(), given.get("at", "").strip(), ask.now) if action.timed else 0
+    due = new_due(**texts(given, TIMES), now=ask.now) if action.timed else 0
     ask.does(action.name, f"job {id}", job.topic)
     outcome = await ask.context.queue.calls.aapply(action.command(id, due))
     if not outcome:
