@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import httpx
 
 from pywheel.server import app
+from tests.jobs.waiting import LIMIT
 
 OPEN = {"access": "open"}
 
@@ -104,7 +105,7 @@ class Process:
         self.client = httpx.Client(base_url=self.url, timeout=60)
 
     def _port(self):
-        until = time.monotonic() + 60
+        until = time.monotonic() + LIMIT
         while time.monotonic() < until and self.process.poll() is None:
             text = self.log.read_text()
             if " on http://" in text:

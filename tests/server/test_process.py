@@ -182,7 +182,7 @@ def test_a_client_that_goes_away_in_a_long_poll_holds_nothing(server):
         connection.close()
     server("POST", "/v1/jobs", json={"topic": "gone"})
     until(lambda: counts(server, "gone")["delayed"] == 1)
-    [job] = server("POST", "/v1/reserve", json={"topics": ["gone"], "wait": 5}).json()["jobs"]
+    [job] = server("POST", "/v1/reserve", json={"topics": ["gone"], "wait": 30}).json()["jobs"]
     assert job["attempt"] == 1
 
 

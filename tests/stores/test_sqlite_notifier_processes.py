@@ -19,7 +19,9 @@ from tests.stores.notifying import FAR, Host, by_owner, child, ids, names, settl
 
 WORKER = """
 import sys, time
+from pywheel.stores.sqlite import page
 from tests.stores.notifying import *
+page.SILENT = 3_000
 host = Host(sys.argv[1])
 worker = host.notifier("t")
 worker.publish(10**9)
@@ -33,7 +35,8 @@ while True:
 
 
 @pytest.mark.stress
-def test_a_stopped_process_is_passed_by_and_reads_again_when_it_goes_on(path):
+def test_a_stopped_process_is_passed_by_and_reads_again_when_it_goes_on(path, monkeypatch):
+    monkeypatch.setattr(page, "SILENT", 3_000)  # a busy machine may keep a process from beating for shorter
     host = Host(path)
     with child("-c", WORKER, path) as process:
         worker = process.stdout.readline().strip()
@@ -46,7 +49,7 @@ def test_a_stopped_process_is_passed_by_and_reads_again_when_it_goes_on(path):
             until(lambda: {member.worker for member in mine.members()} == {worker, mine.worker})
             os.kill(process.pid, signal.SIGSTOP)
             silent = {member.worker: member for member in mine.members()}
-            until(lambda: {m.worker: m for m in mine.members()}[worker].silent > 1.1)
+            until(lambda: {m.worker: m for m in mine.members()}[worker].silent > 3.5)
             assert silent[worker].silent < LIMIT
             settle(mine)
             put = {host.put(1) for _ in range(SHARDS)}
