@@ -7,7 +7,10 @@ import pytest
 
 from pywheel import BadOption, ExtraMissing
 from pywheel.outlets import KINDS, kind
+from pywheel.outlets.broker import NotConfirmed
 from pywheel.outlets.config import ConfigError, load
+from tests.outlets.jobs import a_job
+from tests.outlets.loops import on_a_loop
 
 BROKERS = {
     "kafka": ({"servers": "localhost:9092"}, "confluent_kafka"),
@@ -62,6 +65,14 @@ def test_an_address_that_is_none_is_refused_without_being_shown(name, url):
     with pytest.raises(BadOption, match=f"is written like {scheme}user") as refused:
         kind(name)(url.format(scheme) if isinstance(url, str) else url)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["nats", "rabbitmq", "redis"])
+@on_a_loop
+async def test_a_broker_that_stays_away_is_a_failed_attempt_within_the_timeout(name):
+    deliver = kind(name)(BROKERS[name][0]["url"].replace("localhost", "127.0.0.1:1"), timeout=0.2)
+    with pytest.raises(NotConfirmed, match="the broker cannot be reached"):
+        await deliver(a_job())
 
 
 @pytest.mark.parametrize("name", BROKERS)

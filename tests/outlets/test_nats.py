@@ -145,10 +145,3 @@ async def test_a_server_that_restarts_costs_the_jobs_that_wait_no_attempt_nor_th
     client = await nats.connect(own_nats_server.url())
     assert [int(message.data) for message in await messages(client.jetstream(), "S")] == list(range(20))
     await client.close()
-
-
-@on_a_loop
-async def test_a_server_that_stays_away_is_a_failed_attempt_within_the_timeout():
-    deliver = Nats("nats://127.0.0.1:1", "s", timeout=0.2)
-    with pytest.raises(NotConfirmed, match="the broker cannot be reached"):
-        await deliver(a_job())
