@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 from pywheel import BadJob, BadOption, GiveUp, JobExists, JobQueue, RetryLater, Worker
 from pywheel.jobs import State
-from pywheel.worker.executors.processes import Isolated, _LeaseOver
+from pywheel.worker.executors.processes import Isolated, _Child, _LeaseOver
 from tests.isolated.child import environment, run
 from tests.jobs.waiting import alive, finished, until
 from tests.worker.noted import Noted
@@ -166,7 +167,7 @@ def test_a_jobs_own_ttr_counts(queue, start):
 
 
 def test_a_handler_that_keeps_its_lease_has_no_limit(queue, start):
-    start()
+    start(SHOP_MARGIN=TOLD)
     job = finished(queue, put(queue, "nap", "kept"))
     assert (job.state, job.attempt) == (State.DONE, 1)
 
@@ -426,13 +427,22 @@ def does_nothing(job):
     pass
 
 
-def test_no_handler_begins_after_a_pause_that_returned_though_its_process_was_starting(queue):
+def test_no_handler_begins_after_a_pause_that_returned_though_its_process_was_starting(queue, monkeypatch):
+    starting, paused, wait = threading.Event(), threading.Event(), _Child.wait_until_ready
+
+    def starts(child):
+        starting.set()
+        paused.wait(60)
+        wait(child)
+
+    monkeypatch.setattr(_Child, "wait_until_ready", starts)
     queue.handler("t", isolate=True)(does_nothing)
     id = queue.put("t")
     worker = Worker(queue)
     worker.start()
-    until(lambda: queue.get(id).state is State.RUNNING)
+    assert starting.wait(60)
     queue.topics.pause("t")
+    paused.set()
     until(lambda: queue.get(id).state is not State.RUNNING)
     assert queue.get(id).state is State.DELAYED
     assert queue.get(id).attempt == 0
