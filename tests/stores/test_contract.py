@@ -57,6 +57,7 @@ class TestSqliteReopened(Reopened, TestSqlite):
     pass
 
 
+@pytest.mark.stress
 class TestFaultyStoreWithoutFaults(StoreSuite):
     def make_store(self, clock):
         return FaultyStore(open("memory:", clock=clock))

@@ -34,13 +34,13 @@ def installed(tmp_path_factory):
         yield
 
 
+@pytest.mark.stress
 class TestJournal(InFolder, StoreSuite):
     def make_store(self, clock):
         self.url = f"journal://{self.place()}"
         return open(self.url, clock=clock)
 
 
-@pytest.mark.stress
 class TestJournalReopened(TestJournal):
     def reopen(self):
         self.store.close()  # and its class is known: `open` would look through all that is installed, each time
