@@ -56,7 +56,7 @@ class OfPostgres:
         plan = [line for (line,) in connection.execute(f"EXPLAIN {text}", values)]
         tables = [f"pywheel_{table} " for table in ("job", "finished", "attempt")]
         whole = any("Seq Scan" in line and any(table in line for table in tables) for line in plan)
-        sifted = any("Filter: " in line and "(key = " in line for line in plan)  # others have been read than with the key
+        sifted = any("Filter: " in line and "(key = " in line for line in plan)  # others were read
         return plan if whole or sifted else None
 
 
