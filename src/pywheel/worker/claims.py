@@ -79,7 +79,6 @@ class Claims:
         self._worker = worker
         self._topics = topics
         self._due_times = due_times
-        self._completer = completer
         self._leases = completer.leases
         self._quarantine = completer.leases.quarantine
         self._unreadable = Unreadable(store, completer, events)
@@ -225,12 +224,11 @@ class Claims:
         topic.pause(self._clock.time())
 
     def limit(self, topic: TopicState, limits: Limits | None) -> None:
-        """Claim by these limits from now on. What waits in the topic's pool goes back: they have not let it through."""
+        """Claim by these limits from now on. What waits in the topic's pool begins in half a second, or goes back."""
         topic.limit(limits)
         self._scans.pop(topic, None)
         if topic.scan is not None:
             self._scans[topic] = topic.scan
-        self._completer.give_back(topic.stuck())
         self._due_times.look_at(topic)
 
     # ---- when the answer was lost -----------------------------------------------------------------------------------
