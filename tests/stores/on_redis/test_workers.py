@@ -69,7 +69,7 @@ class TestGone:
             other.close()
 
     def test_a_worker_that_was_killed_is_gone_as_soon_as_a_neighbour_beats(self, url, monkeypatch):
-        monkeypatch.setattr("pywheel.stores.redis.notifier.SILENT", 3_600)  # nobody is gone by silence
+        monkeypatch.setattr("pywheel.stores.presence.SILENT", 3_600)  # nobody is gone by silence
         with JobQueue(url) as queue, worker_process(url) as process:
             queue.handler("t", concurrency=4)(lambda job: None)
             with working(queue, name="own"):
