@@ -27,9 +27,19 @@ from pywheel.jobs.commands import (
     SetNote,
 )
 from pywheel.jobs.job import Due
-from pywheel.jobs.queries import CountJobs, GetJob, GetNextDues, ListClaims, ListFirstDue, ListJobs, ListNotes
+from pywheel.jobs.queries import (
+    CountJobs,
+    GetJob,
+    GetNextDues,
+    ListClaims,
+    ListFirstDue,
+    ListJobs,
+    ListNotes,
+    ListWorkers,
+)
 from pywheel.stores import Filter
 from pywheel.stores.contract import intact
+from pywheel.stores.notifier import ORDERS
 from pywheel.testing import ManualClock
 from tests.jobs.waiting import until, working
 from tests.stores.parts import Parts
@@ -338,6 +348,22 @@ class TestOneIsAway:
                 store.stores[2].away = False
                 until(lambda: store.ask(CountJobs())["t"].done == len(ids))
             assert sorted(done) == sorted(ids)
+
+    def test_a_worker_goes_on_without_the_one_that_has_its_order(self, monkeypatch):
+        monkeypatch.setattr("pywheel.worker.dispatcher._ORDERS", 0.01)
+        with JobQueue(Parts(4, None)) as queue:
+            store, done = queue.store, []
+            queue.handler("t")(lambda job: done.append(job.id))
+            note = next(name for name in map("order:{}".format, range(100)) if store.ids.of_note(name) == 2)
+            monkeypatch.setattr("pywheel.worker.dispatcher.order_note", lambda _: note)
+            with working(queue) as worker:
+                until(lambda: store.ask(ListWorkers()))
+                store.stores[2].away = True
+                ids = [put(store, keyed(key))[0] for number in (0, 1, 3) for key in keys_of(store, number, 3)]
+                until(lambda: sorted(done) == sorted(ids))
+                store.stores[2].away = False
+                store.apply([SetNote(note, ORDERS["stop"])])
+                assert worker.join(60)
 
     def test_who_announces_is_known_in_all_or_told(self, store):
         notifier = store.notifier("w")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Final
 
-from .._errors import StoreClosed, StoreError, StoreReplaced
+from .._errors import StoreAway, StoreClosed, StoreError, StoreReplaced
 from ..clock import Clock
 from ..events import ClockStepped, Events, PoolStuck, StoreBack, StoreFailed
 from ..execution import admit
@@ -187,7 +188,8 @@ class Dispatcher:
         self._completer.waiters = self._membership.waiters
         self._next_lease = self._store.ask(GetNextLease())
         if monotonic >= self._order_at:
-            self.order = self._store.ask(GetNote(order_note(self._notifier.worker)))
+            with suppress(StoreAway):  # of several stores it may be the one that has the order alone
+                self.order = self._store.ask(GetNote(order_note(self._notifier.worker)))
             self._take_limits()
             self._order_at = monotonic + _ORDERS  # not before: nothing is claimed as long as the limits are not known
         if self._announced and self._membership.missed:
