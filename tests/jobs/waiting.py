@@ -18,6 +18,24 @@ def until(fact, limit=LIMIT):
     return found
 
 
+class Stopwatch:
+    """Seconds since it was made, less those for which threads of this process waited for a processor."""
+
+    def __init__(self):
+        self._began, self._kept = time.monotonic(), _kept()
+
+    def seconds(self):
+        return time.monotonic() - self._began - max(_kept() - self._kept, 0)
+
+
+def _kept():
+    waited = 0
+    for thread in Path("/proc/self/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # it has ended
+            waited += int(thread.read_text().split()[1])
+    return waited / 1e9
+
+
 def alive(pid):
     """Whether a process is there and no zombie."""
     try:
