@@ -508,7 +508,7 @@ class History:
 def test_each_tick_happens_once_whoever_dies_when(seed):
     draw = random.Random(seed)
     history = History(draw, ManualClock(wall=NOON + draw.randrange(60_000)))
-    for _ in range(100):
+    for _ in range(100 if seed else 25):
         history.change()
         if draw.random() < 0.5:
             history.die()
@@ -519,7 +519,7 @@ def test_each_tick_happens_once_whoever_dies_when(seed):
     assert all(len(ids) == 1 for ids in history.ran.values())
 
 
-@pytest.mark.parametrize("step", [86_400, -86_400, 3_600, -50, 70])
+@pytest.mark.parametrize("step", often([86_400, -50, -86_400, 3_600, 70], 2))
 def test_a_step_of_the_clock_and_back_repeats_nothing_and_loses_what_was_put_ahead_at_most(queue, ran, clock, step):
     queue.schedules.set("s", "work", every="10s")
     pass_time(queue, clock, 15)

@@ -1,6 +1,6 @@
 """Due times beside a list of jobs: whatever is put, moved or cancelled, and whoever owns it, what is due is claimed."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pywheel import JobQueue, ManualClock
@@ -131,7 +131,6 @@ OPERATIONS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(OPERATIONS, max_size=20))
 def test_what_is_due_is_claimed_at_once_in_slices_of_its_own_and_at_last_in_any(operations):
     world = World()

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from pywheel import JobQueue, ManualClock
+from tests.often import often
 from tests.worker.simulated_worker import SimulatedWorker
 
 NOW = 1_700_000_000_000
@@ -38,8 +39,9 @@ class Calm:
         raise AssertionError("the store failed")
 
 
+@pytest.mark.parametrize("url", often(["memory", "sqlite"]), indirect=True)
 @pytest.mark.parametrize("when", ["before the worker begins", "while it works"])
-@pytest.mark.parametrize("topics", [("t",), ("t", "u")])
+@pytest.mark.parametrize("topics", often([("t",), ("t", "u")]))
 def test_of_many_jobs_that_are_due_close_together_none_is_late(url, when, topics):
     world = Calm(url)
     for topic in topics:
