@@ -116,7 +116,8 @@ def test_a_job_that_died_with_its_worker_is_logged_and_counted(live_queue, metri
     ]
 
 
-def test_no_job_waits_for_what_is_done_about_the_dead(live_queue):
+@pytest.mark.parametrize("how", ["fails", "lease is lost"])
+def test_no_job_waits_for_what_is_done_about_the_dead(live_queue, how):
     called, release = threading.Event(), threading.Event()
 
     @live_queue.on_dead
@@ -124,12 +125,12 @@ def test_no_job_waits_for_what_is_done_about_the_dead(live_queue):
         called.set()
         release.wait(60)
 
-    handling(live_queue)
-
-    @live_queue.handler("u")
-    def work(job): ...
-
-    leave(live_queue)
+    live_queue.handler("t")(lambda job: 1 / 0)
+    live_queue.handler("u")(lambda job: None)
+    if how == "fails":
+        live_queue.put("t", max_attempts=1)
+    else:
+        leave(live_queue)
     with working(live_queue):
         assert called.wait(60)
         assert finished(live_queue, live_queue.put("u")).state is State.DONE

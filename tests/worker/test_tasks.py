@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -140,28 +139,6 @@ def test_what_a_handler_was_given_is_closed_after_its_lease_was_lost_too(live_qu
         assert finished(live_queue, task.put()).claims == 2
         until(lambda: metrics.total("lease_lost") == 1)
     assert sorted(seen) == [("close", 1), ("close", 2), ("open", 1), ("open", 2)]
-
-
-def test_no_job_waits_for_on_dead(live_queue):
-    called, release = threading.Event(), threading.Event()
-
-    @live_queue.on_dead
-    def hang(job):
-        called.set()
-        release.wait(60)
-
-    @live_queue.task("t", max_attempts=1)
-    def fail() -> None:
-        raise ValueError
-
-    @live_queue.task("u")
-    def work() -> None: ...
-
-    with working(live_queue):
-        fail.put()
-        assert called.wait(60)
-        assert finished(live_queue, work.put()).state is State.DONE
-        release.set()
 
 
 SCRIPT = """

@@ -301,16 +301,6 @@ def test_an_exit_on_the_loop_leaves_it_to_the_others(live_queue, where, loop_fac
             assert finished(live_queue, live_queue.put("coroutine")).state is State.DONE
 
 
-def test_a_slow_topic_does_not_hold_up_another(live_queue):
-    gate = threading.Event()
-    live_queue.handler("slow", concurrency=1)(lambda job: gate.wait(60))
-    live_queue.handler("quick")(lambda job: None)
-    live_queue.put_many(live_queue.job("slow") for _ in range(50))
-    with working(live_queue):
-        assert finished(live_queue, live_queue.put("quick")).state is State.DONE
-        gate.set()
-
-
 def test_a_full_pool_leaves_jobs_in_the_store(live_queue):
     gate = threading.Event()
     live_queue.handler("t", concurrency=2)(lambda job: gate.wait(60))
