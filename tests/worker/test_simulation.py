@@ -9,7 +9,7 @@ from tests.worker.simulation import play
 
 HISTORIES = int(os.environ.get("PYWHEEL_SIMULATIONS", "1000"))
 FROM = int(os.environ.get("PYWHEEL_SIMULATIONS_FROM", "0"))  # the first seed, behind a network
-CHUNK = 20
+CHUNK = 10
 FEW = 4
 
 
