@@ -6,9 +6,10 @@ import pytest
 
 from pywheel import JobQueue, StoreAway, Worker
 from pywheel.jobs import State
-from pywheel.jobs.queries import GetNote, ListWorkers
+from pywheel.jobs.queries import QUIET, GetNote, ListWorkers, Member
 from pywheel.stores.notifier import order, order_note
 from pywheel.worker import dispatcher
+from pywheel.worker.chores import Membership
 from tests.jobs.waiting import until, working
 from tests.worker.each_store import url
 
@@ -86,6 +87,36 @@ def test_what_one_worker_does_for_all_is_handed_on_by_a_quiet_one(live_queue):
         shop.tell(quiet, "resume")
         until(lambda: not other.recovers)
         assert before.recovers
+
+
+class Ear:
+    """A notifier of one worker, which says who is there, and is late about it."""
+
+    silent = 1.0
+
+    def __init__(self, worker):
+        self.worker, self.quiet = worker, set()
+
+    def beat(self, behind, spare):
+        return None
+
+    def members(self):
+        return tuple(Member(name, frozenset([QUIET + "t" if name in self.quiet else "t"]), 0.0, 0) for name in "ab")
+
+
+def test_a_worker_that_is_resumed_does_again_what_it_did_for_all_though_it_is_listed_as_quiet_still():
+    both = [Membership(ear, ["t"]) for ear in map(Ear, "ab")]
+    for one in both:
+        one.look(1.0, 0)
+    [charged] = [one for one in both if one.recovers]
+    ear = charged._notifier
+    ear.quiet = {ear.worker}
+    charged.look(2.0, 0)
+    charged.again()
+    charged.look(3.0, 0)
+    ear.quiet = set()
+    charged.look(4.0, 0)
+    assert charged.recovers
 
 
 def test_a_worker_that_is_told_to_stop_drains_as_at_a_signal_and_its_order_is_forgotten(live_queue):

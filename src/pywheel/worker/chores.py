@@ -72,8 +72,9 @@ class Membership:
         if there == self._there:
             return False
         self._there = there
-        in_charge = [m.worker for m in self._members if m.worker in there and not m.quiet]
-        self.recovers = owners(_RECOVERY, in_charge or [me])[0] == me
+        # Of itself the store may say what it was told before.
+        quiet = {m.worker for m in self._members if m.quiet and m.worker != me}
+        self.recovers = owners(_RECOVERY, there.keys() - quiet)[0] == me
         return True
 
     def again(self) -> None:
