@@ -4,6 +4,7 @@ import os
 import sqlite3
 import stat
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -210,3 +211,20 @@ def test_an_upgrade_that_took_no_turn_is_noticed_within_a_moment(path, store):
         return False
 
     until(refused)
+
+
+def test_a_lease_begins_once_the_lock_of_another_program_was_waited_for(store, path, clock):
+    put(store)
+    other, waits = sqlite3.connect(path, isolation_level=None), threading.Event()
+    other.execute("BEGIN IMMEDIATE")
+    store._connection.set_trace_callback(lambda text: waits.set() if text.startswith("BEGIN") else None)
+    claim = ops.Claim("t", (), TERMS._replace(slack=0), "w", 1, limit=1)
+    with ThreadPoolExecutor(1) as thread:
+        claimed = thread.submit(store.apply, [claim])
+        assert waits.wait(20)
+        clock.advance(1.5)
+        other.execute("ROLLBACK")
+        [outcome] = claimed.result()
+    other.close()
+    [job] = outcome.jobs
+    assert job.lease_until == clock.wall() + TERMS.ttr

@@ -60,8 +60,11 @@ class SqliteEngine(SqlStore):
     ) -> list[Any]:
         """Apply commands in a transaction, tell of it, and return the outcomes."""
         ids = Ids(self._highest)
+        begun = type(commands[0]) is not c.Put  # a put may be a transaction by itself
+        if begun:
+            connection.execute("BEGIN IMMEDIATE")  # who had to wait for others begins leases when that is over
         tx = self._transaction(self._topics, self._workers, ids)
-        carrier = Carrier(connection, tx.now, begin=True, guess=ids.guess if self._shared else None)
+        carrier = Carrier(connection, tx.now, begin=not begun, guess=ids.guess if self._shared else None)
         outcomes: list[Any]
         plain = put.plain(tx, commands, ids.take)
         if plain is None:
