@@ -254,6 +254,20 @@ class LimitTests(StoreTests):
         self.pass_time(200)
         assert len(self.reserve(policy=slow)) == 1
 
+    def test_a_rate_counts_what_begins_from_its_first_claim_on_though_nothing_was_due_then(self) -> None:
+        quick, slow = self.limited(rate="1/s"), self.limited(rate=Rate(1, "10s", burst=1))
+        self.put()
+        assert len(self.reserve(policy=quick)) == 1
+        assert self.reserve(policy=slow) == []
+        self.pass_time(1_000)
+        self.put()
+        assert len(self.reserve(policy=quick)) == 1
+        self.pass_time(1_000)
+        self.put()
+        assert self.reserve(policy=slow) == []
+        self.pass_time(9_000)
+        assert len(self.reserve(policy=slow)) == 1
+
     def test_a_limit_beside_a_rate_leaves_what_that_has_noted(self) -> None:
         self.apply(c.Put(tuple(NewJob("t", b"", NOW) for _ in range(9))))
         rate = self.limited(rate="1/s")
