@@ -306,3 +306,11 @@ def test_limits_that_make_no_sense_are_refused(api, wish):
     answer = api("PUT", "/v1/topics/mail/limits", json=wish)
     assert (answer.status_code, problem(answer)) == (422, "bad-body")
     assert api.queue.store.ask(ListNotes("")) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "limits"), ("DELETE", "limits"), ("POST", "pause"), ("POST", "resume")]
+)
+def test_a_path_with_what_can_be_no_topic_is_told_so(api, method, path):
+    answer = api(method, f"/v1/topics/{'x' * 16_385}/{path}")
+    assert (answer.status_code, problem(answer), answer.json()["parameter"]) == (400, "bad-parameter", "topic")

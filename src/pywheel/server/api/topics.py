@@ -7,9 +7,12 @@ from functools import partial
 
 from starlette.responses import Response
 
+from ..._errors import BadJob
+from ...jobs.checks import name
 from ...jobs.limits import LimitOverride
 from ...jobs.queries import ListWorkers
 from ..audit import Deed, keep
+from ..problems import bad_parameter
 from ..visible import may_see, tell
 from . import schema
 from .call import Call, JsonResponse
@@ -57,9 +60,17 @@ async def resume(call: Call) -> Response:
 
 
 async def _change(call: Call, change: Callable[[str], Awaitable[bool]]) -> Response:
-    topic: str = call.path_params["topic"]
+    return JsonResponse(schema.Changed(await change(_topic(call))))
+
+
+def _topic(call: Call) -> str:
+    """Return the topic in the path. Problem: none can be named so, or it is not for the token."""
+    try:
+        topic = name(call.path_params["topic"], "topic")
+    except BadJob as error:
+        raise bad_parameter("topic", str(error)) from None
     call.demand(topic)
-    return JsonResponse(schema.Changed(await change(topic)))
+    return topic
 
 
 # ---- limits ---------------------------------------------------------------------------------------------------------
@@ -67,9 +78,7 @@ async def _change(call: Call, change: Callable[[str], Awaitable[bool]]) -> Respo
 
 async def limits(call: Call) -> Response:
     """Return what was set of a topic's limits."""
-    topic: str = call.path_params["topic"]
-    call.demand(topic)
-    found = await call.queue.aio.topics.limits(topic)
+    found = await call.queue.aio.topics.limits(_topic(call))
     return JsonResponse(schema.LimitsOut(None if found is None else schema.NewLimits(**found._asdict())))
 
 
