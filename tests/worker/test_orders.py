@@ -79,7 +79,7 @@ def test_what_one_worker_does_for_all_is_handed_on_by_a_quiet_one(live_queue):
     shop = Shop(live_queue)
     with working(live_queue) as first, working(live_queue) as second:
         workers = {one.dispatcher._membership: one for one in (first, second)}
-        until(lambda: shop.member(first) and shop.member(second) and sum(one.recovers for one in workers) == 1)
+        until(lambda: all(len(one._there) == 2 for one in workers))  # before, each takes itself for the only one
         [(before, quiet)] = [(one, worker) for one, worker in workers.items() if one.recovers]
         [other] = workers.keys() - {before}
         shop.tell(quiet, "quiet")

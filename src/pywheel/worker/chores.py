@@ -71,10 +71,10 @@ class Membership:
         self.look_at = now + (_ALONE if len(there) == 1 and not self.waiters else _BESIDE)
         if there == self._there:
             return False
-        self._there = there
         # Of itself the store may say what it was told before.
         quiet = {m.worker for m in self._members if m.quiet and m.worker != me}
         self.recovers = owners(_RECOVERY, there.keys() - quiet)[0] == me
+        self._there = there
         return True
 
     def again(self) -> None:
