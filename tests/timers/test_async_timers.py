@@ -201,6 +201,24 @@ def test_the_loop_gets_its_turn_after_limit_callbacks(pywheel, run, limit):
     run(main)
 
 
+def test_a_turn_of_slow_callbacks_ends_before_the_limit(pywheel, run):
+    """Not on the twin, whose callbacks are all slow."""
+
+    async def main():
+        calls, steps = [], []
+        async with pywheel.AsyncTimers() as timers:
+            for number in range(40):
+                timers.call_later(0, lambda number=number: (calls.append(number), time.sleep(0.001)))
+            while len(calls) < 40:
+                before = len(calls)
+                await asyncio.sleep(0)
+                steps.append(len(calls) - before)
+        assert calls == list(range(40))
+        assert max(steps) <= (8 if pywheel.implementation == "native" else 40)
+
+    run(main)
+
+
 def test_a_timer_held_back_by_the_limit_can_be_cancelled(pywheel, run):
     async def main():
         calls, loop = [], asyncio.get_running_loop()

@@ -36,7 +36,7 @@ class AsyncTimers(Driver):
         on_error: called as ``on_error(timer, exception)`` for what a callback raises; None for the loop's exception
             handler.
         max_pending: how many timers there may be before scheduling raises WheelFull; None for no limit.
-        limit: how many callbacks may run before the loop gets its turn.
+        limit: how many callbacks may run before the loop gets its turn. It gets it after 2 ms, too, natively.
 
     Leaving an ``async with`` block stops it.
 

@@ -136,8 +136,8 @@ cdef inline int pass_gate(_Wheel self) except -1:
     return wait(self) if unlikely(self.busy) else 0
 
 
-cdef int begin(KeyWheel self) except -1:
-    """Take the wheel for a bulk call; until `end` it calls no Python code."""
+cdef int begin_bulk(KeyWheel self) except -1:
+    """Take the wheel for a bulk call; until `end_bulk` it calls no Python code."""
     with critical_section(self):
         pass_gate(self)
         self.busy = forks
@@ -150,7 +150,7 @@ cdef inline PyThreadState *let_go(uint64_t n) noexcept:
     return PyEval_SaveThread() if n >= LONG_CALL else NULL
 
 
-cdef void end(KeyWheel self, PyThreadState *released) noexcept:
+cdef void end_bulk(KeyWheel self, PyThreadState *released) noexcept:
     if released != NULL:
         PyEval_RestoreThread(released)
     with critical_section(self):
@@ -832,13 +832,13 @@ cdef class KeyWheel(_Wheel):
         cdef uint64_t n = when.n
         cdef int failed = 0
         cdef bint full, no_index = False
-        begin(self)
+        begin_bulk(self)
         cdef PyThreadState *released = let_go(n)
         full = n > self.room or self.wheel.live > self.room - n
         if not full:
             failed = wheel_schedule_many(&self.wheel, n, when.at, what.at, out.at)
             no_index = failed and indices_are_out(&self.wheel.arena, n)
-        end(self, released)
+        end_bulk(self, released)
         if full or failed:
             raise refusal_of_many(full, no_index)
         return handles
@@ -868,10 +868,10 @@ cdef class KeyWheel(_Wheel):
         cdef object found = new_flags(which.n)
         cdef Words out = Words(found, None, RESULT)
         cdef int failed
-        begin(self)
+        begin_bulk(self)
         cdef PyThreadState *released = let_go(which.n)
         failed = wheel_reschedule_many(&self.wheel, which.n, which.at, when.at, <uint8_t *>out.at)
-        end(self, released)
+        end_bulk(self, released)
         if failed:
             raise MemoryError
         return found
@@ -896,10 +896,10 @@ cdef class KeyWheel(_Wheel):
         cdef Words which = Words(handles, arguments.handles, HANDLES)
         cdef object found = new_flags(which.n)
         cdef Words out = Words(found, None, RESULT)
-        begin(self)
+        begin_bulk(self)
         cdef PyThreadState *released = let_go(which.n)
         wheel_cancel_many(&self.wheel, which.n, which.at, <uint8_t *>out.at, NULL)
-        end(self, released)
+        end_bulk(self, released)
         return found
 
     def advance_many(self, now, limit=None):
@@ -919,22 +919,22 @@ cdef class KeyWheel(_Wheel):
         cdef Words out
         cdef PyThreadState *released
         need_numpy()
-        begin(self)
+        begin_bulk(self)
         released = let_go(self.wheel.live)
         early = tick < self.wheel.now
         failed = not early and wheel_advance(&self.wheel, tick, most)
         count = min(most, self.wheel.ready_live)
-        end(self, released)
+        end_bulk(self, released)
         if early or failed:
             raise arguments.backwards() if early else MemoryError()
         while True:
             keys = new_handles(count)           # the last that can fail, before the first timer is taken
             out = Words(keys, None, RESULT)
-            begin(self)
+            begin_bulk(self)
             there = min(count, self.wheel.ready_live)
             if there == count:
                 wheel_pop(&self.wheel, out.at, count)
-            end(self, NULL)
+            end_bulk(self, NULL)
             if there == count:
                 return keys
             count = there                               # another thread has taken some

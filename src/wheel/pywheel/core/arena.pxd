@@ -273,10 +273,10 @@ cdef inline bint next_live(walk_t *walk) noexcept nogil:
 
 cdef inline uint64_t arena_handle(const arena_t *a, uint32_t index) noexcept nogil:
     """The handle of a live node."""
-    return as_handle(a, a.nodes[index].stamp & gen_mask(), index)
+    return pack_handle(a, a.nodes[index].stamp & gen_mask(), index)
 
 
-cdef inline uint64_t as_handle(const arena_t *a, uint64_t generation, uint32_t index) noexcept nogil:
+cdef inline uint64_t pack_handle(const arena_t *a, uint64_t generation, uint32_t index) noexcept nogil:
     """Generation above index, scrambled; never 0."""
     return (generation << 32 | index) ^ a.key
 

@@ -6,7 +6,7 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from pywheel.core.arena cimport (GEN_BITS, arena_give, arena_take, as_handle, gen_mask, live_nodes, next_live, node_t,
+from pywheel.core.arena cimport (GEN_BITS, arena_give, arena_take, pack_handle, gen_mask, live_nodes, next_live, node_t,
                                  walk_t)
 from pywheel.core.bits cimport PyMem_RawFree, PyMem_RawMalloc, unlikely
 from pywheel.core.levels cimport (OVERDUE, SEQ_LIMIT, add_levels, fan_out, level_of, place, push, unlink, wheel_t)
@@ -74,7 +74,7 @@ cdef inline uint64_t insert(wheel_t *w, uint32_t index, uint64_t sequence, uint6
     node.stamp = sequence << GEN_BITS | generation
     node.payload = payload
     settle(w, index, node, deadline)
-    return as_handle(&w.arena, generation, index)
+    return pack_handle(&w.arena, generation, index)
 
 
 cdef inline uint64_t wheel_schedule(wheel_t *w, uint64_t deadline, uint64_t payload) noexcept nogil:

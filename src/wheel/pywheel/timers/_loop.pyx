@@ -8,7 +8,6 @@ cimport cython
 import selectors
 import sys
 from asyncio import base_events, events, format_helpers
-from contextvars import Context, ContextVar
 from inspect import signature
 from operator import attrgetter
 from types import MemberDescriptorType
@@ -24,8 +23,8 @@ from pywheel.core.arena cimport GEN_BITS, arena_find, live_nodes, next_live, wal
 from pywheel.core.bits cimport DIGIT_BITS, HAS_GIL, SLOT_MASK, unlikely
 from pywheel.core.levels cimport wheel_t
 from pywheel.core.schedule cimport wheel_remove, wheel_schedule
-from pywheel.timers.contexts cimport (PyContext_CopyCurrent, PyTypeObject, Py_DECREF, Py_NewRef, Py_TYPE, VARIABLES,
-                                      context_t, make_context, new_context, snapshot)
+from pywheel.timers.contexts cimport (PyContext_CopyCurrent, PyTypeObject, Py_DECREF, Py_NewRef, Py_TYPE,
+                                      find_variables, make_context, snapshot)
 from pywheel.timers.fastcall cimport add_method, as_tuple, context_of, in_full, is_usual
 from pywheel.timers.handle_type cimport derive
 from pywheel.timers.handles cimport (PyContext_CheckExact, PyObject_GC_Track,
@@ -101,22 +100,7 @@ WHEN = slot(events.TimerHandle, "_when")
 FIELDS = events.TimerHandle.__basicsize__
 
 
-cdef PyTypeObject *variables_type() except? NULL:
-    """The type of variables, after a trial: a context made of those of another has their values. NULL: it has not."""
-    cdef PyObject *variables
-    trial, context = ContextVar("trial"), Context()
-    context.run(trial.set, trial)
-    if HAS_GIL and type(context).__basicsize__ == sizeof(context_t):
-        variables = (<context_t *>context).variables
-        if type(<object>variables).__name__ == "hamt":
-            copy = <object>new_context(variables)
-            Py_DECREF(<PyObject *>copy)
-            if copy[trial] is trial:
-                return Py_TYPE(variables)
-    return NULL
-
-
-VARIABLES = variables_type()
+find_variables()
 
 
 # ---- the handle of a timer ------------------------------------------------------------------------------------------
@@ -258,12 +242,12 @@ cdef object add(WheelScheduling self, object when, double due, object callback, 
         PyObject_GC_UnTrack(<PyObject *>args)
     if unlikely(self._debug):
         made._source_traceback = format_helpers.extract_stack(sys._getframe())
-    if place(self, handle):
+    if put(self, handle):
         raise MemoryError
     return made
 
 
-cdef int place(WheelScheduling self, PyObject *handle) noexcept:
+cdef int put(WheelScheduling self, PyObject *handle) noexcept:
     """Put a handle on the wheel; -1 if memory is out."""
     cdef wheel_t *w = &self.timers.wheel
     cdef uint64_t tick = tick_of(fields(handle).due)
@@ -530,7 +514,7 @@ cdef int turn(WheelScheduling self) except -1:
     if happened is not None:
         self._process_events(happened)
         happened = None                 # or a cycle, if a callback raises
-    collect(self)
+    take_due(self)
     popleft = ready.popleft
     cdef Py_ssize_t _i
     cdef bint as_ever = Handle._run is stock_run and not self._debug
@@ -605,7 +589,7 @@ cdef double earliest_of(WheelScheduling self, int level, uint64_t number) noexce
     return found
 
 
-cdef int collect(WheelScheduling self) except -1:
+cdef int take_due(WheelScheduling self) except -1:
     """Move what is due from the wheel to `_ready`, at most `limit` timers. It may take more turns to find them."""
     cdef wheel_t *w = &self.timers.wheel
     cdef double now = self.now()
@@ -637,7 +621,7 @@ cdef uint64_t take(WheelScheduling self, list due, uint64_t room, double now):
         got = wheel_pop(&self.timers.wheel, chunk, room)
     for i in range(got):
         handle = <PyObject *><uintptr_t>chunk[i]
-        if fields(handle).due <= now or place(self, handle):
+        if fields(handle).due <= now or put(self, handle):
             Py_XDECREF(replace(handle, SCHEDULED, Py_False))
             PyList_SET_ITEM(due, n, handle)     # with the wheel's reference
             n += 1
@@ -655,7 +639,7 @@ cdef int hand_over(WheelScheduling self, list due) except -1:
     except BaseException:
         for i in range(len(self._ready) - before, len(due)):
             handle = due[i]
-            place(self, <PyObject *>handle)
+            put(self, <PyObject *>handle)
         raise
     return 0
 

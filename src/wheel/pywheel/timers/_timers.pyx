@@ -16,7 +16,7 @@ from types import CoroutineType
 from cpython.object cimport PyObject, PyCallable_Check
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cython cimport critical_section
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
 from pywheel.core._wheel cimport TimingWheel
 from pywheel.core.advance cimport (is_behind, wheel_advance, wheel_advance_some, wheel_collect_more,
@@ -27,6 +27,7 @@ from pywheel.core.levels cimport NEVER, wheel_t
 from pywheel.core.schedule cimport wheel_move, wheel_remove, wheel_schedule
 from pywheel.timers.calls cimport call_many, call_one
 from pywheel.timers.clock cimport HAS_CLOCK, first_ns, monotonic_ns
+from pywheel.timers.contexts cimport find_variables, is_variables, new_context, snapshot
 
 from pywheel._errors import WheelFull
 from pywheel.timers import _arguments as arguments
@@ -38,7 +39,6 @@ cdef extern from "Python.h":
     PyObject *PyMethod_GET_FUNCTION(object method)
     PyObject *PyMethod_GET_SELF(object method)
     object PyMethod_New(object function, object bound)
-    object PyContext_CopyCurrent()
     int PyContext_Enter(object context)
     int PyContext_Exit(object context)
     int64_t PyLong_AsLongLongAndOverflow(object value, int *overflow) noexcept
@@ -56,6 +56,9 @@ cdef extern from "Python.h":
     void PyObject_GC_Track(object value)
     void PyObject_GC_UnTrack(object value)
     bint PyObject_GC_IsTracked(PyObject *value)
+
+
+find_variables()
 
 
 # ---- seconds, nanoseconds and ticks ---------------------------------------------------------------------------------
@@ -252,7 +255,7 @@ cdef class Timer:
 
 @cython.internal
 cdef class ContextTimer(Timer):
-    cdef object context
+    cdef object context                 # or its variables; see contexts.pxd
 
     def __dealloc__(self):
         track_object(self.context)      # a context that is released must be tracked
@@ -523,7 +526,7 @@ cdef class Driver:
         cdef PeriodicTimer timer = PeriodicTimer.__new__(PeriodicTimer)
         cdef int64_t head
         timer.delay = arguments.interval(interval)
-        fill(timer, self, callback, args)
+        set_call(timer, self, callback, args)
         head = timer.delay if first is None else as_ns(first, "first")
         timer.jitter = as_ns(jitter, "jitter")
         timer.missed = arguments.missed(missed)
@@ -585,11 +588,11 @@ cdef class Driver:
 
         Timers that a callback schedules come in a later turn, even if they are due at once.
         """
-        begin(self)
+        begin_turn(self)
         try:
             return turn(self, now_ns(self), limit, True)
         finally:
-            end(self)
+            end_turn(self)
 
     def _run_some(self, limit):
         """Do as `_run`, for drivers that must not pause; return whether more was due.
@@ -597,7 +600,7 @@ cdef class Driver:
         It collects some thousand timers at most, so it may have nothing to call yet.
         """
         cdef uint64_t most = limit, now
-        begin(self)
+        begin_turn(self)
         try:
             now = now_ns(self)
             if turn(self, now, most, False) == most:
@@ -605,7 +608,7 @@ cdef class Driver:
             with critical_section(self.wheel):      # if the clock went back, nothing is due
                 return is_behind(&self.wheel.wheel) and self.wheel.wheel.now <= ticks_by(self, now)
         finally:
-            end(self)
+            end_turn(self)
 
     def _run_for_clock(self):
         """`_run`, for a clock that only knows the driver weakly: that it runs does not say that it is in use."""
@@ -638,7 +641,7 @@ cdef class Driver:
         empty(self)
 
 
-cdef int begin(Driver self) except -1:
+cdef int begin_turn(Driver self) except -1:
     """Begin a turn; there is one at a time."""
     cdef bint busy
     with critical_section(self.wheel):
@@ -650,7 +653,7 @@ cdef int begin(Driver self) except -1:
     return 0
 
 
-cdef int end(Driver self) except -1:
+cdef int end_turn(Driver self) except -1:
     with critical_section(self.wheel):
         self.running = False
     return 0
@@ -694,16 +697,19 @@ cdef enum:
 
 
 cdef inline int set_context(ContextTimer timer, context) except -1:
+    cdef PyObject *kept
     if context is not None:
         timer.context = arguments.context(context)
     elif timer.driver.contexts:
-        timer.context = PyContext_CopyCurrent()
-        if timer.apart:
+        kept = snapshot()
+        timer.context = <object>kept
+        Py_DECREF(kept)
+        if timer.apart and not is_variables(kept):
             PyObject_GC_UnTrack(timer.context)
     return 0
 
 
-cdef inline int fill(Timer timer, Driver driver, callback, tuple args) except -1:
+cdef inline int set_call(Timer timer, Driver driver, callback, tuple args) except -1:
     if not PyCallable_Check(callback):
         arguments.callback(callback)
     cdef Py_ssize_t n = PyTuple_GET_SIZE(args)
@@ -731,10 +737,10 @@ cdef inline Timer new_timer(Driver self, callback, tuple args, context):
     cdef Timer timer
     if context is None and not self.contexts:
         timer = Timer.__new__(Timer)
-        fill(timer, self, callback, args)
+        set_call(timer, self, callback, args)
     else:
         timer = ContextTimer.__new__(ContextTimer)
-        fill(timer, self, callback, args)
+        set_call(timer, self, callback, args)
         set_context(<ContextTimer>timer, context)
     return timer
 
@@ -790,14 +796,20 @@ cdef int wake(Driver self, Timer timer) except -1:
 
 cdef enum:
     QUOTA = 4096                        # timers that each step of a turn which is not whole may move, or collect
+    LONGEST_TURN = 2_000_000            # nanoseconds: callbacks may be slow, the last of many give memory back
+    LOOKS = 8                           # callbacks from one look at the time to the next
 
 
 cdef int64_t turn(Driver self, uint64_t now, uint64_t most, bint whole) except -1:
-    """Run what is due, at most so many callbacks; return how many ran. If not `whole`, a quota is collected."""
+    """Run what is due, at most so many callbacks; return how many ran.
+
+    If not `whole`, a quota is collected, and the turn ends when it is long.
+    """
     cdef wheel_t *w = &self.wheel.wheel
     cdef uint64_t tick = ticks_by(self, now), done = 0
     cdef list behind = [], batch
     cdef Timer timer
+    cdef int64_t end = INT64_MAX if whole else monotonic_ns() + LONGEST_TURN
     cdef int failed = 0
     cdef bint late
     with critical_section(self.wheel):
@@ -808,7 +820,7 @@ cdef int64_t turn(Driver self, uint64_t now, uint64_t most, bint whole) except -
             failed = wheel_advance(w, tick, most) if whole else wheel_advance_some(w, tick, most, QUOTA)
     if failed:
         raise MemoryError
-    while done < most:
+    while done < most and (done % LOOKS or monotonic_ns() < end):
         timer = next_due(self, now, most - done if whole else 0, &late)
         if timer is None:
             break
@@ -876,6 +888,7 @@ cdef bint call(Driver self, Timer timer) except -1:
     """Call the timer's callback, and release it unless the timer is to be called again. False: it was cancelled."""
     cdef object function, bound, payload, context = None
     cdef PyObject *result = NULL
+    cdef PyObject *made
     cdef uint8_t shape
     with critical_section(self.wheel):
         function, bound, payload, shape = timer.function, timer.bound, timer.payload, timer.shape
@@ -883,7 +896,11 @@ cdef bint call(Driver self, Timer timer) except -1:
             context = (<ContextTimer>timer).context
     if function is None:                # in this very moment, by another thread
         return False
-    if context is None or enter_context(context) == 0:
+    if context is not None and is_variables(<PyObject *>context):
+        made = new_context(<PyObject *>context)
+        if made != NULL:
+            context = use_context(<ContextTimer>timer, context, made)
+    if context is None or (not is_variables(<PyObject *>context) and enter_context(context) == 0):
         if shape == MANY_ARGUMENTS:
             result = call_many(function, bound, payload)
         else:
@@ -891,11 +908,22 @@ cdef bint call(Driver self, Timer timer) except -1:
         if context is not None:
             leave_context(context)
     if result != <PyObject *>None:
-        settle(self, timer, result, context)
+        handle_result(self, timer, result, context)
     else:
         Py_DECREF(result)
     finish(self, timer)
     return True
+
+
+cdef inline object use_context(ContextTimer timer, object variables, PyObject *made):
+    """Return a context that was made of a timer's variables; one that is called again keeps it."""
+    cdef object context = <object>made
+    Py_DECREF(made)
+    if type(timer) is PeriodicTimer:
+        with critical_section(timer.driver.wheel):
+            if timer.context is variables:      # or it was released meanwhile
+                timer.context = context
+    return context
 
 
 cdef inline int enter_context(context) noexcept:
@@ -904,7 +932,7 @@ cdef inline int enter_context(context) noexcept:
     return PyContext_Enter(context)
 
 
-cdef int settle(Driver self, Timer timer, PyObject *result, context) except -1:
+cdef int handle_result(Driver self, Timer timer, PyObject *result, context) except -1:
     """See to what a callback returned, or raised if that is NULL."""
     try:
         if result == NULL:

@@ -1,14 +1,15 @@
 # The context of a timer is a copy of the one that was current when it was scheduled. A copy shares the variables of the
-# original, an object that never changes. So a handle keeps the variables in the place of a context, which is made when
+# original, an object that never changes. So a timer keeps the variables in the place of a context, which is made when
 # the callback runs, or somebody asks for it. Most timers are cancelled before.
 
 from cpython.object cimport PyObject
 
+from pywheel.core.bits cimport HAS_GIL
 from pywheel.timers.slots cimport CONTEXT, at
 
 cdef extern from *:
     """
-    /* As in CPython's pycore_context.h; `variables_type` sees whether it is. */
+    /* As in CPython's pycore_context.h; `find_variables` sees whether it is. */
     typedef struct {
         PyObject_HEAD
         PyObject *previous;
@@ -51,8 +52,33 @@ cdef inline PyObject *new_context(PyObject *variables) noexcept:
     return made
 
 
+cdef inline int find_variables() except -1:
+    """Set VARIABLES, after a trial: a context made of the variables of another has their values.
+
+    Each module that keeps variables does so when it is imported.
+    """
+    global VARIABLES
+    from contextvars import Context, ContextVar
+    cdef PyObject *variables
+    trial, context = ContextVar("trial"), Context()
+    context.run(trial.set, trial)
+    if HAS_GIL and type(context).__basicsize__ == sizeof(context_t):
+        variables = (<context_t *><PyObject *>context).variables
+        if type(<object>variables).__name__ == "hamt":
+            copy = <object>new_context(variables)
+            Py_DECREF(<PyObject *>copy)
+            if copy[trial] is trial:
+                VARIABLES = Py_TYPE(variables)
+    return 0
+
+
+cdef inline bint is_variables(PyObject *value) noexcept:
+    """Whether it is what `snapshot` keeps in the place of a context."""
+    return Py_TYPE(value) == VARIABLES
+
+
 cdef inline PyObject *snapshot() except NULL:
-    """What a handle keeps for a copy of the current context: its variables, or a copy."""
+    """What a timer keeps for a copy of the current context: its variables, or a copy."""
     cdef PyObject *variables = current_variables() if VARIABLES != NULL else NULL
     return PyContext_CopyCurrent() if variables == NULL else Py_NewRef(variables)
 
@@ -61,7 +87,7 @@ cdef inline bint make_context(PyObject *handle) noexcept:
     """Make the context of a handle that keeps variables. False: there is no memory, and an error is set."""
     cdef PyObject *kept = at(handle, CONTEXT)[0]
     cdef PyObject *made
-    if kept != NULL and Py_TYPE(kept) == VARIABLES:
+    if kept != NULL and is_variables(kept):
         made = new_context(kept)
         if made == NULL:
             return False

@@ -145,7 +145,7 @@ cdef inline bint keep(PyObject *handle) noexcept:
     return True
 
 
-cdef inline void empty(PyObject *handle) noexcept:
+cdef inline void make_bare(PyObject *handle) noexcept:
     """Make a handle what `bare_timer` gives."""
     release_context(taken(handle, CONTEXT))
     Py_XDECREF(taken(handle, CALLBACK))
@@ -163,7 +163,7 @@ cdef inline void dealloc(PyObject *handle) noexcept:
     cdef PyObject *type
     if not HAS_GIL or at(handle, WEAKREFS)[0] != NULL:
         PyObject_ClearWeakRefs(handle)
-    empty(handle)
+    make_bare(handle)
     if keep(handle):
         return
     clear_slots(handle)
