@@ -134,6 +134,7 @@ def test_a_store_that_is_closed_or_forgotten_writes_no_log_back(path, tmp_path):
     until(lambda: writers_back() == [])
 
 
+@pytest.mark.stress
 def test_the_log_is_written_back_in_a_forked_child_too(path, store):
     fill(store)
     until(writers_back)
