@@ -23,7 +23,7 @@ from .calls import Calls, in_a_thread
 
 __all__ = ["AsyncSchedules", "ScheduleOptions", "Scheduled", "Schedules", "how", "schedule_of", "taking_the_job"]
 
-_OF_JOB: Final = frozenset({"ttr", "max_attempts", "headers"})
+_OF_JOB: Final = frozenset({"ttr", "max_attempts", "headers", "priority"})
 _AS_MANY_AS_THERE_ARE: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -76,6 +76,7 @@ class ScheduleOptions(TypedDict, total=False):
         ttr: of each job, as for `put`
         max_attempts: of each job
         headers: of each job
+        priority: of each job
     """
 
     every: Duration | None
@@ -87,6 +88,7 @@ class ScheduleOptions(TypedDict, total=False):
     ttr: Duration | None
     max_attempts: int | None
     headers: Mapping[str, str] | None
+    priority: int
 
 
 Page: TypeAlias = list[Scheduled]  # within the class, `list` is a method

@@ -54,11 +54,12 @@ def test_a_schedule_is_made_changed_and_removed(queue, client):
 
 
 def test_what_the_form_has_no_field_for_stays_as_it_was(queue, client):
-    queue.schedules.set("s", "work", b"x", every="1h", headers={"k": "v"})
+    queue.schedules.set("s", "work", b"x", every="1h", headers={"k": "v"}, priority=5)
     queue.schedules.pause("s")
     post(client, "/schedules/form", **{**filled(client.get("/schedules/form?name=s").text), "every": "2h"})
     schedule = queue.schedules.get("s").schedule
-    assert (schedule.every, schedule.headers, schedule.paused, schedule.body) == (7_200_000, {"k": "v"}, True, b"x")
+    assert (schedule.every, schedule.paused, schedule.body) == (7_200_000, True, b"x")
+    assert (schedule.headers, schedule.priority) == ({"k": "v"}, 5)
 
 
 @pytest.mark.parametrize("every", ["2w", "365d", "1234567ms"])

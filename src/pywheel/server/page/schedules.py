@@ -61,6 +61,7 @@ class Wish(NamedTuple):
             "ttr": self.ttr or None,
             "max_attempts": number_of(self.max_attempts) or None,
             "headers": source.headers if source else None,
+            "priority": source.priority if source else 0,
         }
 
 
