@@ -1275,6 +1275,11 @@ export interface components {
             headers?: {
                 [key: string]: string;
             } | null;
+            /**
+             * @description Of what is due of the topic the highest comes first.
+             * @default 0
+             */
+            priority?: number;
         };
         /** @description A problem, RFC 9457. */
         ProblemOut: {

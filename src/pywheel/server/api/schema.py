@@ -386,6 +386,7 @@ class NewSchedule(In):
     ttr: Ttr = None
     max_attempts: ATTEMPTS | None = None
     headers: Headers = None
+    priority: PRIORITY = 0
 
 
 class ScheduleOut(Struct, kw_only=True):
