@@ -32,7 +32,7 @@ _SETTINGS: Final = (
     "PRAGMA temp_store = MEMORY",
     "PRAGMA secure_delete = FAST",
     "PRAGMA mmap_size = 0",
-    "PRAGMA wal_autocheckpoint = 8000",  # pages, 16 MB: where `Checkpoints` falls behind
+    "PRAGMA wal_autocheckpoint = 4000",  # pages, 8 MB: where `Checkpoints` falls behind
 )
 FOREIGN: Final = (sqlite3.Error, UnicodeError, json.JSONDecodeError, KeyError, IndexError, OverflowError)
 """What Python's sqlite3, and rows of a damaged file, may raise."""
