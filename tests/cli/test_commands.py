@@ -270,7 +270,7 @@ def test_limits_that_make_no_sense_are_refused(call, queue):
     queue.put("notify")
     for words, why in {
         ("--limit", "0"): "limit must be a whole number from 1",
-        ("--per", ":"): "limit must be a whole number from 1",
+        ("--per", ":"): "--per says of which group --limit is: give both",
         ("--rate", "soon"): "rate is text such as '100/m'",
         ("--limit", "1", "--none"): "give --limit and --rate, or --none, or --as-code",
         ("--none", "--as-code"): "give --limit and --rate, or --none, or --as-code",

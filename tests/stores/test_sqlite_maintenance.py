@@ -10,13 +10,14 @@ import pytest
 
 from pywheel import (
     NotAStore,
+    StoreClosed,
     StoreError,
 )
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob, GetNextLease, ListJobs
 from pywheel.stores import Filter
-from pywheel.stores.sqlite import adopt
+from pywheel.stores.sqlite import adopt, checkpoints
 from tests.jobs.waiting import until
 from tests.stores.files import NOW, TERMS, put, reopened
 
@@ -134,6 +135,14 @@ def test_a_store_that_is_closed_or_forgotten_writes_no_log_back(path, tmp_path):
     del store
     gc.collect()
     until(lambda: {*writers_back()} <= others)
+
+
+def test_a_store_that_is_closed_where_its_log_is_written_back_is_closed(store, monkeypatch):
+    monkeypatch.setattr(checkpoints, "_checkpoint", lambda _: store.close())  # as a finaliser may do it there
+    store.apply([ops.Put(tuple(NewJob("t", b"x", NOW) for _ in range(1_000)))])
+    until(lambda: store._closed)
+    with pytest.raises(StoreClosed):
+        put(store)
 
 
 @pytest.mark.stress

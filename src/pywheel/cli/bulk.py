@@ -230,9 +230,11 @@ def resume(topic: str, store: o.Store = o.DEFAULT_STORE, as_json: o.AsJson = Fal
 
 def limit(
     topic: str,
-    limit: Annotated[int | None, typer.Option("--limit", help="At most so many run at once.")] = None,
-    per: Annotated[str | None, typer.Option(help="Of each group: of keys that are the same up to this text.")] = None,
-    rate: Annotated[str | None, typer.Option(help="At most so many begin: 100/m, 5/s, 10/s burst 10.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="How many may run at once.")] = None,
+    per: Annotated[
+        str | None, typer.Option(help="With --limit, of each group: of keys that are the same up to this text.")
+    ] = None,
+    rate: Annotated[str | None, typer.Option(help="How many may begin in a period: 100/m, 5/s, 10/s burst 10.")] = None,
     none: Annotated[bool, typer.Option("--none", help="No limit and no rate.")] = False,
     as_code: Annotated[bool, typer.Option("--as-code", help="What the code of its workers says.")] = False,
     store: o.Store = o.DEFAULT_STORE,
@@ -245,6 +247,8 @@ def limit(
     override = LimitOverride(limit, per, rate)
     if (override != LimitOverride()) + none + as_code > 1:
         raise BadOption("give --limit and --rate, or --none, or --as-code")
+    if per is not None and limit is None:
+        raise BadOption("--per says of which group --limit is: give both")
     with o.existing(store) as queue:
         _known(queue, topic, "")
         if as_code:

@@ -9,9 +9,9 @@ sound:
 - What is quick is done by statements with none of these between them, if the levels are there. Without a GIL, or on
   another interpreter, these methods hold the lock.
 - What takes longer holds the lock, takes the levels away, leaves a mark, and prepares everything. If its mark is still
-  there, nobody has come in between: it does to `_timers` what is to be done, in one call of C code, and puts the levels
-  back. Otherwise it begins anew. Whoever has the lock and finds no levels makes new ones: such a call is under way, or
-  was interrupted.
+  there, nobody has come in between: it changes `_timers`, in one call of C code, and puts the levels back. If not, it
+  begins again. Another such call may be under way, or was interrupted: then whoever has the lock finds no levels, and
+  makes new ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _T = TypeVar("_T")
 
 _NO_ITEM: Final[Any] = None
 _QUOTA: Final = 2048  # hints that `_collect_some` sifts
-_SPARE: Final = 1024  # so many hints may be stale, and one for each timer
+_SPARE: Final = 1024  # stale hints that are kept, besides one for each timer
 
 _numbers: Final = count(2**40)  # one count for the process: no wheel knows a handle of another one
 _consume: Final = deque[Any](maxlen=0).extend  # runs an iterator to its end, in C

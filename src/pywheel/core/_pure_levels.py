@@ -14,8 +14,8 @@ a slot of a lower level. So slots need no level of their own: a dict has them by
 first.
 
 A slot does not hold timers but hints, which say where to find one and when it is due. A timer has one hint at a time.
-Whoever cancels it, or moves it and thereby gives it another, leaves the old hint behind, stale: it is dropped where it
-is met, and all are when there may be more of them than timers.
+A timer that is cancelled or moved leaves its old hint behind, which is stale. It is dropped where it is met. All of
+them are dropped when there may be more of them than timers.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Levels:
 
     def __init__(self, timers: Timers, now: int, turn: int) -> None:
         self.slots: dict[int, list[Hint]] = {}  # by tick
-        self.starts = [NEVER]  # a heap: these ticks, and one that is never reached
-        self.fresh: dict[int, None] = {}  # but for these ticks
+        self.starts = [NEVER]  # a heap: the ticks of slots, without those in `fresh`, and one that is never reached
+        self.fresh: dict[int, None] = {}  # ticks of slots that are not in `starts` yet
         self.overdue: list[Hint] = []  # what was due already when it was placed: for the next collection
         self.opened: list[Hint] = []  # what this collection has still to sift before it opens the next slot
         self.due: list[Hint] = []  # a heap: what the collections have found
@@ -96,7 +96,7 @@ class Levels:
         self.collecting = True
 
     def sift(self, timers: Timers, now: int, most: int, add: Callable[[Hint], Any]) -> int:
-        """Sift at most so many hints, `add` to `due` what is due by `now`, and return how many were sifted."""
+        """Sift up to `most` hints; return how many were sifted. Those that are due by `now` are given to `add`."""
         left = most
         while left and (self.opened or self.start() <= now):
             if not self.opened:
@@ -113,7 +113,7 @@ class Levels:
         return most - left
 
     def pop(self, most: int) -> list[Hint]:
-        """Return the first of what was found due, in order, at most so many."""
+        """Return up to `most` of the hints that were found due, the first ones, in order."""
         if most < len(self.due):
             return [heappop(self.due) for _ in range(most)]
         hints, self.due = self.due, []

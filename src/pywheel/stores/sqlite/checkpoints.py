@@ -54,8 +54,9 @@ class Checkpoints:
     def close(self) -> None:
         """End the thread, after the step under way. Idempotent."""
         self._wake.put(False)
-        if self._thread is not None:
-            self._thread.join()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():  # where a finaliser may close the store
+            thread.join()
 
 
 def _work(of: weakref.ref[Database], wake: SimpleQueue[bool]) -> None:
