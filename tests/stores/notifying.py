@@ -27,7 +27,7 @@ class Turn:
 
     def __init__(self, host):
         self.execute = host.connection.execute
-        self._tx = Transaction(SQLITE, 0, host.topics, host.workers, Ids(), gone=host.presence.gone)
+        self._tx = Transaction(SQLITE, 0, host.topics, host.workers, Ids(), host.presence)
         self.changes = self._tx.changes
         self._host, self._telling = host, None
 

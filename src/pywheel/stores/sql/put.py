@@ -69,7 +69,7 @@ def _may_be_free(commands: Sequence[Put]) -> bool:
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
-_PLAIN: Final = ("id", "topic", "next", "created", "body")
+_PLAIN: Final[tuple[str, ...]] = ("id", "topic", "next", "created", "body")
 _ALL: Final = (*_PLAIN, *KEPT)
 
 
@@ -86,41 +86,43 @@ def plain(
         if type(command) is not Put or command.nonce is not None:
             return None
         jobs += command.jobs
-    topics, keyed = tx.topics.numbers, False
+    topics, columns, keyed = tx.topics.numbers, _PLAIN, False
     for job in jobs:
-        if job.topic not in topics or (job.priority and not tx.had_priority(job.topic, job.priority)):
+        if job.topic not in topics:
             return None
-        keyed = keyed or job.key is not None
+        if job[OF_NEW_JOB] != DEFAULTS:
+            if job.priority and not tx.had_priority(job.topic, job.priority):
+                return None
+            columns, keyed = _ALL, keyed or job.key is not None
     if keyed and not (tx.eager and _may_be_free(commands)):
         return None
     ids = take(len(jobs)) if jobs else None
     if ids is None:
         return None
-    insert = _inserting(tx, topics, ids, jobs)
+    insert = _inserting(tx, topics, ids, jobs, columns)
     insert.unless_taken = keyed
     return insert, [list(ids)] if len(commands) == 1 else _each_its_own(ids, commands)
 
 
-def _inserting(tx: Transaction, topics: Mapping[str, int], ids: Sequence[int], jobs: Sequence[NewJob]) -> Insert:
+def _inserting(
+    tx: Transaction, topics: Mapping[str, int], ids: Sequence[int], jobs: Sequence[NewJob], columns: tuple[str, ...]
+) -> Insert:
     """Return what stores jobs, and note what it changes."""
     now, later, moved = tx.now, tx.dialect.moment, tx.changes.moved
     moment = later(now)
     rows: list[tuple[Any, ...]] = []
-    columns: tuple[str, ...] = _PLAIN
-    last: int | None = None  # most jobs of a put have the same delay
+    delay: int | None = None  # of the last one: most jobs of a put have the same
     delayed: Any = None
     for id, job in zip(ids, jobs, strict=True):
-        topic, delay = topics[job.topic], job.delay
-        due: int = job.due
-        when: Any = due
-        if delay is not None:
-            if delay is not last:
-                last, delayed = delay, later(now, delay)
-            due, when = now + delay, delayed
+        topic = topics[job.topic]
+        when: Any = job.due
+        due: int = when
+        if job.delay is not None:
+            if job.delay is not delay:
+                delay, delayed = job.delay, later(now, job.delay)
+            when, due = delayed, now + job.delay
         moved.append((topic, id, due))
         rows.append((id, topic, when, moment, job.body))
-        if job[OF_NEW_JOB] != DEFAULTS:
-            columns = _ALL
     if columns is _ALL:
         rows = [(*row, *columns_of(job.kept)) for row, job in zip(rows, jobs, strict=True)]
     tx.tally.new += rows
@@ -134,7 +136,8 @@ def _insert(tx: Transaction, jobs: Sequence[NewJob], *, last: bool = False) -> S
     topics = yield from tx.numbers({job.topic for job in jobs}, add=True)
     ids = yield from tx.new_ids(len(jobs))
     yield from tx.know_priorities({(topics[job.topic], job.priority) for job in jobs if job.priority})
-    insert = _inserting(tx, topics, ids, jobs)
+    plain = all(job[OF_NEW_JOB] == DEFAULTS for job in jobs)
+    insert = _inserting(tx, topics, ids, jobs, _PLAIN if plain else _ALL)
     insert.unless_taken = bool(tx.dialect.skip) and any(job.key is not None for job in jobs)
     answer = yield Last((insert,)) if last else (insert,)
     if insert.unless_taken and len(answer[-1]) < len(jobs):

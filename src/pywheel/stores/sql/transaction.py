@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from ...jobs.commands import NONCES_KEPT
 from ...jobs.limits import lane
@@ -14,7 +14,7 @@ from ..checks import FURTHEST
 from .dialect import Dialect
 from .statement import Do, NewNames, Rows, Select, Statement, Steps
 
-__all__ = ["LIVE", "NEVER", "Changes", "Lookup", "Names", "Taken", "Tally", "Transaction"]
+__all__ = ["LIVE", "NEVER", "Changes", "Lookup", "Names", "Taken", "Tally", "Transaction", "Watcher"]
 
 LIVE: Final = 0
 """The first column of a tally; those of finished states follow, in the order of their numbers."""
@@ -207,6 +207,16 @@ class Changes:
         return dues
 
 
+class Watcher(Protocol):
+    """Who knows of leases and workers without a look at the tables."""
+
+    def lapsed(self, now: int) -> bool:
+        """Whether a lease may be over."""
+
+    def gone(self, worker: str) -> bool:
+        """Whether a worker that has announced topics has gone without a word."""
+
+
 class Transaction:
     """What the commands of a transaction share."""
 
@@ -217,10 +227,9 @@ class Transaction:
         topics: Names,
         workers: Names,
         ids: Callable[[Transaction, int], Steps[Sequence[int]]],
+        watcher: Watcher | None = None,
         *,
-        gone: Callable[[str], bool] = lambda _: False,
         eager: bool = False,
-        lapsed: bool = True,
     ) -> None:
         self.dialect = dialect
         self.now = now
@@ -229,15 +238,21 @@ class Transaction:
         self.workers = workers
         self.eager = eager
         """Whether keys of puts may be taken without a look, so that the outcome of some may be `put.NOT_FREE`."""
-        self.gone = gone
-        """Whether a worker that has announced topics has gone without a word."""
-        self.lapsed = lapsed
-        """Whether a lease may be over."""
+        self._watcher = watcher
         self.tally = Tally()
         self.changes = Changes()
         self._ids = ids
         self._new: dict[str, dict[str, int]] = {}  # by table: names that this transaction has stored
         self._lanes: dict[int, int] = {}  # by topic: priorities that it has noted
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether a lease may be over."""
+        return self._watcher is None or self._watcher.lapsed(self.now)
+
+    def gone(self, worker: str) -> bool:
+        """Whether a worker that has announced topics has gone without a word."""
+        return self._watcher is not None and self._watcher.gone(worker)
 
     def new_ids(self, count: int) -> Steps[Sequence[int]]:
         """Return so many ids that no job had, ascending."""

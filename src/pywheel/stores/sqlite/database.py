@@ -70,31 +70,26 @@ class Database:
         try:
             try:
                 page.enter(until)
-                return self._in_turn(page, until, connection, work, args)
+                now = time.monotonic()
+                if now >= self._look_at or not page.alone:  # somebody else had the turn, and may have upgraded the file
+                    self._look(connection)
+                if self._hurried or until - now < BUSY_SECONDS / 2:
+                    self._limit(connection, until - now)
+                self._clean = False
+                try:
+                    result = work(connection, *args)
+                except BaseException as error:
+                    page.whole()
+                    self._undo(connection, error)
+                    raise
+                self._clean = True
+                self._checkpoints.wrote(connection.total_changes)
+                return result
             finally:
                 page.leave()
         finally:
             if page.held:
                 page.leave()
-
-    def _in_turn(
-        self, page: Page, until: float, connection: sqlite3.Connection, work: Callable[..., _R], args: tuple[Any, ...]
-    ) -> _R:
-        now = time.monotonic()
-        if now >= self._look_at or not page.alone:  # somebody else had the turn, and may have upgraded the file
-            self._look(connection)
-        if self._hurried or until - now < BUSY_SECONDS / 2:
-            self._limit(connection, until - now)
-        self._clean = False
-        try:
-            result = work(connection, *args)
-        except BaseException as error:
-            page.whole()
-            self._undo(connection, error)
-            raise
-        self._clean = True
-        self._checkpoints.wrote(connection.total_changes)
-        return result
 
     def _undo(self, connection: sqlite3.Connection, error: BaseException) -> None:
         """Roll back. After an interrupt nobody knows what is still under way: then a new connection is opened later."""

@@ -19,13 +19,14 @@ from ..sql.schema import TABLES, TYPES
 from ..sql.statement import Batch, Do, Drop, Each, Insert, NewNames, Rows, Select, Steps, WriteJobs
 from ..sql.transaction import LIVE, NEVER, Tally, Transaction
 
-__all__ = ["SCHEMA", "SQLITE", "Carrier", "Ids", "WrongGuess"]
+__all__ = ["AT_ONCE", "SCHEMA", "SQLITE", "Carrier", "Ids", "WrongGuess", "ends_tail", "insert_at_once"]
 
 T = TypeVar("T")
 _UPDATE: Final = "UPDATE job SET "
 _COLUMN: Final = re.compile(r"\bw\.(\w+)")
 _ALIKE: Final = 8  # statements that one change may become: handlers may take the interpreter at each
-_SOME: Final = 25  # rows by one INSERT: fewer steps than `executemany` takes
+AT_ONCE: Final = 25
+"""Rows by one INSERT: fewer steps than `executemany` takes."""
 _LONG: Final = 256 << 10  # characters of a column that are parsed at once: some 3 ms
 _FEW: Final = 4  # rows that are returned one by one
 TAIL: Final = 1_024
@@ -74,17 +75,9 @@ class SqliteDialect(Dialect):
     # A single plain put is one statement, and touches no other row. So a put counts as nothing: `counts` has the puts
     # up to an id. Those behind it, the tail, are counted by who reads, and added once there are many.
 
-    def counts(self, tally: Tally) -> bool:
-        """Whether there is something to write."""
-        return bool(tally.rows) or self._ends_tail(tally)
-
-    def _ends_tail(self, tally: Tally) -> bool:
-        new = tally.new
-        return bool(new) and new[-1][0] // TAIL > (new[0][0] - 1) // TAIL
-
     def count(self, tx: Transaction) -> Steps[None]:
         """Write how the counts change, and those of the tail once it is long."""
-        if self._ends_tail(tx.tally):
+        if ends_tail(tx.tally.new):
             yield from self._fold(tx)
         elif tx.tally.rows:
             yield self._added(tx.tally)
@@ -159,10 +152,17 @@ class SqliteDialect(Dialect):
         return self.text(look), self.text(write)
 
 
+def ends_tail(new: Sequence[Sequence[Any]]) -> bool:
+    """Whether the tail is long once these rows are stored."""
+    return bool(new) and new[-1][0] // TAIL > (new[0][0] - 1) // TAIL
+
+
 _HIGHEST: Final = (
     "max(coalesce((SELECT max(id) FROM job), 0), coalesce((SELECT max(id) FROM finished), 0), "
     "(SELECT forgotten FROM counted))"
 )
+_GUESSED: Final = f"iif(? = {_HIGHEST}, ?, 'wrong')"
+"""An id, if the highest one is what is bound before it: else a value of no type that an id has (MISMATCH)."""
 _COUNT_TAIL: Final = (
     "SELECT topic, count(*) AS jobs FROM (SELECT topic FROM job WHERE id > (SELECT job FROM counted) AND id < :first "
     "UNION ALL SELECT topic FROM finished WHERE id > (SELECT job FROM counted) AND id < :first) GROUP BY topic"
@@ -193,7 +193,7 @@ CREATE TABLE member (
 class Ids:
     """Gives ids behind the highest that was ever given.
 
-    `highest` is a guess: the highest that this process has given. Whether it still is, says the insert that uses it.
+    `highest` is a guess: the highest that this process has given. Whether it still is, says `check`, or the insert.
     """
 
     def __init__(self, highest: int | None = None) -> None:
@@ -207,6 +207,11 @@ class Ids:
         first = self.highest + 1
         self.highest += count
         return range(first, first + count)
+
+    def check(self, carrier: Carrier) -> None:
+        """Raise WrongGuess if others have given ids meanwhile. In a transaction."""
+        if self.guess is not None and carrier.send((Select(f"SELECT {_HIGHEST}"),)) != [[(self.guess,)]]:
+            raise WrongGuess
 
     def __call__(self, _: Transaction, count: int) -> Steps[Sequence[int]]:
         """Return so many ids."""
@@ -242,23 +247,15 @@ class Columns(Sequence[tuple[Any, ...]]):
 
 
 class Carrier:
-    """Carries statements to a connection.
+    """Carries statements to a connection."""
 
-    With `begin` it begins the transaction, but for a single insert: that waits, and may be a transaction by itself.
-    """
+    __slots__ = ("_changed", "_execute", "_many", "now")
 
-    __slots__ = ("_begun", "_changed", "_execute", "_guess", "_many", "now", "waiting")
-
-    def __init__(
-        self, connection: sqlite3.Connection, now: int, *, begin: bool = False, guess: int | None = None
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
         self._execute: Callable[..., Any] = connection.execute
         self._many: Callable[..., Any] = connection.executemany
         self._changed: Sequence[int] | None = None  # ids of what the last change wrote, if it looked
-        self._begun = not begin
-        self._guess = guess
         self.now = now
-        self.waiting: Insert | None = None
 
     def drive(self, steps: Steps[T]) -> T:
         """Return what a generator returns, having sent what it yields."""
@@ -271,26 +268,7 @@ class Carrier:
 
     def send(self, batch: Batch) -> list[Any]:
         """Run statements in order; return the rows of each."""
-        if not self._begun:
-            [first, *more] = batch
-            if type(first) is Insert and not more and self.waiting is None and len(first.rows) <= _SOME:
-                self.waiting = first
-                return [()]
-            self.begin()
         return [_SEND[type(statement)](self, statement) for statement in batch]
-
-    def begin(self) -> None:
-        """Begin the transaction, if it has not begun, with what waits."""
-        if not self._begun:
-            self._execute("BEGIN IMMEDIATE")
-            self._begun = True
-            self.flush()
-
-    def flush(self) -> None:
-        """Send what waits."""
-        if self.waiting is not None:
-            self._insert(self.waiting)
-            self.waiting = None
 
     def _bound(self, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = {name: _listed(value) if type(value) is list else value for name, value in values.items()}
@@ -339,18 +317,10 @@ class Carrier:
         return []
 
     def _insert(self, statement: Insert) -> list[Any]:
-        table, columns, rows = statement.table, statement.columns, statement.rows
-        guess: tuple[Any, ...] = ()
-        if self._guess is not None and table == "job":
-            guess, self._guess = (self._guess,), None
-        for part in (rows,) if len(rows) <= _SOME else (rows[at : at + _SOME] for at in range(0, len(rows), _SOME)):
-            try:
-                self._execute(_inserting(table, columns, len(part), not guess), [*guess, *chain.from_iterable(part)])
-            except sqlite3.IntegrityError as error:
-                if error.sqlite_errorcode == sqlite3.SQLITE_MISMATCH:
-                    raise WrongGuess from error
-                raise
-            guess = ()
+        rows = statement.rows
+        for at in range(0, len(rows), AT_ONCE):
+            part = rows[at : at + AT_ONCE]
+            self._execute(_inserting(statement.table, statement.columns, len(part)), [*chain.from_iterable(part)])
         return []
 
     def _change(self, statement: WriteJobs) -> Sequence[Any]:
@@ -381,11 +351,25 @@ class Carrier:
         return rows
 
 
+def insert_at_once(connection: sqlite3.Connection, insert: Insert, guess: int | None) -> None:
+    """Insert jobs, AT_ONCE at most: a transaction by itself. WrongGuess if that is no longer the highest id."""
+    rows = insert.rows
+    values = rows[0] if len(rows) == 1 else chain.from_iterable(rows)
+    try:
+        if guess is None:
+            connection.execute(_inserting("job", insert.columns, len(rows)), [*values])
+        else:
+            connection.execute(_inserting("job", insert.columns, len(rows), _GUESSED), [guess, *values])
+    except sqlite3.IntegrityError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_MISMATCH:
+            raise WrongGuess from error
+        raise
+
+
 @cache
-def _inserting(table: str, columns: tuple[str, ...], rows: int, sure: bool) -> str:
-    """Return what inserts so many rows. Unless `sure`, it fails if the highest id is no longer the one bound first."""
+def _inserting(table: str, columns: tuple[str, ...], rows: int, first: str = "?") -> str:
+    """Return what inserts so many rows. `first` stands for the first value of the first one."""
     others = ", ?" * (len(columns) - 1)
-    first = "?" if sure else f"iif(? = {_HIGHEST}, ?, 'wrong')"  # no type of an id: MISMATCH
     values = ", ".join([f"({first}{others})", *[f"(?{others})"] * (rows - 1)])
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {values}"
 

@@ -22,7 +22,7 @@ from ..sql.transaction import NEVER, Names, Transaction
 from ..verify import Finding
 from . import maintenance
 from . import page as at
-from .dialect import SQLITE, Carrier, Ids, WrongGuess
+from .dialect import AT_ONCE, SQLITE, Carrier, Ids, WrongGuess, ends_tail, insert_at_once
 from .presence import Presence, Telling
 
 __all__ = ["SqliteEngine", "rows_of"]
@@ -59,33 +59,37 @@ class SqliteEngine(SqlStore):
         in_turn: bool = True,
     ) -> list[Any]:
         """Apply commands in a transaction, tell of it, and return the outcomes."""
-        ids = Ids(self._highest)
+        ids, presence = Ids(self._highest), self._presence
         begun = type(commands[0]) is not c.Put  # a put may be a transaction by itself
         if begun:
             connection.execute("BEGIN IMMEDIATE")  # who had to wait for others begins leases when that is over
-        tx = self._transaction(self._topics, self._workers, ids)
-        carrier = Carrier(connection, tx.now, begin=not begun, guess=ids.guess if self._shared else None)
-        outcomes: list[Any]
-        plain = put.plain(tx, commands, ids.take)
-        if plain is None:
-            outcomes = carrier.drive(apply(tx, commands))
-        else:
-            insert, outcomes = plain
-            carrier.send((insert,))
-        if SQLITE.counts(tx.tally):
-            carrier.drive(SQLITE.count(tx))
-        presence = self._presence
-        telling = Telling(tx, presence, in_turn=in_turn)
+        tx = Transaction(SQLITE, self.clock.wall(), self._topics, self._workers, ids, presence)
+        insert, outcomes = (None if begun else put.plain(tx, commands, ids.take)) or (None, [])
         # Where a signal handler may raise right after the statement, the outcomes of the other callers would be lost.
-        alone = commit is None or threading.get_ident() != threading.main_thread().ident
-        try:
-            if alone and carrier.waiting is not None:
-                telling.begin()
-                carrier.flush()
+        at_once = (
+            insert is not None
+            and len(insert.rows) <= AT_ONCE
+            and not ends_tail(insert.rows)
+            and (commit is None or threading.get_ident() != threading.main_thread().ident)
+        )
+        if not at_once:
+            carrier = Carrier(connection, tx.now)
+            if not begun:
+                connection.execute("BEGIN IMMEDIATE")
+                if self._shared:
+                    ids.check(carrier)
+            if insert is None:
+                outcomes = carrier.drive(apply(tx, commands))
             else:
-                carrier.begin()
-                presence.page.whole()
-                telling.begin()
+                carrier.send((insert,))
+            carrier.drive(SQLITE.count(tx))
+            presence.page.whole()
+        telling = Telling(tx, presence, in_turn=in_turn)
+        telling.begin()
+        try:
+            if insert is not None and at_once:
+                insert_at_once(connection, insert, ids.guess if self._shared else None)
+            else:
                 if tx.changes.leases < NEVER:
                     presence.leased(tx.changes.leases)
                 _end(connection, commit, outcomes)
@@ -95,13 +99,13 @@ class SqliteEngine(SqlStore):
         tx.committed()
         self._highest = ids.highest
         telling.tell()
-        if tx.lapsed and (tx.changes.expired or presence.page.words[at.LEASE] == at.UNKNOWN):
+        if (tx.changes.expired or presence.page.words[at.LEASE] == at.UNKNOWN) and tx.lapsed:
             presence.find_lease(connection)
         return outcomes
 
-    def _transaction(self, topics: Names, workers: Names, ids: Ids) -> Transaction:
-        now, presence = self.clock.wall(), self._presence
-        return Transaction(SQLITE, now, topics, workers, ids, gone=presence.gone, lapsed=presence.lapsed(now))
+    def _apart(self) -> Transaction:
+        """Return a transaction that shares no knowledge with the others."""
+        return Transaction(SQLITE, self.clock.wall(), Names("topic"), Names("worker"), Ids(), self._presence)
 
     def _forget(self) -> None:
         """Know no numbers of names any more: some may have been rolled back. Nor the highest id."""
@@ -128,7 +132,7 @@ class SqliteEngine(SqlStore):
         if not repair:
             return self._reading(maintenance.find, self.clock.wall())
         self._open()
-        tx = self._transaction(Names("topic"), Names("worker"), Ids())
+        tx = self._apart()
         return self._alone(maintenance.mended, tx)
 
     # ---- workers ----------------------------------------------------------------------------------------------------

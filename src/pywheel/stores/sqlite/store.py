@@ -21,12 +21,11 @@ from ..checks import sound
 from ..contract import CLOSED, Durability
 from ..group_commit import Commit, GroupCommit
 from ..sql.engine import apply
-from ..sql.transaction import Names
 from ..within import CommitWatch, driver_connection, is_async, wait
 from . import maintenance
 from .connection import BUSY_SECONDS, FOREIGN, ours, translated
 from .database import ORDINARY, Database
-from .dialect import SQLITE, Carrier, Ids, WrongGuess
+from .dialect import SQLITE, Carrier, WrongGuess
 from .engine import SqliteEngine, rows_of
 from .page import Page
 from .presence import Presence, Telling
@@ -112,7 +111,7 @@ class SqliteStore(SqliteEngine):
         return outcome  # type: ignore[no-any-return]
 
     def _apply_within(self, connection: sqlite3.Connection, commands: Sequence[c.Command[Any]]) -> list[Any]:
-        tx = self._transaction(Names("topic"), Names("worker"), Ids())
+        tx = self._apart()
         with _in_savepoint(connection):
             carrier = Carrier(connection, tx.now)
             outcomes: list[Any] = carrier.drive(apply(tx, commands))
