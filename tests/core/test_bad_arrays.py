@@ -8,56 +8,63 @@ import pytest
 from tests.core.snapshot import snapshot
 
 # Each stands for an array of three.
-NOT_INTEGERS = {
-    "float64": np.array([1.0, 2.0, 3.0]),
-    "float32": np.array([1, 2, 3], np.float32),
-    "nan": np.array([1.0, np.nan, 3.0]),
-    "complex": np.array([1, 2, 3j]),
-    "bool": np.array([True, False, True]),
-    "bytes": np.array([b"1", b"2", b"3"]),
-    "str": np.array(["1", "2", "3"]),
-    "datetime": np.array([1, 2, 3], "datetime64[ms]"),
-    "timedelta": np.array([1, 2, 3], "timedelta64[ms]"),
-    "record": np.zeros(3, [("a", "i8")]),
-    "list of floats": [1.0, 2.0, 3.0],
-    "list of bools": [True, False, True],
-    "list of str": ["1", "2", "3"],
-    "list with None": [1, None, 3],
-    "objects": np.array([1, object(), 3], object),
-    "Decimals": [decimal.Decimal(1)] * 3,
-    "int and float": [1, 2.0, 3],
-}
-WRONG_SHAPES = {
-    "0-D": np.array(3),
-    "2-D": np.array([[1, 2, 3]]),
-    "column": np.array([[1], [2], [3]]),
-    "empty 2-D": np.empty((3, 0), np.int64),
-    "list of lists": [[1, 2, 3]],
-    "ragged": [[1], [2, 3], []],
-    "int": 3,
-}
-OVERFLOWS = {
-    "-1": np.array([1, -1, 3]),
-    "int8 -1": np.array([1, -1, 3], np.int8),
-    "big-endian -1": np.array([1, -1, 3], ">i8"),
-    "min": np.array([1, -(2**63), 3]),
-    "list -1": [1, -1, 3],
-    "list 2^64": [1, 2**64, 3],
-    "list huge": [1, 10**5000, 3],
-    "list -huge": [1, -(10**5000), 3],
-}
-TICK_OVERFLOWS = {
-    **OVERFLOWS,
-    "2^63": np.array([1, 2**63, 3], np.uint64),
-    "list 2^63": [1, 2**63, 3],
-    "2^64-1": np.array([2**64 - 1, 2, 3], np.uint64),
-    "last one": np.array([1, 2, 2**63], np.uint64),
-}
+NOT_INTEGERS = [
+    np.array([1.0, 2.0, 3.0]),
+    np.array([1, 2, 3], np.float32),
+    np.array([1.0, np.nan, 3.0]),
+    np.array([1, 2, 3j]),
+    np.array([True, False, True]),
+    np.array([b"1", b"2", b"3"]),
+    np.array(["1", "2", "3"]),
+    np.array([1, 2, 3], "datetime64[ms]"),
+    np.array([1, 2, 3], "timedelta64[ms]"),
+    np.zeros(3, [("a", "i8")]),
+    [1.0, 2.0, 3.0],
+    [True, False, True],
+    ["1", "2", "3"],
+    [1, None, 3],
+    np.array([1, object(), 3], object),
+    [decimal.Decimal(1)] * 3,
+    [1, 2.0, 3],
+]
+WRONG_SHAPES = [
+    np.array(3),
+    np.array([[1, 2, 3]]),
+    np.array([[1], [2], [3]]),
+    np.empty((3, 0), np.int64),
+    [[1, 2, 3]],
+    [[1], [2, 3], []],
+    3,
+]
+OVERFLOWS = [
+    np.array([1, -1, 3]),
+    np.array([1, -1, 3], np.int8),
+    np.array([1, -1, 3], ">i8"),
+    np.array([1, -(2**63), 3]),
+    [1, -1, 3],
+    [1, 2**64, 3],
+    [1, 10**5000, 3],
+    [1, -(10**5000), 3],
+]
+TICK_OVERFLOWS = [
+    *OVERFLOWS,
+    np.array([1, 2**63, 3], np.uint64),
+    [1, 2**63, 3],
+    np.array([2**64 - 1, 2, 3], np.uint64),
+    np.array([1, 2, 2**63], np.uint64),
+]
+NO_ARRAYS = [None, object(), int, {1, 2, 3}, {1: 2}, iter([1, 2, 3])]
 GOOD = [1, 2, 3]
 
 
-def parametrised(name, values):
-    return pytest.mark.parametrize(name, list(values.values()), ids=list(values))
+# What each is refused with, in which of the places: of ticks, of keys, of handles.
+REFUSED = [
+    *((bad, TypeError, "integer dtype", "tick key handle") for bad in NOT_INTEGERS),
+    *((bad, ValueError, "dimension", "tick key handle") for bad in WRONG_SHAPES),
+    *((bad, OverflowError, "deadlines", "tick") for bad in TICK_OVERFLOWS),
+    *((bad, OverflowError, "keys", "key") for bad in OVERFLOWS),
+    *((bad, (TypeError, ValueError), "must have", "tick key handle") for bad in NO_ARRAYS),
+]
 
 
 @pytest.fixture
@@ -73,77 +80,45 @@ def busy(core):
     assert wheel.advance_many(2**41).tolist() == [2, 3, 4]
 
 
-def calls(wheel, handles, bad, *, as_key=True, as_tick=True, as_handle=True):
-    """Every call with the bad array in one place and good ones in the others."""
-    if as_tick:
+def calls(wheel, handles, bad, places):
+    """Every call with the bad array in one of the places and good ones in the others."""
+    if "tick" in places:
         yield lambda: wheel.schedule_many(bad, GOOD)
         yield lambda: wheel.reschedule_many(handles, bad)
-    if as_key:
+    if "key" in places:
         yield lambda: wheel.schedule_many(GOOD, bad)
-    if as_handle:
+    if "handle" in places:
         yield lambda: wheel.reschedule_many(bad, GOOD)
         yield lambda: wheel.cancel_many(bad)
 
 
-@parametrised("bad", NOT_INTEGERS)
-def test_another_dtype_is_a_type_error(busy, bad):
-    for call in calls(*busy, bad):
-        with pytest.raises(TypeError, match="integer dtype"):
-            call()
-
-
-@parametrised("bad", WRONG_SHAPES)
-def test_another_number_of_dimensions_is_a_value_error(busy, bad):
-    for call in calls(*busy, bad):
-        with pytest.raises(ValueError, match="dimension"):
-            call()
-
-
-@parametrised("bad", TICK_OVERFLOWS)
-def test_a_tick_out_of_range_is_an_overflow_error(busy, bad):
-    for call in calls(*busy, bad, as_key=False, as_handle=False):
-        with pytest.raises(OverflowError, match="deadlines"):
-            call()
-
-
-@parametrised("bad", OVERFLOWS)
-def test_a_key_out_of_range_is_an_overflow_error(busy, bad):
-    for call in calls(*busy, bad, as_tick=False, as_handle=False):
-        with pytest.raises(OverflowError, match="keys"):
+@pytest.mark.parametrize(
+    ("bad", "error", "match", "places"),
+    REFUSED,
+    ids=[f"{match}-{number}" for number, (_, _, match, _) in enumerate(REFUSED)],
+)
+def test_a_bad_array_is_refused_wherever_it_stands(busy, bad, error, match, places):
+    for call in calls(*busy, bad, places):
+        with pytest.raises(error, match=match):
             call()
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 4])
 def test_different_lengths_are_a_value_error(busy, length):
-    wheel, handles = busy
-    other = np.ones(length, np.int64)
-    for call in (
-        lambda: wheel.schedule_many(GOOD, other),
-        lambda: wheel.schedule_many(other, GOOD),
-        lambda: wheel.reschedule_many(handles, other),
-        lambda: wheel.reschedule_many(other, GOOD),
-    ):
+    for call in calls(*busy, np.ones(length, np.int64), "tick key"):
         with pytest.raises(ValueError, match="length"):
             call()
 
 
 @pytest.mark.parametrize(
-    "nothing", [None, object(), int, {1, 2, 3}, {1: 2}, iter([1, 2, 3])], ids=lambda value: type(value).__name__
-)
-def test_what_is_no_array_at_all_is_an_error(busy, nothing):
-    for call in calls(*busy, nothing):
-        with pytest.raises((TypeError, ValueError), match="must have"):
-            call()
-
-
-@parametrised(
     "handles",
-    {
-        "zero": np.zeros(3, np.uint64),
-        "negative": np.array([-1, -2, -(2**63)]),
-        "int8": np.array([-1, 0, 127], np.int8),
-        "large": np.array([2**60, 2**63, 2**64 - 1], np.uint64),
-    },
+    [
+        np.zeros(3, np.uint64),
+        np.array([-1, -2, -(2**63)]),
+        np.array([-1, 0, 127], np.int8),
+        np.array([2**60, 2**63, 2**64 - 1], np.uint64),
+    ],
+    ids=["zero", "negative", "int8", "large"],
 )
 def test_ints_that_were_never_handles_are_unknown(busy, handles):
     wheel, _ = busy
@@ -151,26 +126,24 @@ def test_ints_that_were_never_handles_are_unknown(busy, handles):
     assert wheel.reschedule_many(handles, GOOD).tolist() == [False] * 3
 
 
-@parametrised("now", {"-1": -1, "2^63": 2**63, "huge": 10**5000})
-def test_advance_many_checks_its_tick(busy, now):
-    with pytest.raises(OverflowError):
-        busy[0].advance_many(now)
-
-
-@parametrised("now", {"float": 30.0, "None": None, "str": "30", "array": np.array([30, 31]), "nan": float("nan")})
-def test_advance_many_takes_an_int(busy, now):
-    with pytest.raises(TypeError, match="now must be an int"):
-        busy[0].advance_many(now)
-    with pytest.raises(TypeError, match="limit must be an int"):
-        busy[0].advance_many(30, now if now is not None else 1.0)
-
-
-def test_advance_many_goes_neither_backwards_nor_with_a_negative_limit(busy):
-    wheel, _ = busy
-    with pytest.raises(ValueError, match="forwards"):
-        wheel.advance_many(19)
-    with pytest.raises(ValueError, match="limit"):
-        wheel.advance_many(30, -1)
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ((-1,), OverflowError, "now"),
+        ((2**63,), OverflowError, "now"),
+        ((10**5000,), OverflowError, "now"),
+        ((30.0,), TypeError, "now must be an int"),
+        ((None,), TypeError, "now must be an int"),
+        ((np.array([30, 31]),), TypeError, "now must be an int"),
+        ((30, 1.0), TypeError, "limit must be an int"),
+        ((19,), ValueError, "forwards"),
+        ((30, -1), ValueError, "limit"),
+    ],
+    ids="-1 2^63 huge float None array limit-float backwards limit-negative".split(),
+)
+def test_advance_many_refuses_what_advance_does(busy, arguments, error, match):
+    with pytest.raises(error, match=match):
+        busy[0].advance_many(*arguments)
 
 
 def test_the_last_bad_one_of_many_changes_nothing(busy):

@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.core.model import MAX_TICK
 from tests.core.snapshot import snapshot
 
 NOT_INTS = {
@@ -52,8 +51,11 @@ NO_KEYS = {**TOO_SMALL, "2^64": 2**64, "2^64+12": 2**64 + 12, "huge": 10**5000}
 
 
 class Indexable:
+    def __init__(self, value):
+        self.value = value
+
     def __index__(self):
-        return 12
+        return self.value
 
 
 class FunnyInt(int):
@@ -69,7 +71,7 @@ class FunnyInt(int):
 
 
 TWELVES = {
-    "Indexable": Indexable(),
+    "Indexable": Indexable(12),
     "subclass": FunnyInt(12),
     "np.int8": np.int8(12),
     "np.uint64": np.uint64(12),
@@ -96,41 +98,25 @@ def busy(wheel_class):
     assert wheel.advance(2**41) == [2, 4, 3]
 
 
-@parametrised("value", NOT_INTS)
+@parametrised("value", {**NOT_INTS, "None": None})
 def test_what_is_not_an_int_is_a_type_error_wherever_an_int_belongs(busy, value):
     wheel, handle = busy
-    for call in (
+    calls = [
         lambda: wheel.schedule(value, 5),
         lambda: wheel.reschedule(value, 50),
         lambda: wheel.reschedule(handle, value),
         lambda: wheel.cancel(value),
         lambda: wheel.advance(value),
-        lambda: wheel.advance(50, value),
         lambda: wheel.deadline(value),
         lambda: wheel.get(value),
         lambda: wheel.get(value, 5),
         lambda: value in wheel,
         lambda: wheel.__init__(value),
-        lambda: wheel.__init__(max_pending=value),
-    ):
+    ]
+    if value is not None:  # which says that there is no limit
+        calls += [lambda: wheel.advance(50, value), lambda: wheel.__init__(max_pending=value)]
+    for call in calls:
         with pytest.raises(TypeError, match="must be an int, not "):
-            call()
-
-
-def test_none_is_a_limit_and_nothing_else(busy):
-    wheel, handle = busy
-    for call in (
-        lambda: wheel.schedule(None, 5),
-        lambda: wheel.reschedule(None, 50),
-        lambda: wheel.reschedule(handle, None),
-        lambda: wheel.cancel(None),
-        lambda: wheel.advance(None),
-        lambda: wheel.deadline(None),
-        lambda: wheel.get(None),
-        lambda: None in wheel,
-        lambda: wheel.__init__(None),
-    ):
-        with pytest.raises(TypeError, match="must be an int, not NoneType"):
             call()
 
 
@@ -149,30 +135,12 @@ def test_a_tick_out_of_range_is_an_overflow_error(busy, tick):
             call()
 
 
-@parametrised("key", NO_KEYS)
-def test_a_key_out_of_range_is_an_overflow_error(core, key):
-    wheel = core.KeyWheel()
-    with pytest.raises(OverflowError, match=r"2\*\*64-1"):
+@parametrised("key", {**NO_KEYS, **NOT_INTS, "None": None})
+def test_what_is_no_key_is_refused(core, key):
+    wheel, is_int = core.KeyWheel(), isinstance(key, int | np.integer)
+    with pytest.raises(OverflowError if is_int else TypeError, match=r"2\*\*64-1" if is_int else "key must be an int"):
         wheel.schedule(5, key)
     assert len(wheel) == 0
-
-
-@parametrised("key", {**NOT_INTS, "None": None})
-def test_a_key_that_is_not_an_int_is_a_type_error(core, key):
-    wheel = core.KeyWheel()
-    with pytest.raises(TypeError, match="key must be an int, not "):
-        wheel.schedule(5, key)
-    assert len(wheel) == 0
-
-
-@parametrised("key", {"0": 0, "1": 1, "2^63-1": MAX_TICK, "2^63": 2**63, "2^64-1": 2**64 - 1})
-def test_a_key_comes_back_as_it_was_given(core, key):
-    wheel = core.KeyWheel()
-    handle = wheel.schedule(5, key)
-    assert wheel.get(handle) == key
-    assert wheel.advance(5) == [key]
-    wheel.schedule(6, key)
-    assert wheel.advance_many(6).tolist() == [key]
 
 
 @parametrised("value", TWELVES)
@@ -190,28 +158,9 @@ def test_whatever_has_an_index_counts_as_an_int(wheel_class, value):
     assert wheel.cancel(value) is False
 
 
-def test_a_bool_counts_as_an_int(wheel_class):
-    wheel = wheel_class(False)
-    handle = wheel.schedule(True, 5)
-    assert wheel.deadline(handle) == 1
-    assert type(wheel.deadline(handle)) is int
-    wheel.schedule(True, 6)
-    assert wheel.advance(True, True) == [5]
-    assert type(wheel.now) is int
-    assert wheel.cancel(False) is False
-
-
-class FunnyHandle:
-    def __init__(self, handle):
-        self.handle = handle
-
-    def __index__(self):
-        return self.handle
-
-
 def test_a_handle_may_be_any_kind_of_int(wheel_class):
     wheel = wheel_class()
-    for kind in (np.int64, np.uint64, FunnyHandle):
+    for kind in (np.int64, np.uint64, Indexable):
         handle = kind(wheel.schedule(5, 7))
         assert handle in wheel
         assert wheel.get(handle) == 7
@@ -219,14 +168,6 @@ def test_a_handle_may_be_any_kind_of_int(wheel_class):
         assert wheel.reschedule(handle, 6) is True
         assert wheel.cancel(handle) is True
         assert wheel.cancel(handle) is False
-
-
-def test_a_float_equal_to_a_handle_is_not_a_handle(wheel_class):
-    wheel = wheel_class()
-    handle = wheel.schedule(5, 7)
-    with pytest.raises(TypeError):
-        wheel.cancel(float(handle))
-    assert handle in wheel
 
 
 def test_arguments_are_checked_from_left_to_right(wheel_class):
@@ -239,11 +180,3 @@ def test_arguments_are_checked_from_left_to_right(wheel_class):
         wheel.reschedule("x", -1)
     with pytest.raises(ValueError, match="limit"):
         wheel.advance(5, -1)  # bad arguments come before bad timing
-
-
-def test_a_stale_handle_with_a_bad_deadline_is_an_error(wheel_class):
-    wheel = wheel_class(10)
-    with pytest.raises(OverflowError):
-        wheel.reschedule(12345, -1)
-    with pytest.raises(TypeError):
-        wheel.reschedule(12345, 1.0)

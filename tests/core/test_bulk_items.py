@@ -1,16 +1,12 @@
 """The calls of TimingWheel that take sequences: they do what a loop of single calls does, for all or for none."""
 
-import random
 import weakref
 
 import numpy as np
 import pytest
 
+from tests.core.items import Item
 from tests.core.model import MAX_TICK
-
-
-class Item:
-    """Something that can be seen to be released."""
 
 
 def test_schedule_many_returns_handles_that_the_single_calls_take(core):
@@ -33,46 +29,12 @@ def test_cancel_many_says_which_were_pending(core):
     assert list(wheel) == [c]
 
 
-def test_bulk_calls_reach_overdue_and_held_back_timers(core):
-    wheel = core.TimingWheel(9)
-    handles = wheel.schedule_many([5] * 6, range(6))
-    assert wheel.advance(9, 1) == [0]
-    assert wheel.cancel_many([handles[0], handles[2]]) == [False, True]
-    wheel.schedule_many([0, 4], [6, 7])
-    wheel._check()
-    assert wheel.advance(9) == [1, 3, 4, 5, 6, 7]
-
-
 @pytest.mark.parametrize("make", [list, tuple, iter, np.array], ids=lambda make: make.__name__)
 def test_any_ints_are_welcome(core, make):
     wheel = core.TimingWheel()
     handles = wheel.schedule_many(make([0, MAX_TICK]), make([1, 2]))
     assert wheel.cancel_many(make(handles[:1])) == [True]
     assert wheel.advance(MAX_TICK) == [2]
-
-
-def test_nothing_is_fine(core):
-    wheel = core.TimingWheel(max_pending=1)
-    wheel.schedule(1)
-    assert wheel.schedule_many([], []) == []
-    assert wheel.cancel_many([]) == []
-
-
-@pytest.mark.parametrize("count", [1, 40, 3_000, 40_000])
-def test_the_order_is_that_of_single_calls(core, count):
-    drawn = random.Random(count)
-    ticks = [drawn.choice([0, 7, 300, 70_000, 2**40]) + drawn.randrange(50) for _ in range(count)]
-    single, many = core.TimingWheel(5), core.TimingWheel(5)
-    handles = (
-        [single.schedule(tick, number) for number, tick in enumerate(ticks)],
-        many.schedule_many(ticks, range(count)),
-    )
-    chosen = drawn.choices(range(count), k=count // 2)
-    assert many.cancel_many([handles[1][i] for i in chosen]) == [single.cancel(handles[0][i]) for i in chosen]
-    many._check()
-    assert len(many) == len(single)
-    for now, limit in ((5, 3), (20, None), (400, 100), (2**41, None)):
-        assert many.advance(now, limit) == single.advance(now, limit)
 
 
 def test_cancel_many_releases_the_items_before_it_returns(core):

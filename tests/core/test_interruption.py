@@ -125,9 +125,13 @@ def advance_many(world):
 
 
 CALLS = [schedule_near, schedule_new_slot, reschedule_far, reschedule_held_back, cancel_one, cancel_held_back]
-CALLS += [advance_near, advance_far, advance_with_limit, clear, look]
-BULK = [schedule_many, reschedule_many, cancel_many, advance_many]
-BULK_OF_ITEMS = [schedule_many, cancel_many]
+CALLS += [advance_near, advance_far, advance_with_limit, clear, look, schedule_many, cancel_many]
+CASES = [("TimingWheel", call) for call in CALLS]
+CASES += [("KeyWheel", call) for call in (schedule_many, reschedule_many, cancel_many, advance_many)]
+
+
+def name(value):
+    return getattr(value, "__name__", value)
 
 
 def meddle_schedule(world):
@@ -195,37 +199,15 @@ def run(wheel_class, call, meddling):
     raise AssertionError("this call is too long")
 
 
-@pytest.mark.parametrize("meddling", MEDDLING, ids=lambda function: function.__name__)
-@pytest.mark.parametrize("call", CALLS, ids=lambda function: function.__name__)
-def test_a_call_survives_others_in_its_middle(core, call, meddling):
-    run(core.TimingWheel, call, meddling)
+@pytest.mark.parametrize("meddling", MEDDLING, ids=name)
+@pytest.mark.parametrize(("class_name", "call"), CASES, ids=name)
+def test_a_call_survives_others_in_its_middle(any_core, class_name, call, meddling):
+    run(getattr(any_core, class_name), call, meddling)
 
 
-@pytest.mark.parametrize("meddling", MEDDLING, ids=lambda function: function.__name__)
-@pytest.mark.parametrize("call", BULK, ids=lambda function: function.__name__)
-def test_a_bulk_call_survives_others_in_its_middle(core, call, meddling):
-    run(core.KeyWheel, call, meddling)
-
-
-@pytest.mark.parametrize("meddling", MEDDLING, ids=lambda function: function.__name__)
-@pytest.mark.parametrize("call", BULK_OF_ITEMS, ids=lambda function: function.__name__)
-def test_a_bulk_call_with_items_survives_others_in_its_middle(core, call, meddling):
-    run(core.TimingWheel, call, meddling)
-
-
-@pytest.mark.parametrize("call", CALLS, ids=lambda function: function.__name__)
-def test_an_interrupt_at_any_place_of_a_call_loses_no_timer(call):
-    interrupted_at_each_place(load("pure").TimingWheel, call)
-
-
-@pytest.mark.parametrize("call", BULK, ids=lambda function: function.__name__)
-def test_an_interrupt_at_any_place_of_a_bulk_call_loses_no_timer(call):
-    interrupted_at_each_place(load("pure").KeyWheel, call)
-
-
-@pytest.mark.parametrize("call", BULK_OF_ITEMS, ids=lambda function: function.__name__)
-def test_an_interrupt_at_any_place_of_a_bulk_call_with_items_loses_no_timer(call):
-    interrupted_at_each_place(load("pure").TimingWheel, call)
+@pytest.mark.parametrize(("class_name", "call"), CASES, ids=name)
+def test_an_interrupt_at_any_place_of_a_call_loses_no_timer(class_name, call):
+    interrupted_at_each_place(getattr(load("pure"), class_name), call)
 
 
 def interrupted_at_each_place(wheel_class, call):

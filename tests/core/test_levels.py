@@ -36,27 +36,6 @@ def test_a_deadline_on_a_slot_start_expires_on_its_tick_however_the_wheel_gets_t
         expires_exactly_at(wheel, deadline)
 
 
-@pytest.mark.parametrize(
-    "turn", [64, 256, 512, 64**2, 256**2, 2 * 256**2, 64**3, 256**3, 256**4, 256**5, 256**6, 256**7]
-)
-def test_a_timer_in_the_slot_of_the_next_turn_is_not_early(any_wheel_class, turn):
-    for start in (0, 5, 250):
-        wheel = any_wheel_class(start)
-        wheel.schedule(start + 10, 1)
-        wheel.schedule(start + 10 + turn, 7)
-        assert wheel.advance(start + 10) == [1]
-        expires_exactly_at(wheel, start + 10 + turn)
-
-
-def test_a_timer_pushed_forward_by_one_turn_again_and_again_expires_when_left_alone(any_wheel_class):
-    wheel = any_wheel_class()
-    handle = wheel.schedule(258, 7)
-    for now in range(256, 256 * 600, 256):
-        assert wheel.advance(now) == []
-        assert wheel.reschedule(handle, now + 258)
-    expires_exactly_at(wheel, wheel.deadline(handle))
-
-
 @pytest.mark.parametrize("edge", [2**k for k in (8, 16, 24, 30, 31, 32, 36, 40, 48, 56, 62)])
 def test_near_timers_expire_while_the_clock_passes_an_edge_with_a_far_timer_parked(any_wheel_class, edge):
     wheel = any_wheel_class(edge - 100)
@@ -91,44 +70,3 @@ def test_the_last_tick_is_a_tick_like_any_other(any_wheel_class):
     assert wheel.next_deadline() == MAX_TICK
     assert wheel.advance(MAX_TICK) == [8]
     assert wheel.advance(MAX_TICK) == []
-
-
-@pytest.mark.parametrize("distance", [2**40, 2**52, 2**62])
-def test_an_idle_wheel_jumps_over_any_number_of_ticks(any_wheel_class, distance):
-    wheel = any_wheel_class()
-    wheel.schedule(MAX_TICK, 8)
-    for now in (distance, distance + 1, 2 * distance - 2):
-        wheel.schedule(now, 7)
-        assert wheel.advance(now) == [7]
-        wheel._check()
-    assert wheel.next_deadline() <= MAX_TICK
-    assert wheel.advance(MAX_TICK) == [8]
-
-
-def test_a_jump_returns_what_lies_on_every_level_in_order(any_wheel_class):
-    wheel = any_wheel_class(12_345)
-    ticks = [12_345 + distance for distance in DISTANCES if distance]
-    for tick in reversed(ticks):
-        wheel.schedule(tick, tick)
-    wheel._check()
-    assert wheel.advance(2**62) == ticks
-
-
-@pytest.mark.parametrize("level", range(1, 8))
-def test_slots_of_several_levels_that_start_at_one_tick_are_all_drained(any_wheel_class, level):
-    edge = 3 * 256**level
-    wheel = any_wheel_class()
-    for lower in range(level, -1, -1):  # from ever nearer, so the timers of one tick lie on ever lower levels
-        assert wheel.advance(edge - 2 * 256**lower) == []
-        wheel.schedule(edge, lower)
-        wheel.schedule(edge + 1, 10 + lower)
-    wheel._check()
-    assert wheel.advance(edge - 1) == []
-    assert wheel.advance(edge) == list(range(level, -1, -1))
-    assert wheel.advance(edge + 1) == [10 + lower for lower in range(level, -1, -1)]
-
-
-def test_ten_years_of_milliseconds_are_nothing_special(any_wheel_class):
-    wheel = any_wheel_class(1_700_000_000_000)
-    wheel.schedule(1_700_000_000_000 + 315_360_000_000, 7)
-    expires_exactly_at(wheel, 1_700_000_000_000 + 315_360_000_000)

@@ -1,9 +1,8 @@
 """How many timers a wheel may hold."""
 
-import numpy as np
 import pytest
 
-from pywheel import PywheelError, WheelFull
+from pywheel import WheelFull
 
 
 def test_exactly_max_pending_timers_fit(wheel_class):
@@ -18,44 +17,23 @@ def test_exactly_max_pending_timers_fit(wheel_class):
     assert wheel.advance(10) == [0, 1, 2]
 
 
-def test_wheel_full_is_a_pywheel_error():
-    assert issubclass(WheelFull, PywheelError)
-
-
-def test_a_cancelled_or_expired_timer_makes_room_for_exactly_one(wheel_class):
+def test_a_timer_that_goes_makes_room_for_exactly_one_and_a_full_wheel_reschedules(wheel_class):
     wheel = wheel_class(max_pending=3)
     handles = [wheel.schedule(10 + number, number) for number in range(3)]
+
+    def one_fits(item):
+        wheel.schedule(20, item)
+        with pytest.raises(WheelFull):
+            wheel.schedule(20, 99)
+
     wheel.cancel(handles[1])
-    wheel.schedule(20, 4)
-    with pytest.raises(WheelFull):
-        wheel.schedule(20, 5)
+    one_fits(3)
+    assert wheel.reschedule(handles[2], 13) is True
     assert wheel.advance(10) == [0]
-    wheel.schedule(20, 6)
-    with pytest.raises(WheelFull):
-        wheel.schedule(20, 7)
-    assert wheel.advance(20) == [2, 4, 6]
-
-
-def test_held_back_timers_take_room(wheel_class):
-    wheel = wheel_class(max_pending=3)
-    for number in range(3):
-        wheel.schedule(10, number)
-    assert wheel.advance(10, 1) == [0]
-    wheel.schedule(10, 3)
-    with pytest.raises(WheelFull):
-        wheel.schedule(10, 4)
-    assert wheel.advance(10) == [1, 2, 3]
-
-
-def test_a_full_wheel_reschedules_and_clears(wheel_class):
-    wheel = wheel_class(max_pending=2)
-    handle = wheel.schedule(10, 0)
-    wheel.schedule(11, 1)
-    assert wheel.reschedule(handle, 12) is True
-    wheel.clear()
-    wheel.schedule(10, 2)
-    wheel.schedule(10, 3)
-    assert wheel.advance(10) == [2, 3]
+    one_fits(4)
+    assert wheel.advance(20, 1) == [2]  # the others are held back, and take room
+    one_fits(5)
+    assert wheel.advance(20) == [3, 4, 5]
 
 
 def test_bad_arguments_are_found_before_the_wheel_is_found_full(wheel_class):
@@ -63,19 +41,13 @@ def test_bad_arguments_are_found_before_the_wheel_is_found_full(wheel_class):
     wheel.schedule(10, 0)
     with pytest.raises(OverflowError):
         wheel.schedule(-1, 1)
-    with pytest.raises(TypeError):
-        wheel.schedule(1.0, 1)
+    with pytest.raises(OverflowError):
+        wheel.schedule_many([1, 2, -1], [1, 2, 3])
 
 
 @pytest.mark.parametrize("most", [0, -1, -(10**5000)], ids=["0", "-1", "huge"])
 def test_max_pending_below_one_is_a_value_error(wheel_class, most):
     with pytest.raises(ValueError, match="max_pending"):
-        wheel_class(max_pending=most)
-
-
-@pytest.mark.parametrize("most", [1.0, "3", [], float("nan")])
-def test_max_pending_must_be_an_int(wheel_class, most):
-    with pytest.raises(TypeError, match="max_pending"):
         wheel_class(max_pending=most)
 
 
@@ -107,17 +79,6 @@ def test_schedule_many_takes_all_or_none(core):
         wheel.schedule_many([6], [10])
     assert wheel.schedule_many([], []).shape == (0,)
     assert wheel.advance_many(6).tolist() == list(range(10))
-
-
-def test_schedule_many_finds_bad_arguments_before_it_finds_the_wheel_full(core):
-    wheel = core.KeyWheel(max_pending=1)
-    with pytest.raises(OverflowError):
-        wheel.schedule_many([1, 2, -1], [1, 2, 3])
-    with pytest.raises(ValueError, match="length"):
-        wheel.schedule_many([1, 2, 3], [1, 2])
-    with pytest.raises(TypeError):
-        wheel.schedule_many(np.ones(3), [1, 2, 3])
-    assert len(wheel) == 0
 
 
 def test_a_pool_without_an_index_left_is_full(tiny_pool):

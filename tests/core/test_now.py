@@ -1,4 +1,4 @@
-"""The tick a wheel stands at."""
+"""The tick a wheel stands at, and deadlines at or before it."""
 
 import pytest
 
@@ -10,13 +10,6 @@ def test_a_wheel_stands_at_its_start(any_wheel_class, start):
     assert any_wheel_class(start).now == start
     assert any_wheel_class(start=start).now == start
     assert any_wheel_class().now == 0
-
-
-def test_now_is_the_tick_last_advanced_to(any_wheel_class):
-    wheel = any_wheel_class(5)
-    for tick in (5, 6, 6, 700, 2**40, MAX_TICK, MAX_TICK):
-        assert wheel.advance(tick) == []
-        assert wheel.now == tick
 
 
 def test_now_cannot_be_set(any_wheel_class):
@@ -39,13 +32,6 @@ def test_time_backwards_is_an_error_that_changes_nothing(any_wheel_class):
     assert wheel.advance(150) == [8]
 
 
-def test_the_same_tick_again_is_no_step_backwards(any_wheel_class):
-    wheel = any_wheel_class(100)
-    wheel.schedule(101, 7)
-    assert [wheel.advance(100) for _ in range(3)] == [[], [], []]
-    assert wheel.advance(101) == [7]
-
-
 def test_init_called_again_starts_a_new_wheel(any_wheel_class):
     wheel = any_wheel_class(100, max_pending=3)
     wheel.schedule(150, 7)
@@ -65,3 +51,23 @@ def test_init_called_again_with_a_bad_start_changes_nothing(any_wheel_class, sta
         wheel.__init__(0, max_pending=0)
     assert (wheel.now, len(wheel), wheel.max_pending) == (100, 1, 3)
     assert wheel.advance(150) == [7]
+
+
+@pytest.mark.parametrize("deadline", [0, 1, 999, 1000])
+def test_a_past_deadline_expires_at_the_next_advance_even_to_the_same_tick(any_wheel_class, deadline):
+    wheel = any_wheel_class(1000)
+    handle = wheel.schedule(deadline, 7)
+    assert len(wheel) == 1
+    assert wheel.deadline(handle) == deadline
+    assert wheel.next_deadline() == 1000
+    wheel._check()
+    assert wheel.advance(1000) == [7]
+    assert wheel.advance(1000) == []
+    assert handle not in wheel
+
+
+def test_past_deadlines_come_out_by_deadline_then_in_order_of_schedule(any_wheel_class):
+    wheel = any_wheel_class(1000)
+    for number, deadline in enumerate([1000, 3, 500, 3, 0, 1000, 500]):
+        wheel.schedule(deadline, number)
+    assert wheel.advance(1000) == [4, 1, 3, 2, 6, 0, 5]

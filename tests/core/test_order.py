@@ -48,19 +48,6 @@ def test_a_batch_comes_out_in_the_order_it_was_rescheduled_in(any_wheel_class, s
     assert difference(wheel.advance(70_000), order) is None
 
 
-@pytest.mark.parametrize("size", [2, 17, 65, 1000])
-def test_the_order_holds_when_the_wheel_jumps_over_the_ticks(any_wheel_class, size):
-    """From far off and to far beyond, so that slots of the upper levels expire whole."""
-    wheel = any_wheel_class()
-    ticks = [70_000, 70_001, 3 * 2**24 + 5, 3 * 2**24 + 5, 2**40, 2**40 + 9]
-    handles = [wheel.schedule(ticks[number % 6], number) for number in range(size)]
-    order = shuffled(size, seed=4)
-    for number in order:
-        assert wheel.reschedule(handles[number], ticks[number % 5])
-    wheel._check()
-    assert wheel.advance(2**50) == sorted(order, key=lambda number: ticks[number % 5])
-
-
 @pytest.mark.parametrize("size", MORE)
 def test_batches_on_a_few_ticks_come_out_in_order_with_some_cancelled_and_moved_on_the_way(any_wheel_class, size):
     chance = random.Random(size)
@@ -89,37 +76,6 @@ def test_past_deadlines_in_any_order_come_out_sorted(any_wheel_class, size):
     for number in shuffled(size, seed=2):
         wheel.schedule(number * number // 3, number * number // 3)
     assert difference(wheel.advance(2**62), [number * number // 3 for number in range(size)]) is None
-
-
-@pytest.mark.parametrize("size", [257, 10_000])
-def test_the_order_survives_a_walk_in_small_steps(any_wheel_class, size):
-    """The slots far ahead are moved down piece by piece on the way."""
-    wheel = any_wheel_class()
-    for number in range(size):
-        wheel.schedule(200_000, number)
-    for now in range(0, 200_000, 97):
-        assert wheel.advance(now) == []
-    wheel._check()
-    assert difference(wheel.advance(200_000), range(size)) is None
-
-
-def test_timers_that_reach_a_tick_by_different_ways_keep_their_order(any_wheel_class):
-    """By cascade from two levels, directly, and by reschedule from either side."""
-    wheel = any_wheel_class()
-    target = 3 * 65_536 + 77
-    wheel.schedule(target, 0)
-    late = wheel.schedule(target + 10**9, 4)
-    early = wheel.schedule(target - 5, 3)
-    wheel.advance(target - 60_000)
-    wheel.schedule(target, 1)
-    wheel.advance(target - 300)
-    wheel.schedule(target, 2)
-    wheel.advance(target - 6)
-    wheel.reschedule(early, target)
-    wheel.reschedule(late, target)
-    wheel.schedule(target, 5)
-    wheel._check()
-    assert wheel.advance(target) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_reset_timer_goes_behind_the_others_of_its_tick(any_wheel_class):

@@ -15,16 +15,10 @@ BULK = ["schedule_many", "reschedule_many", "cancel_many", "advance_many"]
 BULK_OF_ITEMS = ["schedule_many", "cancel_many"]
 METHODS = [(name, method) for name in CLASSES for method in CALLABLE] + [("KeyWheel", method) for method in BULK]
 METHODS += [("TimingWheel", method) for method in BULK_OF_ITEMS]
-SPECIAL = ["__init__", "__len__", "__contains__", "__iter__", "__sizeof__", "__reduce__", "__class_getitem__"]
 
 
 def public(cls):
     return {name for name in dir(cls) if not name.startswith("_")}
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_both_have_the_same_public_names(name):
-    assert public(getattr(load("native"), name)) == public(getattr(load("pure"), name))
 
 
 def test_these_are_the_public_names():
@@ -60,21 +54,3 @@ def test_every_method_of_both_is_documented(cls, method):
         assert not text.startswith(method), "the signature belongs into __text_signature__"
         if method != "_check":
             assert "O(" in text or "As `" in text, "the complexity is missing"
-
-
-@pytest.mark.parametrize("cls", CLASSES)
-def test_both_classes_are_documented(cls):
-    for name in ("native", "pure"):
-        assert "tick" in inspect.getdoc(getattr(load(name), cls))
-
-
-@pytest.mark.parametrize("cls", CLASSES)
-def test_both_have_the_same_special_methods(cls):
-    for name in SPECIAL:
-        for implementation in ("native", "pure"):
-            assert hasattr(getattr(load(implementation), cls), name)
-
-
-def test_the_classes_say_where_they_live():
-    assert load("pure").TimingWheel.__module__ == "pywheel.core._pure"
-    assert load("native").TimingWheel.__module__ == "pywheel.core._wheel"

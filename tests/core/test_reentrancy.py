@@ -1,6 +1,5 @@
 """Finalisers and weak reference callbacks that call back into the wheel which is just letting their object go."""
 
-import gc
 import weakref
 from functools import partial
 
@@ -115,36 +114,17 @@ def name(function):
     return function.__name__
 
 
+@pytest.mark.parametrize("kind", ["finaliser", "weak reference"])
 @pytest.mark.parametrize("release", RELEASES, ids=name)
 @pytest.mark.parametrize("action", ACTIONS, ids=name)
-def test_a_finaliser_may_call_any_method(any_core, release, action):
-    wheel, handles = build(any_core)
-    errors = []
-    mine = [
-        wheel.schedule(deadline, Meddler(partial(meddle, wheel, handles, action), errors))
-        for deadline in (NOW, NOW + 1, NOW + 4, NOW + 10, NOW + 500, 2**40)
-    ]
-    release(wheel, handles, mine)
-    assert errors == []
-    outlive(wheel)
-    assert errors == []
-
-
-@pytest.mark.parametrize("release", RELEASES, ids=name)
-@pytest.mark.parametrize("action", ACTIONS, ids=name)
-def test_a_weak_reference_callback_may_call_any_method(any_core, release, action):
+def test_a_finaliser_and_the_callback_of_a_weak_reference_may_call_any_method(any_core, release, action, kind):
     wheel, handles = build(any_core)
     errors, refs, mine = [], [], []
-
-    def callback(_):
-        try:
-            meddle(wheel, handles, action)
-        except BaseException as error:
-            errors.append(error)
-
-    for deadline in (NOW, NOW + 1, NOW + 4, NOW + 500, 2**40):
-        item = Item()
-        refs.append(weakref.ref(item, callback))
+    act = partial(meddle, wheel, handles, action)
+    for deadline in (NOW, NOW + 1, NOW + 4, NOW + 10, NOW + 500, 2**40):
+        item = Meddler(act, errors) if kind == "finaliser" else Item()
+        if kind != "finaliser":
+            refs.append(weakref.ref(item, lambda _: Meddler(act, errors)))
         mine.append(wheel.schedule(deadline, item))
         del item
     release(wheel, handles, mine)
@@ -153,33 +133,21 @@ def test_a_weak_reference_callback_may_call_any_method(any_core, release, action
     assert errors == []
 
 
-def test_what_a_finaliser_schedules_during_clear_stays(any_core):
-    wheel, errors = any_core.TimingWheel(), []
-    for number in range(20):
-        wheel.schedule(5, Meddler(partial(wheel.schedule, 7, number), errors))
+def test_a_wheel_is_empty_when_clear_releases_its_items_and_what_a_finaliser_schedules_stays(any_core):
+    wheel, errors, seen = any_core.TimingWheel(), [], []
+
+    def act():
+        seen.append((len(wheel) - len(seen), wheel.next_deadline() == (7 if seen else None)))
+        wheel.schedule(7, len(seen))
+
+    for _ in range(20):
+        wheel.schedule(5, Meddler(act, errors))
     wheel.clear()
     assert errors == []
-    assert len(wheel) == 20
+    assert seen == [(0, True)] * 20
     wheel._check()
     assert wheel.advance(6) == []
-    assert sorted(wheel.advance(7)) == list(range(20))
-
-
-def test_a_wheel_is_empty_when_clear_releases_its_items(any_core):
-    wheel, errors, seen = any_core.TimingWheel(), [], []
-    for _ in range(3):
-        wheel.schedule(5, Meddler(lambda: seen.append((len(wheel), wheel.next_deadline())), errors))
-    wheel.clear()
-    assert errors == []
-    assert seen == [(0, None)] * 3
-
-
-def test_a_finaliser_that_cancels_its_own_timer_finds_it_gone(any_core):
-    wheel, errors, found = any_core.TimingWheel(), [], []
-    handle = wheel.schedule(5, Meddler(lambda: found.append(wheel.cancel(handle)), errors))
-    assert wheel.cancel(handle) is True
-    assert errors == []
-    assert found == [False]
+    assert sorted(wheel.advance(7)) == list(range(1, 21))
 
 
 def test_cancels_may_nest_as_deep_as_python_calls_do(any_core):
@@ -248,25 +216,4 @@ def test_an_index_method_that_raises_changes_nothing(any_wheel_class):
         with pytest.raises(RuntimeError, match="no number today"):
             call()
     assert (wheel.now, len(wheel), wheel.deadline(handle)) == (10, 1, 20)
-    wheel._check()
-
-
-def test_a_collection_within_clear_finds_a_wheel_that_it_may_call(any_core):
-    wheel, ran = any_core.TimingWheel(), []
-
-    def meddle(phase, _):
-        if phase == "start" and not ran:
-            ran.append(True)
-            wheel.schedule(0, "meanwhile")
-            wheel.advance(0, 0)
-
-    wheel.schedule(5, "before")
-    thresholds = gc.get_threshold()
-    gc.callbacks.append(meddle)
-    gc.set_threshold(1, 10**6, 10**6)
-    try:
-        wheel.clear()
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.callbacks.remove(meddle)
     wheel._check()

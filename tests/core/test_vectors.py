@@ -111,8 +111,12 @@ def replay(driver, operations):
     driver.wheel._check()
 
 
-@pytest.mark.parametrize("driver", [Single, Keys, Portions, Bulk], ids=lambda driver: driver.__name__.lower())
-@pytest.mark.parametrize("file", sorted(OURS.glob("timers_*.jsonl")), ids=lambda file: file.stem)
+DRIVERS = pytest.mark.parametrize("driver", [Single, Keys, Portions, Bulk], ids=lambda driver: driver.__name__.lower())
+FILES = [*OURS.glob("timers_*.jsonl"), *PEERS.glob("timers_*.jsonl")]
+
+
+@DRIVERS
+@pytest.mark.parametrize("file", sorted(FILES), ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_vectors_give_what_they_say(any_core, driver, file):
     _, *operations = map(json.loads, file.read_text().splitlines())
     replay(driver(any_core), operations)
@@ -123,15 +127,7 @@ def test_every_vector_file_is_there():
 
 
 @pytest.mark.skipif(not PEERS.is_dir(), reason="no vectors of peers at PYWHEEL_PEER_VECTORS")
-@pytest.mark.parametrize("driver", [Single, Keys, Portions, Bulk], ids=lambda driver: driver.__name__.lower())
-@pytest.mark.parametrize("file", sorted(PEERS.glob("timers_*.jsonl")), ids=lambda file: file.stem)
-def test_vectors_of_peers_give_what_they_say(any_core, driver, file):
-    _, *operations = map(json.loads, file.read_text().splitlines())
-    replay(driver(any_core), operations)
-
-
-@pytest.mark.skipif(not PEERS.is_dir(), reason="no vectors of peers at PYWHEEL_PEER_VECTORS")
-@pytest.mark.parametrize("driver", [Single, Keys, Portions, Bulk], ids=lambda driver: driver.__name__.lower())
+@DRIVERS
 def test_cases_of_peers_give_what_they_say(any_core, driver):
     _, *cases = map(json.loads, (PEERS / "peer_cases.jsonl").read_text().splitlines())
     for case in cases:

@@ -170,7 +170,7 @@ def schedule_many_turns_its_handles_round():
 
 
 @found_by(
-    A + "past_due.py::test_a_past_deadline_expires_at_the_next_advance_even_to_the_same_tick",
+    A + "now.py::test_a_past_deadline_expires_at_the_next_advance_even_to_the_same_tick",
     "assert wheel.deadline(handle) == deadline",
 )
 def a_past_deadline_waits_for_the_next_tick():
