@@ -39,3 +39,8 @@ def run_well(*arguments: str, timeout: float = 240, **variables: str | None) -> 
 
 def script(name: str) -> str:
     return str(HERE / name)
+
+
+def on(implementation: str) -> dict[str, str]:
+    """Return the switches with which a process has that implementation."""
+    return {"PYWHEEL_PURE": "1" if implementation == "pure" else "", "PYWHEEL_REQUIRE_NATIVE": ""}

@@ -40,7 +40,7 @@ def a_reset_changes_nothing():
 
 
 @found_by(
-    T + "timers_errors.py::test_an_error_goes_to_on_error_with_its_timer_and_the_others_fire",
+    T + "timers_callbacks.py::test_an_error_goes_to_on_error_with_its_timer_and_the_others_fire",
     "assert guarded.run_due() == 4",
     **PURE,
 )
@@ -117,7 +117,7 @@ def a_key_is_there_beyond_its_deadline():
     method(pywheel.TTLDict, "__contains__", lambda real, self, key: key in self._data)
 
 
-@found_by(T + "ttl_dict_maxsize.py::test_exactly_maxsize_keys_fit", 'assert list(d) == ["b", "c", "d"]')
+@found_by(T + "ttl_dict.py::test_exactly_maxsize_keys_fit", 'assert list(d) == ["b", "c", "d"]')
 def one_more_than_maxsize_fits():
     def wider(real, self, ttl, *, maxsize=None, **kwargs):
         real(self, ttl, maxsize=maxsize and maxsize + 1, **kwargs)

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.implementations import CORES, load_package
+from tests.jobs.waiting import LIMIT
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +69,32 @@ def loop(pywheel, clock):
     loop = pywheel.EventLoop(clock=clock)
     yield loop
     loop.close()
+
+
+@pytest.fixture(params=["asyncio", "debug", "uvloop"])
+def foreign(request):
+    """A loop that is not ours; asyncio's in debug mode, too."""
+    uses_uvloop = request.param == "uvloop"
+    factory = pytest.importorskip("uvloop").new_event_loop if uses_uvloop else asyncio.new_event_loop
+    with asyncio.Runner(debug=request.param == "debug", loop_factory=factory) as runner:
+        yield runner.get_loop()
+
+
+@pytest.fixture
+def run(foreign):
+    """Run a coroutine function in that loop."""
+    return lambda main, *arguments: foreign.run_until_complete(asyncio.wait_for(main(*arguments), LIMIT))
+
+
+@pytest.fixture
+def run_ours(pywheel):
+    """Run a coroutine in a new EventLoop."""
+
+    def run(coroutine):
+        with asyncio.Runner(loop_factory=pywheel.EventLoop) as runner:
+            return runner.run(asyncio.wait_for(coroutine, LIMIT))
+
+    return run
 
 
 @pytest.fixture

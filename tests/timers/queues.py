@@ -2,7 +2,10 @@
 
 import asyncio
 import queue
+from functools import partial
 from types import SimpleNamespace
+
+import pytest
 
 from tests.jobs.waiting import until
 from tests.timers.crowd import Crowd
@@ -52,22 +55,124 @@ def waiting(q, how_many, *functions):
     return crowd
 
 
+class Threads:
+    """Has threads wait for DelayQueues."""
+
+    def __init__(self, pywheel):
+        self.make, self.ShutDown = partial(_made, watched(pywheel)), pywheel.ShutDown
+        self.start = ThreadsThatWait
+
+    def do(self, function, *arguments):
+        """Call a function."""
+        return function(*arguments)
+
+    call = do  # one that may wait
+
+    def close(self):
+        """Leave nothing: the threads have ended."""
+
+
+class ThreadsThatWait:
+    """So many threads, each of which waits in a method of a queue."""
+
+    def __init__(self, q, how_many, name, *arguments):
+        self.q, self.how_many, self.joins = q, how_many, name == "join"
+        function = partial(getattr(q, name), *arguments)
+        if self.joins:
+            self.crowd = Crowd()
+            self.crowd.start()
+            for _ in range(how_many):
+                self.crowd.add(function)
+            until(lambda: len(q._joiners._waiters) == how_many)
+        else:
+            self.crowd = waiting(q, how_many, function)
+        self.naps = q.naps
+
+    def reach(self, number):
+        """Wait until so many have what they waited for, and the others wait; return what they have."""
+        until(lambda: self.crowd.done() == number and (self.joins or self.q.sleepers() == self.how_many - number))
+        return list(self.crowd.results.values())
+
+    def in_vain(self):
+        """Return how often one of them woke and had to wait again."""
+        return self.q.naps - self.naps
+
+    def join(self):
+        """Wait for all; return what they have, or what was raised."""
+        return self.crowd.join()
+
+
 # ---- asyncio -------------------------------------------------------------------------------------------------------
 
 
-def runner(name):
-    """Return a function that runs a coroutine function on a new loop of that name; it has a minute."""
-    factory = __import__("uvloop").new_event_loop if name == "uvloop" else asyncio.new_event_loop
+def watched_by_tasks(pywheel):
+    """Return an AsyncDelayQueue class that counts how often a task looked for an item."""
 
-    def run(main, *arguments):
-        async def in_time():
-            async with asyncio.timeout(60):
-                return await main(*arguments)
+    class Watched(pywheel.AsyncDelayQueue):
+        looks = 0
 
-        with asyncio.Runner(loop_factory=factory) as runner:
-            return runner.run(in_time())
+        def _take(self):
+            self.looks += 1
+            return super()._take()
 
-    return run
+    return Watched
+
+
+class Tasks:
+    """Has tasks wait for AsyncDelayQueues, in a loop of its own."""
+
+    def __init__(self, pywheel, name):
+        self.loop = pytest.importorskip("uvloop").new_event_loop() if name == "uvloop" else asyncio.new_event_loop()
+        self.make, self.ShutDown = partial(_made, watched_by_tasks(pywheel)), pywheel.QueueShutDown
+        self.start = partial(TasksThatWait, self)
+
+    def run(self, coroutine):
+        """Run a coroutine in the loop; it has a minute."""
+        return self.loop.run_until_complete(asyncio.wait_for(coroutine, 60))
+
+    def do(self, function, *arguments):
+        """Call a function in the loop."""
+
+        async def main():
+            return function(*arguments)
+
+        return self.run(main())
+
+    def call(self, method, *arguments):
+        """Call one that may wait."""
+        return self.run(method(*arguments))
+
+    def close(self):
+        """Close the loop."""
+        self.loop.close()
+
+
+class TasksThatWait:
+    """So many tasks, each of which waits in a method of a queue."""
+
+    def __init__(self, at, q, how_many, name, *arguments):
+        self.at, self.q = at, q
+        self.tasks = [at.loop.create_task(getattr(q, name)(*arguments)) for _ in range(how_many)]
+        self.reach(0)
+        self.looks = q.looks
+
+    def reach(self, number):
+        self.at.run(settle())
+        assert len(done(self.tasks)) == number
+        return done(self.tasks)
+
+    def in_vain(self):
+        return self.q.looks - self.looks - len(done(self.tasks))
+
+    def join(self):
+        async def main():
+            return await asyncio.gather(*self.tasks, return_exceptions=True)
+
+        return self.at.run(main())
+
+
+def _made(kind, maxsize=0, clock=None):
+    return kind(maxsize, clock=clock)
 
 
 async def settle():

@@ -2,93 +2,25 @@
 
 import asyncio
 import random
-import sys
-import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from importlib.util import find_spec
 
 import pytest
 
-from tests.timers.queues import done, runner, settle, start
-
-NO_UVLOOP = pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed")
-
-
-@pytest.fixture(params=["asyncio", pytest.param("uvloop", marks=NO_UVLOOP)])
-def run(request):
-    """Runs a coroutine function on a new loop."""
-    return runner(request.param)
+from tests.timers.queues import done, settle, start, watched_by_tasks
 
 
 @pytest.fixture
 def make(pywheel):
     """Makes queues that count how often a task looked for an item."""
-
-    class Watched(pywheel.AsyncDelayQueue):
-        looks = 0
-
-        def _take(self):
-            self.looks += 1
-            return super()._take()
-
-    def make(maxsize=0, clock=None):
-        return Watched(maxsize, clock=clock)
-
-    return make
+    return lambda maxsize=0, clock=None: watched_by_tasks(pywheel)(maxsize, clock=clock)
 
 
 @pytest.fixture
 def q(make, clock):
     """One without a limit, on a clock that stands still."""
     return make(clock=clock)
-
-
-# ---- when a waiting task gets what -----------------------------------------------------------------------------------
-
-
-def test_get_waits_until_the_item_is_due(run, q, clock):
-    async def main():
-        q.put_nowait("a", 10)
-        (task,) = await start(1, q.get)
-        for _ in range(4):
-            clock.advance(2.49)
-            await settle()
-        assert not task.done()
-        clock.advance(0.04)
-        assert await task == "a"
-
-    run(main)
-
-
-def test_get_goes_by_the_loops_clock_and_is_never_early(run, make):
-    async def main():
-        q = make()
-        begin = time.monotonic_ns()
-        for delay in (0.013, 0.0011, 0.006, 0.00005, 0):
-            await q.put(delay, delay)
-        due = [(await q.get(), time.monotonic_ns() - begin) for _ in range(5)]
-        assert [delay for delay, _ in due] == [0, 0.00005, 0.0011, 0.006, 0.013]
-        assert all(after >= delay * 1e9 for delay, after in due)
-
-    run(main)
-
-
-@pytest.mark.stress
-def test_an_item_put_after_a_slow_callback_is_not_early(run, make):
-    """A loop whose clock stands still for a turn would take its time from before the callback."""
-
-    async def main():
-        q = make()
-        await asyncio.sleep(0)
-        time.sleep(0.02)  # the slow callback
-        begin = time.monotonic_ns()
-        q.put_nowait("a", 0.01)
-        await q.get()
-        assert time.monotonic_ns() - begin >= 10_000_000
-
-    run(main)
 
 
 def test_a_loop_that_wakes_too_early_is_asked_again_and_nobody_spins(make):
@@ -136,42 +68,6 @@ def test_a_loop_with_a_time_of_its_own_is_followed(pywheel):
         runner.run(main())
 
 
-def test_an_item_put_for_sooner_wakes_who_waits_for_a_later_one(run, make):
-    async def main():
-        q = make()
-        q.put_nowait("later", 3600)
-        (task,) = await start(1, q.get)
-        q.put_nowait("sooner", 0.001)
-        assert await task == "sooner"
-
-    run(main)
-
-
-def test_an_item_rescheduled_for_sooner_wakes_who_waits_for_it(run, make):
-    async def main():
-        q = make()
-        handle = q.put_nowait("a", 3600)
-        (task,) = await start(1, q.get)
-        assert q.reschedule(handle, 0.001)
-        assert await task == "a"
-
-    run(main)
-
-
-def test_an_item_rescheduled_for_later_comes_later(run, make):
-    async def main():
-        q = make()
-        handle = q.put_nowait("a", 3600)
-        (task,) = await start(1, q.get)
-        begin = time.monotonic_ns()
-        assert q.reschedule(handle, 0.002)
-        assert q.reschedule(handle, 0.01)
-        assert await task == "a"
-        assert time.monotonic_ns() - begin >= 10_000_000
-
-    run(main)
-
-
 def test_a_far_deadline_does_not_overflow_the_loops_timer(run, make):
     async def main():
         q = make()
@@ -185,24 +81,6 @@ def test_a_far_deadline_does_not_overflow_the_loops_timer(run, make):
     run(main)
 
 
-@pytest.mark.stress
-def test_a_clock_moved_by_another_thread_wakes_who_waits(run, q, clock):
-    async def main():
-        q.put_nowait("a", 10)
-        (task,) = await start(1, q.get)
-
-        def advance():
-            time.sleep(0.02)  # so that the loop sleeps
-            clock.advance(10)
-
-        thread = threading.Thread(target=advance)
-        thread.start()
-        assert await task == "a"
-        thread.join()
-
-    run(main)
-
-
 def test_a_clock_may_move_after_the_loop_was_closed(run, q, clock):
     async def main():
         q.put_nowait("a", 10)
@@ -212,40 +90,6 @@ def test_a_clock_may_move_after_the_loop_was_closed(run, q, clock):
     run(main)
     clock.advance(20)
     assert q.get_nowait() == "a"
-
-
-# ---- how many wake ---------------------------------------------------------------------------------------------------
-
-
-def test_an_item_wakes_one_task_and_the_one_that_waits_longest(run, q):
-    async def main():
-        tasks = await start(5, q.get)
-        looks = q.looks
-        for number in range(5):
-            q.put_nowait(number)
-            await settle()
-            assert done(tasks) == list(range(number + 1))
-        assert q.looks == looks + 5
-
-    run(main)
-
-
-def test_items_put_at_once_wake_a_task_each_in_order(run, q, clock):
-    async def main():
-        tasks = await start(5, q.get)
-        looks = q.looks
-        for number in range(3):
-            q.put_nowait(number, 5)
-        clock.advance(5)
-        await settle()
-        assert done(tasks) == [0, 1, 2]
-        assert q.looks == looks + 3
-        q.put_nowait(3)
-        q.put_nowait(4)
-        await settle()
-        assert done(tasks) == [0, 1, 2, 3, 4]
-
-    run(main)
 
 
 def test_an_item_for_later_wakes_nobody(run, q):
@@ -285,127 +129,6 @@ def test_the_loop_has_one_timer_for_a_queue_and_none_when_nobody_waits(run, make
     run(main)
 
 
-# ---- room, join, shutdown --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["get", "remove"])
-def test_each_item_that_goes_lets_one_waiting_put_in_and_in_order(run, make, clock, how):
-    async def main():
-        q = make(2, clock)
-        handles = [await q.put(number) for number in range(2)]
-        tasks = [asyncio.create_task(q.put(name)) for name in "abc"]
-        await settle()
-        for number in range(2):
-            if how == "get":
-                assert await q.get() == number
-            else:
-                assert q.remove(handles[number])
-            await settle()
-            assert len(done(tasks)) == number + 1
-            assert q.full()
-        assert [await q.get() for _ in range(3)] == ["a", "b", "c"]
-
-    run(main)
-
-
-def test_a_delay_counts_from_when_the_item_got_in(run, make, clock):
-    async def main():
-        q = make(1, clock)
-        q.put_nowait("a")
-        (task,) = await start(1, q.put, "b", 5)
-        clock.advance(100)
-        assert await q.get() == "a"
-        handle = await task
-        clock.advance(4)
-        assert q.ready() == 0
-        clock.advance(1)
-        assert q.ready() == 1
-        assert q.remove(handle)
-
-    run(main)
-
-
-def test_join_waits_for_every_task(run, q):
-    async def main():
-        await q.join()
-        q.put_nowait("a")
-        handle = q.put_nowait("b", 5)
-        tasks = await start(2, q.join)
-        await q.get()
-        q.task_done()
-        await settle()
-        assert done(tasks) == []
-        q.remove(handle)
-        await asyncio.gather(*tasks)
-
-    run(main)
-
-
-def test_an_immediate_shutdown_ends_join(run, q):
-    async def main():
-        q.put_nowait("a", 5)
-        tasks = await start(2, q.join)
-        q.shutdown(immediate=True)
-        await asyncio.gather(*tasks)
-
-    run(main)
-
-
-def test_shut_down_is_asyncios_where_it_has_one(pywheel):
-    if sys.version_info >= (3, 13):
-        assert pywheel.QueueShutDown is asyncio.QueueShutDown
-    else:
-        assert issubclass(pywheel.QueueShutDown, Exception)
-
-
-@pytest.mark.parametrize("immediate", [False, True])
-def test_shutting_down_wakes_all_who_wait(run, pywheel, make, clock, immediate):
-    async def main():
-        empty, full = make(clock=clock), make(1, clock)
-        full.put_nowait("a")
-        tasks = await start(3, empty.get) + await start(3, full.put, "b")
-        empty.shutdown(immediate)
-        full.shutdown(immediate)
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert {type(result) for result in results} == {pywheel.QueueShutDown}
-
-    run(main)
-
-
-def test_what_is_delayed_comes_out_after_a_shutdown_when_it_is_due_and_then_all_hear_of_it(run, pywheel, q, clock):
-    async def main():
-        q.put_nowait("a", 5)
-        q.put_nowait("b", 10)
-        tasks = await start(4, q.get)
-        q.shutdown()
-        await settle()
-        clock.advance(5)
-        await settle()
-        assert done(tasks) == ["a"]
-        clock.advance(5)
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert Counter(map(type, results)) == {str: 2, pywheel.QueueShutDown: 2}
-
-    run(main)
-
-
-def test_removing_the_last_item_after_a_shutdown_wakes_all(run, pywheel, make):
-    async def main():
-        q = make()
-        handle = q.put_nowait("a", 3600)
-        q.shutdown()
-        tasks = await start(3, q.get)
-        q.remove(handle)
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert {type(result) for result in results} == {pywheel.QueueShutDown}
-        assert q._alarm is None
-
-    run(main)
-
-
-# ---- loops -----------------------------------------------------------------------------------------------------------
-
-
 def test_without_a_clock_nothing_can_be_put_before_a_loop_runs(pywheel):
     q = pywheel.AsyncDelayQueue()
     with pytest.raises(RuntimeError, match="no running event loop"):
@@ -413,28 +136,14 @@ def test_without_a_clock_nothing_can_be_put_before_a_loop_runs(pywheel):
     assert q.empty()
 
 
-def test_with_a_clock_items_can_be_put_before_a_loop_runs(run, q):
-    q.put_nowait("a")
-    assert run(q.get) == "a"
-
-
 def test_a_queue_belongs_to_one_loop(run, q):
-    run(q.put, "a")
-
-    async def wait():
-        await q.get()
-
     async def main():
         (task,) = await start(1, q.get)
         task.cancel()
 
-    q.get_nowait()
     run(main)
     with pytest.raises(RuntimeError, match="another event loop"):
-        run(wait)
-
-
-# ---- tasks that are cancelled ----------------------------------------------------------------------------------------
+        asyncio.run(q.get())
 
 
 def test_cancelling_a_get_loses_no_item(run, q):
@@ -445,19 +154,6 @@ def test_cancelling_a_get_loses_no_item(run, q):
         with pytest.raises(asyncio.CancelledError):
             await first
         assert await second == "a"
-
-    run(main)
-
-
-def test_cancelling_the_only_get_leaves_the_item(run, q):
-    async def main():
-        (task,) = await start(1, q.get)
-        q.put_nowait("a")
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert q.get_nowait() == "a"
-        assert q._woken is None
 
     run(main)
 

@@ -236,22 +236,6 @@ def test_a_late_timer_that_arms_itself_in_the_past_makes_no_turn_longer_and_wait
     assert_bounded(crowd)
 
 
-def test_timers_that_were_moved_on_again_and_again_make_no_turn_long(on_async_timers):
-    """A slot may hold many timers none of which is due any more."""
-    crowd = on_async_timers
-    timers = [crowd.call_at(0.2 + number % 300 / 1_000, crowd.calls.append, number) for number in range(COUNT)]
-    for timer in timers:
-        timer.reschedule(2)
-    crowd.jump(1)
-    crowd.call_at(1, crowd.calls.append, "now")
-    crowd.run(calls=1)
-    assert crowd.calls == ["now"]
-    crowd.jump(1)
-    crowd.run(calls=1 + COUNT)
-    assert crowd.calls[1:] == list(range(COUNT))
-    assert_bounded(crowd)
-
-
 @EACH_SCENE
 @pytest.mark.parametrize("when", [1, 5_000], ids=["while it collects", "while it calls"])
 def test_what_is_cancelled_between_turns_is_not_called(on_loop, scene, when):
@@ -277,22 +261,6 @@ def test_what_is_cancelled_between_turns_is_not_called(on_loop, scene, when):
     crowd.run(calls=len(crowd.calls))
     crowd.driver._check()
     assert_bounded(crowd)
-
-
-@EACH_SCENE
-def test_the_count_and_the_list_of_what_is_pending_are_right_between_turns(on_async_timers, scene):
-    def between():
-        timers, done = crowd.driver, len(crowd.calls)
-        assert len(timers) == COUNT - done
-        if len(crowd.turns) % 10 == 0:
-            assert [timer.args[0] for timer in timers.pending()] == expected[done:]
-            timers._check()
-
-    crowd = on_async_timers
-    expected = scene(crowd, COUNT)
-    crowd.between = between
-    crowd.run(calls=COUNT)
-    assert len(crowd.driver) == 0
 
 
 @pytest.mark.parametrize("seed", often(range(10), 2))
@@ -352,26 +320,6 @@ def test_an_interrupt_in_the_midst_loses_none_and_repeats_none(on_loop, scene, e
     assert_bounded(crowd)
 
 
-@pytest.mark.parametrize("scene", [one_tick, late])
-def test_errors_of_callbacks_stop_no_others(crowd, scene):
-    def append(number):
-        crowd.calls.append(number)
-        if number % 3 == 0:
-            raise ZeroDivisionError
-
-    errors = []
-    if isinstance(crowd, Threads) or crowd.driver is not crowd.loop:
-        crowd.driver.on_error = lambda timer, error: errors.append(error)
-    else:
-        crowd.loop.set_exception_handler(lambda loop, context: errors.append(context["exception"]))
-    call_at = crowd.call_at
-    crowd.call_at = lambda when, _, number: call_at(when, append, number)
-    expected = scene(crowd, COUNT)
-    crowd.run(calls=COUNT)
-    assert crowd.calls == expected
-    until(lambda: len(errors) == len(range(0, COUNT, 3)))
-
-
 @EACH_SCENE
 @pytest.mark.parametrize("turn", [2, 12])
 def test_stop_between_turns_returns_in_order_what_was_not_called(on_async_timers, scene, turn):
@@ -387,23 +335,6 @@ def test_stop_between_turns_returns_in_order_what_was_not_called(on_async_timers
     assert crowd.calls + [timer.args[0] for timer in left] == expected
     assert len(crowd.driver) == 0
     crowd.driver._check()
-
-
-def test_stop_from_a_callback_of_the_thread_ends_it_in_the_midst(make):
-    def append(number):
-        crowd.calls.append(number)
-        if number == 9_000:
-            left.extend(crowd.driver.stop())
-            stopped.set()
-
-    crowd, left, stopped = make("ThreadTimers"), [], threading.Event()
-    for number in range(COUNT):
-        crowd.call_at(100, append, number)
-    crowd.jump(101)
-    crowd.run(calls=9_001)
-    assert stopped.wait(60)
-    assert crowd.calls == list(range(9_001))
-    assert [timer.args[0] for timer in left] == list(range(9_001, COUNT))
 
 
 @EACH_SCENE

@@ -63,63 +63,12 @@ def test_an_item_comes_out_when_it_is_due_and_not_before(q, clock, words):
     assert q.qsize() == 0
 
 
-@pytest.mark.parametrize("start", [0, 0.00003, 1e9 + 0.00009])
-@pytest.mark.parametrize("delay", [1e-9, 0.00001, 0.0001, 0.00010001, 0.00015])
-def test_a_deadline_is_rounded_up(pywheel, words, start, delay):
-    clock = pywheel.ManualClock(start)
-    q = words.Queue(clock=clock)
-    begin = clock.time_ns()
-    q.put_nowait("a", delay)
-    while not q.ready():
-        clock.jump(0.000001)
-    late = clock.time_ns() - begin - round(delay * 1e9)
-    assert 0 <= late <= 100_000 + 1_000  # a tick, and a step of the clock
-
-
 @pytest.mark.parametrize("delay", [0, -1, -1e9, timedelta(0), False])
-@pytest.mark.parametrize("start", [0, 0.00003, 5.5])
-def test_an_item_without_a_delay_is_due_at_once(pywheel, words, delay, start):
-    q = words.Queue(clock=pywheel.ManualClock(start))
+def test_an_item_without_a_delay_is_due_at_once(pywheel, words, delay):
+    q = words.Queue(clock=pywheel.ManualClock(0.00003))
     q.put_nowait("a", delay)
     q.put_nowait("b")
     assert [q.get_nowait(), q.get_nowait()] == ["a", "b"]
-
-
-def test_a_delay_may_be_a_timedelta(q, clock, drain):
-    q.put_nowait("a", timedelta(minutes=1))
-    clock.advance(59)
-    assert drain(q) == []
-    clock.advance(1)
-    assert drain(q) == ["a"]
-
-
-def test_the_item_due_first_comes_first(q, clock, drain):
-    for delay in (5, 1, 4, 2, 3):
-        q.put_nowait(delay, delay)
-    clock.jump(100)
-    assert drain(q) == [1, 2, 3, 4, 5]
-
-
-def test_items_due_at_one_time_come_in_the_order_they_were_put(q, clock, drain):
-    for name in "abc":
-        q.put_nowait(name, 1)
-    clock.advance(0.5)
-    q.put_nowait("d", 0.5)
-    clock.advance(1)
-    q.put_nowait("e")
-    assert drain(q) == ["a", "b", "c", "d", "e"]
-
-
-def test_items_that_nobody_got_in_time_keep_their_order(q, clock, drain):
-    q.put_nowait("b", 2)
-    q.put_nowait("a", 1)
-    clock.advance(10)
-    assert q.ready() == 2
-    q.put_nowait("c")
-    q.put_nowait("d", 5)
-    clock.advance(10)
-    assert q.get_nowait() == "a"
-    assert drain(q) == ["b", "c", "d"]
 
 
 def test_a_clock_that_goes_back_loses_nothing(pywheel, words, drain):
@@ -155,40 +104,6 @@ def test_a_removed_item_does_not_come_out(q, clock, drain):
     assert q.reschedule(handle, 1) is False
     clock.advance(10)
     assert drain(q) == ["a", "c"]
-
-
-def test_an_item_that_is_due_can_still_be_removed(q, clock, drain):
-    handles = [q.put_nowait(name, 1) for name in "abc"]
-    clock.advance(1)
-    assert q.get_nowait() == "a"
-    assert q.remove(handles[1]) is True
-    assert q.remove(handles[0]) is False
-    assert drain(q) == ["c"]
-
-
-def test_a_rescheduled_item_comes_at_its_new_time_only(q, clock, drain):
-    sooner, later = q.put_nowait("sooner", 10), q.put_nowait("later", 10)
-    clock.advance(5)
-    assert q.reschedule(sooner, 1) is True
-    assert q.reschedule(later, timedelta(seconds=9)) is True
-    clock.advance(1)
-    assert drain(q) == ["sooner"]
-    clock.advance(7)
-    assert drain(q) == []
-    clock.advance(1)
-    assert drain(q) == ["later"]
-    assert q.reschedule(later, 1) is False
-
-
-def test_an_item_that_is_due_can_be_put_off_again_and_again(q, clock, drain):
-    handle = q.put_nowait("a")
-    for _ in range(5):
-        assert q.ready() == 1
-        assert q.reschedule(handle, 3) is True
-        assert drain(q) == []
-        clock.advance(3)
-    assert q.reschedule(handle, 0) is True
-    assert drain(q) == ["a"]
 
 
 def test_a_handle_of_another_queue_or_a_number_of_no_item_means_nothing(q, make):
@@ -248,16 +163,6 @@ def test_without_a_maxsize_a_queue_is_never_full(make, maxsize):
     assert q.qsize() == 1000
 
 
-def test_a_queue_is_empty_only_without_any_item(q, clock):
-    assert q.empty()
-    q.put_nowait("a", 5)
-    assert not q.empty()
-    clock.advance(5)
-    assert not q.empty()
-    q.get_nowait()
-    assert q.empty()
-
-
 def test_the_repr_says_what_is_in_it(make, words):
     q = make(5)
     q.put_nowait("a")
@@ -268,51 +173,7 @@ def test_the_repr_says_what_is_in_it(make, words):
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def test_task_done_may_be_called_once_for_each_item(q):
-    q.put_nowait("a")
-    q.put_nowait("b", 5)
-    q.task_done()
-    q.task_done()
-    with pytest.raises(ValueError, match="task_done"):
-        q.task_done()
-
-
-def test_a_removed_item_is_no_task(q):
-    handle = q.put_nowait("a", 5)
-    q.put_nowait("b")
-    q.remove(handle)
-    q.task_done()
-    with pytest.raises(ValueError, match="task_done"):
-        q.task_done()
-
-
-def test_tasks_never_become_fewer_than_none(q):
-    handle = q.put_nowait("a", 5)
-    q.task_done()
-    q.remove(handle)
-    q.put_nowait("b")
-    q.task_done()
-    with pytest.raises(ValueError, match="task_done"):
-        q.task_done()
-
-
 # ---- shut down -------------------------------------------------------------------------------------------------------
-
-
-def test_a_queue_that_was_shut_down_refuses_items_and_gives_those_it_has(q, clock, words):
-    q.put_nowait("now")
-    handle = q.put_nowait("later", 5)
-    q.shutdown()
-    with pytest.raises(words.ShutDown):
-        q.put_nowait("x")
-    assert q.get_nowait() == "now"
-    with pytest.raises(words.Empty):  # something is still to come
-        q.get_nowait()
-    assert q.reschedule(handle, 1)
-    clock.advance(1)
-    assert q.get_nowait() == "later"
-    with pytest.raises(words.ShutDown):
-        q.get_nowait()
 
 
 def test_an_immediate_shutdown_drops_what_there_is(q, clock, words):
@@ -329,24 +190,6 @@ def test_an_immediate_shutdown_drops_what_there_is(q, clock, words):
             refused()
     with pytest.raises(ValueError, match="task_done"):
         q.task_done()
-
-
-def test_an_immediate_shutdown_leaves_the_tasks_at_work(q):
-    q.put_nowait("at work")
-    q.put_nowait("dropped", 5)
-    q.get_nowait()
-    q.shutdown(immediate=True)
-    q.task_done()
-    with pytest.raises(ValueError, match="task_done"):
-        q.task_done()
-
-
-def test_a_full_queue_that_was_shut_down_says_so(make, words):
-    q = make(1)
-    q.put_nowait("a")
-    q.shutdown()
-    with pytest.raises(words.ShutDown):
-        q.put_nowait("b")
 
 
 def test_a_queue_can_be_shut_down_twice(q, words):

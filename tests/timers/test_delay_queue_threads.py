@@ -3,7 +3,6 @@
 import queue
 import random
 import signal
-import sys
 import threading
 import time
 from collections import Counter
@@ -11,7 +10,6 @@ from itertools import chain
 
 import pytest
 
-from tests.isolated.child import run_well
 from tests.jobs.waiting import until
 from tests.timers.crowd import Crowd, restless
 from tests.timers.queues import waiting, watched
@@ -29,78 +27,6 @@ def q(make, clock):
     return make(clock=clock)
 
 
-# ---- when a waiting thread gets what ---------------------------------------------------------------------------------
-
-
-def test_get_waits_until_the_item_is_due(q, clock):
-    q.put("a", 10)
-    crowd = waiting(q, 1, q.get)
-    for _ in range(4):
-        naps = q.naps
-        clock.advance(2.49)
-        until(lambda: q.naps == naps + 1 and q.sleepers() == 1)  # noqa: B023
-    assert crowd.done() == 0
-    clock.advance(0.04)
-    assert crowd.join() == ["a"]
-
-
-def test_get_waits_for_the_system_clock_and_is_never_early(make):
-    q = make()
-    put = {}
-    for delay in (0.003, 0.0011, 0.002, 0.00005, 0):
-        put[delay] = time.monotonic_ns()
-        q.put(delay, delay)
-    got = {q.get(): time.monotonic_ns() for _ in range(5)}
-    assert got.keys() == put.keys()
-    assert all(got[delay] - put[delay] >= delay * 1e9 for delay in put)
-
-
-def test_an_item_put_for_sooner_wakes_who_waits_for_a_later_one(make):
-    q = make()
-    q.put("later", 3600)
-    crowd = waiting(q, 1, q.get)
-    q.put("sooner", 0.001)
-    assert crowd.join() == ["sooner"]
-
-
-def test_an_item_rescheduled_for_sooner_wakes_who_waits_for_it(make):
-    q = make()
-    handle = q.put("a", 3600)
-    crowd = waiting(q, 1, q.get)
-    assert q.reschedule(handle, 0.001)
-    assert crowd.join() == ["a"]
-
-
-def test_a_far_deadline_does_not_overflow_the_sleep(make):
-    q = make()
-    q.put("in 140 years", 140 * 365 * 86_400)
-    crowd = waiting(q, 2, lambda: q.get(timeout=140 * 365 * 86_400 - 1), q.get)
-    q.put("now")
-    q.put("now")
-    assert crowd.join() == ["now", "now"]
-
-
-def test_a_thread_that_waits_on_an_empty_queue_gets_the_first_item_put(make):
-    q = make()
-    crowd = waiting(q, 1, q.get)
-    q.put("a")
-    assert crowd.join() == ["a"]
-
-
-# ---- how many wake ---------------------------------------------------------------------------------------------------
-
-
-def test_an_item_wakes_one_thread(make):
-    q = make()
-    crowd = waiting(q, 8, q.get)
-    naps = q.naps
-    for number in range(1, 9):
-        q.put(number)
-        until(lambda: crowd.done() == number and q.sleepers() == 8 - number)  # noqa: B023
-    assert q.naps == naps
-    assert sorted(crowd.join()) == list(range(1, 9))
-
-
 def test_an_item_for_later_makes_one_thread_wait_for_it_and_a_sooner_one_wakes_that(q):
     crowd = waiting(q, 8, q.get)
     naps = q.naps
@@ -116,15 +42,6 @@ def test_an_item_for_later_makes_one_thread_wait_for_it_and_a_sooner_one_wakes_t
     assert Counter(map(repr, crowd.join())) == {"'now'": 1, "ShutDown()": 7}
 
 
-def test_items_due_at_one_time_wake_a_thread_each(make, clock):
-    q = make()
-    crowd = waiting(q, 8, q.get)
-    with q._lock:  # so that nobody looks before they are all there
-        for number in range(8):
-            q.put(number)
-    assert sorted(crowd.join()) == list(range(8))
-
-
 def test_removing_an_item_wakes_nobody_who_waits_for_it(make):
     q = make()
     handle = q.put("a", 1000)
@@ -136,21 +53,6 @@ def test_removing_an_item_wakes_nobody_who_waits_for_it(make):
     assert (q.naps, q.sleepers()) == (naps, 3)
     q.shutdown(immediate=True)
     crowd.join()
-
-
-@pytest.mark.stress
-def test_nobody_looks_at_the_queue_while_there_is_nothing_to_do(make):
-    q = make()
-    q.put("a", 3600)
-    crowd = waiting(q, 4, q.get, lambda: q.get(timeout=3600))
-    naps = q.naps
-    time.sleep(0.05)
-    assert q.naps == naps
-    q.shutdown(immediate=True)
-    crowd.join()
-
-
-# ---- many at once ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("maxsize", [0, 3])
@@ -210,178 +112,6 @@ def test_a_finaliser_may_put_while_its_thread_is_within_the_queue(pywheel):
     with q._lock:
         Last()
         assert q.get_nowait() == "from the finaliser"
-
-
-FORK = """
-import faulthandler, os, threading, time, warnings
-from pywheel import DelayQueue
-warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on, of forking with threads
-
-q = DelayQueue()
-q.put("a")
-q.put("b", 3600)
-held = threading.Event()
-
-def hold():
-    with q._lock:
-        held.set()
-        time.sleep(3600)
-
-for wait in (lambda: DelayQueue.get(q), lambda: DelayQueue.get(q)):
-    if q.ready():
-        q.get()
-    threading.Thread(target=wait, daemon=True).start()
-while q._leads_until is None or not q._followers._waiters:
-    time.sleep(0.001)
-threading.Thread(target=hold, daemon=True).start()
-held.wait()
-pid = os.fork()
-if pid == 0:
-    faulthandler.dump_traceback_later(20, exit=True)  # a child that hangs says where
-    assert q.qsize() == 1
-    q.put("c", 0.001)
-    assert q.get() == "c"
-    threading.Thread(target=q.put, args=("d", 0.001)).start()
-    assert q.get() == "d"
-    os._exit(0)
-assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child failed or hung"
-"""
-
-
-@pytest.mark.stress
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="there is no fork here")
-def test_a_forked_child_has_a_copy_for_which_nobody_waits(pywheel):
-    run_well("-c", FORK, PYWHEEL_PURE="1" if pywheel.implementation == "pure" else None)
-
-
-# ---- room ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["get", "remove"])
-def test_each_item_that_goes_lets_one_waiting_put_in(make, how):
-    q = make(2)
-    handles = [q.put(number) for number in range(2)]
-    crowd = waiting(q, 3, lambda: q.put("more", 0))
-    for number in range(2):
-        if how == "get":
-            assert q.get() == number
-        else:
-            assert q.remove(handles[number])
-        until(lambda: crowd.done() == number + 1 and q.sleepers() == 2 - number)  # noqa: B023
-        assert q.full()
-    assert q.get() == q.get() == q.get() == "more"
-    crowd.join()
-
-
-def test_a_delay_counts_from_when_the_item_got_in(make, clock):
-    q = make(1, clock)
-    q.put("a")
-    crowd = waiting(q, 1, lambda: q.put("b", 5))
-    clock.advance(100)
-    assert q.get() == "a"
-    crowd.join()
-    clock.advance(4)
-    assert q.ready() == 0
-    clock.advance(1)
-    assert q.get_nowait() == "b"
-
-
-# ---- join and shutdown -----------------------------------------------------------------------------------------------
-
-
-def joining(q):
-    """Return a crowd of one that waits in join."""
-    crowd = Crowd()
-    crowd.start()
-    crowd.add(q.join)
-    until(lambda: len(q._joiners._waiters) == 1)
-    return crowd
-
-
-def test_join_waits_for_every_task(q):
-    q.join()
-    q.put("a")
-    q.put("b", 5)
-    crowd = joining(q)
-    q.get()
-    q.task_done()
-    assert crowd.done() == 0
-    q.task_done()
-    crowd.join()
-
-
-def test_removing_the_last_unfinished_item_ends_join(q):
-    handle = q.put("a", 5)
-    crowd = joining(q)
-    q.remove(handle)
-    crowd.join()
-
-
-def test_an_immediate_shutdown_ends_join(q):
-    q.put("a", 5)
-    crowd = joining(q)
-    q.shutdown(immediate=True)
-    crowd.join()
-
-
-def test_shut_down_is_the_standard_librarys_where_it_has_one(pywheel):
-    if sys.version_info >= (3, 13):
-        assert pywheel.ShutDown is queue.ShutDown
-    else:
-        assert issubclass(pywheel.ShutDown, Exception)
-
-
-@pytest.mark.parametrize("immediate", [False, True])
-def test_shutting_down_an_empty_queue_wakes_all_who_wait_for_an_item(pywheel, q, immediate):
-    crowd = waiting(q, 5, q.get, lambda: q.get(timeout=5))
-    q.shutdown(immediate)
-    assert {type(result) for result in crowd.join()} == {pywheel.ShutDown}
-
-
-def test_what_is_delayed_comes_out_after_a_shutdown_when_it_is_due_and_then_all_hear_of_it(pywheel, q, clock):
-    q.put("a", 5)
-    q.put("b", 10)
-    crowd = waiting(q, 5, q.get)
-    naps = q.naps
-    q.shutdown()
-    until(lambda: q.naps == naps + 5 and q.sleepers() == 5)
-    clock.advance(5)
-    until(lambda: crowd.done() == 1)
-    assert list(crowd.results.values()) == ["a"]
-    clock.advance(5)
-    assert Counter(map(type, crowd.join())) == {str: 2, pywheel.ShutDown: 3}
-
-
-def test_removing_the_last_item_after_a_shutdown_wakes_all(pywheel, make):
-    q = make()
-    handle = q.put("a", 3600)
-    q.shutdown()
-    crowd = waiting(q, 4, q.get)
-    q.remove(handle)
-    assert {type(result) for result in crowd.join()} == {pywheel.ShutDown}
-
-
-def test_getting_the_last_item_after_a_shutdown_wakes_all(pywheel, make):
-    q = make()
-    handle = q.put("a", 3600)
-    q.shutdown()
-    crowd = waiting(q, 4, q.get)
-    with q._lock:
-        q.reschedule(handle, 0)
-        assert q.get_nowait() == "a"
-    assert {type(result) for result in crowd.join()} == {pywheel.ShutDown}
-
-
-@pytest.mark.parametrize("immediate", [False, True])
-def test_a_shutdown_wakes_all_who_wait_for_room(pywheel, make, immediate):
-    q = make(1)
-    q.put("a", 3600)
-    crowd = waiting(q, 3, lambda: q.put("b"))
-    q.shutdown(immediate)
-    assert {type(result) for result in crowd.join()} == {pywheel.ShutDown}
-
-
-# ---- threads that give up, or are interrupted ------------------------------------------------------------------------
 
 
 def test_get_without_waiting_raises_empty(q):

@@ -3,8 +3,6 @@
 import asyncio
 import logging
 import threading
-import traceback
-import weakref
 
 import pytest
 
@@ -48,23 +46,6 @@ def test_a_handle_knows_the_line_that_made_it(both, make):
     assert " cancelled " in repr(ours)
     assert "nothing(" in repr(ours)  # kept for the log, though the callback is released
     assert ours._callback is ours._args is None
-
-
-def test_cancel_releases_the_callback_and_takes_the_timer_out(both):
-    class Thing:
-        def __repr__(self):
-            return "thing"
-
-    for loop in both:
-        thing = Thing()
-        gone = weakref.ref(thing)
-        handle = loop.call_later(1, nothing, thing)
-        del thing
-        handle.cancel()
-        handle.cancel()
-        assert gone() is None
-        assert "thing" in repr(handle)
-    assert both[1]._scheduled == []
 
 
 def test_no_traceback_is_kept_without_debug_mode(both):
@@ -156,37 +137,6 @@ def test_the_exception_handler_learns_where_the_callback_was_scheduled(both):
             (sorted(errors[0]), errors[0]["message"], [frame.name for frame in errors[0]["source_traceback"][-2:]])
         )
     assert told[0] == told[1]
-
-
-def test_the_handler_is_told_in_the_context_of_the_callback_and_with_its_traceback(both):
-    def broken():
-        raise ZeroDivisionError
-
-    for loop in both:
-        for debug in (False, True):
-            loop.set_debug(debug)
-            names = []
-            loop.set_exception_handler(
-                lambda loop, context, names=names: names.extend(
-                    frame.name for frame in traceback.extract_tb(context["exception"].__traceback__)
-                )
-            )
-            loop.call_soon(broken)
-            turn(loop)
-            assert names[-1] == "broken"
-
-
-def test_timers_run_as_they_do_otherwise(pywheel, clock):
-    loop = pywheel.EventLoop(clock=clock, limit=10)
-    loop.set_debug(True)
-    calls = []
-    for number in range(25):
-        loop.call_later(1, calls.append, number)
-    clock.advance(1)
-    for count in (10, 20, 25):
-        turn(loop)
-        assert calls == list(range(count))
-    loop.close()
 
 
 def test_an_exception_in_a_task_leaves_no_cycle_behind(both):

@@ -13,28 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.isolated.child import environment, run_well
+from tests.isolated.child import environment
 from tests.jobs.waiting import LIMIT
 
 ON_UNIX = pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals on Windows")
-CAN_FORK = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-
-
-@pytest.fixture
-def run(pywheel):
-    """Run a coroutine in a new loop of ours."""
-
-    def run(coroutine):
-        with asyncio.Runner(loop_factory=pywheel.EventLoop) as runner:
-            return runner.run(asyncio.wait_for(coroutine, LIMIT))
-
-    return run
-
-
-def child(pywheel, code, *arguments, **options):
-    """Run a program on this implementation in a process of its own; it must succeed. Return what it printed."""
-    pure = "1" if pywheel.implementation == "pure" else None
-    return run_well("-c", code, *arguments, PYWHEEL_PURE=pure, PYWHEEL_REQUIRE_NATIVE=None, **options)
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
@@ -51,76 +33,10 @@ def test_it_is_a_loop_factory(pywheel):
         assert runner.run(main()) is pywheel.EventLoop
 
 
-def test_it_is_the_default_loop_of_the_platform_with_other_timers(pywheel):
-    loop, default = pywheel.EventLoop(), asyncio.new_event_loop()
-    assert isinstance(loop, type(default))
-    assert repr(loop) == "<EventLoop running=False closed=False debug=False>"
-    loop.close(), default.close()
-
-
-def test_timeouts_and_waits_that_end_and_that_do_not(run):
-    async def main():
-        async with asyncio.timeout(LIMIT):
-            assert await asyncio.sleep(0.001, "slept") == "slept"
-        with pytest.raises(asyncio.TimeoutError):
-            async with asyncio.timeout(0.001):
-                await asyncio.Event().wait()
-        with pytest.raises(asyncio.TimeoutError):
-            async with asyncio.timeout(-1):
-                await asyncio.sleep(LIMIT)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.Event().wait(), 0.001)
-        assert await asyncio.wait_for(asyncio.sleep(0, 1), LIMIT) == 1
-        assert await asyncio.wait_for(asyncio.sleep(0, 2), None) == 2
-        done, pending = await asyncio.wait(
-            [asyncio.create_task(asyncio.sleep(0.001)), asyncio.create_task(asyncio.sleep(LIMIT))],
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        assert (len(done), len(pending)) == (1, 1)
-        async with asyncio.timeout(0.001) as timeout:
-            timeout.reschedule(None)
-            await asyncio.sleep(0.002)
-        assert asyncio.get_running_loop()._scheduled  # the guard, and the task that goes on sleeping
-        pending.pop().cancel()
-
-    run(main())
-
-
-def test_ten_thousand_tasks_sleep_and_wake(run):
-    async def main():
-        woken = await asyncio.gather(*(asyncio.sleep(number % 50 / 10_000, number) for number in range(10_000)))
-        assert woken == list(range(10_000))
-
-    run(main())
-
-
-def test_async_generators_are_closed_with_the_loop(run):
-    async def main():
-        async def generator():
-            try:
-                while True:
-                    await asyncio.sleep(0)
-                    yield 1
-            finally:
-                await asyncio.sleep(0.001)
-                closed.append(1)
-
-        async for _ in generator():
-            break
-        while not closed:
-            await asyncio.sleep(0)
-        kept.append(generator())
-        await anext(kept[0])
-
-    closed, kept = [], []
-    run(main())
-    assert closed == [1, 1]
-
-
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 
-def test_many_threads_call_soon_threadsafe_and_each_call_comes_once(run):
+def test_many_threads_call_soon_threadsafe_and_each_call_comes_once(run_ours):
     async def main():
         loop, calls = asyncio.get_running_loop(), []
         with ThreadPoolExecutor(8) as pool:
@@ -134,18 +50,7 @@ def test_many_threads_call_soon_threadsafe_and_each_call_comes_once(run):
         for thread in range(8):
             assert [number for each, number in calls if each == thread] == list(range(500))
 
-    run(main())
-
-
-def test_executors_and_coroutines_from_other_threads(run):
-    async def main():
-        loop = asyncio.get_running_loop()
-        assert await loop.run_in_executor(None, threading.get_ident) != threading.get_ident()
-        coroutine = asyncio.sleep(0.001, "from outside")
-        wait = lambda: asyncio.run_coroutine_threadsafe(coroutine, loop).result(LIMIT)  # noqa: E731
-        assert await asyncio.to_thread(wait) == "from outside"
-
-    run(main())
+    run_ours(main())
 
 
 def test_timers_misused_from_other_threads_do_no_harm(pywheel):
@@ -175,7 +80,7 @@ def test_timers_misused_from_other_threads_do_no_harm(pywheel):
 # ---- files and processes -----------------------------------------------------------------------------------------
 
 
-def test_streams_datagrams_and_servers(run):
+def test_streams_datagrams_and_servers(run_ours):
     async def main():
         async def serve(reader, writer):
             async with asyncio.timeout(LIMIT):
@@ -208,11 +113,11 @@ def test_streams_datagrams_and_servers(run):
             assert await asyncio.wait_for(loop.sock_recv(client, 10), LIMIT) == b"cba"
         transport.close()
 
-    run(main())
+    run_ours(main())
 
 
 @pytest.mark.stress
-def test_subprocesses_with_a_timeout_that_fires_and_one_that_does_not(run):
+def test_subprocesses_with_a_timeout_that_fires_and_one_that_does_not(run_ours):
     async def main():
         echo = "import sys; print(sys.stdin.readline().strip()[::-1])"
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -227,7 +132,7 @@ def test_subprocesses_with_a_timeout_that_fires_and_one_that_does_not(run):
         process.kill()
         assert await process.wait() != 0
 
-    run(main())
+    run_ours(main())
 
 
 # ---- signals ---------------------------------------------------------------------------------------------------------
@@ -235,7 +140,7 @@ def test_subprocesses_with_a_timeout_that_fires_and_one_that_does_not(run):
 
 @pytest.mark.stress
 @ON_UNIX
-def test_a_signal_handler_runs_though_the_loop_sleeps(run):
+def test_a_signal_handler_runs_though_the_loop_sleeps(run_ours):
     async def main():
         loop, got = asyncio.get_running_loop(), asyncio.Event()
         loop.add_signal_handler(signal.SIGUSR1, got.set)
@@ -243,7 +148,7 @@ def test_a_signal_handler_runs_though_the_loop_sleeps(run):
         await got.wait()
         assert loop.remove_signal_handler(signal.SIGUSR1)
 
-    run(main())
+    run_ours(main())
 
 
 INTERRUPTED = """
@@ -292,58 +197,6 @@ def test_ctrl_c_ends_a_program_as_it_does_on_asyncios_loop(pywheel, what):
 
 # ---- ends ------------------------------------------------------------------------------------------------------------
 
-FORKED = """
-import asyncio, os
-import pywheel
-
-loop = pywheel.EventLoop()
-calls = []
-
-def fork():
-    loop.call_later(0.001, calls.append, "later")
-    pid = os.fork()
-    if pid == 0:
-        os._exit(child())
-    calls.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-    loop.call_later(0.01, loop.stop)
-
-def child():
-    with asyncio.Runner(loop_factory=pywheel.EventLoop) as runner:
-        return runner.run(asyncio.wait_for(asyncio.sleep(0.001, 7), 20))
-
-loop.call_soon(fork)
-loop.run_forever()
-loop.close()
-print(*calls)
-"""
-
-
-@pytest.mark.stress
-@CAN_FORK
-def test_a_child_forked_from_a_callback_can_run_a_loop_of_its_own(pywheel):
-    assert child(pywheel, FORKED).split() == ["7", "later"]
-
-
-@pytest.mark.stress
-@pytest.mark.parametrize(
-    "code",
-    [
-        "loop = pywheel.EventLoop(); loop.call_later(600, print, loop); loop.close()",
-        "loop = pywheel.EventLoop(); [loop.call_later(600, print, n) for n in range(1_000)]; loop.close(); del loop",
-        "loop = pywheel.EventLoop(); handle = loop.call_later(600, print); loop.close(); handle.cancel(); del loop",
-        "asyncio.Runner(loop_factory=pywheel.EventLoop).__enter__().close()",
-    ],
-    ids=["closed", "many", "handle outlives", "runner"],
-)
-def test_an_interpreter_ends_quietly_with_timers_left(pywheel, code):
-    assert child(pywheel, f"import asyncio, pywheel; {code}") == ""
-
-
-@pytest.mark.stress
-def test_an_interpreter_ends_though_its_loop_was_not_closed(pywheel):
-    code = "import asyncio, pywheel; loop = pywheel.EventLoop(); loop.call_later(600, print, loop)"
-    assert child(pywheel, code, PYTHONWARNINGS="ignore::ResourceWarning") == ""
-
 
 def test_a_loop_that_is_dropped_warns_and_is_closed(pywheel):
     loop = pywheel.EventLoop()
@@ -354,9 +207,3 @@ def test_a_loop_that_is_dropped_warns_and_is_closed(pywheel):
         gc.collect()
     assert gone() is None
     gc.collect()
-
-
-@pytest.mark.stress
-def test_importing_pywheel_does_not_import_asyncio(pywheel):
-    code = "import sys, pywheel; print('asyncio' in sys.modules); pywheel.EventLoop; print('asyncio' in sys.modules)"
-    assert child(pywheel, code).split() == ["False", "True"]

@@ -28,21 +28,6 @@ def overridden(request, pywheel):
         loop.close()
 
 
-def test_time_of_ones_own_decides(overridden):
-    now = [5]
-    loop = overridden("time", lambda self: now[0])
-    calls = []
-    handle = loop.call_later(2, calls.append, 1)
-    assert loop.time() == 5
-    assert handle.when() == 7
-    assert type(handle.when()) is int
-    turn(loop)
-    assert calls == []
-    now[0] = 7
-    turn(loop)
-    assert calls == [1]
-
-
 def test_time_may_stand_still_go_back_and_be_far_ahead(overridden):
     now = [1000.0]
     loop = overridden("time", lambda self: now[0])
@@ -128,16 +113,6 @@ def test_a_method_of_ones_own_is_called_instead(overridden, pywheel, name):
     assert asked
 
 
-def test_taking_the_method_back_brings_ours_back(pywheel):
-    loop = pywheel.EventLoop()
-    own = loop.time()
-    loop.time = lambda: 17
-    assert loop.call_later(1, print).when() == 18
-    del loop.time
-    assert loop.call_later(1, print).when() >= own + 1
-    loop.close()
-
-
 def test_other_attributes_are_as_free_as_in_any_loop(pywheel):
     loop = pywheel.EventLoop()
     loop.of_mine = 1
@@ -148,23 +123,6 @@ def test_other_attributes_are_as_free_as_in_any_loop(pywheel):
         del loop.of_mine
     with pytest.raises(AttributeError):
         del loop.time
-    loop.close()
-
-
-def test_the_clock_keyword_and_the_limit_reach_through_a_subclass(pywheel, clock):
-    class Mine(pywheel.EventLoop):
-        def __init__(self, name, **keywords):
-            super().__init__(**keywords)
-            self.name = name
-
-    loop = Mine("mine", clock=clock, limit=2)
-    calls = []
-    for number in range(3):
-        loop.call_later(0, calls.append, number)
-    turn(loop)
-    assert calls == [0, 1]
-    assert loop.time() == clock.time()
-    assert loop.name == "mine"
     loop.close()
 
 

@@ -65,31 +65,6 @@ def test_a_callback_that_runs_turns_of_its_own_runs_no_timer_twice(loop, clock):
     assert sorted(calls) == [0, 1, 2, 10, 11, 12]
 
 
-def test_what_was_popped_is_not_run_by_the_loops_own_turn_either(loop, clock):
-    calls = []
-    first = loop.call_at(1, calls.append, 1)
-    loop.call_at(2, calls.append, 2)
-    assert heapq.heappop(loop._scheduled) is first
-    clock.advance(2)
-    loop.call_soon(loop.stop)
-    loop.run_forever()
-    assert calls == [2]
-    first.cancel()
-
-
-def test_to_look_at_the_list_changes_nothing(loop, clock):
-    calls = []
-    handles = [loop.call_at(number, calls.append, number) for number in range(5)]
-    assert loop._scheduled == handles
-    assert loop._scheduled[0] is handles[0]
-    handles[1].cancel()
-    loop.call_at(2.5, calls.append, 2.5)
-    clock.advance(5)
-    loop.call_soon(loop.stop)
-    loop.run_forever()
-    assert calls == [0, 2, 2.5, 3, 4]
-
-
 # ---- methods of the class -------------------------------------------------------------------------------------------
 
 

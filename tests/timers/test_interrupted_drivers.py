@@ -34,56 +34,40 @@ def run_until_called(loop, calls, times=1):
     assert len(calls) >= times
 
 
-def test_an_interrupt_at_any_place_of_a_turn_leaves_the_driver_awake(pywheel, each_loop):
+def turn(timers, loop, clock, beats):
+    run_until_called(loop, beats, 2)
+
+
+def schedule(timers, loop, clock, beats):
+    timers.call_at(timers.time() - 1, beats.append, 1)  # sooner than the beat, however late it is
+
+
+def stop(timers, loop, clock, beats):
+    timers.stop()
+
+
+def move(timers, loop, clock, beats):
+    clock.jump(1)
+    run_until_called(loop, beats)
+
+
+@pytest.mark.parametrize("action", [turn, schedule, stop, move], ids=lambda action: action.__name__)
+def test_an_interrupt_at_any_place_leaves_the_driver_stopped_or_awake(pywheel, each_loop, action):
     for intrusion in at_each_place(AIO, interrupt):
-        timers = pywheel.AsyncTimers(each_loop)
-        beats = []
-        timers.call_every(0.001, beats.append, 1)
-        with suppress(KeyboardInterrupt), traced(intrusion):
-            run_until_called(each_loop, beats, 2)
-        beats.clear()
-        run_until_called(each_loop, beats, 2)
-        timers.stop()
-
-
-def test_an_interrupt_at_any_place_of_scheduling_leaves_the_other_timers(pywheel, each_loop):
-    for intrusion in at_each_place(AIO, interrupt):
-        timers = pywheel.AsyncTimers(each_loop)
-        beats, others = [], []
-        timers.call_every(0.005, beats.append, 1)
-        with suppress(KeyboardInterrupt), traced(intrusion):
-            timers.call_at(timers.time() - 1, others.append, 1)  # sooner than the beat, however late it is
-        run_until_called(each_loop, beats, 2)
-        others.clear()
-        timers.call_later(0, others.append, 2)
-        run_until_called(each_loop, others)
-        timers.stop()
-
-
-def test_an_interrupt_at_any_place_of_stop_leaves_it_stopped_or_at_work(pywheel, each_loop):
-    for intrusion in at_each_place(AIO, interrupt):
-        timers = pywheel.AsyncTimers(each_loop)
-        beats = []
-        timers.call_every(0.001, beats.append, 1)
-        with suppress(KeyboardInterrupt), traced(intrusion):
-            timers.stop()
-        if not timers.stopped:
-            run_until_called(each_loop, beats)
-            timers.stop()
-
-
-def test_an_interrupt_at_any_place_of_a_clocks_move_leaves_the_driver_awake(pywheel, each_loop):
-    for intrusion in at_each_place(AIO, interrupt):
-        clock = pywheel.ManualClock()
+        clock = pywheel.ManualClock() if action is move else None
         timers = pywheel.AsyncTimers(each_loop, clock=clock)
-        beats = []
-        timers.call_every(1, beats.append, 1)
+        beats, others = [], []
+        timers.call_every(1 if clock else 0.001, beats.append, 1)
         with suppress(KeyboardInterrupt), traced(intrusion):
-            clock.jump(1)
-            run_until_called(each_loop, beats)
+            action(timers, each_loop, clock, beats)
+        if timers.stopped:
+            continue
         beats.clear()
-        clock.jump(1)
-        run_until_called(each_loop, beats)
+        timers.call_later(0, others.append, 2)
+        if clock:
+            clock.jump(1)
+        run_until_called(each_loop, beats, 1 if clock else 2)
+        run_until_called(each_loop, others)
         timers.stop()
 
 

@@ -87,18 +87,6 @@ def test_an_interrupt_at_any_place_leaves_no_consumer_without_the_item(pywheel, 
         until(lambda: crowd.done() == 2)  # noqa: B023 - called at once
 
 
-def test_an_interrupt_at_any_place_of_clear_leaves_a_dict_its_bound(pywheel, clock):
-    for intrusion in at_each_place(DICT, interrupt):
-        d = pywheel.TTLDict(1, maxsize=2, clock=clock)
-        d.update(a=1, b=2)
-        with suppress(KeyboardInterrupt), traced(intrusion):
-            d.clear()
-        d.update(c=1, d=2, e=3)
-        assert list(d) == ["d", "e"]
-        clock.jump(1)
-        assert len(d) == len(d._wheel) == 0
-
-
 def test_an_interrupt_at_any_place_of_any_call_leaves_a_sound_dict(pywheel, clock):
     for intrusion in at_each_place(DICT, interrupt):
         d = pywheel.TTLDict(1, maxsize=2, clock=clock)

@@ -224,13 +224,3 @@ def test_every_way_to_say_when_gives_the_same_tick(start, value):
             moved.reschedule(value)
             when.add(moved.when())
         assert len(when) == 1
-
-
-@given(value=st.floats(0, 4.6e9))
-def test_the_first_nanosecond_is_the_first(value):
-    """In both its forms: the clock's reading decides, so 0.1 s is 100 000 000 ns in spite of its seventeenth digit."""
-    for name in CORES:
-        package = load_package(name)
-        ns = package._seconds.first_ns(value)
-        assert ns / 1e9 >= value
-        assert ns == 0 or (ns - 1) / 1e9 < value

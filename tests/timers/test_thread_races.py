@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 
 from tests.jobs.waiting import LIMIT
+from tests.timers.crowd import Crowd
 
 THREADS = 4
 
@@ -15,26 +16,6 @@ THREADS = 4
 def timers(pywheel):
     with pywheel.ThreadTimers() as driver:
         yield driver
-
-
-def run_threads(*functions):
-    """Run the functions at once, each in a thread, and pass on what they raise."""
-    errors, start = [], threading.Barrier(len(functions))
-
-    def guarded(function):
-        try:
-            start.wait(LIMIT)
-            function()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(function,)) for function in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT)
-    assert errors == []
-    assert not any(thread.is_alive() for thread in threads)
 
 
 def drain(driver):
@@ -46,20 +27,6 @@ def drain(driver):
         assert done.wait(LIMIT)
 
 
-def test_a_thousand_threads_may_schedule_at_once(timers):
-    fired = Counter()
-    threads_seen = set()
-
-    def callback(number):
-        fired[number] += 1
-        threads_seen.add(threading.get_ident())
-
-    run_threads(*(lambda number=number: timers.call_later(0, callback, number) for number in range(1000)))
-    drain(timers)
-    assert fired == Counter(range(1000))
-    assert len(threads_seen) == 1
-
-
 @pytest.mark.usefixtures("restless")
 def test_first_timers_from_many_threads_start_one_thread(pywheel):
     fired = []
@@ -67,7 +34,7 @@ def test_first_timers_from_many_threads_start_one_thread(pywheel):
         fired.clear()
         before = set(threading.enumerate())
         with pywheel.ThreadTimers(name="only one") as timers:
-            run_threads(*[lambda: timers.call_later(0, lambda: fired.append(threading.get_ident()))] * 8)
+            Crowd().run(*[lambda: timers.call_later(0, lambda: fired.append(threading.get_ident()))] * 8)
             drain(timers)
             mine = [thread for thread in set(threading.enumerate()) - before if thread.name == "only one"]
             assert len(mine) == 1
@@ -99,7 +66,7 @@ def test_each_timer_fires_once_or_is_cancelled_while_threads_schedule_reset_and_
             if number % 100 == 0:
                 timers.pending()
 
-    run_threads(*(lambda thread=thread: work(thread) for thread in range(THREADS)))
+    Crowd().run(*(lambda thread=thread: work(thread) for thread in range(THREADS)))
     drain(timers)
     ends, moves = sum(cancelled, Counter()) + fired, sum(moved, Counter())
     assert set(ends) == set(range(1000 * THREADS))
@@ -151,7 +118,7 @@ def test_a_driver_stopped_while_threads_schedule_gives_back_what_did_not_fire(py
                 assert early.acquire(timeout=LIMIT)
             left.extend(timers.stop(LIMIT))
 
-        run_threads(stop, *(lambda mine=mine, work=work: work(mine) for mine in accepted))
+        Crowd().run(stop, *(lambda mine=mine, work=work: work(mine) for mine in accepted))
         everything = [timer for mine in accepted for timer in mine]
         assert len(fired) + len(left) == len(everything)
         assert set(left) <= set(everything)
@@ -168,23 +135,6 @@ def test_stop_while_the_thread_is_being_started_is_no_error(pywheel):
             with suppress(pywheel.TimersStopped):
                 timers.call_later(0, int)
 
-        run_threads(schedule, timers.stop)
+        Crowd().run(schedule, timers.stop)
         thread = timers._thread
         assert thread is None or not thread.is_alive()
-
-
-@pytest.mark.usefixtures("restless")
-def test_a_periodic_timer_may_be_reset_by_many_threads_and_fires_no_more_once_cancelled(timers):
-    calls = []
-    timer = timers.call_every(0.001, calls.append, None)
-    run_threads(*(lambda: [timer.reset(0.0001) for _ in range(500)] for _ in range(THREADS)))
-    assert len(timers) == 1
-    won = []
-    run_threads(*(lambda: won.append(timer.cancel()) for _ in range(THREADS)))
-    drain(timers)
-    assert won.count(True) == 1
-    count = len(calls)
-    done = threading.Event()
-    timers.call_later(0.005, done.set)
-    assert done.wait(LIMIT)
-    assert len(calls) - count <= 1  # the one that was running when it was cancelled

@@ -5,7 +5,7 @@ import gc
 import sys
 import time
 import weakref
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 
 import pytest
 
@@ -59,36 +59,6 @@ def test_when_time_is_up_the_block_raises_a_timeout_error_because_of_a_cancellat
     assert error.args == ()
 
 
-@pytest.mark.parametrize("delay", [0, -1, -1.5])
-def test_without_time_the_first_turn_of_the_loop_is_the_last(pywheel, run_each, delay):
-    async def main():
-        async with pywheel.timeout(delay):
-            await asyncio.sleep(0)
-
-    with pytest.raises(TimeoutError):
-        run_each(main())
-
-
-@pytest.mark.parametrize("delay", [0, -1, SOON])
-def test_a_block_that_waits_for_nothing_ends_well(pywheel, run_each, delay):
-    async def main():
-        async with pywheel.timeout(delay) as timeout:
-            pass
-        await asyncio.sleep(2 * SOON)
-        return timeout
-
-    assert not run_each(main()).expired()
-
-
-def test_the_result_of_the_block_is_the_timeout(pywheel, run_each):
-    async def main():
-        timeout = pywheel.timeout(FAR)
-        async with timeout as entered:
-            return entered is timeout
-
-    assert run_each(main())
-
-
 def test_when_is_the_time_of_the_loop_from_the_making_on(pywheel, each_loop, run_each):
     async def main():
         before = each_loop.time()
@@ -111,15 +81,6 @@ def test_timeout_at_gives_back_the_when_that_it_got(pywheel, run_each, when):
             return timeout.when()
 
     assert run_each(main()) is when
-
-
-def test_timeout_at_ends_the_block_at_its_time(pywheel, each_loop, run_each):
-    async def main():
-        async with pywheel.timeout_at(each_loop.time() + SOON):
-            await for_ever()
-
-    with pytest.raises(TimeoutError):
-        run_each(main())
 
 
 # ---- who is meant ----------------------------------------------------------------------------------------------------
@@ -204,17 +165,6 @@ def test_what_else_leaves_the_block_is_raised_as_it_is(pywheel, run_each, delay)
         )
 
 
-@pytest.mark.parametrize("delay", [0, FAR])
-def test_a_return_from_the_block_is_a_return(pywheel, run_each, delay):
-    async def main():
-        async with pywheel.timeout(delay):
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)
-            return "returned", asyncio.current_task().cancelling()
-
-    assert run_each(main()) == ("returned", 1 if delay == 0 else 0)
-
-
 def test_a_timer_that_falls_due_while_the_block_ends_counts_as_in_asyncio(pywheel, run_each):
     async def main(make, delay):
         timeout = make(delay)
@@ -260,31 +210,6 @@ def test_the_repr_is_asyncios_in_every_state(pywheel, each_loop, run_each):
         return [*seen, repr(timeout)]
 
     assert run_each(main(pywheel.timeout_at)) == run_each(main(asyncio.timeout_at))
-
-
-def test_an_exit_stack_holds_timeouts(pywheel, run_each):
-    async def main():
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(pywheel.timeout(FAR))
-            await stack.enter_async_context(pywheel.timeout(0))
-            await for_ever()
-
-    with pytest.raises(TimeoutError):
-        run_each(main())
-
-
-def test_many_tasks_have_each_a_timeout(pywheel, run_each):
-    async def one(delay):
-        try:
-            async with pywheel.timeout(delay):
-                await for_ever()
-        except TimeoutError:
-            return delay
-
-    async def main():
-        return await asyncio.gather(*(one(number / 1e5) for number in range(200)))
-
-    assert run_each(main()) == [number / 1e5 for number in range(200)]
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
@@ -340,3 +265,101 @@ def test_a_timeout_that_is_never_left_is_collected_with_its_loop(pywheel, each_l
     del task, tasks
     gc.collect()
     assert [reference() for reference in alive] == [None, None]
+
+
+# ---- reschedule ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [FAR, None, 0])
+def test_reschedule_moves_the_time(pywheel, each_loop, run_each, first):
+    async def main():
+        later = each_loop.time() + FAR
+        async with pywheel.timeout(first) as timeout:
+            for when in (later, None, later + 1, None, later):
+                timeout.reschedule(when)
+                assert timeout.when() == when
+                await asyncio.sleep(0)
+            with suppress(asyncio.CancelledError):
+                timeout.reschedule(each_loop.time() - 1)
+                await asyncio.sleep(0)
+            return timeout.expired()
+
+    assert run_each(main())
+
+
+@pytest.mark.usefixtures("as_asyncio_does_now")
+def test_reschedule_needs_an_open_block_that_has_time(pywheel, run_each):
+    async def main():
+        timeout = pywheel.timeout(FAR)
+        with pytest.raises(RuntimeError, match=r"^Timeout has not been entered$"):
+            timeout.reschedule(1)
+        async with timeout:
+            pass
+        with pytest.raises(RuntimeError, match=r"^Cannot change state of finished Timeout$"):
+            timeout.reschedule(1)
+        with suppress(TimeoutError):
+            async with pywheel.timeout(0) as timeout:
+                try:
+                    await for_ever()
+                finally:
+                    with pytest.raises(RuntimeError, match=r"^Cannot change state of expiring Timeout$"):
+                        timeout.reschedule(1)
+        with pytest.raises(RuntimeError, match=r"^Cannot change state of expired Timeout$"):
+            timeout.reschedule(1)
+
+    run_each(main())
+
+
+# ---- misuse ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("as_asyncio_does_now")
+def test_without_a_loop_it_is_an_error_that_says_so(pywheel):
+    with pytest.raises(RuntimeError, match=r"^no running event loop$"):
+        pywheel.timeout(1)
+    timeout = pywheel.timeout_at(1)
+    with pytest.raises(RuntimeError, match=r"^no running event loop$"):
+        next(timeout.__aenter__().__await__())
+    assert repr(timeout) == "<Timeout [created]>"
+
+
+def test_leaving_without_having_entered_is_an_error(pywheel, run_each):
+    async def main():
+        with pytest.raises(AssertionError):
+            await pywheel.timeout(1).__aexit__(None, None, None)
+
+    run_each(main())
+
+
+@pytest.mark.parametrize("name", ["timeout", "timeout_at"])
+@pytest.mark.parametrize("argument", ["x", [], 1j, 10**400], ids=["str", "list", "complex", "huge"])
+def test_what_is_no_time_is_refused_as_by_asyncio(pywheel, run_each, name, argument):
+    async def main(module):
+        try:
+            async with getattr(module, name)(argument):
+                pass
+        except (TypeError, OverflowError) as error:
+            return type(error)
+        return None
+
+    assert run_each(main(pywheel)) is run_each(main(asyncio))
+
+
+def test_what_enters_is_made_by_aenter_alone(pywheel, run_each):
+    async def main():
+        timeout = pywheel.timeout(FAR)
+        entering = timeout.__aenter__()
+        with pytest.raises(TypeError, match=r"^cannot create "):
+            next(type(entering)())
+        await entering
+        await timeout.__aexit__(None, None, None)
+
+    run_each(main())
+
+
+def test_a_long_chain_of_timeouts_is_released(pywheel):
+    """The deadline may be any object, another one of them, too."""
+    timeout = None
+    for _ in range(200_000):
+        timeout = pywheel.timeout_at(timeout)
+    del timeout

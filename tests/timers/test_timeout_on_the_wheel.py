@@ -57,33 +57,6 @@ def test_the_task_that_is_ready_when_its_time_is_up_leaves_in_time(pywheel, loop
     assert loop.run_until_complete(main()) == (False, 0)
 
 
-def test_time_that_passes_between_making_and_entering_counts(pywheel, loop, clock):
-    async def main():
-        timeout = pywheel.timeout(1)
-        clock.advance(2)
-        async with timeout:
-            await asyncio.sleep(0)
-
-    with pytest.raises(TimeoutError):
-        loop.run_until_complete(main())
-
-
-def test_a_call_at_that_was_overridden_is_used(pywheel):
-    times = []
-
-    class Loop(pywheel.EventLoop):
-        def call_at(self, when, callback, *args, context=None):
-            times.append(when)
-            return super().call_at(when, callback, *args, context=context)
-
-    async def main():
-        async with pywheel.timeout(1_000) as timeout:
-            return timeout.when()
-
-    with asyncio.Runner(loop_factory=Loop) as runner:
-        assert runner.run(main()) in times
-
-
 def test_a_time_that_was_overridden_is_used(pywheel):
     class Loop(pywheel.EventLoop):
         def time(self):

@@ -43,18 +43,6 @@ def test_a_timer_that_has_fired_has_released_all_when_the_next_is_called(timers,
     assert not first.active()
 
 
-def test_the_memory_of_cancelled_timers_comes_back_while_the_others_stay(timers):
-    refs = []
-    for number in range(1000):
-        item = Item()
-        refs.append(weakref.ref(item))
-        timer = timers.call_later(100 + number, nothing, item)
-        if number % 10:
-            timer.cancel()
-    del item
-    assert sum(ref() is not None for ref in refs) == 100 == len(timers)
-
-
 ACTIONS = {
     "cancel": lambda timers, others: [timer.cancel() for timer in others],
     "reset": lambda timers, others: [timer.reset(0) for timer in others],
@@ -94,23 +82,6 @@ def test_finalisers_may_call_back_into_the_driver(pywheel, timers, clock, action
     assert len(timers) == len(timers.pending())
     clock.advance(10**7)
     assert len(timers) == 0
-
-
-def test_pending_survives_finalisers_that_run_within_it(pywheel, clock):
-    """The collector may run whenever something is made, and finalisers may change everything then."""
-    threshold = gc.get_threshold()
-    for _ in range(30):
-        timers = pywheel.Timers(clock)
-        for number in range(300):
-            timers.call_later(number, nothing)
-        cycle = Meddler(timers.stop, [])
-        cycle.itself = cycle
-        del cycle
-        gc.set_threshold(1, 1, 1)
-        try:
-            assert len(timers.pending()) in (0, 300)
-        finally:
-            gc.set_threshold(*threshold)
 
 
 def cycles(timers):
@@ -162,40 +133,12 @@ def test_a_driver_that_is_its_own_clock_and_error_handler_is_collected(pywheel):
     assert gone() is None
 
 
-def test_a_dropped_driver_releases_what_was_pending(pywheel, clock):
-    timers, items = pywheel.Timers(clock), [Item() for _ in range(100)]
-    gone = [weakref.ref(item) for item in items]
-    for item in items:
-        timers.call_later(1, nothing, item)
-    del item, items, timers
-    gc.collect()
-    assert not any(ref() for ref in gone)
-    clock.advance(5)
-
-
 def test_a_timer_keeps_its_driver(pywheel, clock):
     calls = []
     timer = pywheel.Timers(clock).call_later(1, calls.append, 1)
     clock.advance(2)
     assert calls == [1]
     assert timer.cancel() is False
-
-
-def test_finalisers_of_garbage_may_still_use_its_timers_and_driver(pywheel, clock):
-    seen, errors = [], []
-
-    def last_words(timers, timer):
-        seen.append((timer.cancel(), timer.active(), timers.call_later(1, nothing).when(), len(timers)))
-
-    timers = pywheel.Timers(clock)
-    timer = timers.call_later(1, nothing)
-    item = Meddler(lambda timers=timers, timer=timer: last_words(timers, timer), errors)
-    item.itself = item
-    timers.call_later(3, nothing, item)
-    del timers, timer, item
-    gc.collect()
-    assert errors == []
-    assert seen == [(True, False, 1, 2)]
 
 
 @pytest.mark.stress

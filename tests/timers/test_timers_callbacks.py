@@ -2,6 +2,7 @@
 
 import contextvars
 import gc
+import logging
 import warnings
 
 import pytest
@@ -31,72 +32,6 @@ def guarded(pywheel, clock, errors):
 # ---- what a callback does to others --------------------------------------------------------------------------------
 
 
-def test_a_callback_may_cancel_a_sibling_of_its_batch(timers, clock):
-    calls, lengths = [], []
-
-    def first():
-        lengths.append(len(timers))
-        assert second.cancel() is True
-        assert second.cancel() is False
-        lengths.append(len(timers))
-
-    timers.call_later(1, first)
-    second = timers.call_later(1, calls.append, "second")
-    timers.call_later(1, calls.append, "third")
-    clock.jump(1)
-    assert timers.run_due() == 2
-    assert calls == ["third"]
-    assert lengths == [2, 1]
-    assert len(timers) == 0
-
-
-def test_a_callback_may_move_a_sibling_of_its_batch(timers, clock):
-    calls = []
-
-    def first():
-        assert second.reset(5) is True
-        assert third.reschedule(0) is True
-
-    timers.call_later(1, first)
-    second = timers.call_later(1, calls.append, "second")
-    third = timers.call_later(1, calls.append, "third")
-    clock.jump(1)
-    assert timers.run_due() == 1
-    assert timers.run_due() == 1
-    assert calls == ["third"]
-    assert second.when() == 6
-    clock.advance(5)
-    assert calls == ["third", "second"]
-
-
-def test_a_sibling_moved_while_it_was_held_back_is_called_once(timers, clock):
-    calls = []
-    first = timers.call_later(1, calls.append, 1)
-    second = timers.call_later(1, calls.append, 2)
-    clock.jump(1)
-    assert timers.run_due(0) == 0
-    first.reset(0)
-    second.reset(0)
-    first.reset(0)
-    assert timers.run_due(1) == 1
-    assert timers.run_due() == 1
-    assert timers.run_due() == 0
-    assert calls == [2, 1]
-
-
-def test_what_a_callback_schedules_comes_in_a_later_turn_even_if_it_is_due(timers, clock):
-    calls = []
-
-    def again():
-        calls.append(len(timers))
-        timers.call_later(0, again)
-        timers.call_at(0, again)
-
-    timers.call_later(0, again)
-    assert [timers.run_due() for _ in range(4)] == [1, 2, 4, 8]
-    assert len(timers) == 16
-
-
 def test_a_zero_delay_timer_that_rearms_itself_runs_once_a_tick_while_time_passes(pywheel, clock):
     timers = pywheel.Timers(clock, 0.25)
     seen = []
@@ -109,17 +44,6 @@ def test_a_zero_delay_timer_that_rearms_itself_runs_once_a_tick_while_time_passe
     clock.advance(1)
     assert seen == [0, 0.25, 0.5, 0.75, 1]
     assert len(timers) == 1
-
-
-def test_a_zero_delay_timer_that_resets_itself_does_not_spin_in_a_turn(timers):
-    calls = []
-
-    def again():
-        calls.append(timer.reset())
-
-    timer = timers.call_later(0, again)
-    assert [timers.run_due() for _ in range(3)] == [1, 1, 1]
-    assert calls == [True] * 3
 
 
 def test_a_timer_that_burst_brings_on_does_not_let_others_spin(timers, clock):
@@ -150,47 +74,6 @@ def test_a_callback_cannot_cancel_its_own_call(timers, clock):
     clock.advance(1)
     assert seen == [(False, False, False, None, (7, 8))]
     assert (timer.callback, timer.args, len(timers)) == (None, (), 0)
-
-
-@pytest.mark.parametrize("way", ["reset", "reschedule"])
-def test_a_callback_may_set_its_timer_once_more(timers, clock, way):
-    calls = []
-
-    def callback(item):
-        calls.append(clock.time())
-        if len(calls) < 3:
-            assert (timer.reset() if way == "reset" else timer.reschedule(clock.time() + 1)) is True
-            assert timer.active()
-
-    timer = timers.call_later(1, callback, 7)
-    clock.advance(1)
-    assert timer.args == (7,)
-    assert timer.when() == 2
-    clock.advance(1)
-    assert len(calls) == 2
-    clock.advance(1)
-    assert len(calls) == 3
-    assert not timer.active()
-
-
-def test_a_callback_that_resets_and_then_cancels_its_timer_leaves_it_cancelled(timers, clock):
-    seen = []
-    timer = timers.call_later(1, lambda: seen.extend([timer.reset(), timer.reset(), timer.cancel(), timer.reset()]))
-    clock.advance(5)
-    assert seen == [True, True, True, False]
-    assert timer.cancelled()
-    assert len(timers) == 0
-
-
-def test_a_callback_that_sets_its_timer_and_then_fails_is_called_again(guarded, clock, errors):
-    def callback():
-        timer.reset()
-        fail()
-
-    timer = guarded.call_later(1, callback)
-    clock.advance(3)
-    assert [found for found, _ in errors] == [timer] * 3
-    assert timer.when() == 4
 
 
 def test_running_the_driver_from_a_callback_is_refused(guarded, clock, errors):
@@ -283,8 +166,109 @@ def test_a_coroutine_function_as_callback_is_an_error_without_a_warning(guarded,
     assert "AsyncTimers" in str(error)
 
 
-@pytest.mark.parametrize("value", [1, "text", True, object()], ids=["1", "text", "True", "object"])
-def test_what_a_callback_returns_does_not_matter(guarded, errors, value):
-    guarded.call_later(0, lambda: value)
-    assert guarded.run_due() == 1
-    assert errors == []
+# ---- failures, and what cannot be called -----------------------------------------------------------------------------
+
+
+def test_an_error_goes_to_on_error_with_its_timer_and_the_others_fire(guarded, clock, errors):
+    calls = []
+    first = guarded.call_later(1, fail)
+    guarded.call_later(1, calls.append, 1)
+    second = guarded.call_later(1, fail, KeyError("second"))
+    guarded.call_later(1, calls.append, 2)
+    clock.jump(1)
+    assert guarded.run_due() == 4
+    assert calls == [1, 2]
+    assert [(timer, type(error)) for timer, error in errors] == [(first, Failure), (second, KeyError)]
+    assert not first.active()
+    assert first.callback is None
+    assert errors[0][1].__traceback__ is not None
+
+
+def test_an_error_is_logged_unless_somebody_wants_it(timers, caplog):
+    timers.call_later(0, fail)
+    timers.run_due()
+    [record] = caplog.records
+    assert (record.name, record.levelno) == ("pywheel", logging.ERROR)
+    assert record.exc_info[0] is Failure
+    assert "fail" in record.getMessage()
+
+
+def test_on_error_that_fails_is_logged_and_stops_nobody(pywheel, clock, caplog):
+    calls = []
+    timers = pywheel.Timers(clock, on_error=lambda timer, error: fail(ZeroDivisionError))
+    timers.call_later(0, fail)
+    timers.call_later(0, calls.append, 1)
+    assert timers.run_due() == 2
+    assert calls == [1]
+    assert [record.exc_info[0] for record in caplog.records] == [ZeroDivisionError]
+
+
+def test_on_error_can_be_changed_at_any_time(guarded, errors):
+    seen = []
+    guarded.call_later(0, fail)
+    guarded.on_error = lambda timer, error: seen.append(type(error))
+    guarded.run_due()
+    assert (seen, errors) == ([Failure], [])
+
+
+@pytest.mark.parametrize("error", [GeneratorExit, BaseException, StopIteration, MemoryError])
+def test_every_other_exception_is_reported_too(guarded, errors, error):
+    guarded.call_later(0, fail, error)
+    guarded.call_every(1, fail, error, first=0)
+    assert guarded.run_due() == 2
+    assert [type(found) for _, found in errors] == [error, error]
+
+
+@pytest.mark.parametrize("where", ["callback", "on_error"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_goes_through_and_the_rest_runs_the_next_time(pywheel, clock, error, where):
+    calls = []
+    timers = pywheel.Timers(clock, on_error=lambda timer, failure: fail(error))
+    timers.call_later(1, calls.append, 1)
+    interrupted = timers.call_later(1, fail, error if where == "callback" else Failure)
+    periodic = timers.call_every(1, fail, error if where == "callback" else Failure)
+    timers.call_later(1, calls.append, 2)
+    timers.call_later(2, calls.append, 3)
+    clock.jump(2)
+    with pytest.raises(error):
+        timers.run_due()
+    assert calls == [1]
+    assert len(timers) == 3
+    assert (interrupted.active(), interrupted.callback, periodic.active()) == (False, None, True)
+    with pytest.raises(error):
+        timers.run_due()
+    assert len(timers) == 3
+    assert periodic.when() == 3
+    assert timers.run_due() == 2
+    assert calls == [1, 2, 3]
+    assert len(timers) == 1
+
+
+@pytest.mark.parametrize("wrong", [None, 1, "name", [], Item()], ids=lambda value: type(value).__name__)
+def test_a_callback_that_cannot_be_called_is_refused_at_once(timers, wrong):
+    for schedule in (timers.call_later, timers.call_at, timers.call_every):
+        with pytest.raises(TypeError, match=r"^callback must be callable, not"):
+            schedule(1, wrong)
+    assert len(timers) == 0
+
+
+def test_the_first_wrong_argument_is_the_one_that_is_named(pywheel, timers):
+    timers.stop()
+    for match, call in [
+        ("delay", lambda: timers.call_later("x", 1, context=1)),
+        ("callback", lambda: timers.call_later(1, 1, context=1)),
+        ("context", lambda: timers.call_later(1, int, context=1)),
+        ("when", lambda: timers.call_at("x", 1, context=1)),
+        ("callback", lambda: timers.call_at(1, 1, context=1)),
+        ("interval", lambda: timers.call_every("x", 1, first="x", jitter="x", context=1)),
+        ("callback", lambda: timers.call_every(1, 1, first="x", jitter="x", context=1)),
+        ("first", lambda: timers.call_every(1, int, first="x", jitter="x", context=1)),
+        ("jitter", lambda: timers.call_every(1, int, jitter="x", missed="x", context=1)),
+        ("context", lambda: timers.call_every(1, int, context=1)),
+        ("clock", lambda: pywheel.Timers(1, "x", on_error=1, max_pending="x")),
+        ("tick", lambda: pywheel.Timers(None, "x", on_error=1, max_pending="x")),
+        ("on_error", lambda: pywheel.Timers(on_error=1, max_pending="x")),
+        ("max_pending", lambda: pywheel.Timers(max_pending="x")),
+    ]:
+        with pytest.raises(TypeError, match=f"^{match}"):
+            call()

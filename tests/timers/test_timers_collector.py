@@ -135,15 +135,6 @@ def test_a_timer_that_has_left_the_wheel_may_be_garbage_with_whoever_holds_it(py
     assert [ref() for ref in gone] == [None, None]
 
 
-def test_a_held_timer_of_a_driver_with_few_may_be_garbage_with_whoever_holds_it(pywheel, clock):
-    timers, app = pywheel.Timers(clock), App()
-    app.timers, app.timer = timers, timers.call_later(5, app.act)
-    gone = weakref.ref(app)
-    del timers, app
-    gc.collect()
-    assert gone() is None
-
-
 @pytest.mark.usefixtures("native")
 def test_a_held_timer_of_a_driver_with_many_keeps_all_until_it_ends(crowded):
     """The price of not being seen; whoever drops such a driver has to stop it."""
@@ -236,22 +227,6 @@ def test_callbacks_of_every_kind_get_their_arguments(timers, clock, kind, count)
         return
     clock.advance(1)
     assert seen == (list(arguments) if kind == "builtin" else [arguments])
-
-
-@pytest.mark.parametrize("count", range(9))
-@pytest.mark.parametrize("kind", ["function", "method"])
-def test_an_error_is_reported_whatever_the_number_of_arguments(pywheel, clock, kind, count):
-    class Failing:
-        def act(self, *args):
-            raise ZeroDivisionError
-
-    errors = []
-    timers = pywheel.Timers(clock, on_error=lambda timer, error: errors.append(type(error)))
-    timers.call_later(1, Failing().act if kind == "method" else partial(Failing.act, None), *range(count))
-    timers.call_later(1, nothing)
-    clock.advance(1)
-    assert errors == [ZeroDivisionError]
-    assert len(timers) == 0
 
 
 class Look:

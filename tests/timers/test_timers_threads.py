@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.core.test_threads import Crew
+from tests.timers.crowd import Crowd
 
 pytestmark = pytest.mark.usefixtures("restless")
 THREADS = 4
@@ -39,7 +39,7 @@ class Bench:
             self.timers.run_due(50)
 
     def run(self, *functions):
-        Crew().run(self.drive, *map(self.work, functions))
+        Crowd().run(self.drive, *map(self.work, functions))
         self.clock.advance(1)
         assert self.errors == []
 
@@ -92,72 +92,10 @@ def test_a_timer_that_several_threads_reset_while_its_callback_runs_is_in_the_wh
             timer.reset(number % 3 / 1000)
             timer.when(), timer.active(), timer.callback, timer.args
 
-    Crew().run(bench.drive, *[bench.work(reset)] * THREADS)
+    Crowd().run(bench.drive, *[bench.work(reset)] * THREADS)
     assert max(lengths) <= 1
     assert len(bench.timers) <= 1
     assert bench.errors == []
-
-
-def test_periodic_timers_that_are_cancelled_and_reset_meanwhile_are_never_called_without_their_callback(pywheel):
-    bench, calls = Bench(pywheel, THREADS), []
-
-    def worker():
-        for number in range(TIMERS // 4):
-            made = [
-                bench.timers.call_every(0.001, calls.append, number, missed=missed, first=0)
-                for missed in ("skip", "burst", "delay")
-            ]
-            made[number % 3].reset()
-            made[0].reschedule(0)
-            for timer in made:
-                assert timer.args == (number,)
-                assert timer.cancel() is True
-                assert timer.cancel() is False
-
-    bench.run(*[worker] * THREADS)
-    assert len(bench.timers) == 0
-    assert set(calls) <= set(range(TIMERS))
-
-
-def test_max_pending_holds_whoever_schedules(pywheel):
-    bench, refused = Bench(pywheel, THREADS, max_pending=10), []
-    bench.timers.call_every(0.001, lambda: refused.append(len(bench.timers) > 10))
-    periodic = bench.timers.pending()[0]
-
-    def worker():
-        for _ in range(TIMERS):
-            with contextlib.suppress(pywheel.WheelFull):
-                bench.timers.call_later(0.002, int)
-            assert len(bench.timers) <= 10
-
-    bench.run(*[worker] * THREADS)
-    assert periodic.active()
-    assert bench.timers.pending() == [periodic]
-    assert refused.count(True) == 0
-
-
-def test_stop_takes_each_pending_timer_once(pywheel):
-    bench, called, left = Bench(pywheel, THREADS), [], []
-
-    def worker():
-        for number in range(TIMERS):
-            try:
-                bench.timers.call_later(number % 5 / 1000, called.append, 1)
-            except pywheel.TimersStopped:
-                return
-            made.append(1)
-
-    made = []
-
-    def stop():
-        while len(made) < TIMERS:
-            pass
-        left.extend(bench.timers.stop())
-
-    bench.left = THREADS + 1
-    bench.run(stop, *[worker] * THREADS)
-    assert len(called) + len(left) == len(made)
-    assert bench.timers.pending() == []
 
 
 def test_one_thread_at_a_time_may_run_a_driver(pywheel):
@@ -178,7 +116,7 @@ def test_one_thread_at_a_time_may_run_a_driver(pywheel):
             refused.append(str(error))
         leave.set()
 
-    Crew().run(bench.timers.run_due, other)
+    Crowd().run(bench.timers.run_due, other)
     assert len(refused) == 1
     assert "running" in refused[0]
 
@@ -192,7 +130,7 @@ def test_threads_that_run_a_driver_at_once_never_leave_it_running(pywheel):
             with contextlib.suppress(RuntimeError):
                 timers.run_due()
 
-    Crew().run(*[drive] * THREADS)
+    Crowd().run(*[drive] * THREADS)
     timers.call_at(0, int)
     assert timers.run_due() == 1
 
@@ -214,6 +152,6 @@ def test_what_stop_returns_was_not_called_and_will_not_be(pywheel):
                 pass
             left.extend(timers.stop())
 
-        Crew().run(timers.run_due, stop)
+        Crowd().run(timers.run_due, stop)
         assert not called & {made[timer] for timer in left}
         assert len(called) + len(left) == len(made)

@@ -1,6 +1,5 @@
 """Several threads on one TTLDict, interrupts, and forks."""
 
-import os
 import random
 import threading
 from collections import Counter
@@ -8,8 +7,6 @@ from itertools import chain
 
 import pytest
 
-from tests.implementations import CORES
-from tests.isolated.child import run_well
 from tests.timers.crowd import Crowd, restless
 
 THREADS = 4
@@ -122,15 +119,6 @@ def test_of_many_threads_that_set_a_missing_key_by_default_one_wins(pywheel):
     check(d)
 
 
-def test_of_many_threads_that_pop_a_key_one_gets_it(pywheel):
-    d = pywheel.TTLDict(3600)
-    d.update(dict.fromkeys(range(2000), 1))
-    with restless():
-        got = Crowd().run(*[lambda: sum(d.pop(key, 0) for key in range(2000))] * THREADS)
-    assert sum(got) == 2000
-    check(d)
-
-
 def test_on_expire_may_wait_for_another_thread_that_uses_the_dict(pywheel, clock):
     def wait_for_another(key, value):
         Crowd().run(lambda: d.set("from another thread", value))
@@ -139,31 +127,6 @@ def test_on_expire_may_wait_for_another_thread_that_uses_the_dict(pywheel, clock
     d["a"] = 1
     clock.advance(10)
     assert d == {"from another thread": 1}
-
-
-def test_an_interrupt_while_expiring_leaves_no_key_behind_for_ever(pywheel, clock):
-    class Key:
-        """Its hash is asked for while it expires."""
-
-        interrupt = False
-
-        def __hash__(self):
-            if self.interrupt:
-                raise KeyboardInterrupt
-            return 5
-
-    d = pywheel.TTLDict(10, clock=clock)
-    key = Key()
-    d.update([("a", 1), (key, 2), ("b", 3)])
-    d.set("later", 4, 100)
-    clock.advance(10)
-    key.interrupt = True
-    with pytest.raises(KeyboardInterrupt):
-        len(d)
-    key.interrupt = False
-    assert "b" not in d
-    assert d == {"later": 4}
-    check(d)
 
 
 def test_expire_keeps_to_its_limit_after_an_interrupt(pywheel, clock):
@@ -186,62 +149,3 @@ def test_expire_keeps_to_its_limit_after_an_interrupt(pywheel, clock):
     key.interrupt = False
     assert [d.expire(limit=20) for _ in range(4)] == [20, 20, 11, 0]
     check(d)
-
-
-def test_an_interrupt_while_setting_leaves_a_timer_that_means_nothing(pywheel, clock):
-    class Key:
-        asked = 0
-
-        def __hash__(self):
-            self.asked += 1
-            if self.asked == 2:  # once when it is looked up, and then when it is put in
-                raise KeyboardInterrupt
-            return 5
-
-    d = pywheel.TTLDict(10, clock=clock)
-    key = Key()
-    with pytest.raises(KeyboardInterrupt):
-        d[key] = 1
-    assert len(d) == 0
-    clock.advance(5)
-    d[key] = 2
-    clock.advance(5)
-    assert d == {key: 2}
-    clock.advance(5)
-    assert len(d) == 0
-    check(d)
-
-
-FORK = """
-import faulthandler, os, threading, time, warnings
-from pywheel import TTLDict
-warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on, of forking with threads
-
-d = TTLDict(3600)
-d.update(a=1, b=2)
-held = threading.Event()
-
-def hold():
-    with d._lock:
-        held.set()
-        time.sleep(3600)
-
-threading.Thread(target=hold, daemon=True).start()
-held.wait()
-pid = os.fork()
-if pid == 0:
-    faulthandler.dump_traceback_later(20, exit=True)  # a child that hangs says where
-    d["c"] = 3
-    assert d == {"a": 1, "b": 2, "c": 3}
-    assert d.touch("a", 0)
-    assert "a" not in d
-    os._exit(0)
-assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child failed or hung"
-"""
-
-
-@pytest.mark.stress
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.parametrize("implementation", CORES)
-def test_a_forked_child_has_a_copy_even_if_another_thread_held_the_lock(implementation):
-    run_well("-c", FORK, PYWHEEL_PURE="1" if implementation == "pure" else None)
