@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-_REDIS = "an fsync each second: a crash of the machine loses up to that"
+_REDIS = "an fsync each second"
 _POSTGRES = "before `{}` returns (PostgreSQL's defaults)"
 _HERE = "benchmarks.queues.peers."
 _OWN = "benchmarks.queues.client pywheel"
@@ -83,7 +83,7 @@ PEERS = [
         f"huey.bin.huey_consumer {_HERE}huey.app -w {{concurrency}} -k thread -s 1 -d 0.1 -m 0.1 -n -q",
         "before `put` returns (`fsync=True`)",
         "threads; the scheduler once a second, the shortest it takes; polls every 0.1 s; no results",
-        "tasks that a killed worker had taken are lost: the store ends a task as it begins",
+        "tasks that a killed worker had taken are lost",
     ),
     Peer(
         "dramatiq",
@@ -106,8 +106,7 @@ PEERS = [
             " --without-gossip --without-mingle --without-heartbeat",
             _REDIS,
             f"{how}, `acks_late`, prefetch multiplier 64, no results",
-            "all delayed tasks wait in a worker's memory; one delayed beyond the visibility timeout (by default 1"
-            " hour) comes again and again",
+            "delayed tasks wait in a worker's memory; one beyond the visibility timeout (1 hour) comes again and again",
             client="benchmarks.queues.client celery",
             kind=kind,
         )
@@ -123,8 +122,7 @@ PEERS = [
         "redis",
         "rq.cli worker --url {url} --with-scheduler --worker-class rq.worker.SimpleWorker --quiet",
         _REDIS,
-        "processes with `SimpleWorker`, which runs one job after another without a fork; the scheduler looks once a"
-        " second; no results",
+        "processes with `SimpleWorker`: one job after another; the scheduler looks once a second; no results",
         "a job may come up to 1 s too soon; that of a killed worker fails unless it was put with `Retry`",
         kind="serial",
     ),
@@ -146,8 +144,7 @@ PEERS = [
         f"{_NODE} work {{concurrency}}",
         _REDIS,
         "asynchronous handlers; completed jobs are removed",
-        "jobs come up to 0.1 s late, as Redis ends its blocking calls ten times a second (`hz 10`); a job whose worker"
-        " was killed twice fails",
+        "jobs come up to 0.1 s late (Redis's `hz 10`); a job whose worker was killed twice fails",
         _ALL,
         str(_NODE),
         language="node",
@@ -158,7 +155,7 @@ PEERS = [
         ("greenstalk",),
         "beanstalkd",
         f"{_HERE}beanstalkd",
-        "an fsync every 50 ms (`-b`): a crash of the machine loses up to that",
+        "an fsync every 50 ms (`-b`)",
         "threads with a connection each; the call is JSON of ours",
         "delays are whole seconds, so jobs fall due in bursts; all jobs are held in memory",
     ),

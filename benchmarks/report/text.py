@@ -40,7 +40,7 @@ def row(cells: Iterable[str]) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     """Return a Markdown table; all columns but the first are right-aligned."""
-    return "\n".join(map(row, [head, ["---", *["---:"] * (len(head) - 1)], *rows]))
+    return "\n".join([row(head), f"|---|{'---:|' * (len(head) - 1)}", *map(row, rows)])
 
 
 def item(text: str) -> str:

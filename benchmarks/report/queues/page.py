@@ -72,4 +72,4 @@ def queues(found: dict[Peer, Rounds], versions: dict[str, str]) -> str:
     """Return a table of what is to be known about each queue."""
     head = ("queue", "of", "on the disk", "configured", "not promised")
     rows = [[peer.title, versions[peer.name], peer.durability, peer.configured, peer.caveats] for peer in found]
-    return "\n".join([row(head), row(["---"] * len(head)), *map(row, rows)])
+    return "\n".join([row(head), "|---" * len(head) + "|", *map(row, rows)])

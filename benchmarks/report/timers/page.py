@@ -25,7 +25,7 @@ def page(kept: Kept) -> str:
         taken=taken(results),
         reached=tables.reached([*lines, *timer_lines]),
         goals=tables.goals(line for line in lines if line.met != "yes"),
-        timer_goals=tables.goals(timer_lines),
+        timer_goals=tables.goals(line for line in timer_lines if line.met != "yes"),
         callbacks=tables.callbacks(results),
         in_a_loop=tables.in_a_loop(results),
         lateness=tables.lateness(results),
