@@ -57,17 +57,10 @@ public class Guide {
 }
 """,
     ),
-    "go": (
-        "go",
-        'os.Getenv("PYWHEEL_URL")',
-        """
-package main
+}
+GO = """package main
 
-import ("bytes"; "encoding/json"; "errors"; "fmt"; "io"; "log"; "net/http"; "os"; "strconv"; "strings"; "time")
-
-var token = os.Getenv("PYWHEEL_TOKEN")
-
-%s
+import ("encoding/json"; "errors"; "io"; "log"; "net/http"; "strings"; "time")
 
 var delivered = make(chan string)
 
@@ -104,7 +97,7 @@ func main() {
 	claim := "/v1/claims/" + claims.Jobs[0].Receipt
 	must(call("POST", claim + "/nack", "", map[string]any{"delay": 0}, nil) == nil, "nack")
 	refused(call("POST", claim + "/ack", "", nil, nil), 409, "claim-lost")
-	go work()
+	go work("mail", deliver)
 	found := <-delivered
 	must(found == "5", found)
 	for state := struct{ State string }{}; state.State != "done"; time.Sleep(10 * time.Millisecond) {
@@ -112,15 +105,13 @@ func main() {
 	}
 	refused(call("GET", "/v1/jobs/no", "", nil, &job), 404, "no-such-job")
 	token = "pw_000000000000_wrong"
-	refused(work(), 401, "token-unknown")
+	refused(work("mail", deliver), 401, "token-unknown")
 	client.Transport = busy{}
 	var problem *Problem
 	err := call("GET", "/v1/jobs/1", "", nil, &job)
 	must(errors.As(err, &problem) && problem.Status == 503 && problem.RetryAfter == 7 * time.Second, err)
 }
-""",
-    ),
-}
+"""
 
 
 def missing():
@@ -161,7 +152,11 @@ def guide(language, folder, name):
 def built_go(folder):
     quiet = {"GO111MODULE": "off", "GOCACHE": str(folder / "cache")}
     run("go", "build", "-o", folder / "scenarios", HERE / "go" / "main.go", **quiet)
-    run("go", "build", "-o", folder / "guide", guide("go", folder, "guide.go"), **quiet)
+    client = (ROOT / "examples" / "go-client" / "client.go").read_text(encoding="utf-8")
+    for name, code in (("client.go", client), ("guide.go", GO)):
+        code = code.replace('"http://127.0.0.1:8080"', 'os.Getenv("PYWHEEL_URL")').replace('"mail"', '"go"')
+        (folder / name).write_text(code, encoding="utf-8")
+    run("go", "build", "-o", folder / "guide", folder / "client.go", folder / "guide.go", **quiet)
     return [folder / "scenarios"], [folder / "guide"]
 
 
