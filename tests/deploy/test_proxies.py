@@ -1,4 +1,4 @@
-"""nginx and Caddy before the service, as docs/server.md configures them: real ones, by TLS."""
+"""nginx and Caddy before the service, as deploy/proxies configures them: real ones, by TLS."""
 
 import json
 import os
@@ -11,8 +11,7 @@ import sys
 import httpx
 import pytest
 
-from tests.deploy.tools import CADDY, NGINX, located
-from tests.docs.pages import snippets
+from tests.deploy.tools import CADDY, DEPLOY, NGINX, located
 from tests.jobs.waiting import until
 from tests.outlets.certificates import authority
 from tests.server.client import Process
@@ -20,8 +19,8 @@ from tests.stores.cluster import free_ports
 
 pytestmark = pytest.mark.servers
 LONGEST_WAIT = 30  # seconds that a long poll waits
-[NGINX_BLOCK] = [it.code for it in snippets("docs/server.md") if it.language == "nginx"]
-[CADDY_BLOCK] = [it.code for it in snippets("docs/server.md") if it.language == "text"]
+NGINX_BLOCK = (DEPLOY / "proxies" / "nginx.conf").read_text(encoding="utf-8")
+CADDY_FILE = (DEPLOY / "proxies" / "Caddyfile").read_text(encoding="utf-8")
 
 
 def replaced(text, *pairs):
@@ -32,7 +31,7 @@ def replaced(text, *pairs):
 
 
 def nginx(folder, port, service, gone, pem):
-    """Return the command of an nginx with the page's block, at a port, before a service and one that is gone."""
+    """Return the command of an nginx with the file's block, at a port, before a service and one that is gone."""
     block = replaced(
         NGINX_BLOCK,
         ("listen 443", f"listen 127.0.0.1:{port}"),
@@ -53,14 +52,13 @@ def nginx(folder, port, service, gone, pem):
 def caddy(folder, port, service, gone, pem):
     """Return the command of a Caddy, likewise."""
     block = replaced(
-        CADDY_BLOCK,
+        CADDY_FILE,
+        ("\n{\n", "\n{\n    admin off\n    auto_https disable_redirects\n"),
         ("jobs.example {", f"https://127.0.0.1:{port} {{\n    tls {pem} {pem}"),
         ("10.0.0.11:8080", f"127.0.0.1:{service}"),
         ("10.0.0.12:8080", f"127.0.0.1:{gone}"),
     )
-    # As the page says: without a grace period it ends when the last stream does.
-    text = "{\n    admin off\n    auto_https disable_redirects\n    grace_period 5s\n}\n"
-    (folder / "Caddyfile").write_text(text + block)
+    (folder / "Caddyfile").write_text(block)
     return [located(CADDY), "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
 
 
@@ -149,4 +147,4 @@ def test_a_form_of_the_page_is_one_of_this_site(client, token):
 
 def test_nothing_gives_up_before_a_long_poll_does():
     assert int(re.search(r"proxy_read_timeout (\d+)s;", NGINX_BLOCK)[1]) > LONGEST_WAIT
-    assert "timeout" not in CADDY_BLOCK  # Caddy has none of its own here
+    assert "timeout" not in CADDY_FILE  # Caddy has none of its own here

@@ -1,6 +1,5 @@
-"""What docs/coming-from.md shows of other queues runs with those, on real servers; its Java is compiled."""
+"""What docs/coming-from.md shows of other queues runs with those, on real servers."""
 
-import shutil
 import socket
 import subprocess
 import sys
@@ -11,10 +10,9 @@ from tests.docs.pages import blocks
 from tests.stores.servers import Redis, started
 
 pytestmark = pytest.mark.coming
-NAMES = ["celery", "arq", "rq", "apscheduler", "plugin"]
+NAMES = ["celery", "arq", "plugin"]
 BEFORE = dict(zip(NAMES, blocks("docs/coming-from.md", "py"), strict=True))
 del BEFORE["plugin"]  # tests/inlets/test_docs.py runs it
-FILES = {"apscheduler": "apscheduler.db"}
 
 
 @pytest.fixture(scope="module")
@@ -32,24 +30,9 @@ def run(code, folder):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", [name for name, code in BEFORE.items() if "redis://" in code])
+@pytest.mark.parametrize("name", BEFORE)
 def test_lines_before_put_something_into_redis(name, redis, tmp_path):
     with redis.connect() as client:
         client.flushdb()
         run(BEFORE[name].replace("redis://localhost:6379", f"redis://localhost:{redis.settings['port']}"), tmp_path)
         assert client.dbsize() > 0
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_lines_before_put_something_into_a_file(name, tmp_path):
-    run(BEFORE[name], tmp_path)
-    assert (tmp_path / FILES[name]).stat().st_size > 0
-
-
-@pytest.mark.skipif(shutil.which("javac") is None, reason="needs javac: apt-get install default-jdk-headless")
-def test_java_is_compiled(tmp_path):
-    [code] = blocks("docs/coming-from.md", "java")
-    (tmp_path / "After.java").write_text(code, encoding="utf-8")
-    command = ["javac", "After.java"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr

@@ -1,6 +1,7 @@
 """pytest's plugin: fixtures that nobody declares, and what they cost those who use none."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.isolated.child import run, run_well
 
 pytestmark = pytest.mark.stress
 
-PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+EXAMPLE = Path(__file__).parents[2] / "examples" / "order_shop"
 TESTS = """
 import pywheel
 
@@ -42,10 +43,6 @@ def test_it_moves(jobs):
 """
 
 
-def shown(name):
-    return re.search(rf"<!-- {re.escape(name)} -->\n```py\w*\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)[1]
-
-
 def passed(folder):
     result = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder))
     assert result.returncode == 0, result.stdout + result.stderr
@@ -57,16 +54,16 @@ def test_the_fixtures_are_there_without_a_word(tmp_path):
     assert passed(tmp_path) == "2"
 
 
-def test_the_order_service_of_the_page_is_tested_as_it_says(tmp_path):
+def test_the_order_service_of_the_examples_is_tested_as_it_says(tmp_path):
     for name in ("shop.py", "test_shop.py"):
-        (tmp_path / name).write_text(shown(name))
+        shutil.copy(EXAMPLE / name, tmp_path)
     assert passed(tmp_path) == "1"
 
 
 def test_a_frozen_time_of_the_page_moves_with_the_clock(tmp_path):
-    frozen, _ = blocks("docs/testing.md", "py")
+    [frozen] = blocks("docs/testing.md", "py")
     (tmp_path / "time_machine.py").write_text(TIME_MACHINE)
-    (tmp_path / "shop.py").write_text(shown("shop.py"))
+    shutil.copy(EXAMPLE / "shop.py", tmp_path)
     (tmp_path / "test_frozen.py").write_text(f"import pytest, shop, time_machine\n{frozen}{FROZEN}")
     assert passed(tmp_path) == "1"
 

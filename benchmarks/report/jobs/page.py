@@ -12,27 +12,28 @@ from benchmarks.kept import Kept
 from benchmarks.report.missed import missed
 from benchmarks.report.text import number, table
 
-HEAD = ("measure", "fsync, us", "wake, ms", "goal", "measured")
+HEAD = ("measure", "goal", "measured")
 LESS_IS_BETTER = ("p50", "p99", "p100", "processor ms")
 
 
 def page(template: Path, kept: Kept, heading: str = "##") -> str:
     """Return a page, or a part of one whose headings are deeper."""
     results = kept["results"].values()
-    rows = [cells(**found) for found in results]
+    rows = [[found["title"], found["goal"], shown(found["rounds"])] for found in results]
     return template.read_text(encoding="utf-8").format(
         about=told(kept["about"]),
         versions=kept["about"]["versions"],
         rounds=max(len(found["rounds"]) for found in results),
+        floors=floors(list(results)),
         table=table(HEAD, rows),
         missed=missed(rows, heading),
     )
 
 
-def cells(title: str, goal: str, floors: Sequence[tuple[float, float]], rounds: Sequence[Any]) -> list[str]:
-    """Return a row of the table; `floors` are us of an fsync and ms of a wake-up, one pair a round."""
-    fsync, wake = map(median, zip(*floors, strict=True))
-    return [title, f"{fsync:.0f}", f"{wake:.2f}", goal, shown(rounds)]
+def floors(found: Sequence[Any]) -> str:
+    """Return between which figures the floors of all measures were: us of an fsync, and ms of a wake-up."""
+    fsync, wake = ([median(pair[place] for pair in one["floors"]) for one in found] for place in (0, 1))
+    return f"fsync took {min(fsync):.0f} to {max(fsync):.0f} us, a wake-up {min(wake):.2f} to {max(wake):.2f} ms"
 
 
 def shown(rounds: Sequence[Any], name: str = "") -> str:

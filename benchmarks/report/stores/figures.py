@@ -70,8 +70,8 @@ GROUPS = {
         ),
     ],
     "Real work": [
-        *(Figure(mode.name, "ratio", f"drain of 20 000, {mode.title} / plain, in turns", mode.least) for mode in MODES),
-        Figure("puts8", "rate", "drain of 20 000, every second handler puts a job, 8 threads, a second", _PUTS),
+        *(Figure(mode.name, "ratio", f"{mode.title} / plain", mode.least) for mode in MODES),
+        Figure("puts8", "rate", "every second handler puts a job, 8 threads, a second", _PUTS),
         *(
             Figure(
                 f"limit{workers}", "rate", f"limit of 1 by group, a handler of 50 ms, workers: {workers}; a second", 15

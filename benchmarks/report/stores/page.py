@@ -64,14 +64,13 @@ def servers(results: Results) -> str:
 def group(results: Results, figures: list[Figure]) -> str:
     """Return the table of some figures, with a column for each store that was measured."""
     stores = _measured(results)
-    head = ["measure", "rounds", "goal", *(STORES[store] for store in stores)]
+    head = ["measure", "goal", *(STORES[store] for store in stores)]
     rows = []
     for figure in figures:
         turns = results.get(figure.measure, {})
         if turns:
-            rows.append(
-                [figure.title, _rounds(turns), goal(figure), *(cell(figure, s, turns.get(s, [])) for s in stores)]
-            )
+            cells = (cell(figure, store, turns.get(store, [])) for store in stores)
+            rows.append([figure.title + _part(turns), goal(figure), *cells])
     return table(head, rows)
 
 
@@ -116,7 +115,7 @@ def _turns(results: Results, figure: Figure) -> list[tuple[str, list[Turn]]]:
     return [(store, found[store]) for store in STORES if store in found]
 
 
-def _rounds(stores: dict[str, list[Turn]]) -> str:
-    counts = sorted({len(turns) for turns in stores.values()})
+def _part(stores: dict[str, list[Turn]]) -> str:
+    """Return with which part of the jobs of its title a figure was measured; nothing for all of them."""
     parts = sorted({turn["part"] for turns in stores.values() for turn in turns if turn["part"] > 1})
-    return "-".join(map(str, counts)) + "".join(f", 1/{part}" for part in parts)
+    return "".join(f", 1/{part} of the jobs" for part in parts)

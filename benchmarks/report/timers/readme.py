@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from benchmarks.host import told
 from benchmarks.kept import Kept
 from benchmarks.report.text import spoken
@@ -26,23 +28,14 @@ def figures(kept: Kept) -> str:
     heap = times(results.usual_ratio("schedule+cancel", "heapq", WHEEL))
     memory = known(results.value("resident", "bytes", WHEEL, most))
     churn = own("schedule+cancel", DRIVER, many, CALLBACKS), own("schedule+cancel", WHEEL, many)
-    lines = [
-        f"- With {many:,} timers pending, starting and cancelling one of `AsyncTimers` takes {churn[0]}. ",
-        f"asyncio's own take {loops[0]} as long, uvloop's {loops[1]} (medians of 1,000 to {most:,} pending).\n",
-        f"- The bare wheel, without clock and callbacks, takes {churn[1]}, heapq {heap} that. ",
-        f"With {most:,} pending, delivering one takes {own('delivery', WHEEL, most)}: ",
-        f"heapq takes {times(results.ratio('delivery', 'heapq', WHEEL, most))} as long. ",
-        f"One takes {memory:.0f} bytes.\n",
-        _echo(results).rstrip(),
-    ]
-    return f"{told(kept['about'])}\n\n" + "".join(lines)
-
-
-def _echo(results: Results) -> str:
     ours, theirs = (f"uvloop + {timers}" for timers in ("AsyncTimers", "call_later"))
     took = known(results.ns("echo", ours, CONNECTIONS, PROGRAM))
     ratio = known(results.ratio("echo", theirs, ours, CONNECTIONS, PROGRAM))
-    return (
-        f"- An echo server on uvloop, {CONNECTIONS:,} connections with an idle timeout each, takes {spoken(took)} of "
-        f"processor time for a message with `AsyncTimers`, {ratio:.1f} times that with uvloop's own timers.\n"
+    said = (
+        f"With {many:,} timers pending, starting and cancelling one of `AsyncTimers` takes {churn[0]}; asyncio's own "
+        f"take {loops[0]} as long, uvloop's {loops[1]} (medians of 1,000 to {most:,} pending). The bare wheel takes "
+        f"{churn[1]}, heapq {heap} that; a timer takes {memory:.0f} bytes. An echo server on uvloop with "
+        f"{CONNECTIONS:,} idle timeouts takes {spoken(took)} of processor time for a message, and {ratio:.1f} times "
+        "that with uvloop's own timers."
     )
+    return textwrap.fill(f"{said} {told(kept['about'])}", 120, break_on_hyphens=False)
