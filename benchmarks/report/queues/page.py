@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -42,6 +43,7 @@ def page(kept: Kept) -> str:
         ends=figures(found, ENDS),
         lateness=figures(found, LATENESS),
         queues=queues(found, kept["about"]["versions"]),
+        shared=", ".join(shared(found, kept["about"]["versions"])),
         **DRAINS,
     )
 
@@ -68,8 +70,24 @@ def figures(found: dict[Peer, Rounds], columns: dict[str, str]) -> str:
     return table(["queue", *columns.values()], rows)
 
 
+def shared(found: Iterable[Peer], versions: dict[str, str]) -> list[str]:
+    """Return what more than one queue was measured with, with its version."""
+    counted = Counter(part for peer in found for part in versions[peer.name].split(", "))
+    return [part for part, count in counted.items() if count > 1]
+
+
 def queues(found: dict[Peer, Rounds], versions: dict[str, str]) -> str:
     """Return a table of what is to be known about each queue."""
     head = ("queue", "of", "on the disk", "configured", "not promised")
-    rows = [[peer.title, versions[peer.name], peer.durability, peer.configured, peer.caveats] for peer in found]
+    several = shared(found, versions)
+    rows = [
+        [
+            peer.title,
+            ", ".join(part for part in versions[peer.name].split(", ") if part not in several),
+            peer.durability,
+            peer.configured,
+            peer.caveats,
+        ]
+        for peer in found
+    ]
     return "\n".join([row(head), "|---" * len(head) + "|", *map(row, rows)])

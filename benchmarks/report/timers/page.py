@@ -18,14 +18,13 @@ PAGE = Path(__file__).with_name("page.md")
 def page(kept: Kept) -> str:
     """Return docs/benchmarks.md."""
     results = Results(kept)
-    lines, timer_lines = wheel_goals(results), timer_goals(results)
+    lines = [*wheel_goals(results), *timer_goals(results)]
     return PAGE.read_text(encoding="utf-8").format(
         about=told(kept["about"]),
         versions=", ".join(f"{name} {version}" for name, version in kept["about"]["versions"].items()),
         taken=taken(results),
-        reached=tables.reached([*lines, *timer_lines]),
+        reached=tables.reached(lines),
         goals=tables.goals(line for line in lines if line.met != "yes"),
-        timer_goals=tables.goals(line for line in timer_lines if line.met != "yes"),
         callbacks=tables.callbacks(results),
         in_a_loop=tables.in_a_loop(results),
         lateness=tables.lateness(results),

@@ -139,7 +139,7 @@ def ttl_dict(results: Results) -> str:
         for size in results.sizes(measure, "TTL")[-1:]:
             ours = results.ns(measure, "TTLDict", size, "TTL")
             others = [times(results.ratio(measure, name, "TTLDict", size, "TTL")) for name in names]
-            rows.append((f"{measure}, {text.size(size)}", spoken(ours) if ours else "", *others))
+            rows.append((measure, spoken(ours) if ours else "", *others))
     return table(("", "TTLDict", *names), rows)
 
 
