@@ -165,8 +165,8 @@ def callbacks(results: Results) -> str:
         for size in results.sizes(measure, "callbacks"):
             ours = results.ns(measure, "AsyncTimers", size, "callbacks")
             others = [times(results.ratio(measure, peer, "AsyncTimers", size, "callbacks")) for peer in LOOPS]
-            rows.append((f"{measure}, {text.size(size)} pending", spoken(ours) if ours else "", *others))
-    return table(("", "AsyncTimers", *LOOPS), rows)
+            rows.append((f"{measure}, {text.size(size)}", spoken(ours) if ours else "", *others))
+    return table(("call, timers pending", "AsyncTimers", *LOOPS), rows)
 
 
 def in_a_loop(results: Results) -> str:
