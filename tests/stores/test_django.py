@@ -2,12 +2,11 @@
 
 import subprocess
 import sys
-import threading
 from itertools import count
 
 import pytest
 
-from pywheel import BadJob, JobExists, JobQueue, Worker
+from pywheel import BadJob, JobExists, JobQueue
 from pywheel.jobs.commands import Announce
 from tests.jobs.waiting import until
 from tests.stores.django_database import ALIAS, connected, database, forgotten
@@ -63,37 +62,6 @@ def test_a_job_exists_from_the_outermost_commit_on(queue, connection):
             id = queue.put("order", {"n": 1}, key="k", connection=connection)
         assert queue.store.ask(GetJob(id)) is None
     assert queue.store.ask(GetJob(id)).json() == {"n": 1}
-
-
-def test_it_goes_together_with_what_else_the_transaction_does(queue, connection):
-    with connection.cursor() as cursor:
-        cursor.execute("CREATE TABLE shop_orders (number bigint, job bigint)")
-    try:
-        with atomic(), connection.cursor() as cursor:
-            cursor.execute("INSERT INTO shop_orders VALUES (1, NULL)")
-            id = queue.put("order", connection=connection)
-            cursor.execute("UPDATE shop_orders SET job = %s", [id])
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT job FROM shop_orders")
-            assert cursor.fetchall() in ([(id,)], ((id,),))
-        assert queue.store.ask(GetJob(id)).topic == "order"
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("DROP TABLE shop_orders")
-
-
-def test_an_exception_leaves_nothing(queue, connection):
-    ids = []
-
-    def fails():
-        with atomic():
-            ids.append(queue.put("order", key="k", connection=connection))
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fails()
-    assert queue.store.ask(GetJob(ids[0])) is None
-    assert queue.store.ask(GetJob(queue.put("order", key="k"))).key == "k"
 
 
 def test_a_savepoint_that_is_rolled_back_takes_its_jobs_with_it(queue, connection):
@@ -157,22 +125,6 @@ def test_a_store_knows_its_drivers_errors_though_django_has_loaded_parts_of_it_o
             queue.put("order", key="k")
     with JobQueue(url) as queue, pytest.raises(JobExists):
         queue.put("order", key="k")
-
-
-def test_a_worker_hears_of_it_at_the_commit(queue, connection):
-    handled = threading.Event()
-    queue.handler("order")(lambda job: handled.set())
-    queue.put("other")
-    worker = Worker(queue)
-    worker.start()
-    try:
-        with atomic():
-            queue.put("order", connection=connection)
-            assert not handled.wait(0.2)
-        assert handled.wait(60)
-    finally:
-        worker.stop()
-        assert worker.join(60)
 
 
 @pytest.mark.stress

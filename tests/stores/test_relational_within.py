@@ -2,11 +2,10 @@
 
 import contextlib
 import re
-import threading
 
 import pytest
 
-from pywheel import BadJob, JobExists, JobQueue, Worker
+from pywheel import BadJob, JobExists, JobQueue
 from pywheel.jobs import State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob
@@ -72,37 +71,6 @@ def test_a_connection_to_another_database_is_refused(server, queue):
         assert len(other.jobs.list("order")) == 1
 
 
-def test_a_job_exists_from_the_commit_on(queue, connection):
-    id = queue.put("order", {"n": 1}, key="k", connection=connection)
-    assert queue.store.ask(GetJob(id)) is None
-    connection.commit()
-    job = queue.store.ask(GetJob(id))
-    assert (job.topic, job.key, job.json()) == ("order", "k", {"n": 1})
-    assert topics(queue) == {"order": 1}
-
-
-def test_a_rollback_leaves_nothing(queue, connection):
-    run(connection, "CREATE TEMPORARY TABLE mine (n int)")
-    id = queue.put("order", key="k", connection=connection)
-    connection.rollback()
-    assert queue.store.ask(GetJob(id)) is None
-    assert topics(queue) == {}
-    assert queue.put("order", key="k") != id
-
-
-def test_a_key_that_is_taken_is_refused_and_the_transaction_goes_on(queue, connection):
-    run(connection, f"SELECT 1 FROM {queue.store.dialect.tables}job")  # its snapshot is older
-    first = queue.put("order", key="k")
-    with pytest.raises(JobExists):
-        queue.put("order", key="k", connection=connection)
-    second = queue.put("order", key="other", connection=connection)
-    assert queue.put("order", b"new", key="k", replace=True, connection=connection) == first
-    assert queue.store.ask(GetJob(first)).body != b"new"
-    connection.commit()
-    assert queue.store.ask(GetJob(first)).body == b"new"
-    assert queue.store.ask(GetJob(second)).key == "other"
-
-
 def fixed(queue, connection, level="REPEATABLE READ"):
     """Begin a transaction that sees what there is now, whatever others commit."""
     run(
@@ -148,45 +116,11 @@ def test_a_key_taken_since_a_snapshot_is_refused_and_the_transaction_goes_on(que
     assert topics(queue) == {"order": 4}
 
 
-def test_many_are_put_all_or_none(queue, connection):
-    ids = queue.put_many([queue.job("order", key=f"k{n}") for n in range(50)], connection=connection)
-    with pytest.raises(JobExists):
-        queue.put_many([queue.job("order", key="new"), queue.job("order", key="k7")], connection=connection)
-    connection.commit()
-    assert [queue.store.ask(GetJob(id)).key for id in ids] == [f"k{n}" for n in range(50)]
-    assert queue.store.ask(GetJob(("order", "new"))) is None
-
-
-def test_a_connection_without_a_transaction_is_refused(queue, connect):
-    connection = connect(autocommit=True)
-    with pytest.raises(BadJob, match="begin one"):
-        queue.put("order", connection=connection)
-    run(connection, "BEGIN")
-    id = queue.put("order", connection=connection)
-    connection.commit()
-    assert queue.store.ask(GetJob(id)).topic == "order"
-
-
 @pytest.mark.parametrize("what", [object(), 1, "text"])
 def test_what_is_no_connection_is_refused(queue, what):
     said = rf"connection= is no {type(what).__name__}: give the session or connection whose transaction is open, of \w+"
     with pytest.raises(BadJob, match=said):
         queue.put("order", connection=what)
-
-
-def test_a_worker_hears_of_it_at_the_commit(queue, connection):
-    handled = threading.Event()
-    queue.handler("order")(lambda job: handled.set())
-    worker = Worker(queue)
-    worker.start()
-    try:
-        queue.put("order", connection=connection)
-        assert not handled.wait(0.3)
-        connection.commit()
-        assert handled.wait(60)
-    finally:
-        worker.stop()
-        assert worker.join(60)
 
 
 @pytest.mark.parametrize("beside", [(), (ops.Expire(9),)], ids=["alone", "beside"])

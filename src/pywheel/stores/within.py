@@ -95,6 +95,8 @@ def _behind(found: Any, connection: Any) -> Any:
     if hasattr(found, "get_raw_connection"):  # SQLAlchemy's for asyncio
         wait(found.exec_driver_sql("SELECT 1"))  # begins its transaction: with asyncpg it does so with a statement
         return wait(found.get_raw_connection())
+    if hasattr(found, "exec_driver_sql") and not found.in_transaction():  # SQLAlchemy's: it commits what it has begun
+        found.begin()
     inner = getattr(found, "driver_connection", None)
     if inner is None:
         inner = getattr(found, "connection", None)

@@ -37,16 +37,6 @@ def run(connection, text):
         cursor.execute(text)
 
 
-def test_rows_may_be_whatever_the_caller_likes(queue, connect):
-    from pymysql.cursors import DictCursor
-
-    connection = connect(cursorclass=DictCursor, sql_mode="ANSI_QUOTES,NO_BACKSLASH_ESCAPES")
-    id = queue.put("a%b\\", key="c%sd'", connection=connection)
-    connection.commit()
-    job = queue.store.ask(GetJob(id))
-    assert (job.topic, job.key) == ("a%b\\", "c%sd'")
-
-
 def test_a_deadlock_says_that_the_transaction_is_gone(queue, connect):
     queue.put_many([queue.job("order", key="a"), queue.job("order", key="b")])
     mine, other = connect(), connect()

@@ -89,27 +89,6 @@ def test_a_successor_whose_parent_began_since_the_snapshot_is_no_job_too_many(qu
     assert queue.get(id).body == b"next"
 
 
-def test_it_goes_together_with_what_else_the_transaction_does(queue, connection, postgres_server):
-    with postgres_server.connect() as admin:
-        admin.execute("CREATE TABLE IF NOT EXISTS orders (id bigint, job bigint)")
-        admin.execute("TRUNCATE orders")
-    with connection.transaction():
-        connection.execute("INSERT INTO orders VALUES (1, NULL)")
-        id = queue.put("order", connection=connection)
-        connection.execute("UPDATE orders SET job = %s", (id,))
-    connection.commit()
-    assert connection.execute("SELECT job FROM orders").fetchall() == [(id,)]
-    assert queue.store.ask(GetJob(id)).topic == "order"
-
-
-def test_rows_may_be_whatever_the_caller_likes(queue, postgres_server):
-    with postgres_server.connect(autocommit=False, row_factory=psycopg.rows.dict_row) as connection:
-        id = queue.put("a\1b", key="c\1d", connection=connection)
-        connection.commit()
-    job = queue.store.ask(GetJob(id))
-    assert (job.topic, job.key) == ("a\1b", "c\1d")
-
-
 def test_a_store_in_no_database_refuses():
     with pytest.raises(BadJob, match="connection="):
         JobQueue("memory:").put("order", connection=object())
@@ -123,42 +102,3 @@ def test_the_tests_clock_counts_there_too(url, connection):
     job = queue.store.ask(GetJob(id))
     assert (job.created, job.due) == (clock.wall(), clock.wall() + 5_000)
     queue.store.close()
-
-
-def test_sqlalchemys_connection_and_session(queue, postgres_server):
-    sqlalchemy = pytest.importorskip("sqlalchemy")
-    from sqlalchemy.orm import Session
-
-    engine = sqlalchemy.create_engine(
-        "postgresql+psycopg://", creator=lambda: postgres_server.connect(autocommit=False)
-    )
-    with engine.begin() as connection:
-        first = queue.put("order", connection=connection)
-        assert queue.store.ask(GetJob(first)) is None
-    with Session(engine) as session:
-        second = queue.put("order", connection=session)
-        third = queue.put("order", connection=session)
-        session.rollback()
-        fourth = queue.put("order", connection=session)
-        session.commit()
-    engine.dispose()
-    assert [queue.store.ask(GetJob(id)) is not None for id in (first, second, third, fourth)] == [
-        True,
-        False,
-        False,
-        True,
-    ]
-
-
-def test_psycopg2s_connection(queue, postgres_server):
-    psycopg2 = pytest.importorskip("psycopg2")
-    connection = psycopg2.connect(host=str(postgres_server.folder), user="pywheel", dbname="pywheel")
-    first = queue.put("order", b"\0\xff", key="k", headers={"a": "b"}, connection=connection)
-    with pytest.raises(JobExists):
-        queue.put("order", key="k", connection=connection)
-    connection.commit()
-    second = queue.put("order", connection=connection)
-    connection.rollback()
-    connection.close()
-    assert queue.store.ask(GetJob(first)).body == b"\0\xff"
-    assert queue.store.ask(GetJob(second)) is None

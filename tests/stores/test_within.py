@@ -1,8 +1,10 @@
-"""Changes inside a transaction of the caller's own, by drivers for asyncio and SQLAlchemy on them."""
+"""Changes inside a transaction of the caller's own, by drivers that block or are awaited, and SQLAlchemy on them."""
 
 import asyncio
 import contextlib
 import sqlite3
+from importlib import import_module
+from inspect import isawaitable
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,46 +15,63 @@ from pywheel.jobs.job import State
 from tests.jobs.waiting import until
 from tests.stores.on_mysql.emptied import emptied
 
-POSTGRES = ("psycopg", "asyncpg", "pool of asyncpg", "postgresql+psycopg", "postgresql+asyncpg")
-MYSQL = ("aiomysql", "asyncmy", "mysql+aiomysql", "mysql+asyncmy")
-SQLITE = ("aiosqlite", "sqlite+aiosqlite")
+BLOCKING = ("sqlite3", "psycopg", "psycopg2", "pymysql")
+AWAITED = ("aiosqlite", "psycopg.AsyncConnection", "asyncpg", "pool of asyncpg", "aiomysql", "asyncmy")
+SQLALCHEMYS = ("sqlite+pysqlite", "sqlite+aiosqlite", "postgresql+psycopg", "postgresql+psycopg_async")
+SQLALCHEMYS += ("postgresql+asyncpg", "mysql+pymysql", "mysql+aiomysql", "mysql+asyncmy")
+DRIVERS = (*BLOCKING, *AWAITED, *SQLALCHEMYS)
+SQLITE = [name for name in DRIVERS if "sqlite" in name]
+MYSQL = [name for name in DRIVERS if "my" in name and name not in SQLITE]
+ALONE = [name for name in DRIVERS if name not in SQLALCHEMYS]
+
+
+def some(names):
+    return [name if name in SQLITE else pytest.param(name, marks=pytest.mark.servers) for name in names]
+
+
+def for_drivers(*names):
+    return pytest.mark.parametrize("driver", some(names), indirect=True)
+
+
+def is_awaited(driver):
+    return driver in AWAITED or any(name in driver for name in ("+aio", "+async", "_async"))
+
+
+async def awaited(found):
+    return await found if isawaitable(found) else found
 
 
 class Transactions:
     """A caller's connection: what it runs, begins and ends, whatever its driver calls that."""
 
-    def __init__(self, given, driver, *, begin=None, run=None):
+    def __init__(self, given):
         self.given = given
         """What a program gives as `connection=`."""
-        self._driver, self._begin, self._run = driver, begin, run
 
-    async def run(self, text):
-        if self._run is not None:
-            return await self._run(text)
-        async with self._driver.cursor() as cursor:
-            await cursor.execute(text)
-            return await cursor.fetchall() if cursor.description else None
+    async def run(self, words):
+        cursor = await awaited(self.given.cursor())
+        await awaited(cursor.execute(words))
+        return await awaited(cursor.fetchall()) if cursor.description else None
 
     async def begin(self):
-        if self._begin is not None:
-            await self._begin()
+        """Most do it by themselves."""
 
     async def commit(self):
-        await self._driver.commit()
+        await awaited(self.given.commit())
 
     async def rollback(self):
-        await self._driver.rollback()
+        await awaited(self.given.rollback())
 
 
 class OfAsyncpg(Transactions):
     """asyncpg's transactions are objects."""
 
     async def begin(self):
-        self._transaction = self._driver.transaction()
+        self._transaction = self.given.transaction()
         await self._transaction.start()
 
-    async def run(self, text):
-        return await self._driver.fetch(text)
+    async def run(self, words):
+        return await self.given.fetch(words)
 
     async def commit(self):
         await self._transaction.commit()
@@ -61,65 +80,59 @@ class OfAsyncpg(Transactions):
         await self._transaction.rollback()
 
 
-@contextlib.asynccontextmanager
-async def psycopg_s(place):
-    import psycopg
+class OfSqlalchemy(Transactions):
+    async def run(self, words):
+        from sqlalchemy import text
 
-    async with await psycopg.AsyncConnection.connect(**place) as connection:
-        yield Transactions(connection, connection)
-
-
-@contextlib.asynccontextmanager
-async def asyncpg_s(place):
-    import asyncpg
-
-    connection = await asyncpg.connect(**place)
-    try:
-        yield OfAsyncpg(connection, connection)
-    finally:
-        await connection.close()
+        result = await awaited(self.given.execute(text(words)))
+        return result.fetchall() if result.returns_rows else None
 
 
 @contextlib.asynccontextmanager
-async def of_a_pool_of_asyncpg(place):
-    import asyncpg
-
-    async with asyncpg.create_pool(**place, min_size=1) as pool, pool.acquire() as connection:
-        yield OfAsyncpg(connection, connection)
-
-
-@contextlib.asynccontextmanager
-async def of_mysql(name, place):
-    driver = pytest.importorskip(name)
-    async with driver.connect(**place) as connection:
-        yield Transactions(connection, connection)
-
-
-@contextlib.asynccontextmanager
-async def aiosqlite_s(path):
-    import aiosqlite
-
-    async with aiosqlite.connect(path) as connection:
-        yield Transactions(connection, connection)
-
-
-@contextlib.asynccontextmanager
-async def sqlalchemys(url, *, session):
-    from sqlalchemy import text
-    from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-
-    engine = create_async_engine(url)
-    async with AsyncSession(engine) if session else engine.connect() as given:
-
-        async def run(words):
-            result = await given.execute(text(words))
-            return result.fetchall() if result.returns_rows else None
-
-        yield Transactions(given, given, run=run)
-    await engine.dispose()
+async def connected(driver, place, full, *, session):
+    """Yield what a driver's connection does; with `session` that of a session, where the driver is SQLAlchemy."""
+    async with contextlib.AsyncExitStack() as stack:
+        if driver in SQLALCHEMYS:
+            yield OfSqlalchemy(await of_sqlalchemy(stack, driver, full, session))
+        elif driver in BLOCKING:
+            module = pytest.importorskip(driver)
+            connection = module.connect(**place)
+            stack.callback(ended, connection)
+            yield Transactions(connection)
+        elif driver == "asyncpg":
+            connection = await import_module(driver).connect(**place)
+            stack.push_async_callback(connection.close)
+            yield OfAsyncpg(connection)
+        elif driver == "pool of asyncpg":
+            pool = await stack.enter_async_context(import_module("asyncpg").create_pool(**place, min_size=1))
+            yield OfAsyncpg(await stack.enter_async_context(pool.acquire()))
+        else:
+            name, _, kind = driver.partition(".")
+            module = pytest.importorskip(name)
+            made = (getattr(module, kind) if kind else module).connect(**place)
+            yield Transactions(await stack.enter_async_context(await made if kind else made))
 
 
-@pytest.fixture(params=[*SQLITE, *(pytest.param(name, marks=pytest.mark.servers) for name in (*POSTGRES, *MYSQL))])
+def ended(connection):
+    with contextlib.suppress(Exception):  # PyMySQL's is closed once
+        connection.close()
+
+
+async def of_sqlalchemy(stack, driver, full, session):
+    import sqlalchemy
+    from sqlalchemy import orm
+    from sqlalchemy.ext import asyncio as awaiting
+
+    if is_awaited(driver):
+        engine = awaiting.create_async_engine(full)
+        stack.push_async_callback(engine.dispose)
+        return await stack.enter_async_context(awaiting.AsyncSession(engine) if session else engine.connect())
+    engine = sqlalchemy.create_engine(full)
+    stack.callback(engine.dispose)
+    return stack.enter_context(orm.Session(engine) if session else engine.connect())
+
+
+@pytest.fixture(params=some(DRIVERS))
 def driver(request):
     return request.param
 
@@ -135,36 +148,21 @@ def url(request, driver, tmp_path):
 
 @pytest.fixture
 def connect(request, driver, url, tmp_path):
-    """Returns what connects to the store's database; with `session` an AsyncSession, where that is SQLAlchemy's."""
-    name = driver.partition("+")[2] or driver
+    """Returns what connects to the store's database."""
     if driver in SQLITE:
-        place = f"{tmp_path}/jobs.db"
-        full = f"sqlite+aiosqlite:///{place}"
+        place = {"database": f"{tmp_path}/jobs.db"}
+        full = f"{driver}:///{tmp_path}/jobs.db"
     elif driver in MYSQL:
-        server = request.getfixturevalue("mariadb_server")
-        database = urlsplit(url).path[1:]
-        place = {"unix_socket": str(server.socket), "user": "root", "db": database}
-        full = f"mysql+{name}://root@localhost/{database}?unix_socket={server.socket}"
+        server, database = request.getfixturevalue("mariadb_server"), urlsplit(url).path[1:]
+        place = {"unix_socket": str(server.socket), "user": "root"}
+        place["database" if driver == "pymysql" else "db"] = database
+        full = f"{driver}://root@localhost/{database}?unix_socket={server.socket}"
     else:
         server = request.getfixturevalue("postgres_server")
-        database = "database" if "asyncpg" in name else "dbname"
+        database = "database" if "asyncpg" in driver else "dbname"
         place = {"host": str(server.folder), "port": server.port, "user": "pywheel", database: "pywheel"}
-        full = f"postgresql+{name}://pywheel@/pywheel?host={server.folder}&port={server.port}"
-
-    def connect(*, session=False):
-        if "+" in driver:
-            return sqlalchemys(full, session=session)
-        if driver in MYSQL:
-            return of_mysql(driver, place)
-        ways = {
-            "psycopg": psycopg_s,
-            "asyncpg": asyncpg_s,
-            "pool of asyncpg": of_a_pool_of_asyncpg,
-            "aiosqlite": aiosqlite_s,
-        }
-        return ways[driver](place)
-
-    return connect
+        full = f"{driver}://pywheel@/pywheel?host={server.folder}&port={server.port}"
+    return lambda *, session=False: connected(driver, place, full, session=session)
 
 
 @pytest.fixture
@@ -183,7 +181,7 @@ def run(url, connect):
 
 @pytest.mark.parametrize("session", [False, True], ids=["connection", "session"])
 def test_a_job_exists_from_the_commit_on_and_not_after_a_rollback(run, session, driver):
-    if session and "+" not in driver:
+    if session and driver not in SQLALCHEMYS:
         pytest.skip("the driver has no sessions")
 
     async def test(queue, mine):
@@ -286,16 +284,42 @@ def test_a_worker_hears_of_a_put_and_of_a_reschedule_at_the_commit(run):
     run(test)
 
 
+@for_drivers(*ALONE)
 def test_a_connection_without_a_transaction_is_refused(run, driver):
-    if "+" in driver or driver not in ("asyncpg", "pool of asyncpg", "aiomysql", "asyncmy"):
+    if driver == "aiosqlite":
         pytest.skip("it begins transactions by itself")
 
     async def test(queue, mine):
-        if driver in MYSQL:
-            await mine.given.autocommit(True)
+        if "sqlite" in driver:
+            mine.given.isolation_level = None
+        elif driver == "psycopg2":
+            mine.given.autocommit = True
+        elif "asyncpg" not in driver:
+            await awaited(mine.given.autocommit(True) if driver in MYSQL else mine.given.set_autocommit(True))
         with pytest.raises(BadJob, match="begin one"):
             await queue.put("order", connection=mine.given)
         assert await queue.jobs.list("order") == []
+        await (mine.begin() if "asyncpg" in driver else mine.run("BEGIN"))
+        id = await queue.put("order", connection=mine.given)
+        await (mine.commit() if "asyncpg" in driver else mine.run("COMMIT"))
+        assert (await queue.get(id)).topic == "order"
+
+    run(test)
+
+
+@for_drivers("sqlite3", "aiosqlite", "psycopg", "pymysql")
+def test_rows_and_texts_may_be_whatever_the_caller_likes(run, driver):
+    async def test(queue, mine):
+        if driver == "pymysql":
+            mine.given.cursorclass = import_module("pymysql.cursors").DictCursor
+            await mine.run("SET SESSION sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'")
+        else:
+            mine.given.row_factory = import_module("psycopg.rows").dict_row if driver == "psycopg" else sqlite3.Row
+        id = await queue.put("a%b\\\1", key="c%sd'\1", connection=mine.given)
+        await mine.commit()
+        assert ((await queue.get(id)).topic, (await queue.get(id)).key) == ("a%b\\\1", "c%sd'\1")
+        [row] = await mine.run("SELECT 1 AS one")
+        assert row["one"] == 1
 
     run(test)
 
@@ -304,12 +328,8 @@ def test_a_connection_that_is_closed_is_refused(run, driver):
     async def test(queue, mine):
         await mine.begin()
         await mine.rollback()
-        if "pool" in driver:
-            await mine.given._con.close()
-        elif "asyncmy" in driver and "+" not in driver:
-            await mine.given.ensure_closed()
-        else:
-            await (mine.given.ensure_closed() if driver == "aiomysql" else mine.given.close())
+        closing = mine.given._con if "pool" in driver else mine.given
+        await awaited(closing.ensure_closed() if driver in ("aiomysql", "asyncmy") else closing.close())
         with pytest.raises(BadJob, match=r"connection= (is closed|cannot be used)"):
             await queue.put("order", connection=mine.given)
         assert await queue.jobs.list("order") == []
@@ -317,6 +337,7 @@ def test_a_connection_that_is_closed_is_refused(run, driver):
     run(test)
 
 
+@for_drivers(*filter(is_awaited, DRIVERS))
 def test_a_queue_that_blocks_refuses_it_and_says_what_to_use(run):
     async def test(queue, mine):
         await mine.begin()
@@ -327,10 +348,9 @@ def test_a_queue_that_blocks_refuses_it_and_says_what_to_use(run):
     run(test)
 
 
-def test_a_task_that_is_cancelled_ends_its_statement_and_the_connection_is_free(run, connect, driver):
+@for_drivers(*(name for name in DRIVERS if is_awaited(name) and name not in SQLITE))
+def test_a_task_that_is_cancelled_ends_its_statement_and_the_connection_is_free(run, connect):
     """It waits for a lock: what is cancelled is the driver's call, and what was done is undone before it ends."""
-    if driver in SQLITE:
-        pytest.skip("it waits for the file in a thread of its own, which nothing ends")
 
     async def test(queue, mine):
         await queue.put("order", key="k")
@@ -350,10 +370,9 @@ def test_a_task_that_is_cancelled_ends_its_statement_and_the_connection_is_free(
     run(test)
 
 
+@for_drivers(*(name for name in DRIVERS if name not in SQLITE))
 def test_a_job_that_was_put_since_a_snapshot_is_cancelled_or_said_to_be_unseen(run, driver):
     """It would be said not to be there, and then it would run."""
-    if driver in SQLITE:
-        pytest.skip("whoever writes sees all there is")
 
     async def test(queue, mine):
         await queue.put("order", delay="1h", key="old")
@@ -377,10 +396,8 @@ def test_a_job_that_was_put_since_a_snapshot_is_cancelled_or_said_to_be_unseen(r
     run(test)
 
 
-def test_no_worker_takes_a_job_whose_cancel_is_not_committed(run, driver):
-    if driver in SQLITE:
-        pytest.skip("nobody else can write to the file until then")
-
+@for_drivers(*(name for name in DRIVERS if name not in SQLITE))
+def test_no_worker_takes_a_job_whose_cancel_is_not_committed(run):
     async def test(queue, mine):
         id = await queue.put("order")
         await mine.begin()
@@ -393,10 +410,8 @@ def test_no_worker_takes_a_job_whose_cancel_is_not_committed(run, driver):
     run(test)
 
 
-def test_what_a_file_is_locked_for_is_said_on_aiosqlite(run, driver, tmp_path):
-    if driver != "aiosqlite":
-        pytest.skip("SQLite's")
-
+@for_drivers(*SQLITE)
+def test_a_file_that_another_writes_to_is_busy(run, tmp_path):
     async def test(queue, mine):
         await queue.put("order")
         await mine.run("PRAGMA busy_timeout = 50")
