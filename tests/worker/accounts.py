@@ -34,6 +34,20 @@ AFTER_AWAY = 1_500  # ms that everybody needs to find a server that was away
 SLOW = 100  # ms that a call took: then an ack may come too late for a handler that took nearly all of its ttr
 FREED = 500  # ms in which a place under a limit that is free may be another's
 BEGUN = 100  # ms that a claim may be dated too early: before its statement, or its transaction, began
+AROUND = (
+    "kills",
+    "stops",
+    "continues",
+    "drains",
+    "pauses",
+    "resumes",
+    "dies",
+    "ready",
+    "deletes",
+    "busy",
+    "away",
+    "held",
+)
 HITS = 2  # attempts that who is innocent may lose to one who kills its process: see worker.suspects
 
 
@@ -403,20 +417,7 @@ class Accounts:
         """Return what happened in a time and shortly before."""
         said = [
             (line["wall"], word, line.get("who") or line.get("topic") or "")
-            for word in (
-                "kills",
-                "stops",
-                "continues",
-                "drains",
-                "pauses",
-                "resumes",
-                "dies",
-                "ready",
-                "deletes",
-                "busy",
-                "away",
-                "held",
-            )
+            for word in AROUND
             for line in self.words[word]
             if begin - 1500 <= line["wall"] <= end
         ]

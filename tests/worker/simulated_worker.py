@@ -1,11 +1,13 @@
 """A worker in the simulated world: a real dispatcher, with pools that have no threads."""
 
-from pywheel import StoreError
+from pywheel import JobQueue, ManualClock, StoreError
 from pywheel.events import Events
 from pywheel.worker.dispatcher import Dispatcher
 from pywheel.worker.executors.pool import Pool, Runner
 
-__all__ = ["Killed", "SimulatedWorker"]
+__all__ = ["NOW", "CalmWorld", "Killed", "SimulatedWorker"]
+
+NOW = 1_700_000_000_000
 
 LONGEST = 1.0  # seconds that a worker sleeps at most
 
@@ -134,3 +136,32 @@ class SimulatedWorker:
         self.draining = True
         self.dispatcher.drain()
         self.announced = False
+
+
+class CalmWorld:
+    """What a simulated worker asks of its world: nothing goes wrong here, and handlers take `takes` seconds."""
+
+    def __init__(self, queue=None):
+        self.clock = queue.store.clock if queue else ManualClock(wall=NOW)
+        self.queue = queue or JobQueue("memory:", clock=self.clock)
+        self.store = self.queue.store
+        self.paused = set()
+        self.takes = 0.0
+        self.begun, self.late = [], []
+
+    def claimed(self, jobs):
+        pass
+
+    def started(self, lease, worker):
+        self.begun.append(lease.job)
+        self.late.append(self.clock.wall() - lease.job.due)
+        return self.takes
+
+    def fails(self):
+        return False
+
+    def ended(self, lease):
+        pass
+
+    def troubled(self):
+        raise AssertionError("the store failed")

@@ -10,22 +10,18 @@ from pywheel.jobs.commands import Claim, Claimed, ClaimPolicy, Expire, Pause, Re
 from pywheel.jobs.job import Due
 from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import Filter, ListJobs
-from tests.worker.simulated_worker import SimulatedWorker
+from tests.worker.simulated_worker import NOW, CalmWorld, SimulatedWorker
 
 STEP = timedelta(seconds=0.1)  # longer than the worker waits before it asks again, as on a slow disk
 HOUR = 3_600_000
 
 
-class Stage:
-    """What a simulated worker asks of its world."""
+class Stage(CalmWorld):
+    """The same, with handlers that take a while and may be tried often."""
 
-    def __init__(self):
-        self.clock = ManualClock(wall=1_700_000_000_000)
-        self.queue = JobQueue("memory:", clock=self.clock)
-        self.store = self.queue.store
-        self.paused = set()
-        self.begun = []
-        self.takes = 0.05  # seconds
+    def __init__(self, url="memory:"):
+        super().__init__(JobQueue(url, clock=ManualClock(wall=NOW)))
+        self.takes = 0.05
 
     def handler(self, topic, **options):
         self.queue.handler(topic, concurrency=3, ttr=60, retry=Fixed(0, attempts=9), **options)(print)
@@ -36,22 +32,6 @@ class Stage:
         self.store.apply([Reserve(topic, count, ClaimPolicy(1, 9), "dead")])
         self.clock.advance(timedelta(milliseconds=5))
         self.store.apply([Expire(count)])
-
-    def claimed(self, jobs):
-        pass
-
-    def started(self, lease, worker):
-        self.begun.append(lease.job)
-        return self.takes
-
-    def fails(self):
-        return False
-
-    def ended(self, lease):
-        pass
-
-    def troubled(self):
-        pytest.fail("the store failed")
 
     def play(self, *topics, steps):
         self.work([SimulatedWorker(self, topics)], steps)
@@ -99,14 +79,6 @@ def test_a_job_of_lower_priority_does_not_wait_for_the_trials_of_higher_ones(sta
     assert [job.body for job in stage.begun] == [b"suspect", b"healthy"]
 
 
-def test_suspects_begin_one_after_the_other(stage):
-    stage.takes = 30
-    stage.handler("t")
-    stage.suspects("t", 8)
-    stage.play("t", steps=1)
-    assert len(stage.begun) == 1
-
-
 def test_jobs_that_others_had_locked_for_a_moment_are_claimed_together_again(stage, monkeypatch):
     """A store leaves what another transaction has locked, though it is due."""
     stage.handler("t")
@@ -146,27 +118,6 @@ def test_a_priority_that_a_worker_has_not_heard_of_is_found_when_its_owner_canno
     setattr(owner, lost, 1e9)
     stage.work(workers, 40)
     assert len(stage.begun) == 1
-
-
-def test_a_job_whose_claim_was_not_heard_of_is_not_held_until_its_lease_is_over(stage, monkeypatch):
-    """A server that stops in the middle of a commit may have done it."""
-    stage.handler("t")
-    stage.queue.put_many(stage.queue.job("t") for _ in range(3))
-    apply, troubles = stage.store.apply, []
-    monkeypatch.setattr(stage, "troubled", lambda: troubles.append(1))
-
-    def cut(commands):
-        found = apply(commands)
-        if any(isinstance(command, Claim) for command in commands):
-            monkeypatch.setattr(stage.store, "apply", apply)
-            raise StoreAway("the server broke down in a commit")
-        return found
-
-    monkeypatch.setattr(stage.store, "apply", cut)
-    stage.play("t", steps=10)
-    assert troubles == [1]
-    assert len(stage.begun) == stage.queue.topics.counts()["t"].done == 3
-    assert {job.attempt for job in stage.begun} == {1}
 
 
 def test_what_runs_is_not_given_back_when_a_later_claim_was_not_heard_of(stage, monkeypatch):
@@ -275,10 +226,8 @@ def test_places_of_a_group_that_other_workers_free_are_found(stage):
 
 
 def test_what_a_backlog_claim_took_is_given_back_if_its_answer_was_lost(tmp_path):
-    stage = Stage()
-    stage.queue.close()
-    stage.queue = JobQueue(f"sqlite:///{tmp_path}/jobs.db", clock=stage.clock)
-    stage.store, stage.begun, stage.takes = stage.queue.store, [], 0.001
+    stage = Stage(f"sqlite:///{tmp_path}/jobs.db")
+    stage.takes = 0.001
     stage.troubled = lambda: None
     stage.handler("t")
     ids = stage.queue.put_many(stage.queue.job("t") for _ in range(1_200))
@@ -301,7 +250,7 @@ def test_what_a_backlog_claim_took_is_given_back_if_its_answer_was_lost(tmp_path
                 break
         assert lost
         assert {job.id for job in stage.begun} >= {*lost}  # long before their leases are over
-        assert stage.clock.wall() - 1_700_000_000_000 < 55_000
+        assert stage.clock.wall() - NOW < 55_000
         assert all(job.attempt == 1 for job in stage.begun)
     assert {*lost} <= {*ids}
 

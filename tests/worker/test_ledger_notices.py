@@ -35,29 +35,17 @@ def test_a_calm_ledger_without_a_fault_is_right(tmp_path):
     assert kinds(tmp_path, "", excuses=True) == set()
 
 
-def test_the_ledger_notices_a_claim_given_twice(tmp_path):
-    assert "twice" in kinds(tmp_path, "claim given twice")
-
-
-def test_the_ledger_notices_an_ack_dropped(tmp_path):
-    assert "lost lease" in kinds(tmp_path, "ack dropped")
-
-
-def test_the_ledger_notices_an_old_body_after_a_replacement(tmp_path):
-    assert "old body" in kinds(tmp_path, "old body", calls=800)
-
-
-def test_the_ledger_notices_a_limit_passed(tmp_path):
-    assert "limit" in kinds(tmp_path, "limit passed", topics=(LIMITED,))
-
-
-def test_the_ledger_notices_a_job_that_is_early(tmp_path):
-    assert "early" in kinds(tmp_path, "early")
-
-
-def test_the_ledger_notices_a_job_after_its_cancel_returned_true(tmp_path):
-    assert "cancelled" in kinds(tmp_path, "cancel dropped")
-
-
-def test_the_ledger_notices_a_put_lost(tmp_path):
-    assert "lost" in kinds(tmp_path, "put lost")
+@pytest.mark.parametrize(
+    ("plant", "kind", "more"),
+    [
+        ("claim given twice", "twice", {}),
+        ("ack dropped", "lost lease", {}),
+        ("old body", "old body", {"calls": 800}),
+        ("limit passed", "limit", {"topics": (LIMITED,)}),
+        ("early", "early", {}),
+        ("cancel dropped", "cancelled", {}),
+        ("put lost", "lost", {}),
+    ],
+)
+def test_the_ledger_notices(tmp_path, plant, kind, more):
+    assert kind in kinds(tmp_path, plant, **more)

@@ -6,44 +6,16 @@ import pytest
 
 from pywheel import JobQueue, ManualClock
 from tests.often import often
-from tests.worker.simulated_worker import SimulatedWorker
+from tests.worker.simulated_worker import NOW, CalmWorld, SimulatedWorker
 
-NOW = 1_700_000_000_000
 STEP = 10  # ms
-
-
-class Calm:
-    """A world in which nothing goes wrong, and handlers take no time."""
-
-    def __init__(self, url):
-        self.clock = ManualClock(wall=NOW)
-        self.queue = JobQueue(url, clock=self.clock)
-        self.store = self.queue.store
-        self.paused = set()
-        self.late = []
-
-    def claimed(self, jobs):
-        pass
-
-    def started(self, lease, worker):
-        self.late.append(self.clock.wall() - lease.job.due)
-        return 0
-
-    def fails(self):
-        return False
-
-    def ended(self, lease):
-        pass
-
-    def troubled(self):
-        raise AssertionError("the store failed")
 
 
 @pytest.mark.parametrize("url", often(["memory", "sqlite"]), indirect=True)
 @pytest.mark.parametrize("when", ["before the worker begins", "while it works"])
 @pytest.mark.parametrize("topics", often([("t",), ("t", "u")]))
 def test_of_many_jobs_that_are_due_close_together_none_is_late(url, when, topics):
-    world = Calm(url)
+    world = CalmWorld(JobQueue(url, clock=ManualClock(wall=NOW)))
     for topic in topics:
         world.queue.handler(topic, concurrency=100)(print)
     jobs = [world.queue.job("t", delay=(6_000 + n) / 1000) for n in range(12_000)]

@@ -15,20 +15,14 @@ from pywheel.stores import open as open_store
 from pywheel.testing import FaultyStore
 from pywheel.worker.completer import SOON
 from tests.jobs.waiting import until
-from tests.worker.simulated_worker import SimulatedWorker
-from tests.worker.test_on_time import NOW, Calm
+from tests.worker.simulated_worker import NOW, CalmWorld, SimulatedWorker
 
 
-class Slow(Calm):
+class Slow(CalmWorld):
     """A world whose store takes `seconds` for each step; it notes how much it was asked for."""
 
     def __init__(self):
-        self.clock = ManualClock(wall=NOW)
-        inner = JobQueue("memory:", clock=self.clock).store
-        self.queue = JobQueue(FaultyStore(inner, self.fault))
-        self.store = self.queue.store
-        self.paused = set()
-        self.late = []
+        super().__init__(JobQueue(FaultyStore(open_store("memory:", clock=ManualClock(wall=NOW)), self.fault)))
         self.seconds = 0.0
         self.asked, self.acked = [], []
 
@@ -138,7 +132,7 @@ def test_a_drain_gives_back_at_once_what_waits_in_a_pool(world):
     for _ in range(5):  # it is quick, and so claims ahead
         worker.turn()
         world.clock.advance(timedelta(milliseconds=1))
-    world.started = lambda lease, worker: 3_600
+    world.takes = 3_600
     worker.turn()
     waiting = [lease.job.id for lease in worker.unstarted()]
     assert waiting

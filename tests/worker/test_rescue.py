@@ -77,21 +77,6 @@ def test_jobs_whose_owner_stands_still_wait_a_second_and_not_until_it_is_taken_f
     world.end()
 
 
-def test_jobs_that_are_tried_one_at_a_time_keep_no_other_waiting():
-    world = StillWorld(takes=0.2)
-    suspects = world.put_some(20)
-    assert len(world.queue.reserve("a", 20, ttr=1)) == 20
-    world.clock.advance(1.0)  # nobody has settled them: each may have killed its process
-    world.workers.append(SimulatedWorker(world, "a"))
-    world.pass_time(0.3)
-    [other] = world.put_some(1)
-    world.pass_time(1)
-    assert world.undone([other]) == []
-    assert len(world.undone(suspects)) > 10
-    world.pass_time(10)
-    assert world.undone(suspects) == []
-
-
 def test_a_job_that_kills_its_process_takes_no_neighbour_with_it_however_long_that_one_runs():
     """All were hit by the first kill. Whoever is hit again is tried for longer, until it runs to its end alone."""
     world = StillWorld("a", takes=1.9)
