@@ -1,5 +1,7 @@
 """What a store has, and whether all was forwarded."""
 
+from pywheel import StoreAway
+from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter
 from tests.jobs.waiting import until
@@ -19,3 +21,29 @@ def back(queue, store):
     """Bring the store back; wait until all was forwarded."""
     store.away = False
     until(lambda: forwarded(queue) and queue.store._breaker.away is None)
+
+
+def puts_jobs(commands):
+    return any(isinstance(command, Put) and command.jobs for command in commands)
+
+
+def lose_answers(store, count=1):
+    """Have the store do so many puts and tell nobody; return the list of what was lost."""
+    lost = []
+
+    def lose(when, commands):
+        if when == "after" and puts_jobs(commands) and len(lost) < count:
+            lost.append(commands)
+            raise StoreAway("the answer was lost")
+
+    store.fault = lose
+    return lost
+
+
+def fail_with(store, error):
+    """Have the store raise this at whatever it is asked."""
+
+    def fail(when, commands):
+        raise error
+
+    store.fault = fail

@@ -14,15 +14,8 @@ from pywheel.jobs import NewJob, State
 from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import GetJob
 from pywheel.observe import Tally
-from tests.client.spool.spooled import back, bodies, forwarded
+from tests.client.spool.spooled import back, bodies, fail_with, forwarded, lose_answers
 from tests.jobs.waiting import until, working
-
-
-def test_while_the_store_is_there_puts_go_to_it(queue, store):
-    assert queue.put("t", 1) == 1
-    assert queue.put("t", 2, key="k") == 2
-    assert bodies(store) == [1, 2]
-    assert sum(queue.store._spool.counts()) == 0
 
 
 def test_what_was_put_while_it_was_away_is_forwarded_in_order_and_once(queue, store):
@@ -62,15 +55,10 @@ def test_a_delay_counts_from_the_put(queue, store):
 
 
 def test_what_may_have_arrived_is_sent_again_and_happens_once(queue, store):
-    def lost(when, commands):
-        if when == "after" and any(isinstance(command, Put) and command.jobs for command in commands):
-            store.fault = None
-            raise StoreAway("the answer was lost")
-
-    store.fault = lost
+    lose_answers(store)
     one = queue.put("t", 1)
     until(lambda: forwarded(queue))
-    store.fault = lost
+    lose_answers(store)
     many = queue.put_many([queue.job("t", 2), queue.job("t", 3, key="k")])
     until(lambda: forwarded(queue))
     assert (one, many) == (-1, [-2, -3])
@@ -82,35 +70,25 @@ def test_an_answer_that_is_lost_while_forwarding_makes_no_second_job(queue, stor
     store.away = True
     for n in range(5):
         queue.put("t", n)
-    lost = []
-
-    def lose(when, commands):
-        if when == "after" and any(isinstance(command, Put) and command.jobs for command in commands) and len(lost) < 3:
-            lost.append(commands)
-            raise StoreAway("the answer was lost")
-
-    store.fault = lose
+    lost = lose_answers(store, 3)
     back(queue, store)
     assert len(lost) == 3
     assert bodies(store) == list(range(5))
 
 
-def test_a_busy_store_is_away_too_and_a_full_one_is_not(queue, store):
-    def fails(error):
-        def fail(when, commands):
-            raise error
-
-        return fail
-
-    store.fault = fails(StoreBusy("locked"))
+def test_a_busy_store_is_away_too_but_for_readers_and_a_full_one_is_not(queue, store):
+    id = queue.put("t", 0)
+    fail_with(store, StoreBusy("locked"))
     assert queue.put("t", 1) == -1
+    assert queue.get(id).json() == 0
+    assert queue.topics.counts()["t"].delayed == 1
     store.fault = None
     back(queue, store)
-    store.fault = fails(StoreFull("no room"))
+    fail_with(store, StoreFull("no room"))
     with pytest.raises(StoreFull):
         queue.put("t", 2)
     store.fault = None
-    assert bodies(store) == [1]
+    assert bodies(store) == [0, 1]
 
 
 def test_what_makes_no_sense_is_refused_at_once(queue, store):
@@ -179,17 +157,6 @@ def test_whoever_finds_the_store_away_nobody_waits_for_it_again(queue, store):
     store.fault = None
     back(queue, store)
     assert queue.cancel(id)
-
-
-def test_a_busy_store_can_be_read(queue, store):
-    def busy(when, commands):
-        raise StoreBusy("locked")
-
-    id = queue.put("t", 1)
-    store.fault = busy
-    assert queue.put("t", 2) == -1
-    assert queue.get(id).json() == 1
-    assert queue.topics.counts()["t"].delayed == 1
 
 
 def test_a_worker_on_a_queue_with_a_spool_handles_all_that_was_put(queue, store):

@@ -10,22 +10,14 @@ import pytest
 from pywheel import JobQueue, PywheelError, StoreAway
 from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter
-from tests.jobs.waiting import until, working
+from tests.jobs.waiting import until
 from tests.stores.network import Proxy
-
-KINDS = ["postgres"]
-
-
-@pytest.fixture(params=KINDS)
-def server(request):
-    server = request.getfixturevalue(f"{request.param}_server")
-    yield server
-    server.resume() if server.running else server.start()
 
 
 @pytest.fixture
-def spool(tmp_path):
-    return f"sqlite:///{tmp_path}/spool.db"
+def server(postgres_server):
+    yield postgres_server
+    postgres_server.resume() if postgres_server.running else postgres_server.start()
 
 
 def forwarded(queue):
@@ -86,21 +78,6 @@ def test_a_queue_is_made_and_takes_puts_while_its_server_is_down(server, spool):
         assert bodies(queue) == [0, 1, 2]
         assert queue.cancel(ids[0])
         assert queue.put("t", 3) > 0
-
-
-def test_what_the_last_process_left_is_handled_after_the_next_start(server, spool):
-    url = server.url(timeout="5s")
-    JobQueue(url).close()
-    server.kill()
-    with JobQueue(url, spool=spool) as queue:
-        queue.put_many(queue.job("t", n) for n in range(50))
-    server.start()
-    handled = []
-    with JobQueue(url, spool=spool) as queue:
-        queue.handler("t")(lambda job: handled.append(job.json()))
-        with working(queue):
-            until(lambda: len(handled) >= 50)
-    assert sorted(handled) == list(range(50))
 
 
 def test_one_put_at_most_waits_for_a_server_that_does_not_answer(server, spool):
