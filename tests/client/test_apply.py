@@ -4,13 +4,10 @@ import asyncio
 
 import pytest
 
-from pywheel import BadJob, JobExists, StoreAway
+from pywheel import JobExists
 from pywheel.events import JobsPut
 from pywheel.jobs import NewJob
 from pywheel.jobs.commands import Cancel, Put, SetNote
-from pywheel.jobs.queries import GetNote
-from pywheel.stores import open
-from pywheel.testing import FaultyStore
 from tests.jobs.waiting import until
 
 JOB = NewJob("t", b"b", 0)
@@ -30,23 +27,6 @@ def applied(request, queue):
 
 async def _awaited(call):
     return await call()
-
-
-def test_a_command_has_the_outcome_that_its_class_says(applied, queue):
-    apply, _ = applied
-    [id] = apply(Put((JOB,)))
-    assert apply(Cancel(id))
-    assert apply(SetNote("n", b"v")) is None
-    assert queue.store.ask(GetNote("n")) == b"v"
-
-
-def test_a_refusal_is_raised(applied):
-    apply, _ = applied
-    apply(Put((KEYED,)))
-    with pytest.raises(JobExists):
-        apply(Put((KEYED,)))
-    with pytest.raises(BadJob):
-        apply(SetNote("", b"v"))
 
 
 def test_commands_together_are_one_transaction(applied, queue):
@@ -72,13 +52,3 @@ def test_jobs_that_are_put_so_are_told_of(applied, queue):
     apply_all([Put((JOB,)), Put((KEYED,)), Cancel(1)])
     apply(Cancel(1))
     until(lambda: told == [JobsPut("t", 2), JobsPut("t", 1)])  # of asyncio's a thread tells, after the answer
-
-
-def test_a_store_that_is_away_is_raised(applied, queue):
-    apply, apply_all = applied
-    queue.use(FaultyStore(open("memory:")))
-    queue.store.away = True
-    with pytest.raises(StoreAway):
-        apply(Cancel(1))
-    with pytest.raises(StoreAway):
-        apply_all([Cancel(1), Cancel(2)])

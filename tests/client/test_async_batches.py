@@ -52,8 +52,7 @@ def test_what_tasks_ask_for_again_goes_along_in_one_commit(queue):
 
 def test_what_comes_during_a_commit_shares_the_next(queue):
     commits = commits_of(queue)
-    begun, gate, apply = threading.Event(), threading.Event(), queue.store.apply
-    queue.store.apply = lambda commands: begun.set() or (gate.wait(60) and apply(commands))
+    begun, gate = held_up(queue)
 
     async def program():
         first = asyncio.create_task(queue.aio.put("t"))
@@ -135,19 +134,6 @@ def test_of_a_turn_what_was_stored_is_not_told_to_have_failed_with_a_transaction
     assert [job.id for job in queue.jobs.list()] == ids
 
 
-def test_after_close_it_says_so(queue):
-    async def program():
-        await queue.aio.put("t")
-        queue.close()
-        with pytest.raises(StoreClosed, match="closed"):
-            await queue.aio.put("t")
-
-    asyncio.run(program())
-    with pytest.raises(StoreClosed):
-        queue.put("t")
-    queue.close()
-
-
 def test_close_while_tasks_put_gives_each_a_result_or_an_error(url):
     async def program():
         with JobQueue(url) as queue:
@@ -211,22 +197,8 @@ def test_many_may_close_at_once(url):
     asyncio.run(asyncio.wait_for(program(), 60))
 
 
-def test_a_closed_queue_leaves_no_thread_behind(url):
-    def turns():
-        return [thread for thread in threading.enumerate() if thread.name == "pywheel-batches"]
-
-    before = len(turns())
-    with JobQueue(url) as queue:
-
-        async def program():
-            await queue.aio.put("t")
-
-        asyncio.run(program())
-        assert len(turns()) == before + 1
-    until(lambda: len(turns()) == before)
-
-
-def test_a_queue_that_nobody_closed_leaves_no_thread_behind():
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_queue_leaves_no_thread_behind_closed_or_not(closed):
     async def program(queue):
         await queue.aio.put("t")
         queue.events.listen(print)
@@ -235,8 +207,11 @@ def test_a_queue_that_nobody_closed_leaves_no_thread_behind():
     queue = JobQueue("memory:")
     asyncio.run(program(queue))
     assert threading.active_count() == before + 1
-    del queue
-    gc.collect()
+    if closed:
+        queue.close()
+    else:
+        del queue
+        gc.collect()
     until(lambda: threading.active_count() == before)
 
 
@@ -354,25 +329,3 @@ def test_the_batches_of_a_forked_child_are_its_own(queue):
     assert results.get(timeout=60) == 4711
     process.join(60)
     assert asyncio.run(program())
-
-
-@pytest.mark.stress
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_a_forked_child_puts_as_its_parent_does(tmp_path):
-    with JobQueue(f"sqlite:///{tmp_path}/jobs.db") as queue:
-
-        async def program():
-            return await queue.aio.put("t")
-
-        def child(results):
-            results.put(asyncio.run(program()))
-
-        asyncio.run(program())
-        context = multiprocessing.get_context("fork")
-        results = context.Queue()
-        process = context.Process(target=child, args=(results,))
-        process.start()
-        assert results.get(timeout=60) == 2
-        process.join()
-        assert asyncio.run(program()) == 3

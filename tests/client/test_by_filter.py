@@ -1,7 +1,7 @@
 """Many jobs at once: by topic, state, key, due time and error."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -167,14 +167,3 @@ def test_a_pause_asks_the_workers_before_it_returns(queue):
     assert queue.topics.pause("t") is True
     assert asked == [(("t", 1.0), True)]
     assert queue.topics.pause("t") is False
-
-
-def test_a_release_spends_no_attempt(queue, clock):
-    queue.put("t")
-    [job] = queue.reserve("t")
-    assert queue.release(job) is True
-    assert queue.release(job) is False
-    [job] = queue.reserve("t")
-    assert job.attempt == 1
-    clock.advance(timedelta(seconds=61))
-    assert queue.release(job) is False

@@ -402,19 +402,12 @@ def test_there_and_back_again(stores):
     put(old, *some(30))
     tried(old, 2)
     before, history = live(old), finished(old)
-    _there_and_back(old, new, before)
+    for source, target in ((old, new), (new, old), (old, new)):
+        assert Copier(source, target).switch(10).jobs == 32
+        assert (live(source), live(target)) == ([], before)
+        source.apply([ops.Pause(topic.name, False) for topic in source.ask(ListTopics())])
     assert finished(new) == history
     assert len(finished(old)) == len(history) + len(before)  # each job that went is there as a cancelled one
-
-
-def _there_and_back(old, new, before):
-    assert Copier(old, new).switch(10).jobs == 32
-    old.apply([ops.Pause(topic.name, False) for topic in old.ask(ListTopics())])
-    assert Copier(new, old).switch(10).jobs == 32
-    new.apply([ops.Pause(topic.name, False) for topic in new.ask(ListTopics())])
-    assert (live(old), live(new)) == (before, [])
-    assert Copier(old, new).switch(10).jobs == 32
-    assert (live(old), live(new)) == ([], before)
 
 
 @pytest.mark.stress
@@ -489,22 +482,13 @@ def test_beside_producers_and_workers_every_job_is_done_once(urls, monkeypatch):
         assert old.store.verify() == new.store.verify() == []
 
 
-def test_another_priority_is_carried_too(stores):
-    old, new = stores
-    put(old, NewJob("t", b"x", FAR, "k"))
-    Copier(old, new).carry()
-    put(old, NewJob("t", b"x", FAR, "k", priority=3, replace=True))
-    assert Copier(old, new).carry().changed == 1
-    assert new.ask(GetJob(("t", "k"))).priority == 3
-
-
 def test_an_edit_is_carried_too(stores):
     old, new = stores
     [id] = put(old, NewJob("t", b"x", FAR, "k"))
     Copier(old, new).carry()
-    assert old.apply([ops.Edit(id, body=b"y", fields={"headers": {"a": "b"}})]) == [ops.Change.MADE]
+    assert old.apply([ops.Edit(id, body=b"y", fields={"headers": {"a": "b"}, "priority": 3})]) == [ops.Change.MADE]
     assert Copier(old, new).carry().changed == 1
     copy = new.ask(GetJob(("t", "k")))
-    assert (copy.body, headers(copy), copy.due) == (b"y", {"a": "b"}, FAR)
+    assert (copy.body, headers(copy), copy.due, copy.priority) == (b"y", {"a": "b"}, FAR, 3)
     assert new.apply([ops.Edit(copy.id, body=b"z")]) == [ops.Change.MADE]
     assert new.verify() == []

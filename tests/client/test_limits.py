@@ -62,12 +62,13 @@ def test_what_is_read_limits_as_what_was_set_and_says_so_in_words(queue, limit, 
 @pytest.mark.parametrize(
     ("limit", "rate", "why"),
     [
-        (0, None, "limit must be a whole number from 1"),
-        ("5", None, "limit must be a whole number from 1"),
-        (True, None, "limit must be a whole number from 1"),
+        *((number, None, "limit must be a whole number from 1") for number in (0, 1.5, "5", True)),
         (Limit(None, per=":"), None, "limit must be a whole number from 1"),
         (Limit(1, per=""), None, "per= of a Limit"),
-        (None, "soon", "rate is text such as '100/m'"),
+        *((None, text, "rate is text such as '100/m'") for text in ("soon", "100")),
+        (None, "1/" + " " * 100_000, "a rate has 100002 characters, and may have 100"),
+        (None, "0/s", "the number of a rate must be"),
+        (None, "5/fortnight", "the period of a rate '1?fortnight'( is not understood)?"),
         (None, "5/s burst", "the period of a rate"),
         (None, "5/s burst 0", "the burst of a rate must be"),
         (None, Rate(5, "-1s"), "the period of a rate must not be negative"),
@@ -76,6 +77,8 @@ def test_what_is_read_limits_as_what_was_set_and_says_so_in_words(queue, limit, 
 def test_what_is_no_limit_is_refused_and_nothing_is_set(queue, limit, rate, why):
     with pytest.raises(BadOption, match=why):
         queue.topics.limit("t", limit=limit, rate=rate)
+    with pytest.raises(BadOption, match=why):
+        queue.handler("t", limit=limit, rate=rate)
     with pytest.raises(BadJob, match="topic"):
         queue.topics.limit("", limit=1, rate=None)
     assert queue.store.ask(ListNotes("")) == []

@@ -176,13 +176,6 @@ def test_what_cannot_stand_around_a_handler_is_refused(queue):
             queue.on_dead(function)
 
 
-def test_a_handler_without_any_is_called_as_it_is(queue):
-    @queue.handler("t")
-    def handle(job): ...
-
-    assert queue.middleware.around(queue.handlers["t"]) is queue.handlers["t"]
-
-
 class Outlet(ManagedHandler):
     """A handler that is an object, which is told where it is and when to let go."""
 

@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -24,6 +25,13 @@ def queue(request, tmp_path):
         yield queue
 
 
+@pytest.fixture
+def pool():
+    """Threads in which somebody waits; all have ended after the test."""
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
 def refused(value):
     raise ValueError(f"not {value}")
 
@@ -32,15 +40,17 @@ def refused(value):
 
 
 def test_what_a_handler_returns_is_kept_if_it_is_asked_for(queue):
-    values = {"json": {"a": [1, None]}, "text": "é", "nothing": None, "bytes": b"\0\xff"}
+    longest = b"x" * RESULT_MOST
+    values = {"json": {"a": [1, None]}, "text": "é", "nothing": None, "bytes": b"\0\xff", "longest": longest}
     queue.handler("kept", results=True)(lambda job: values[job.json()])
     queue.handler("dropped")(lambda job: values[job.json()])
     ids = {name: queue.put("kept", name) for name in values}
     dropped = queue.put("dropped", "json")
-    assert run_due(queue) == 5
+    assert run_due(queue) == 6
     for name in ("json", "text", "nothing"):
         assert queue.result(ids[name]).json() == values[name]
     assert queue.result(ids["bytes"]) == Result(ids["bytes"], State.DONE, b"\0\xff")
+    assert queue.result(ids["longest"]).result == longest
     assert queue.result(dropped) == Result(dropped, State.DONE)
     assert queue.jobs.history(ids["text"])[-1].result == '"é"'.encode()
 
@@ -74,13 +84,6 @@ def test_what_cannot_be_kept_makes_the_job_dead_at_once(queue):
         assert len(queue.jobs.history(id)) == 1
 
 
-def test_the_longest_result_is_kept(queue):
-    queue.handler("t", results=True)(lambda job: b"x" * RESULT_MOST)
-    id = queue.put("t")
-    run_due(queue)
-    assert len(queue.result(id).result) == RESULT_MOST
-
-
 def test_a_result_says_what_it_is_not(queue):
     queue.handler("t", results=True)(lambda job: b"\xff")
     id, other = queue.put("t"), queue.put("t", delay="1h")
@@ -112,26 +115,14 @@ def test_a_wait_gives_state_result_and_last_error(queue):
     assert queue.wait(id) == queue.result(id)  # it has ended already
 
 
-def test_a_wait_hears_of_a_cancel_and_of_a_delete(queue):
+def test_a_wait_hears_of_a_cancel_and_of_a_delete(queue, pool):
     cancelled, deleted = (queue.put("t", delay="1h") for _ in range(2))
-    found = []
-
-    def wait(id):
-        try:
-            found.append(queue.wait(id))
-        except NoSuchJob as error:
-            found.append(error)
-
-    threads = [threading.Thread(target=wait, args=(id,)) for id in (cancelled, deleted)]
-    for thread in threads:
-        thread.start()
+    first, second = (pool.submit(queue.wait, id) for id in (cancelled, deleted))
     until(lambda: len(queue.calls.waits) == 2)
     queue.cancel(cancelled)
-    threads[0].join(60)
-    assert found == [Result(cancelled, State.CANCELLED)]
+    assert first.result(60) == Result(cancelled, State.CANCELLED)
     queue.jobs.delete(deleted)
-    threads[1].join(60)
-    assert isinstance(found[1], NoSuchJob)
+    assert isinstance(second.exception(60), NoSuchJob)
 
 
 def test_a_wait_ends_at_its_timeout_and_leaves_nothing(queue):
@@ -185,43 +176,22 @@ def _listening():
     return [thread for thread in threading.enumerate() if thread.name == "pywheel-waits"]
 
 
-def test_two_who_wait_for_one_job_are_told_both(queue):
+@pytest.mark.parametrize("closes", [False, True])
+def test_all_who_wait_for_one_job_are_told_of_its_end_or_that_the_queue_was_closed(queue, pool, closes):
     id = queue.put("t", delay="1h")
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(queue.wait(id))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    until(lambda: queue.calls.waits._waiting and len(queue.calls.waits._waiting[id][1]) == 2)
-    queue.cancel(id)
-    for thread in threads:
-        thread.join(60)
-    assert found == [Result(id, State.CANCELLED)] * 2
-
-
-def test_whoever_waits_as_the_queue_is_closed_is_told(tmp_path):
-    queue = JobQueue(f"sqlite:///{tmp_path}/jobs.db")
-    id = queue.put("t", delay="1h")
-    errors = []
-
-    def wait():
-        try:
-            queue.wait(id)
-        except StoreClosed as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=wait) for _ in range(3)]
-    for thread in threads:
-        thread.start()
+    waits = [pool.submit(queue.wait, id) for _ in range(3)]
     until(lambda: queue.calls.waits._waiting and len(queue.calls.waits._waiting[id][1]) == 3)
+    if not closes:
+        queue.cancel(id)
+        assert [wait.result(60) for wait in waits] == [Result(id, State.CANCELLED)] * 3
+        return
     queue.close()
-    for thread in threads:
-        thread.join(60)
-    assert len(errors) == 3
+    assert {type(wait.exception(60)) for wait in waits} == {StoreClosed}
     with pytest.raises(StoreClosed):
         queue.wait(id)
 
 
-def test_a_wait_outlasts_a_store_that_is_away(queue, monkeypatch):
+def test_a_wait_outlasts_a_store_that_is_away(queue, pool, monkeypatch):
     id = queue.put("t", delay="1h")
     failures = []
 
@@ -231,17 +201,14 @@ def test_a_wait_outlasts_a_store_that_is_away(queue, monkeypatch):
             raise StoreAway("it does not answer")
 
     when_asked(monkeypatch, queue.store, GetStates, away)
-    found = []
-    waiting = threading.Thread(target=lambda: found.append(queue.wait(id)))
-    waiting.start()
+    waiting = pool.submit(queue.wait, id)
     until(lambda: len(failures) == 3)
     queue.cancel(id)
-    waiting.join(60)
-    assert found == [Result(id, State.CANCELLED)]
+    assert waiting.result(60) == Result(id, State.CANCELLED)
 
 
 @pytest.mark.usefixtures("redis_server")
-def test_a_wait_with_time_left_outlasts_a_server_that_was_away_when_it_began():
+def test_a_wait_with_time_left_outlasts_a_server_that_was_away_when_it_began(pool):
     with Redis() as server, JobQueue(server.url(timeout="1s")) as queue:
         id = queue.put("t", delay="1h")
         server.kill()
@@ -250,74 +217,54 @@ def test_a_wait_with_time_left_outlasts_a_server_that_was_away_when_it_began():
                 queue.wait(id, timeout)
         with pytest.raises(StoreAway):
             asyncio.run(queue.aio.wait(id, 0.1))
-        found = []
         ways = [lambda: queue.wait(id, 60), lambda: asyncio.run(queue.aio.wait(id, 60))]
-        threads = [threading.Thread(target=lambda way=way: found.append(way())) for way in ways]
-        for thread in threads:
-            thread.start()
+        waits = [pool.submit(way) for way in ways]
         server.start()
         until(lambda: len(queue.calls.waits._waiting.get(id, ("", ()))[1]) == 2)
         queue.cancel(id)
-        for thread in threads:
-            thread.join(60)
-    assert found == [Result(id, State.CANCELLED)] * 2
+        assert [wait.result(60) for wait in waits] == [Result(id, State.CANCELLED)] * 2
 
 
-def test_a_wait_outlasts_its_connections_to_the_server(postgres_server):
+def test_a_wait_outlasts_its_connections_to_the_server(postgres_server, pool):
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = %s"
     url = postgres_server.url()
     with JobQueue(url) as queue:
         id = queue.put("t", delay="1h")
-        found = []
-        waiting = threading.Thread(target=lambda: found.append(queue.wait(id, 60)))
-        waiting.start()
+        waiting = pool.submit(queue.wait, id, 60)
         for _ in range(3):
-            until(lambda: any(one.worker.startswith("wait:") for one in _members(queue)))
+            until(lambda: _who_waits(queue))
             with postgres_server.connect() as connection:
                 connection.execute(cut, ["client backend"])
         with JobQueue(url) as other:
             other.cancel(id)
-        waiting.join(60)
-    assert found == [Result(id, State.CANCELLED)]
+        assert waiting.result(60) == Result(id, State.CANCELLED)
 
 
-@pytest.mark.parametrize("url", ["memory:", "sqlite", "postgres", "mariadb", "redis"])
-def test_a_worker_rings_who_waits_in_another_process(request, url, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "pywheel.client.completion_listener._LOOKS", (600, 600)
-    )  # whoever looks without a ring comes too late
-    if url == "sqlite":
-        url = f"sqlite:///{tmp_path}/jobs.db"
-    elif url != "memory:":
-        url = request.getfixturevalue(f"{url}_server").url()
-    with JobQueue(url) as queue, JobQueue(queue.store if url == "memory:" else url) as other:
+def test_a_worker_rings_who_waits_in_another_process(any_url, pool, monkeypatch):
+    # Whoever looks without a ring comes too late.
+    monkeypatch.setattr("pywheel.client.completion_listener._LOOKS", (600, 600))
+    with JobQueue(any_url) as queue, JobQueue(queue.store if any_url == "memory:" else any_url) as other:
         queue.handler("t", results=True)(lambda job: job.json() + 1)
         queue.handler("dies", retry=Fixed(0, attempts=1))(refused)
         with working(queue) as worker:
             ids = other.put_many([other.job(topic, 41, delay="1h") for topic in ("t", "dies")])
-            found = {}
-            threads = [threading.Thread(target=lambda id=id: found.update({id: other.wait(id)})) for id in ids]
-            for thread in threads:
-                thread.start()
+            waits = [pool.submit(other.wait, id) for id in ids]
             until(lambda: worker.dispatcher._completer.waiters.keys() == {"t", "dies"})
             for id in ids:
                 other.reschedule(id, 0)
-            for thread in threads:
-                thread.join(60)
-        assert found[ids[0]].json() == 42
-        assert found[ids[1]].state is State.DEAD
+            done, dead = (wait.result(60) for wait in waits)
+        assert (done.json(), dead.state) == (42, State.DEAD)
         assert queue.store.verify() == []
 
 
 @pytest.mark.stress
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_waits_by_a_thread_of_its_own(tmp_path):
+def test_a_forked_child_waits_by_a_thread_of_its_own(tmp_path, pool):
     url = f"sqlite:///{tmp_path}/jobs.db"
     with JobQueue(url) as queue:
         id = queue.put("t", delay="1h")
-        waiting = threading.Thread(target=lambda: queue.wait(id))
-        waiting.start()
+        waiting = pool.submit(queue.wait, id)
         until(lambda: len(queue.calls.waits))
 
         def child():
@@ -327,33 +274,31 @@ def test_a_forked_child_waits_by_a_thread_of_its_own(tmp_path):
 
         process = multiprocessing.get_context("fork").Process(target=child)
         process.start()
-        until(lambda: any(one.worker.startswith("wait:") for one in _members(queue)))
+        until(lambda: _who_waits(queue))
         queue.cancel(id)
         process.join(60)
         assert process.exitcode == 0
-        waiting.join(60)
+        assert waiting.result(60)
 
 
-def _members(queue):
+def _who_waits(queue):
     notifier = queue.store.notifier("looking")
     try:
-        return notifier.members()
+        return [one for one in notifier.members() if one.worker.startswith("wait:")]
     finally:
         notifier.close()
 
 
-def test_who_waits_is_no_worker_for_people_and_none_that_owns_jobs(queue):
+def test_who_waits_is_no_worker_for_people_and_none_that_owns_jobs(queue, pool):
     handled = []
     queue.handler("t")(handled.append)
     id = queue.put("t", delay="1h")
-    waiting = threading.Thread(target=lambda: queue.wait(id))
-    waiting.start()
-    until(lambda: any(one.worker.startswith("wait:") for one in _members(queue)))
+    waiting = pool.submit(queue.wait, id)
+    until(lambda: _who_waits(queue))
     assert queue.store.ask(ListWorkers()) == []
     with working(queue):
         ids = queue.put_many([queue.job("t") for _ in range(40)])  # of all shards
         until(lambda: len(handled) == len(ids))
         assert len(queue.store.ask(ListWorkers())) == 1
         queue.reschedule(id, 0)
-        waiting.join(60)
-    assert not waiting.is_alive()
+        assert waiting.result(60)

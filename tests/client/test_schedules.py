@@ -3,15 +3,14 @@
 import asyncio
 import random
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pytest
 
-from pywheel import BadJob, BadOption, Fixed, JobExists, JobQueue, Keyring, ManualClock, NoSuchSchedule, State
+from pywheel import BadJob, BadOption, Fixed, JobQueue, Keyring, ManualClock, NoSuchSchedule, State
 from pywheel.jobs import cron
 from pywheel.jobs.commands import Ack, Put, SetNote
-from pywheel.jobs.job import NewJob
 from pywheel.jobs.queries import GetNote, ListNotes
 from pywheel.jobs.schedule import Schedule, written
 from pywheel.stores.front import Front
@@ -61,20 +60,6 @@ def test_a_declared_function_runs_at_each_of_its_ticks(queue, clock):
     assert len(found) == 4 + 96 + 1
     assert [tick for tick in found if "T" in tick] == [f"2026-01-0{day}T01:30:00Z" for day in (2,)]
     assert queue.topics.counts()["sweep"].done == 4 + 96
-
-
-def test_a_task_runs_with_its_defaults(queue, clock):
-    start(clock)
-    found = []
-
-    @queue.every("1h", name="weekly")
-    @queue.task("report")
-    def report(days: int = 7):
-        found.append(days)
-
-    pass_time(queue, clock, 3600)
-    assert found == [7]
-    assert queue.schedules.get("weekly").schedule.topic == "report"
 
 
 def test_ticks_have_the_priority_of_their_task(queue, clock):
@@ -158,16 +143,6 @@ def test_the_same_said_again_changes_nothing(queue, ran, clock):
     assert ran == [("s", "12:00:10"), ("s", "12:00:20"), ("s", "12:00:30")]
 
 
-def test_another_period_takes_effect_at_once_and_nothing_of_the_old_one_runs(queue, ran, clock):
-    queue.schedules.set("s", "work", every="10s")
-    pass_time(queue, clock, 12)
-    queue.schedules.set("s", "work", every="7s")
-    pass_time(queue, clock, 18)
-    sevens = range(NOON // 7_000 * 7_000, NOON + 30_001, 7_000)
-    expected = [written(tick)[11:19] for tick in sevens if tick > NOON + 12_000]
-    assert [tick for _, tick in ran] == ["12:00:10", *expected]
-
-
 @pytest.mark.parametrize(
     ("catch_up", "made_up"),
     [("none", []), ("one", ["03:00:00"]), ("all", ["01:00:00", "02:00:00", "03:00:00"])],
@@ -239,18 +214,6 @@ def _missing():
     raise cron.CronMissing("no cronsim")
 
 
-def test_a_removed_schedule_runs_no_more_and_one_of_its_name_is_another(queue, ran, clock):
-    queue.schedules.set("s", "work", every="10s")
-    pass_time(queue, clock, 15)
-    assert queue.schedules.delete("s")
-    assert not queue.schedules.delete("s")
-    pass_time(queue, clock, 20)
-    assert queue.schedules.list() == []
-    queue.schedules.set("s", "work", every="10s")
-    pass_time(queue, clock, 15)
-    assert [tick for _, tick in ran] == ["12:00:10", "12:00:40", "12:00:50"]
-
-
 def test_a_paused_schedule_puts_nothing_and_goes_on_from_where_it_is_resumed(queue, ran, clock):
     queue.schedules.set("s", "work", every="10s", catch_up="all")
     pass_time(queue, clock, 15)
@@ -265,20 +228,13 @@ def test_a_paused_schedule_puts_nothing_and_goes_on_from_where_it_is_resumed(que
     assert [tick for _, tick in ran] == ["12:00:10", "12:02:00", "12:02:05"]
 
 
-def test_run_now_puts_one_more_also_of_a_paused_one(queue, ran, clock):
-    queue.schedules.set("s", "work", every="1h")
-    queue.schedules.pause("s")
-    id = queue.schedules.run("s")
-    run_due(queue)
-    assert ran == [("s", "12:00:00")]
-    assert queue.get(id).state is State.DONE
-
-
-def test_run_now_may_be_asked_for_again_at_once(queue, ran, clock):
+def test_run_now_puts_one_more_each_time_also_of_a_paused_one(queue, ran, clock):
     queue.schedules.set("s", "work", every="1h", overlap="overlap")
-    assert len({queue.schedules.run("s") for _ in range(3)}) == 3
+    queue.schedules.pause("s")
+    ids = {queue.schedules.run("s") for _ in range(3)}
     run_due(queue)
     assert ran == [("s", "12:00:00")] * 3
+    assert [queue.get(id).state for id in ids] == [State.DONE] * 3
 
 
 def test_a_listing_says_when_the_next_comes_and_what_became_of_the_last(queue, ran, clock):
@@ -294,6 +250,8 @@ def test_a_listing_says_when_the_next_comes_and_what_became_of_the_last(queue, r
         queue.schedules.get("d")
     with pytest.raises(NoSuchSchedule):
         queue.schedules.pause("d")
+    assert queue.schedules.delete("a")
+    assert not queue.schedules.delete("a")
 
 
 def test_each_has_a_twin(queue, ran, clock):
@@ -355,25 +313,6 @@ def test_what_was_put_ahead_before_an_outage_is_left_out_too(queue, ran, clock):
     ]
 
 
-def test_a_tick_is_left_out_while_the_one_before_runs(queue, clock):
-    start(clock)
-    found = []
-
-    @queue.every("10s", ttr="1h", concurrency=2)
-    def slow(job):
-        found.append(by(clock))
-        if len(found) == 1:
-            clock.advance(25)
-            run_due(queue)
-
-    pass_time(queue, clock, 10)
-    assert found == ["12:00:10"]
-    assert queue.topics.counts()["slow"].cancelled == 2
-    pass_time(queue, clock, 5)
-    assert found == ["12:00:10", "12:00:40"]
-    assert queue.get(("slow", "slow@2026-01-01T12:00:20Z")).state is State.CANCELLED
-
-
 def test_a_tick_waits_for_the_one_before_and_they_keep_their_order(queue, clock):
     start(clock)
     found = []
@@ -389,21 +328,6 @@ def test_a_tick_waits_for_the_one_before_and_they_keep_their_order(queue, clock)
     pass_time(queue, clock, 10)
     pass_time(queue, clock, 15)
     assert found == ["10", "20", "30", "40", "50"]
-
-
-def test_ticks_may_overlap_where_that_is_said(queue, clock):
-    start(clock)
-    found = []
-
-    @queue.every("10s", ttr="1h", overlap="overlap")
-    def slow():
-        found.append(by(clock))
-        if len(found) < 3:
-            clock.advance(10)
-            run_due(queue)
-
-    pass_time(queue, clock, 10)
-    assert found == ["12:00:10", "12:00:20", "12:00:30"]
 
 
 def test_a_failed_tick_is_tried_again_though_others_have_come(queue, clock):
@@ -551,17 +475,23 @@ def test_what_a_planner_of_old_has_put_after_the_change_gives_way(queue, ran, cl
     assert [tick for _, tick in ran] == [f"12:00:{s:02}" for s in range(5, 31, 5)]
 
 
-def test_what_a_worker_cannot_plan_is_said_and_left_to_one_that_can(queue, ran, clock, monkeypatch, caplog):
-    queue.schedules.set("by cron", "work", cron="* * * * *")
-    queue.schedules.set("every", "work", every="20s")
-    with monkeypatch.context() as without:
+@contextmanager
+def without_cronsim():
+    with pytest.MonkeyPatch.context() as without:
         without.setitem(sys.modules, "cronsim", None)
         cron._cronsim.cache_clear()
+        yield
+    cron._cronsim.cache_clear()
+
+
+def test_what_a_worker_cannot_plan_is_said_and_left_to_one_that_can(queue, ran, clock, caplog):
+    queue.schedules.set("by cron", "work", cron="* * * * *")
+    queue.schedules.set("every", "work", every="20s")
+    with without_cronsim():
         pass_time(queue, clock, 70)
         assert {name for name, _ in ran} == {"every"}
         assert "by cron cannot be planned by this worker: cronsim is not installed" in caplog.text
         assert queue.schedules.get("by cron").next is None
-    cron._cronsim.cache_clear()
     pass_time(queue, clock, 60)
     assert [tick for name, tick in ran if name == "by cron"] == ["12:01:00", "12:02:00"]
     assert len(ran) == len(set(ran)) == 2 + 6
@@ -573,29 +503,17 @@ def changed_beside(queue):
     queue.schedules.pause("s")
 
 
-def test_two_who_change_one_schedule_at_once_do_both(queue, ran, clock):
+@pytest.mark.parametrize("together", [False, True])
+def test_two_who_change_one_schedule_at_once_do_both(queue, ran, clock, together):
     queue.schedules.set("s", "work", every="10s")
-    notes = ScheduleNotes(queue.store)
 
     def change(before):
         if not before.paused and before.every == 10_000:
             changed_beside(queue)
         return replace(before, every=20_000)
 
-    notes.change("s", change)
-    schedule = queue.schedules.get("s").schedule
-    assert (schedule.every, schedule.paused) == (20_000, True)
-
-
-def test_who_changes_many_schedules_keeps_what_another_one_changed_meanwhile(queue, ran, clock):
-    queue.schedules.set("s", "work", every="10s")
-
-    def change(before):
-        if before.every == 10_000:
-            changed_beside(queue)
-        return replace(before, every=20_000)
-
-    ScheduleNotes(queue.store).change_many({"s": change})
+    notes = ScheduleNotes(queue.store)
+    notes.change_many({"s": change}) if together else notes.change("s", change)
     schedule = queue.schedules.get("s").schedule
     assert (schedule.every, schedule.paused) == (20_000, True)
 
@@ -621,15 +539,12 @@ def test_a_planner_that_sleeps_by_a_clock_that_was_wrong_wakes_when_a_worker_sta
     assert [tick for _, tick in ran if tick > "12:00:00"] == ["12:00:10", "12:00:20", "12:00:30"]
 
 
-def test_what_is_new_is_left_whole_to_a_planner_that_can(queue, ran, clock, monkeypatch):
+def test_what_is_new_is_left_whole_to_a_planner_that_can(queue, ran, clock):
     queue.schedules.set("every", "work", every="20s")
     run_due(queue)  # two minutes are planned
     queue.schedules.set("by cron", "work", cron="1 12 * * *")
-    with monkeypatch.context() as without:
-        without.setitem(sys.modules, "cronsim", None)
-        cron._cronsim.cache_clear()
+    with without_cronsim():
         run_due(queue)
-    cron._cronsim.cache_clear()
     pass_time(queue, clock, 70)
     assert ("by cron", "12:01:00") in ran
 
@@ -695,13 +610,6 @@ def test_a_tick_whose_lot_is_yet_to_come_is_not_missed(queue, ran, clock):
     clock.advance(3_600 + 120)
     pass_time(queue, clock, 3_300)
     assert [tick for _, tick in ran] == ["13:00:00"]
-
-
-def test_ticks_are_plain_jobs_with_keys_of_their_own(queue, ran, clock):
-    queue.schedules.set("s", "work", every="1m")
-    run_due(queue)
-    with pytest.raises(JobExists):
-        queue.calls.apply(Put((NewJob("work", b"", 0, "s@2026-01-01T12:01:00Z"),)))
 
 
 # ---- what has changed -----------------------------------------------------------------------------------------------

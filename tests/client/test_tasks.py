@@ -90,17 +90,6 @@ def test_the_function_gets_what_was_put_as_its_types(queue, calls):
     assert calls == [{**given, "note": "none"}]
 
 
-def test_a_coroutine_function_is_a_task_too(queue, calls):
-    @queue.task("t")
-    async def close(order_id: int) -> None:
-        await asyncio.sleep(0)
-        calls(order_id=order_id)
-
-    assert tried(queue, close, 7).state is State.DONE
-    assert calls == [{"order_id": 7}]
-    assert asyncio.run(close(8)) is None
-
-
 def test_the_body_is_an_object_of_what_was_given(queue):
     @queue.task("t")
     def close(order_id: int, note: str = "none") -> None: ...
@@ -475,11 +464,6 @@ def test_keys_that_make_no_sense_are_refused(queue, keyed):
 def of_the_job_(job: Job) -> None: ...
 
 
-def test_a_key_function_may_have_defaults_of_its_own(queue):
-    task = queue.task("t", key=lambda n, shop="main": f"{shop}-{n}")(typed)
-    assert queue.get(task.put(7)).key == "main-7"
-
-
 # ---- functions that cannot be tasks ---------------------------------------------------------------------------------
 
 
@@ -604,14 +588,6 @@ def test_what_a_plain_call_may_leave_out_is_given_all_the_same(queue, calls):
     assert isinstance(calls[1]["db"], Session)
 
 
-def test_an_argument_whose_type_leads_nowhere_says_so(queue):
-    def close(order: "Missing") -> None: ...  # noqa: F821
-
-    task = queue.task("t")(close)
-    with pytest.raises(BadOption, match="the type of argument 'order' of t cannot be found"):
-        task.put(7)
-
-
 def test_a_type_that_is_not_needed_may_lead_nowhere(queue, calls):
     @queue.provide
     def session() -> "Iterator[Missing]":  # noqa: F821
@@ -646,22 +622,6 @@ def typed(n: int) -> None: ...
 
 
 # ---- what is provided -----------------------------------------------------------------------------------------------
-
-
-def test_a_function_may_ask_for_its_job(queue):
-    seen = []
-
-    @queue.task("t")
-    def close(job: Job, order_id: int) -> None:
-        seen.append((job, order_id))
-
-    @queue.task("u")
-    def other(order_id: int, job) -> None:
-        seen.append((job, order_id))
-
-    ids = [close.put(7), other.put(order_id=8)]
-    run_due(queue)
-    assert [(job.id, order_id) for job, order_id in seen] == list(zip(ids, (7, 8), strict=True))
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -16,12 +16,6 @@ def test_headers_are_a_mapping(queue, headers):
     assert queue.topics.counts() == {}
 
 
-@pytest.mark.parametrize("jobs", [5, None, object()])
-def test_put_many_takes_an_iterable(queue, jobs):
-    with pytest.raises(BadJob, match=r"put_many takes what queue\.job\(\.\.\.\) returns"):
-        queue.put_many(jobs)
-
-
 @pytest.mark.parametrize(
     ("name", "wrong"), [("listeners", None), ("listeners", 5), ("listeners", [print, 5]), ("clock", 5), ("clock", str)]
 )
@@ -89,10 +83,6 @@ def test_run_due_takes_a_whole_number_as_its_limit(queue, limit):
 def test_a_history_is_that_of_an_id(queue, id):
     with pytest.raises(BadJob, match="an id is a whole number"):
         queue.store.ask(GetHistories([id]))[0]
-
-
-def test_a_history_of_an_id_that_cannot_be_is_empty(queue):
-    assert queue.store.ask(GetHistories([-1]))[0] == queue.store.ask(GetHistories([2**80]))[0] == []
 
 
 @pytest.mark.parametrize("path", [5, None, 1.5])
@@ -170,11 +160,6 @@ def test_a_task_of_what_has_no_signature_is_refused(queue):
 def test_an_option_that_is_misspelt_is_told_what_may_have_been_meant(queue, call, said):
     with pytest.raises(TypeError, match=said):
         call(queue)
-
-
-def test_a_job_for_later_takes_no_connection(queue):
-    with pytest.raises(BadJob, match="connection= is for what stores jobs: give it to put or put_many"):
-        queue.job("t", connection=object())
 
 
 def test_what_names_no_job_is_shown(queue):
