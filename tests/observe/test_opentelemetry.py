@@ -161,6 +161,7 @@ def test_a_put_among_other_commands_is_traced_and_a_refused_one_is_an_error(queu
     first, second = traces.spans("send t")
     assert [span.status.status_code for span in (first, second)] == [StatusCode.UNSET, StatusCode.ERROR]
     assert second.attributes["error.type"] == "pywheel.JobExists"
+    assert {point.attributes.get("error.type") for point in traces.points(SENT)} == {None, "pywheel.JobExists"}
     assert not trace.get_current_span().get_span_context().is_valid
 
 
@@ -238,21 +239,6 @@ def test_a_handler_to_which_it_is_not_for_now_has_not_failed(queue, traces):
     process = traces.span("process t")
     assert (process.status.status_code, process.events) == (StatusCode.UNSET, ())
     assert "error.type" not in process.attributes
-
-
-def test_a_put_that_is_refused_is_an_error(queue, traces):
-    queue.put("t", key="k", delay=60)
-    with pytest.raises(JobExists):
-        queue.put("t", key="k")
-    _, refused = traces.spans("send t")
-    assert (refused.status.status_code, refused.attributes["error.type"]) == (
-        StatusCode.ERROR,
-        "pywheel.JobExists",
-    )
-    assert {point.attributes.get("error.type") for point in traces.points(SENT)} == {
-        None,
-        "pywheel.JobExists",
-    }
 
 
 def test_a_lost_lease_is_a_settlement_that_failed(queue, traces):

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
-from pywheel import ExtraMissing, Fixed, JobQueue
+from pywheel import ExtraMissing
 from pywheel.events import (
     BacklogSeen,
     ClockStepped,
@@ -31,7 +31,6 @@ from pywheel.events import (
 from pywheel.jobs import Job, Outcome, State
 from pywheel.observe import prometheus
 from pywheel.observe.prometheus import BUCKETS, PrometheusMetrics
-from tests.jobs.waiting import finished, until, working
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
@@ -54,31 +53,6 @@ def samples(metrics, accept=""):
         for sample in family.samples:
             found[sample.name, *sorted(sample.labels.values())] = sample.value
     return found
-
-
-def test_what_a_worker_does_is_counted():
-    metrics = PrometheusMetrics()
-    with JobQueue("memory:", listeners=[metrics]) as queue:
-        queue.handler("good")(lambda job: None)
-
-        @queue.handler("bad", retry=Fixed("1ms", attempts=3))
-        def fail(job):
-            raise ValueError("no")
-
-        with working(queue):
-            for id in [*(queue.put("good") for _ in range(5)), queue.put("bad", key="a key")]:
-                finished(queue, id)
-            until(lambda: ("pywheel_jobs_dead_total", "bad") in samples(metrics))
-            assert samples(metrics)["pywheel_workers_here",] == 1
-    found = samples(metrics)
-    assert found["pywheel_jobs_put_total", "good"] == found["pywheel_jobs_done_total", "good"] == 5
-    assert found["pywheel_jobs_retried_total", "bad"] == 2
-    assert found["pywheel_jobs_dead_total", "bad"] == 1
-    for name in ("lateness", "run"):
-        assert found[f"pywheel_job_{name}_seconds_count", "good"] == 5
-        assert found[f"pywheel_job_{name}_seconds_bucket", "+Inf", "bad"] == 3
-        assert found[f"pywheel_job_{name}_seconds_sum", "bad"] >= 0
-    assert found["pywheel_workers_here",] == 0
 
 
 def test_every_event_that_counts_has_a_metric(metrics):

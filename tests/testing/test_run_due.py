@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pywheel import Fixed, GiveUp, JobQueue, Ladder, ManualClock, NotNow, RetryLater, Tally
+from pywheel import JobQueue, Ladder, ManualClock, NotNow, Tally
 from pywheel.jobs import State
 from pywheel.testing import run_due
 
@@ -96,47 +96,12 @@ def test_a_failed_attempt_climbs_the_ladder(queue, clock, tally):
     assert tally.count("run_time") == 3
 
 
-@pytest.mark.parametrize(
-    ("error", "state"), [(GiveUp("no"), State.DEAD), (RetryLater("1h"), State.DELAYED), (SystemExit(), State.DELAYED)]
-)
-def test_what_a_handler_raises_has_the_last_word(queue, error, state):
-    @queue.handler("t", retry=Fixed(9))
-    def handle(job):
-        raise error
-
-    id = queue.put("t")
-    assert run_due(queue) == 1
-    assert queue.get(id).state is state
-
-
 HANDLED = []
 
 
 async def coroutine(job):
     await asyncio.sleep(0)
     HANDLED.append(job.id)
-
-
-def generator(job):
-    yield HANDLED.append(job.id)
-
-
-@pytest.mark.parametrize("function", [coroutine, lambda job: coroutine(job)], ids=["plain", "hidden"])
-def test_coroutines_are_awaited_however_they_are_hidden(queue, function):
-    HANDLED.clear()
-    queue.handler("t")(function)
-    id = queue.put("t")
-    assert run_due(queue) == 1
-    assert [id] == HANDLED
-    assert queue.get(id).state is State.DONE
-
-
-def test_a_hidden_generator_is_a_failed_attempt_and_never_done(queue):
-    queue.handler("t", retry=Fixed(9))(lambda job: generator(job))
-    id = queue.put("t")
-    assert run_due(queue) == 1
-    assert queue.get(id).state is State.DELAYED
-    assert "generator" in queue.get(id).last_error
 
 
 def test_a_coroutine_may_put_its_successor(queue):
@@ -148,16 +113,6 @@ def test_a_coroutine_may_put_its_successor(queue):
     assert run_due(queue) == 1
     assert queue.get(first).state is State.DONE
     assert queue.get(("t", "k")).state is State.DELAYED
-
-
-def test_a_paused_topic_is_left_alone(queue):
-    queue.handler("a")(lambda job: None)
-    queue.handler("b")(lambda job: None)
-    queue.put("a")
-    queue.put("b")
-    queue.topics.pause("a")
-    assert run_due(queue) == 1
-    assert queue.topics.counts()["a"].delayed == 1
 
 
 def test_what_is_meant_for_the_test_itself_gets_through(queue):

@@ -26,17 +26,6 @@ from pywheel.testing import QueueTester
 DAY = 86_400
 
 
-@pytest.fixture
-def tester():
-    with QueueTester() as tester:
-        yield tester
-
-
-@pytest.fixture
-def queue(tester):
-    return tester.queue
-
-
 def seconds(tester):
     return tester.clock.time()
 
@@ -54,14 +43,6 @@ def test_each_job_finds_the_clock_at_its_own_due_time(tester, queue):
     assert seconds(tester) == 1_800
     assert tester.advance(599.999) == 0
     assert tester.advance(0.001) == 1
-
-
-def test_what_is_due_now_is_handled_before_time_passes(tester, queue):
-    seen = []
-    queue.handler("a")(lambda job: seen.append(seconds(tester)))
-    queue.put("a")
-    assert tester.advance("1h") == 1
-    assert seen == [0]
 
 
 def test_what_handlers_put_is_due_in_its_turn(tester, queue):
@@ -388,14 +369,6 @@ def test_a_programs_queue_leaves_its_store_for_good(tmp_path):
         queue.put("a")
     with JobQueue(url) as again:
         assert again.jobs.list() == []
-
-
-def test_another_test_may_have_the_same_queue():
-    queue = JobQueue("memory:")
-    for _ in range(2):
-        with QueueTester(queue) as tester:
-            queue.put("a")
-            tester.assert_put("a", count=1)
 
 
 @pytest.mark.parametrize("words", [{"queue": "memory:"}, {"clock": 5}])

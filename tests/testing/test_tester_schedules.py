@@ -12,29 +12,12 @@ MIDNIGHT = int(datetime(2030, 6, 1, tzinfo=UTC).timestamp() * 1000)
 
 
 @pytest.fixture
-def tester():
-    with QueueTester(clock=ManualClock(wall=MIDNIGHT)) as tester:
-        yield tester
-
-
-@pytest.fixture
-def queue(tester):
-    return tester.queue
+def clock():
+    return ManualClock(wall=MIDNIGHT)
 
 
 def hours(tester):
     return tester.clock.time() / 3_600
-
-
-def test_each_tick_comes_at_its_time(tester, queue):
-    seen = []
-
-    @queue.every("15m")
-    def sweep():
-        seen.append(hours(tester))
-
-    assert tester.advance("1h") == 4
-    assert seen == [0.25, 0.5, 0.75, 1]
 
 
 def test_three_days_of_a_cron_beside_other_jobs(tester, queue):

@@ -6,18 +6,6 @@ from datetime import timedelta
 import pytest
 
 from pywheel import BadArguments, BadOption, Fixed
-from pywheel.testing import QueueTester
-
-
-@pytest.fixture
-def tester():
-    with QueueTester() as tester:
-        yield tester
-
-
-@pytest.fixture
-def queue(tester):
-    return tester.queue
 
 
 def test_puts_are_found_by_their_arguments(tester, queue):
@@ -93,26 +81,6 @@ def test_tasks_run_by_the_clock_plain_and_async(tester, queue):
 
     asyncio.run(program())
     assert seen[1:] == [(6, 4_200)]
-
-
-def test_what_stands_around_handlers_and_is_provided_is_there(tester, queue):
-    seen = []
-    queue.before(lambda job: seen.append("before"))
-    queue.after(lambda job, error: seen.append(type(error)))
-
-    @queue.provide
-    def session():
-        seen.append("open")
-        yield "session"
-        seen.append("closed")
-
-    @queue.task("t", retry=Fixed("1m", attempts=2))
-    def task(n: int, session):
-        seen.append((n, session))
-
-    task.put(5)
-    assert tester.run_due() == 1
-    assert seen == ["before", "open", (5, "session"), "closed", type(None)]
 
 
 @pytest.mark.parametrize("coroutine", [False, True])
