@@ -5,8 +5,6 @@ import pytest
 __all__ = ["url"]
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "mariadb", "redis"])
-def url(request, tmp_path):
-    if request.param in ("memory", "sqlite"):
-        return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
-    return request.getfixturevalue(f"{request.param}_server").url()
+@pytest.fixture
+def url(any_url):
+    return any_url

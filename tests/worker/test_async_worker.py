@@ -336,22 +336,6 @@ def test_handlers_are_cancelled_at_the_end_of_the_grace_and_their_jobs_given_bac
     assert (job.state, job.attempt, slow.said) == (State.DELAYED, 0, ["cancelled"])
 
 
-def test_a_cancelled_task_gives_handlers_their_grace(aqueue, slow):
-    async def main():
-        running = asyncio.create_task(AsyncWorker(aqueue).run())
-        id = await begun(aqueue, slow)
-        running.cancel()
-        await asyncio.sleep(0.05)
-        assert not running.done()
-        slow.may_end.set()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert running.cancelled()
-        return await aqueue.get(id)
-
-    assert (run(main()).state, slow.said) == (State.DONE, ["returned"])
-
-
 @pytest.mark.parametrize("how", ["run", "block"])
 def test_a_second_cancellation_ends_the_grace(aqueue, slow, how):
     async def block():
@@ -546,20 +530,6 @@ def test_while_the_loop_is_blocked_its_jobs_are_left_to_other_workers(tmp_path):
     assert len(seen) == 20
     here.close()
     there.close()
-
-
-def test_the_loop_is_not_held_up_by_plain_handlers_and_the_store(aqueue):
-    gate = threading.Event()
-    aqueue.handler("plain")(lambda job: gate.wait(LIMIT))
-
-    async def main():
-        async with AsyncWorker(aqueue):
-            id = await aqueue.put("plain")
-            await asyncio.sleep(0.05)
-            gate.set()
-            return (await ended(aqueue, id)).state
-
-    assert run(main()) is State.DONE
 
 
 @pytest.mark.stress

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from pywheel import JobQueue, ManualClock, StoreError, Worker
-from pywheel.events import ClockStepped, StoreFailed
+from pywheel.events import ClockStepped
 from pywheel.jobs import State
 from pywheel.jobs.commands import Edit
 from pywheel.stores import open
@@ -35,28 +35,6 @@ def handled(queue, id):
     until(lambda: queue.get(id).state is State.DONE)
 
 
-def test_a_step_forward_makes_jobs_due(queue, clock):
-    with working(queue) as seen:
-        soon, later = queue.put("t", delay="10m"), queue.put("t", delay="2h")
-        handled(queue, queue.put("t"))
-        clock.step(timedelta(milliseconds=HOUR))
-        handled(queue, soon)
-        assert later not in seen
-
-
-def test_a_step_back_makes_nothing_early_and_loses_nothing(queue, clock):
-    with working(queue) as seen:
-        id = queue.put("t", delay=1)
-        handled(queue, queue.put("t"))
-        clock.step(timedelta(milliseconds=-HOUR))
-        handled(queue, queue.put("t"))
-        clock.advance(timedelta(milliseconds=HOUR))
-        handled(queue, queue.put("t"))
-        assert id not in seen
-        clock.advance(timedelta(milliseconds=1_000))
-        handled(queue, id)
-
-
 def test_a_step_forward_and_back_again_delivers_each_job_once(queue, clock):
     with working(queue) as seen:
         ids = [queue.put("t", delay=f"{minutes}m") for minutes in (1, 30, 90)]
@@ -68,32 +46,6 @@ def test_a_step_forward_and_back_again_delivers_each_job_once(queue, clock):
         clock.advance(timedelta(milliseconds=2 * HOUR))
         handled(queue, ids[2])
         assert [seen.count(id) for id in ids] == [1, 1, 1]
-
-
-def test_time_that_passes_without_a_step_is_none(queue, clock):
-    with working(queue):
-        id = queue.put("t", delay="1h")
-        for _ in range(4):
-            handled(queue, queue.put("t"))
-            clock.advance(timedelta(milliseconds=HOUR // 4))
-        handled(queue, id)
-
-
-def test_small_steps_back_are_no_trouble(queue, clock):
-    """Less than what counts as a step: what was due a moment ago may not be so now."""
-    failed = []
-    queue.events.listen(lambda event: failed.append(event) if isinstance(event, StoreFailed) else None)
-    with working(queue) as seen:
-        for _ in range(50):
-            ids = [queue.put("t"), queue.put("t", delay=0.02)]
-            clock.step(-0.04)
-            clock.advance(0.05)
-            clock.step(-0.01)
-            clock.advance(0.05)
-            for id in ids:
-                handled(queue, id)
-    assert failed == []
-    assert len(seen) == 100
 
 
 def test_what_was_held_before_a_step_is_not_begun_after_it(queue, clock):

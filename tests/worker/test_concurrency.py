@@ -34,17 +34,6 @@ class Gated:
         self.gates[topic].release(jobs)
 
 
-def test_so_many_jobs_of_all_topics_run_at_once_and_no_more(live_queue):
-    gated = Gated(live_queue, "a", "b", "c")
-    ids = [live_queue.put(topic) for _ in range(20) for topic in "abc"]
-    with working(live_queue, concurrency=4):
-        until(lambda: gated.running == 4)
-        for topic in "abc":
-            gated.open(topic)
-        assert {finished(live_queue, id).state for id in ids} == {State.DONE}
-    assert gated.most == 4
-
-
 def test_so_it_is_for_coroutines_and_threads_together(live_queue):
     gated = Gated(live_queue, "thread")
     running, most, gate = set(), [], threading.Event()

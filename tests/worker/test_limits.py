@@ -17,24 +17,6 @@ from tests.worker.limited import most_at_once
 STEP = 128  # jobs that a worker claims at once beside other topics, such as that of schedules
 
 
-class Running:
-    """Counts how many handlers run at once."""
-
-    def __init__(self, seconds=0.005):
-        self.lock = threading.Lock()
-        self.seconds, self.now, self.most, self.order = seconds, {}, {}, []
-
-    def __call__(self, job):
-        group = (job.key or "").partition(":")[0]
-        with self.lock:
-            self.order.append(job.id)
-            self.now[group] = self.now.get(group, 0) + 1
-            self.most[group] = max(self.most.get(group, 0), self.now[group])
-        time.sleep(self.seconds)
-        with self.lock:
-            self.now[group] -= 1
-
-
 def done(queue, topic="t"):
     return queue.topics.counts()[topic].done
 
@@ -64,26 +46,17 @@ def test_a_job_of_higher_priority_overtakes_a_backlog(live_queue):
         worker.stop()
 
 
-def test_a_worker_that_starts_takes_the_highest_priority_first(live_queue):
-    running = Running(0)
-    live_queue.handler("t", concurrency=1)(running)
-    ids = [live_queue.put("t", priority=priority) for priority in (-5, 0, 3, 9)]
-    with working(live_queue):
-        until(lambda: done(live_queue) == 4)
-    assert running.order == ids[::-1]
-
-
 def test_a_job_that_is_replaced_takes_the_priority_of_its_successor_along(live_queue):
-    running = Running(0)
-    live_queue.handler("t", concurrency=1)(running)
+    order = []
+    live_queue.handler("t", concurrency=1)(lambda job: order.append(job.id))
     with working(live_queue):
-        id = live_queue.put("t", delay=0.2, key="k")
+        id = live_queue.put("t", delay="1h", key="k")
         assert live_queue.put("t", delay=0.1, key="k", replace=True, priority=4) == id
         assert finished(live_queue, id).priority == 4
-        other = live_queue.put("t", delay=0.05, key="k", priority=2)
+        other = live_queue.put("t", delay="1h", key="k", priority=2)
         live_queue.put("t", delay=0.01, key="k", replace=True)
         assert finished(live_queue, other).priority == 0
-    assert running.order == [id, other]
+    assert order == [id, other]
 
 
 @pytest.mark.parametrize("priority", [10, -10, 1.5, True, "1", None])
@@ -93,34 +66,6 @@ def test_a_priority_is_a_whole_number_from_minus_9_to_9(queue, priority):
 
 
 # ---- limits ---------------------------------------------------------------------------------------------------------
-
-
-def test_two_workers_together_keep_a_limit(live_queue):
-    running = Running()
-    live_queue.handler("t", concurrency=8, limit=3)(running)
-    live_queue.put_many(live_queue.job("t") for _ in range(60))
-    with working(live_queue), working(live_queue):
-        until(lambda: done(live_queue) == 60)
-    assert running.most[""] <= 3
-
-
-def test_a_limit_by_key_holds_back_its_group_alone(live_queue):
-    gate, running = threading.Event(), Running(0)
-
-    def handle(job):
-        running(job)
-        if job.key.startswith("a:"):
-            gate.wait(60)
-
-    live_queue.handler("t", concurrency=4, limit=Limit(1, per=":"))(handle)
-    live_queue.put_many(live_queue.job("t", key=f"a:{n}") for n in range(1_500))
-    others = live_queue.put_many(live_queue.job("t", key=f"b:{n}") for n in range(5))
-    with working(live_queue) as worker:
-        for id in others:
-            finished(live_queue, id)
-        assert running.most == {"a": 1, "b": 1}
-        gate.set()
-        worker.stop()
 
 
 @pytest.mark.parametrize("seconds", [60, 0.01])
@@ -142,7 +87,8 @@ def test_behind_a_group_that_is_larger_than_a_page_others_begin_and_it_keeps_its
         until(lambda: len(order) > 300)
         worker.stop()
     begun = sorted({key for key, _ in order if key.startswith("a:")})
-    assert begun == [f"a:{n:05}" for n in range(len(begun))]
+    passed = sorted({f"a:{n:05}" for n in range(int(begun[-1][2:]))} - {*begun})
+    assert all(live_queue.get(("t", key)).claims for key in passed), "not only what a busy machine gave back"
     at_first = [key for key, claims in order if key.startswith("a:") and claims == 1]  # a busy machine gives some back
     assert at_first == sorted(at_first)
 
@@ -180,39 +126,6 @@ def test_jobs_that_may_have_killed_their_process_make_none_behind_them_wait(live
         assert order.count(b"suspect") == 1
         gate.set()
         until(lambda: done(live_queue) == 7)
-
-
-def test_a_limited_topic_does_not_hold_up_another(live_queue):
-    gate = threading.Event()
-    live_queue.handler("limited", concurrency=4, limit=1)(lambda job: gate.wait(60))
-    live_queue.handler("t")(lambda job: None)
-    live_queue.put_many(live_queue.job("limited") for _ in range(2_000))
-    with working(live_queue):
-        for _ in range(20):
-            finished(live_queue, live_queue.put("t"))
-        assert live_queue.topics.counts()["limited"].running == 1
-        gate.set()
-        until(lambda: live_queue.topics.counts()["limited"].done > 100)
-        live_queue.topics.pause("limited")
-
-
-def test_a_place_that_another_worker_frees_is_taken(live_queue):
-    gate, order = threading.Event(), []
-
-    def handle(job):
-        order.append(job.id)
-        if len(order) == 1:
-            gate.wait(60)
-
-    live_queue.handler("t", concurrency=1, limit=1)(handle)
-    first = live_queue.put("t")
-    with working(live_queue):
-        until(lambda: order)
-        with working(live_queue):
-            second = live_queue.put("t")
-            gate.set()
-            finished(live_queue, second)
-    assert order == [first, second]
 
 
 @pytest.mark.parametrize("limit", [1, Limit(1, per=":")])
@@ -253,27 +166,6 @@ def test_several_stores_refuse_a_limit_when_the_worker_is_made():
         queue.handler("t", limit=1)(print)
         with pytest.raises(BadOption, match="limit= and rate= of 't' want one store"):
             Worker(queue)
-
-
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        ({"limit": 0}, "limit must be a whole number from 1"),
-        ({"limit": 1.5}, "limit must be a whole number from 1"),
-        ({"limit": Limit(1, per="")}, "per= of a Limit"),
-        ({"rate": "100"}, "rate is text such as '100/m'"),
-        ({"rate": "1/" + " " * 100_000}, "a rate has 100002 characters, and may have 100"),
-        ({"rate": "0/s"}, "the number of a rate must be"),
-        (
-            {"rate": "5/fortnight"},
-            "the period of a rate 'fortnight'|the period of a rate '1fortnight' is not understood",
-        ),
-        ({"rate": Rate(5, "1s", burst=0)}, "the burst of a rate must be"),
-    ],
-)
-def test_what_is_no_limit_is_refused_as_the_handler_is_registered(queue, more, why):
-    with pytest.raises(BadOption, match=why):
-        queue.handler("t", **more)
 
 
 @pytest.mark.stress

@@ -64,46 +64,6 @@ def test_as_many_long_jobs_as_workers_run_at_the_same_time(store, number):
             assert finished(queue, id).state is State.DONE
 
 
-def test_a_hung_handler_keeps_no_other_job(store):
-    """What waits behind it goes to the other worker; the hung one is lost at its ttr, and done there."""
-    queue = JobQueue(store)
-    gate, hung = threading.Event(), []
-
-    def hang(job):
-        hung.append(job.id)
-        gate.wait(60)
-
-    policy = {"concurrency": 1, "ttr": 1, "retry": Fixed(0)}
-    ids = queue.put_many(queue.job("t") for _ in range(100))
-    with crew(store, {"t": (hang, policy)}):
-        until(lambda: hung)
-        with crew(store, {"t": (nothing, policy)}):
-            for id in ids:
-                assert finished(queue, id).state is State.DONE
-        assert len(hung) == 1
-        gate.set()
-
-
-def test_a_worker_that_drains_leaves_new_jobs_to_the_others_at_once(store):
-    queue = JobQueue(store)
-    gate, started = threading.Event(), threading.Event()
-
-    def hold(job):
-        started.set()
-        gate.wait(60)
-
-    with crew(store, {"long": (hold, {}), "t": (nothing, {})}) as [first]:
-        long = queue.put("long")
-        assert started.wait(60)
-        with crew(store, {"t": (nothing, {})}):
-            first.stop()
-            until(lambda: len(first._notifier.members()) == 1)
-            for id in queue.put_many(queue.job("t") for _ in range(64)):
-                assert finished(queue, id).state is State.DONE
-            assert queue.get(long).state is State.RUNNING
-            gate.set()
-
-
 def test_a_dead_consumers_job_is_due_again_though_nobody_else_knows_it(store):
     """A `reserve()` loop that dies leaves a lease that no worker gave."""
     queue = JobQueue(store)
@@ -140,19 +100,3 @@ def test_after_a_pause_returned_nothing_starts_and_what_waited_goes_back(store):
         until(lambda: queue.topics.counts()["t"].done == 2_000)
     assert late == []
     assert len(starts) == 2_000
-
-
-def test_stopping_a_worker_that_shares_its_jobs_runs_none_of_them_twice(store):
-    queue = JobQueue(store)
-    runs = []
-
-    def handle(job):
-        runs.append(job.id)
-        time.sleep(0.002)
-
-    with crew(store, {"t": (handle, {"concurrency": 4})}):
-        with crew(store, {"t": (handle, {"concurrency": 4})}):
-            ids = queue.put_many(queue.job("t") for _ in range(600))
-            until(lambda: len(runs) > 100)
-        until(lambda: queue.topics.counts()["t"].done == 600)
-    assert sorted(runs) == ids

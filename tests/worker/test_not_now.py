@@ -11,29 +11,22 @@ from tests.jobs.waiting import finished, until, working
 REFUSED = 3
 
 
-def refusing(queue):
-    """Register a handler that refuses each job three times."""
-    seen = {}
-
-    def handle(job):
-        seen[job.id] = seen.get(job.id, 0) + 1
-        if seen[job.id] <= REFUSED:
-            raise NotNow(0.05, "no room")
-
-    queue.handler("t")(handle)
-    return seen
+def refuse(job, seen):
+    """Refuse each job three times."""
+    seen[job.id] = seen.get(job.id, 0) + 1
+    if seen[job.id] <= REFUSED:
+        raise NotNow(0.05, "no room")
 
 
-def coroutine_refusing(queue):
-    seen = {}
+def plain(seen):
+    return lambda job: refuse(job, seen)
 
-    @queue.handler("t")
+
+def coroutine(seen):
     async def handle(job):
-        seen[job.id] = seen.get(job.id, 0) + 1
-        if seen[job.id] <= REFUSED:
-            raise NotNow(0.05, "no room")
+        refuse(job, seen)
 
-    return seen
+    return handle
 
 
 def refusing_by_claims(job):
@@ -42,9 +35,10 @@ def refusing_by_claims(job):
         raise NotNow(0.05, "no room")
 
 
-@pytest.mark.parametrize("refusing", [refusing, coroutine_refusing])
-def test_a_job_that_is_not_for_now_comes_again_with_all_its_attempts(live_queue, metrics, refusing):
-    seen = refusing(live_queue)
+@pytest.mark.parametrize("kind", [plain, coroutine])
+def test_a_job_that_is_not_for_now_comes_again_with_all_its_attempts(live_queue, metrics, kind):
+    seen = {}
+    live_queue.handler("t")(kind(seen))
     id = live_queue.put("t", max_attempts=1)
     with working(live_queue):
         job = finished(live_queue, id)

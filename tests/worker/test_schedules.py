@@ -94,14 +94,6 @@ def test_handlers_of_every_kind_run_at_their_ticks_and_not_what_is_paused(live_q
     assert live_queue.get(skipped[0].job.id).state is State.CANCELLED
 
 
-def test_what_is_made_while_workers_run_is_planned_at_once(live_queue):
-    ran = threading.Event()
-    live_queue.handler("work")(lambda job: ran.set())
-    with working(live_queue):
-        live_queue.schedules.set("s", "work", every="1s")
-        assert ran.wait(60)
-
-
 def test_a_removed_schedule_comes_back_when_another_worker_of_the_process_starts(live_queue):
     live_queue.every("1h", name="s")(lambda: None)
     for _ in range(2):

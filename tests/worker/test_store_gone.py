@@ -1,5 +1,6 @@
 """A store whose file is taken away under its worker: the worker ends, and says why."""
 
+import asyncio
 import logging
 import os
 import threading
@@ -7,7 +8,6 @@ import threading
 import pytest
 
 from pywheel import JobQueue, StoreReplaced, Worker
-from pywheel.jobs import State
 from tests.jobs.waiting import finished, until
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="files that are open cannot be deleted there")
@@ -94,53 +94,47 @@ def test_an_idle_worker_whose_store_is_gone_ends_with_that_error(queue, path, ta
     assert said in str(run.error)
 
 
-@pytest.mark.parametrize("kind", ["thread", "loop"])
-def test_handlers_of_a_worker_whose_store_is_gone_get_their_grace(queue, path, kind):
-    go, began, ended = threading.Event(), threading.Event(), threading.Event()
+@pytest.fixture
+def held(queue):
+    """Have a worker run a handler that goes on until it may end; return its run, and what lets the handler go on."""
+    go, began = threading.Event(), threading.Event()
 
-    def handle(job):
+    def hold(job):
         began.set()
         go.wait(60)
-        ended.set()
 
-    async def wait(job):
-        import asyncio
+    async def hold_on_the_loop(job):
+        await asyncio.to_thread(hold, job)
 
-        began.set()
-        await asyncio.to_thread(go.wait, 60)
-        ended.set()
+    def held(handle=hold):
+        queue.handler("t", ttr="5m")(handle)
+        run = Run(Worker(queue, grace=60))
+        queue.put("t")
+        assert began.wait(60)
+        return run, go.set
 
-    queue.handler("t", ttr="5m")(handle if kind == "thread" else wait)
-    worker = Worker(queue, grace=60)
-    run = Run(worker)
-    queue.put("t")
-    assert began.wait(60)
-    path.unlink()
-    until(lambda: worker.dispatcher.draining)
-    assert not run.over
+    held.kinds = {"thread": hold, "loop": hold_on_the_loop}
+    yield held
     go.set()
+
+
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_handlers_of_a_worker_whose_store_is_gone_get_their_grace(held, path, kind):
+    run, go_on = held(held.kinds[kind])
+    path.unlink()
+    until(lambda: run.worker.dispatcher.draining)
+    assert not run.over
+    go_on()
     until(lambda: run.over)
-    assert ended.is_set()
     assert isinstance(run.error, StoreReplaced)
 
 
-def test_a_stop_ends_the_grace_of_a_worker_whose_store_is_gone(queue, path):
-    go, began = threading.Event(), threading.Event()
-
-    @queue.handler("t", ttr="5m")
-    def handle(job):
-        began.set()
-        go.wait(600)
-
-    worker = Worker(queue, grace=600)
-    run = Run(worker)
-    queue.put("t")
-    assert began.wait(60)
+def test_a_stop_ends_the_grace_of_a_worker_whose_store_is_gone(held, path):
+    run, _ = held()
     path.unlink()
-    until(lambda: worker.dispatcher.draining)
-    worker.stop()
+    until(lambda: run.worker.dispatcher.draining)
+    run.worker.stop()
     until(lambda: run.over)
-    go.set()
     assert isinstance(run.error, StoreReplaced)
 
 
@@ -157,24 +151,13 @@ def test_a_worker_in_a_thread_says_once_that_its_store_is_gone(queue, path, capl
     assert record.exc_info is None
 
 
-def test_a_store_that_is_gone_while_its_worker_drains_is_said_too(queue, path):
-    go, began = threading.Event(), threading.Event()
-
-    @queue.handler("t", ttr="5m")
-    def handle(job):
-        began.set()
-        go.wait(60)
-
-    worker = Worker(queue, grace=60)
-    run = Run(worker)
-    id = queue.put("t")
-    assert began.wait(60)
-    assert queue.get(id).state is State.RUNNING
-    worker.stop()
-    until(lambda: worker.dispatcher.draining)
+def test_a_store_that_is_gone_while_its_worker_drains_is_said_too(held, path):
+    run, go_on = held()
+    run.worker.stop()
+    until(lambda: run.worker.dispatcher.draining)
     path.unlink()
-    until(lambda: worker.dispatcher._completer.alone)
+    until(lambda: run.worker.dispatcher._completer.alone)
     assert not run.over
-    go.set()
+    go_on()
     until(lambda: run.over)
     assert isinstance(run.error, StoreReplaced)

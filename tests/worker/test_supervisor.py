@@ -239,14 +239,20 @@ def descriptors():
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-@pytest.mark.parametrize(("done", "loops"), [(0, True), (1, False)])
-def test_deaths_of_workers_that_handled_jobs_are_no_crash_loop(monkeypatch, caplog, done, loops):
-    """A job that kills its process must not have all others wait for long."""
+def dying(monkeypatch, processes, done):
+    """Return a supervisor, which loses no time, of workers that have done so much when they die."""
     monkeypatch.setattr(module, "_BACKOFF", (0.0, 0.0))
-    supervisor = Supervisor("shop:queue", 2)
+    supervisor = Supervisor("shop:queue", processes)
     ready = json.dumps({"ready": True, "counts": {"done": done}, "late": []})
     script = f"import os, sys; os.write(int(sys.argv[1]), {ready.encode() + bytes([10])!r})"
     supervisor._command = [sys.executable, "-S", "-E", "-c", script]
+    return supervisor
+
+
+@pytest.mark.parametrize(("done", "loops"), [(0, True), (1, False)])
+def test_deaths_of_workers_that_handled_jobs_are_no_crash_loop(monkeypatch, caplog, done, loops):
+    """A job that kills its process must not have all others wait for long."""
+    supervisor = dying(monkeypatch, 2, done)
 
     def look():
         if sum("ended after" in record.getMessage() for record in caplog.records) >= 12:
@@ -269,14 +275,10 @@ def children():
 
 
 def test_two_hundred_restarts_leave_no_zombie_and_no_descriptor(monkeypatch, caplog):
-    monkeypatch.setattr(module, "_BACKOFF", (0.0, 0.0))
     caplog.set_level(logging.CRITICAL)
     gc.collect()  # what other tests left open
     before, others = descriptors(), children()
-    supervisor = Supervisor("shop:queue", 3)
-    ready = json.dumps({"ready": True, "counts": {"done": 1}, "late": []})
-    script = f"import os, sys; os.write(int(sys.argv[1]), {ready.encode() + bytes([10])!r})"
-    supervisor._command = [sys.executable, "-S", "-E", "-c", script]
+    supervisor = dying(monkeypatch, 3, 1)
     most = []
 
     def look():

@@ -1,12 +1,10 @@
 """Topics do not hinder each other, and a job waits for nothing but its due time and a place to run."""
 
 import threading
-import time
 
 import pytest
 
-from pywheel import Fixed
-from pywheel.jobs import Outcome, State
+from pywheel.jobs import State
 from tests.jobs.waiting import finished, until, working
 
 
@@ -30,37 +28,6 @@ def test_a_large_backlog_of_a_slow_topic_does_not_hold_up_another(live_queue, wh
         assert live_queue.topics.counts()["slow"].delayed > 1_000, "the backlog was gone: this showed nothing"
         gate.set()
         worker.stop()
-
-
-@pytest.mark.stress
-def test_jobs_that_wait_longer_than_their_ttr_for_a_slow_handler_lose_no_lease(live_queue, metrics):
-    """A job that waits in the pool is not on its own lease."""
-    live_queue.handler("t", concurrency=4, ttr=3, retry=Fixed(0))(lambda job: time.sleep(1))
-    ids = live_queue.put_many(live_queue.job("t") for _ in range(20))
-    with working(live_queue):
-        for id in ids:
-            finished(live_queue, id)
-    assert [attempt.outcome for id in ids for attempt in live_queue.jobs.history(id)] == [Outcome.DONE] * 20
-    assert metrics.total("lease_lost") == 0
-
-
-def test_a_due_job_that_waits_for_room_and_is_moved_comes_at_its_new_time(live_queue):
-    gate, seen = threading.Event(), []
-
-    def handle(job):
-        seen.append(job.id)
-        gate.wait(60)
-
-    live_queue.handler("t", concurrency=1)(handle)
-    with working(live_queue):
-        first = live_queue.put("t")
-        until(lambda: seen)
-        moved = live_queue.put("t")
-        last = live_queue.put("t")
-        assert live_queue.reschedule(moved, 1)
-        gate.set()
-        assert finished(live_queue, moved).state is State.DONE
-    assert seen == [first, last, moved]
 
 
 def test_topics_share_their_threads(live_queue):
@@ -96,19 +63,3 @@ def test_what_finished_is_forgotten_as_fast_as_jobs_finish(live_queue):
         for _ in range(5):
             live_queue.put_many(live_queue.job("t") for _ in range(1_000))
         until(lambda: live_queue.topics.counts()["t"].delayed == 0 and sum(live_queue.topics.counts()["t"]) <= 1)
-
-
-def test_a_thread_that_cannot_be_started_only_delays_a_job(live_queue, monkeypatch):
-    refused, start = [], threading.Thread.start
-
-    def refuse(thread):
-        if thread.name == "pywheel-handlers" and len(refused) < 3:
-            refused.append(thread)
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    live_queue.handler("t")(lambda job: None)
-    with working(live_queue):
-        monkeypatch.setattr(threading.Thread, "start", refuse)
-        assert finished(live_queue, live_queue.put("t")).state is State.DONE
-    assert len(refused) == 3

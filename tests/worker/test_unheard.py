@@ -56,8 +56,8 @@ def test_so_it_is_when_the_commit_ends_only_after_the_worker_has_asked(live_queu
     assert late
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_an_end_whose_answer_was_lost_is_told_once_and_not_as_a_lost_lease(live_queue, monkeypatch, fails):
+@pytest.mark.parametrize(("fails", "error"), [(False, StoreAway), (True, StoreAway), (False, OSError)])
+def test_an_end_whose_answer_was_lost_is_told_once_and_not_as_a_lost_lease(live_queue, monkeypatch, fails, error):
     told, dead, store = [], [], live_queue.store
     apply = store.apply
     live_queue.events.listen(told.append)
@@ -72,7 +72,7 @@ def test_an_end_whose_answer_was_lost_is_told_once_and_not_as_a_lost_lease(live_
         found = apply(commands, *others)
         if any(isinstance(command, Ack | Nack) for command in commands):
             monkeypatch.setattr(store, "apply", apply)
-            raise StoreAway("the server broke down in a commit, and whether it happened is not known")
+            raise error("the server broke down in a commit, and whether it happened is not known")
         return found
 
     monkeypatch.setattr(store, "apply", cut)
@@ -85,7 +85,7 @@ def test_an_end_whose_answer_was_lost_is_told_once_and_not_as_a_lost_lease(live_
     assert ends == {(id, *end) for id in ids}
 
 
-@pytest.mark.parametrize("url", ["postgres", "mariadb"], indirect=True)
+@pytest.mark.parametrize("any_url", ["postgres", "mariadb"], indirect=True)
 @pytest.mark.parametrize("lane", ["_steps", "_claims"])
 def test_so_it_is_of_claims_beside_many_ends(live_queue, monkeypatch, lane):
     handled, told, cut, store = [], [], [], live_queue.store

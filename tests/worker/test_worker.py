@@ -3,12 +3,11 @@
 import asyncio
 import logging
 import threading
-import time
 from functools import partial
 
 import pytest
 
-from pywheel import BadOption, EventLoop, Exponential, Fixed, GiveUp, Ladder, RetryLater, Worker
+from pywheel import BadOption, EventLoop, Fixed, Ladder, Worker
 from pywheel.jobs import Counts, Outcome, State
 from tests.jobs.waiting import finished, state, until, working
 
@@ -92,63 +91,6 @@ def test_functions_run_as_many_at_once_as_asked_and_no_more(live_queue):
     assert max(most) == 3
 
 
-def test_nothing_starts_early(live_queue, metrics):
-    early = []
-
-    @live_queue.handler("t")
-    def handle(job):
-        if time.time() * 1000 < job.due:
-            early.append(job)
-
-    ids = [live_queue.put("t", delay=n / 500) for n in range(100)]
-    with working(live_queue):
-        for id in ids:
-            finished(live_queue, id)
-    assert early == []
-    assert metrics.count("lateness", "t") == 100
-
-
-def test_a_sooner_job_does_not_wait_for_a_far_one(live_queue):
-    seen = []
-    live_queue.handler("t")(seen.append)
-    far = live_queue.put("t", delay="2d")
-    with working(live_queue):
-        soon = live_queue.put("t", delay=0.02)
-        finished(live_queue, soon)
-    assert [job.id for job in seen] == [soon]
-    assert state(live_queue, far) is State.DELAYED
-
-
-def test_a_rescheduled_job_comes_at_its_new_time(live_queue):
-    live_queue.handler("t")(lambda job: None)
-    with working(live_queue):
-        id = live_queue.put("t", delay="1h")
-        assert live_queue.reschedule(id, 0.01)
-        assert finished(live_queue, id).state is State.DONE
-
-
-def test_a_job_moved_to_later_does_not_come_before(live_queue):
-    seen = []
-    live_queue.handler("t")(seen.append)
-    with working(live_queue):
-        id = live_queue.put("t", delay=0.3)
-        assert live_queue.reschedule(id, "1h")
-        other = live_queue.put("t", delay=0.5)
-        finished(live_queue, other)
-    assert [job.id for job in seen] == [other]
-
-
-def test_a_cancelled_job_is_not_handled(live_queue):
-    seen = []
-    live_queue.handler("t")(seen.append)
-    with working(live_queue):
-        id = live_queue.put("t", delay=0.1)
-        assert live_queue.cancel(id)
-        other = live_queue.put("t", delay=0.2)
-        finished(live_queue, other)
-    assert [job.id for job in seen] == [other]
-
-
 def test_a_failing_job_climbs_its_ladder_and_dies_with_its_last_error(live_queue, metrics):
     @live_queue.handler("t", retry=Ladder("1ms", "2ms"))
     def handle(job):
@@ -186,78 +128,6 @@ def test_a_retry_function_decides_by_the_job_and_the_error(live_queue, kind):
         job = finished(live_queue, put())
     assert (job.state, job.attempt, job.last_error) == (State.DEAD, 3, "KeyError")
     assert seen == [(1, ValueError), (2, ValueError), (3, KeyError)]
-
-
-def test_a_retry_function_that_exits_ends_neither_the_worker_nor_the_job(live_queue, monkeypatch):
-    monkeypatch.setattr("pywheel.jobs.retry.DEFAULT", Fixed("1ms", attempts=10))
-
-    def leave(job, error):
-        raise SystemExit(3)
-
-    def fail(job):
-        if job.attempt < 4:
-            raise ValueError
-
-    async def afail(job):
-        fail(job)
-
-    live_queue.handler("thread", concurrency=1, retry=leave)(fail)
-    live_queue.handler("coroutine", concurrency=1, retry=leave)(afail)
-    with working(live_queue):
-        for topic in ("thread", "coroutine"):
-            job = finished(live_queue, live_queue.put(topic))
-            assert (job.state, job.attempt) == (State.DONE, 4)
-            assert "SystemExit: 3" in live_queue.jobs.history(job)[0].error
-
-
-def test_a_job_is_dead_after_its_max_attempts_whatever_a_retry_function_says(live_queue):
-    @live_queue.handler("t", retry=lambda job, error: 0)
-    def handle(job):
-        raise ValueError
-
-    with working(live_queue):
-        assert finished(live_queue, live_queue.put("t")).attempt == 10
-        assert finished(live_queue, live_queue.put("t", max_attempts=12)).attempt == 12
-
-
-def test_a_dead_job_comes_again_by_hand(live_queue):
-    heal = []
-
-    @live_queue.handler("t", retry=Fixed(0, attempts=1))
-    def handle(job):
-        if not heal:
-            raise ValueError("ill")
-
-    with working(live_queue):
-        id = live_queue.put("t")
-        assert finished(live_queue, id).state is State.DEAD
-        heal.append(True)
-        assert live_queue.jobs.retry(id)
-        assert finished(live_queue, id).state is State.DONE
-
-
-def test_a_handler_may_give_up_or_name_the_delay(live_queue):
-    @live_queue.handler("t", retry=Exponential("1h"))
-    def handle(job):
-        if job.json() == "no use":
-            raise GiveUp("no use")
-        if job.attempt == 1:
-            raise RetryLater("1ms")
-
-    with working(live_queue):
-        dead = finished(live_queue, live_queue.put("t", "no use"))
-        done = finished(live_queue, live_queue.put("t", "later"))
-    assert (dead.state, len(live_queue.jobs.history(dead))) == (State.DEAD, 1)
-    assert (done.state, done.attempt) == (State.DONE, 2)
-
-
-def test_a_body_that_is_no_json_is_dead_at_once_and_the_worker_lives(live_queue):
-    live_queue.handler("t")(lambda job: job.json())
-    with working(live_queue):
-        bad = finished(live_queue, live_queue.put("t", b"\xff{"))
-        good = finished(live_queue, live_queue.put("t", {}))
-    assert (bad.state, good.state) == (State.DEAD, State.DONE)
-    assert "no JSON" in bad.last_error
 
 
 @pytest.mark.parametrize(
@@ -310,29 +180,6 @@ def test_a_full_pool_leaves_jobs_in_the_store(live_queue):
         assert live_queue.topics.counts()["t"] == Counts(delayed=18, running=2)
         gate.set()
         until(lambda: live_queue.topics.counts()["t"].done == 20)
-
-
-def test_topics_without_a_handler_are_left_alone(live_queue):
-    live_queue.handler("t")(lambda job: None)
-    other = live_queue.put("unknown")
-    with working(live_queue):
-        finished(live_queue, live_queue.put("t"))
-    assert state(live_queue, other) is State.DELAYED
-
-
-def test_pause_and_resume_work_while_it_runs(live_queue):
-    seen = []
-    live_queue.handler("t")(seen.append)
-    live_queue.handler("u")(lambda job: None)
-    with working(live_queue):
-        finished(live_queue, live_queue.put("t"))
-        live_queue.topics.pause("t")
-        id = live_queue.put("t", delay=0.01)
-        finished(live_queue, live_queue.put("u", delay=0.05))
-        assert state(live_queue, id) is State.DELAYED
-        live_queue.topics.resume("t")
-        finished(live_queue, id)
-    assert len(seen) == 2
 
 
 # ---- stopping -------------------------------------------------------------------------------------------------------
@@ -394,15 +241,6 @@ def test_a_task_that_runs_beyond_the_grace_is_cancelled_and_its_job_goes_back_un
     job = live_queue.get(id)
     assert (job.state, job.attempt) == (State.DELAYED, 0)
     assert [attempt.outcome for attempt in live_queue.jobs.history(id)] == [Outcome.RELEASED]
-
-
-def test_finished_jobs_are_forgotten_after_the_time_that_they_are_kept(live_queue):
-    live_queue.handler("t")(lambda job: None)
-    with working(live_queue):
-        old = live_queue.put("t")
-        finished(live_queue, old)
-    with working(live_queue, keep=0):
-        until(lambda: live_queue.jobs.list("t") == [])
 
 
 # ---- what makes no sense, and what is said --------------------------------------------------------------------------
