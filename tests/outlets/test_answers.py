@@ -16,6 +16,7 @@ from pywheel.outlets.answers import PREFIX, Answer, Answers, enable, known, show
 from pywheel.outlets.contract import delivery_id
 from pywheel.outlets.webhook import retry_after
 from tests.outlets.conftest import a_job, deliver, inside
+from tests.outlets.loops import on_a_loop
 
 HOOK = "https://a.example/hook?key=x"
 
@@ -31,61 +32,54 @@ def notes(queue):
     return dict(known(queue.store))
 
 
-def test_the_last_answer_is_kept_when_it_is_closed(queue, answers):
-    async def program():
-        answers.note(HOOK, "200")
-        answers.note(HOOK, None, ValueError("no"))
-        await answers.flush()
-
-    asyncio.run(program())
+@on_a_loop
+async def test_the_last_answer_is_kept_when_it_is_closed(queue, answers):
+    answers.note(HOOK, "200")
+    answers.note(HOOK, None, ValueError("no"))
+    await answers.flush()
     [(name, answer)] = notes(queue).items()
     assert (name, answer) == ("outlet:shop", answers.last)
     assert (answer.target, answer.status, answer.error) == ("https://a.example/hook", None, "ValueError: no")
 
 
-def test_while_there_are_deliveries_it_is_kept_from_time_to_time(queue, answers, monkeypatch):
+@on_a_loop
+async def test_while_there_are_deliveries_it_is_kept_from_time_to_time(queue, answers, monkeypatch):
     monkeypatch.setattr(module, "_KEEP", 0.01)
 
-    async def program():
-        answers.note(HOOK, "200")
-        while not notes(queue):
-            await asyncio.sleep(0.01)
-        answers.note(HOOK, "204")
-        while notes(queue)["outlet:shop"].status != "204":
-            await asyncio.sleep(0.01)
-
-    asyncio.run(program())
+    answers.note(HOOK, "200")
+    while not notes(queue):
+        await asyncio.sleep(0.01)
+    answers.note(HOOK, "204")
+    while notes(queue)["outlet:shop"].status != "204":
+        await asyncio.sleep(0.01)
 
 
-def test_disabled_targets_are_known_to_others_with_the_same_name(queue, answers):
+@on_a_loop
+async def test_disabled_targets_are_known_to_others_with_the_same_name(queue, answers):
     other, stranger = Answers("webhook"), Answers("webhook")
     other.keep_in(queue.store, "shop")
     stranger.keep_in(queue.store, "shop2")
 
-    async def program():
-        await answers.disable(HOOK, "it answered 410")
-        assert await other.disabled(HOOK) == "it answered 410"
-        assert await other.disabled("https://a.example/hook") is None  # the query counts
-        assert await stranger.disabled(HOOK) is None
-
-    asyncio.run(program())
+    await answers.disable(HOOK, "it answered 410")
+    assert await other.disabled(HOOK) == "it answered 410"
+    assert await other.disabled("https://a.example/hook") is None  # the query counts
+    assert await stranger.disabled(HOOK) is None
 
 
-def test_more_disabled_targets_than_a_page_are_known_and_enabled(queue, answers):
+@on_a_loop
+async def test_more_disabled_targets_than_a_page_are_known_and_enabled(queue, answers):
     urls = [f"https://a.example/{number}" for number in range(1_010)]
 
-    async def program():
-        for url in urls:
-            await answers.disable(url, "gone")
-
-    asyncio.run(program())
+    for url in urls:
+        await answers.disable(url, "gone")
     assert {answer.target for answer in notes(queue).values()} == set(urls)
     assert [answer.target for answer in enable(queue.store, "shop", urls[3])] == [urls[3]]
     assert len(enable(queue.store, "shop")) == 1_009
     assert notes(queue) == {}
 
 
-def test_a_look_that_began_before_a_target_was_disabled_does_not_enable_it(queue):
+@on_a_loop
+async def test_a_look_that_began_before_a_target_was_disabled_does_not_enable_it(queue):
     class Slow:
         """A store whose answer to the second look is an old one."""
 
@@ -103,21 +97,18 @@ def test_a_look_that_began_before_a_target_was_disabled_does_not_enable_it(queue
         def apply(self, commands):
             return queue.store.apply(commands)
 
-    async def program():
-        slow = Slow()
-        answers = Answers("webhook")
-        answers.keep_in(slow, "shop")
-        assert await answers.disabled(HOOK) is None
-        answers._look_at = time.monotonic()
-        assert await answers.disabled(HOOK) is None
-        while slow.looks < 2:
-            await asyncio.sleep(0)
-        await answers.disable(HOOK, "it answered 410")
-        slow.old.set()
-        await answers._looking
-        assert await answers.disabled(HOOK) == "it answered 410"
-
-    asyncio.run(program())
+    slow = Slow()
+    answers = Answers("webhook")
+    answers.keep_in(slow, "shop")
+    assert await answers.disabled(HOOK) is None
+    answers._look_at = time.monotonic()
+    assert await answers.disabled(HOOK) is None
+    while slow.looks < 2:
+        await asyncio.sleep(0)
+    await answers.disable(HOOK, "it answered 410")
+    slow.old.set()
+    await answers._looking
+    assert await answers.disabled(HOOK) == "it answered 410"
 
 
 @pytest.mark.parametrize("value", [b"", b"\xff", b"[]", b"5", b"null", b'"x"'])

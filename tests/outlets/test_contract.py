@@ -10,6 +10,7 @@ from pywheel.jobs import Job, State
 from pywheel.outlets.contract import Outlet, delivery_id
 from pywheel.testing import run_due
 from tests.jobs.waiting import finished, working
+from tests.outlets.loops import on_a_loop
 
 JOB = Job(id=7, topic="t", body=b"x", due=5, created=1_700_000_000_000, state=State.RUNNING, claims=3)
 
@@ -47,15 +48,13 @@ def queue():
         yield queue
 
 
-def test_jobs_that_come_at_once_share_one_connection(queue):
+@on_a_loop
+async def test_jobs_that_come_at_once_share_one_connection(queue):
     outlet = Recorded()
 
-    async def program():
-        await asyncio.gather(*(outlet(JOB) for _ in range(10)))
-        assert outlet.closed == []
-        await outlet.aclose()
-
-    asyncio.run(program())
+    await asyncio.gather(*(outlet(JOB) for _ in range(10)))
+    assert outlet.closed == []
+    await outlet.aclose()
     assert len(outlet.opened) == 1
     assert outlet.closed == outlet.opened
     assert len(outlet.delivered) == 10
@@ -90,61 +89,53 @@ def test_run_due_opens_and_closes_it_too(queue):
     assert outlet.closed == outlet.opened != []
 
 
-def test_a_connection_that_cannot_be_opened_fails_those_that_wait_and_the_next_job_tries_again():
+@on_a_loop
+async def test_a_connection_that_cannot_be_opened_fails_those_that_wait_and_the_next_job_tries_again():
     outlet = Recorded()
     outlet.failing = [OSError("away")]
 
-    async def program():
-        answers = await asyncio.gather(*(outlet(JOB) for _ in range(3)), return_exceptions=True)
-        assert {str(answer) for answer in answers} == {"away"}
-        await outlet(JOB)
-        await outlet.aclose()
-
-    asyncio.run(program())
+    answers = await asyncio.gather(*(outlet(JOB) for _ in range(3)), return_exceptions=True)
+    assert {str(answer) for answer in answers} == {"away"}
+    await outlet(JOB)
+    await outlet.aclose()
     assert len(outlet.opened) == 1
 
 
-def test_one_that_cannot_be_opened_in_time_is_a_failed_attempt():
+@on_a_loop
+async def test_one_that_cannot_be_opened_in_time_is_a_failed_attempt():
     class Hanging(Recorded):
         open_timeout = 0.01
 
         async def open(self):
             await asyncio.sleep(60)
 
-    async def program():
-        with pytest.raises(TimeoutError):
-            await Hanging()(JOB)
-
-    asyncio.run(program())
+    with pytest.raises(TimeoutError):
+        await Hanging()(JOB)
 
 
-def test_a_job_that_is_cancelled_leaves_the_connection_to_the_others():
+@on_a_loop
+async def test_a_job_that_is_cancelled_leaves_the_connection_to_the_others():
     outlet = Recorded()
 
-    async def program():
-        first, second = asyncio.create_task(outlet(JOB)), asyncio.create_task(outlet(JOB))
-        await asyncio.sleep(0)
-        first.cancel()
-        await second
-        await outlet.aclose()
-
-    asyncio.run(program())
+    first, second = asyncio.create_task(outlet(JOB)), asyncio.create_task(outlet(JOB))
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
+    await outlet.aclose()
     assert len(outlet.opened) == len(outlet.delivered) == 1
 
 
-def test_a_connection_that_was_dropped_is_closed_and_another_one_opened():
+@on_a_loop
+async def test_a_connection_that_was_dropped_is_closed_and_another_one_opened():
     outlet = Recorded()
 
-    async def program():
-        await outlet(JOB)
-        outlet.drop(outlet.opened[0])
-        outlet.drop(outlet.opened[0])
-        await outlet(JOB)
-        outlet.drop(outlet.opened[0])  # not the one that is open
-        await outlet(JOB)
-        await outlet.aclose()
-
-    asyncio.run(program())
+    await outlet(JOB)
+    outlet.drop(outlet.opened[0])
+    outlet.drop(outlet.opened[0])
+    await outlet(JOB)
+    outlet.drop(outlet.opened[0])  # not the one that is open
+    await outlet(JOB)
+    await outlet.aclose()
     assert len(outlet.opened) == 2
     assert sorted(map(id, outlet.closed)) == sorted(map(id, outlet.opened))
 
@@ -163,18 +154,16 @@ def test_one_that_cannot_be_closed_holds_up_no_worker(queue, caplog, wrong):
     assert ("could not be closed" in caplog.text) == (wrong is not None)
 
 
-def test_the_last_answer_is_kept():
+@on_a_loop
+async def test_the_last_answer_is_kept():
     outlet = Recorded("mine")
 
-    async def program():
-        await outlet(JOB)
-        assert (outlet.answers.last.status, outlet.answers.last.error) == ("ok", None)
-        with pytest.raises(GiveUp):
-            await outlet(JOB._replace(body=b"bad"))
-        assert outlet.answers.last.error == "pywheel.jobs.handler.GiveUp: bad"
-        await outlet.aclose()
-
-    asyncio.run(program())
+    await outlet(JOB)
+    assert (outlet.answers.last.status, outlet.answers.last.error) == ("ok", None)
+    with pytest.raises(GiveUp):
+        await outlet(JOB._replace(body=b"bad"))
+    assert outlet.answers.last.error == "pywheel.jobs.handler.GiveUp: bad"
+    await outlet.aclose()
 
 
 def test_a_deliverys_id_is_that_of_its_job_at_every_attempt():

@@ -76,6 +76,18 @@ async def test_a_job_without_a_topic_or_with_none_that_can_be_is_dead(mock):
 
 
 @on_a_loop
+async def test_a_job_chooses_no_other_topic_unless_that_is_allowed(mock, stream):
+    other = a_job(to=f"{stream}-other")
+    async with outlet(mock.servers, stream) as deliver:
+        await asyncio.gather(deliver(a_job()), deliver(a_job(to=stream)))
+        with pytest.raises(GiveUp, match="allow"):
+            await deliver(other)
+    async with outlet(mock.servers, stream, allow=["*-other"]) as deliver:
+        await deliver(other)
+    assert [len(mock.records(*asked)) for asked in ((stream, 2), (f"{stream}-other", 1))] == [2, 1]
+
+
+@on_a_loop
 async def test_a_record_that_is_too_large_is_dead(mock, stream):
     async with outlet(mock.servers, stream, options={"message.max.bytes": 1_000}) as deliver:
         with pytest.raises(GiveUp, match="no record of that size"):

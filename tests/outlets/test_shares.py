@@ -14,6 +14,7 @@ from pywheel.outlets.shares import Shares
 from tests.jobs.waiting import finished, until, working
 from tests.outlets.conftest import a_job, inside
 from tests.outlets.endpoint import Endpoint, answer, hang
+from tests.outlets.loops import on_a_loop
 
 JOB = a_job()
 
@@ -31,237 +32,207 @@ def clock():
     return Clock()
 
 
-def run(program):
-    return asyncio.run(program)
-
-
-def test_a_target_has_so_many_calls_and_no_more(clock):
-    async def program():
-        shares = Shares(3, clock=clock)
-        calls = [await shares.enter("a", JOB) for _ in range(3)]
-        clock.now += 5  # they hang
-        with pytest.raises(NotNow, match="3 deliveries to a are under way"):
-            await shares.enter("a", JOB)
-        await shares.enter("b", JOB)
-        calls[0].answered()
+@on_a_loop
+async def test_a_target_has_so_many_calls_and_no_more(clock):
+    shares = Shares(3, clock=clock)
+    calls = [await shares.enter("a", JOB) for _ in range(3)]
+    clock.now += 5  # they hang
+    with pytest.raises(NotNow, match="3 deliveries to a are under way"):
         await shares.enter("a", JOB)
+    await shares.enter("b", JOB)
+    calls[0].answered()
+    await shares.enter("a", JOB)
 
-    run(program())
 
-
-def test_those_that_are_given_back_have_their_turns_one_after_the_other(clock):
+@on_a_loop
+async def test_those_that_are_given_back_have_their_turns_one_after_the_other(clock):
     """At the rate at which the target takes them: they do not come all at once, nor again and again."""
 
-    async def program():
-        shares = Shares(2, clock=clock)
-        for _ in range(2):
-            await shares.enter("a", JOB)
-        clock.now += 10
-        delays = []
-        for _ in range(100):
-            with pytest.raises(NotNow) as later:
-                await shares.enter("a", a_job(claims=30, attempt=1))
-            delays.append(later.value.delay / 1000)
-        assert delays[0] < 1
-        assert 300 <= max(delays) <= 331  # not for ever: it may be quick again
-        assert all(later > sooner for sooner, later in itertools.pairwise(delays[:40:5]))
-        assert delays[40] > 35 * 5
-
-    run(program())
+    shares = Shares(2, clock=clock)
+    for _ in range(2):
+        await shares.enter("a", JOB)
+    clock.now += 10
+    delays = []
+    for _ in range(100):
+        with pytest.raises(NotNow) as later:
+            await shares.enter("a", a_job(claims=30, attempt=1))
+        delays.append(later.value.delay / 1000)
+    assert delays[0] < 1
+    assert 300 <= max(delays) <= 331  # not for ever: it may be quick again
+    assert all(later > sooner for sooner, later in itertools.pairwise(delays[:40:5]))
+    assert delays[40] > 35 * 5
 
 
-def test_a_job_comes_soon_at_first_and_seldom_once_it_was_given_back_often(clock):
+@on_a_loop
+async def test_a_job_comes_soon_at_first_and_seldom_once_it_was_given_back_often(clock):
     """A target that only paused takes all at once; one that hangs is not asked for each of its jobs again and again."""
 
-    async def program():
-        shares = Shares(1, clock=clock)
-        await shares.enter("a", JOB)
-        clock.now += 10
-        longest = []
-        for times in range(20):
-            for _ in range(40):
-                with pytest.raises(NotNow) as later:
-                    await shares.enter("a", a_job(claims=1 + times, attempt=1))
-            longest.append(later.value.delay / 1000)
-        assert longest[0] < 0.3
-        assert all(delay >= 250 for delay in longest[11:])
-
-    run(program())
+    shares = Shares(1, clock=clock)
+    await shares.enter("a", JOB)
+    clock.now += 10
+    longest = []
+    for times in range(20):
+        for _ in range(40):
+            with pytest.raises(NotNow) as later:
+                await shares.enter("a", a_job(claims=1 + times, attempt=1))
+        longest.append(later.value.delay / 1000)
+    assert longest[0] < 0.3
+    assert all(delay >= 250 for delay in longest[11:])
 
 
-def test_a_job_waits_here_for_a_target_that_is_quick(clock):
-    async def program():
-        shares = Shares(2, clock=clock)
-        for _ in range(8):
-            call = await shares.enter("a", JOB)
-            clock.now += 0.001
-            call.answered()
-        first, second = [await shares.enter("a", JOB) for _ in range(2)]
-        waiting = [asyncio.create_task(shares.enter("a", JOB)) for _ in range(3)]
-        await asyncio.sleep(0)
-        first.answered()
-        third = await waiting[0]
-        second.ended()
-        third.answered()
-        for call in [await waiting[1], await waiting[2]]:
-            call.answered()
-        [target] = shares._targets.values()
-        assert target.idle
-
-    run(program())
-
-
-def test_who_waited_in_vain_says_so_to_the_others(clock):
-    async def program():
-        shares = Shares(1, clock=clock)
+@on_a_loop
+async def test_a_job_waits_here_for_a_target_that_is_quick(clock):
+    shares = Shares(2, clock=clock)
+    for _ in range(8):
         call = await shares.enter("a", JOB)
-        with pytest.raises(NotNow):  # after a moment
-            await shares.enter("a", JOB)
-        [target] = shares._targets.values()
-        assert target.stalled
-        with pytest.raises(NotNow):  # at once
-            await shares.enter("a", JOB)
+        clock.now += 0.001
         call.answered()
-        (await shares.enter("a", JOB)).answered()
-        assert target.idle
+    first, second = [await shares.enter("a", JOB) for _ in range(2)]
+    waiting = [asyncio.create_task(shares.enter("a", JOB)) for _ in range(3)]
+    await asyncio.sleep(0)
+    first.answered()
+    third = await waiting[0]
+    second.ended()
+    third.answered()
+    for call in [await waiting[1], await waiting[2]]:
+        call.answered()
+    [target] = shares._targets.values()
+    assert target.idle
 
-    run(program())
+
+@on_a_loop
+async def test_who_waited_in_vain_says_so_to_the_others(clock):
+    shares = Shares(1, clock=clock)
+    call = await shares.enter("a", JOB)
+    with pytest.raises(NotNow):  # after a moment
+        await shares.enter("a", JOB)
+    [target] = shares._targets.values()
+    assert target.stalled
+    with pytest.raises(NotNow):  # at once
+        await shares.enter("a", JOB)
+    call.answered()
+    (await shares.enter("a", JOB)).answered()
+    assert target.idle
 
 
 @pytest.mark.parametrize("moment", ["waits", "was given a place"])
-def test_a_job_that_is_cancelled_while_it_waits_leaves_its_place_to_the_next(clock, moment):
-    async def program():
-        shares = Shares(1, clock=clock)
-        call = await shares.enter("a", JOB)
-        first, second = [asyncio.create_task(shares.enter("a", JOB)) for _ in range(2)]
+@on_a_loop
+async def test_a_job_that_is_cancelled_while_it_waits_leaves_its_place_to_the_next(clock, moment):
+    shares = Shares(1, clock=clock)
+    call = await shares.enter("a", JOB)
+    first, second = [asyncio.create_task(shares.enter("a", JOB)) for _ in range(2)]
+    await asyncio.sleep(0)
+    if moment == "waits":
+        first.cancel()
         await asyncio.sleep(0)
-        if moment == "waits":
-            first.cancel()
-            await asyncio.sleep(0)
-            call.answered()
-        else:
-            call.answered()
-            first.cancel()
-        (await second).answered()
-        [target] = shares._targets.values()
-        assert target.idle
-
-    run(program())
+        call.answered()
+    else:
+        call.answered()
+        first.cancel()
+    (await second).answered()
+    [target] = shares._targets.values()
+    assert target.idle
 
 
-def test_a_target_that_failed_again_and_again_is_left_alone_and_then_tried_once(clock):
-    async def program():
-        shares = Shares(10, trips=3, clock=clock)
-        for _ in range(3):
-            (await shares.enter("a", JOB)).failed()
-        with pytest.raises(NotNow, match="failed 3 times in a row"):
-            await shares.enter("a", JOB)
-        (await shares.enter("b", JOB)).answered()
-        clock.now += 1.2
-        probe = await shares.enter("a", JOB)
-        with pytest.raises(NotNow):  # one at a time
-            await shares.enter("a", JOB)
-        probe.failed()
-        clock.now += 1.2
-        with pytest.raises(NotNow):  # for longer than before
-            await shares.enter("a", JOB)
-        clock.now += 1.2
-        (await shares.enter("a", JOB)).answered()
-        for _ in range(5):
-            await shares.enter("a", JOB)
-
-    run(program())
-
-
-def test_it_is_never_left_alone_for_long(clock):
-    async def program():
-        shares = Shares(10, trips=3, clock=clock)
-        for _ in range(30):
-            (await shares.enter("a", JOB)).failed()
-            clock.now += 70
-
-    run(program())
-
-
-def test_one_that_answers_now_and_then_is_not_left_alone(clock):
-    async def program():
-        shares = Shares(10, trips=3, clock=clock)
-        for _ in range(10):
-            (await shares.enter("a", JOB)).failed()
-            (await shares.enter("a", JOB)).failed()
-            (await shares.enter("a", JOB)).answered()
-
-    run(program())
-
-
-def test_a_job_is_not_given_back_for_ever_in_the_end_it_has_failed_too(clock):
-    async def program():
-        shares = Shares(10, trips=1, clock=clock)
+@on_a_loop
+async def test_a_target_that_failed_again_and_again_is_left_alone_and_then_tried_once(clock):
+    shares = Shares(10, trips=3, clock=clock)
+    for _ in range(3):
         (await shares.enter("a", JOB)).failed()
-        with pytest.raises(NotNow):
-            await shares.enter("a", a_job(claims=9, attempt=2))
-        with pytest.raises(RetryLater) as later:
-            await shares.enter("a", a_job(claims=10, attempt=2))
-        assert later.value.least
+    with pytest.raises(NotNow, match="failed 3 times in a row"):
+        await shares.enter("a", JOB)
+    (await shares.enter("b", JOB)).answered()
+    clock.now += 1.2
+    probe = await shares.enter("a", JOB)
+    with pytest.raises(NotNow):  # one at a time
+        await shares.enter("a", JOB)
+    probe.failed()
+    clock.now += 1.2
+    with pytest.raises(NotNow):  # for longer than before
+        await shares.enter("a", JOB)
+    clock.now += 1.2
+    (await shares.enter("a", JOB)).answered()
+    for _ in range(5):
+        await shares.enter("a", JOB)
 
-    run(program())
+
+@on_a_loop
+async def test_it_is_never_left_alone_for_long(clock):
+    shares = Shares(10, trips=3, clock=clock)
+    for _ in range(30):
+        (await shares.enter("a", JOB)).failed()
+        clock.now += 70
 
 
-def test_what_is_remembered_is_bounded_and_what_is_under_way_is_not_forgotten(clock):
-    async def program():
-        shares = Shares(1, clock=clock)
+@on_a_loop
+async def test_one_that_answers_now_and_then_is_not_left_alone(clock):
+    shares = Shares(10, trips=3, clock=clock)
+    for _ in range(10):
+        (await shares.enter("a", JOB)).failed()
+        (await shares.enter("a", JOB)).failed()
+        (await shares.enter("a", JOB)).answered()
+
+
+@on_a_loop
+async def test_a_job_is_not_given_back_for_ever_in_the_end_it_has_failed_too(clock):
+    shares = Shares(10, trips=1, clock=clock)
+    (await shares.enter("a", JOB)).failed()
+    with pytest.raises(NotNow):
+        await shares.enter("a", a_job(claims=9, attempt=2))
+    with pytest.raises(RetryLater) as later:
+        await shares.enter("a", a_job(claims=10, attempt=2))
+    assert later.value.least
+
+
+@on_a_loop
+async def test_what_is_remembered_is_bounded_and_what_is_under_way_is_not_forgotten(clock):
+    shares = Shares(1, clock=clock)
+    await shares.enter("held", JOB)
+    for number in range(25_000):
+        (await shares.enter(f"t{number}", JOB)).answered()
+    assert len(shares._targets) <= 10_001
+    clock.now += 5
+    with pytest.raises(NotNow):
         await shares.enter("held", JOB)
-        for number in range(25_000):
-            (await shares.enter(f"t{number}", JOB)).answered()
-        assert len(shares._targets) <= 10_001
-        clock.now += 5
-        with pytest.raises(NotNow):
-            await shares.enter("held", JOB)
-
-    run(program())
 
 
-def test_targets_that_never_answered_or_failed_leave_room_for_those_that_answer(clock):
-    async def program():
-        shares = Shares(20, room=8, clock=clock)
-        (await shares.enter("good", JOB)).answered()
-        for name in ("d", "e"):
-            (await shares.enter(name, JOB)).failed()
-        for number in range(4):
-            await shares.enter(f"new{number}", JOB)
-        clock.now += 5  # they hang
-        for name in ("d", "e"):  # half of the room is not for those that failed last
-            with pytest.raises(NotNow, match="what is left is for targets that answer"):
-                await shares.enter(name, JOB)
-        for number in range(4, 6):
-            await shares.enter(f"new{number}", JOB)
+@on_a_loop
+async def test_targets_that_never_answered_or_failed_leave_room_for_those_that_answer(clock):
+    shares = Shares(20, room=8, clock=clock)
+    (await shares.enter("good", JOB)).answered()
+    for name in ("d", "e"):
+        (await shares.enter(name, JOB)).failed()
+    for number in range(4):
+        await shares.enter(f"new{number}", JOB)
+    clock.now += 5  # they hang
+    for name in ("d", "e"):  # half of the room is not for those that failed last
         with pytest.raises(NotNow, match="what is left is for targets that answer"):
-            await shares.enter("new6", JOB)
-        for _ in range(2):
-            await shares.enter("good", JOB)
+            await shares.enter(name, JOB)
+    for number in range(4, 6):
+        await shares.enter(f"new{number}", JOB)
+    with pytest.raises(NotNow, match="what is left is for targets that answer"):
+        await shares.enter("new6", JOB)
+    for _ in range(2):
+        await shares.enter("good", JOB)
 
-    run(program())
 
-
-def test_a_new_target_waits_here_while_the_others_are_quick(clock):
+@on_a_loop
+async def test_a_new_target_waits_here_while_the_others_are_quick(clock):
     """Many new endpoints at once are no reason to give their jobs back."""
 
-    async def program():
-        shares = Shares(20, room=4, clock=clock)
-        for number in range(8):
-            call = await shares.enter(f"t{number}", JOB)
-            clock.now += 0.001
-            call.answered()
-        first, second, third = [await shares.enter(f"n{number}", JOB) for number in range(3)]
-        fourth = asyncio.create_task(shares.enter("n4", JOB))
-        await asyncio.sleep(0)
-        assert not fourth.done()
-        second.answered()
-        for call in (await fourth, first, third):
-            call.answered()
-        assert not shares._started
-
-    run(program())
+    shares = Shares(20, room=4, clock=clock)
+    for number in range(8):
+        call = await shares.enter(f"t{number}", JOB)
+        clock.now += 0.001
+        call.answered()
+    first, second, third = [await shares.enter(f"n{number}", JOB) for number in range(3)]
+    fourth = asyncio.create_task(shares.enter("n4", JOB))
+    await asyncio.sleep(0)
+    assert not fourth.done()
+    second.answered()
+    for call in (await fourth, first, third):
+        call.answered()
+    assert not shares._started
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["enter", "answered", "failed", "ended", "pass"]))))
@@ -291,7 +262,7 @@ def test_no_place_is_lost_and_none_is_given_twice(steps):
             for _ in range(2):
                 await shares.enter(name, JOB)
 
-    run(program())
+    asyncio.run(program())
 
 
 # ---- by workers -----------------------------------------------------------------------------------------------------
