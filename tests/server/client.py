@@ -59,6 +59,13 @@ class Api:
         answer = self("POST", "/v1/reserve", json={"topics": topics or ["mail"], **words})
         return answer.json()["jobs"] if answer.status_code == 200 else []
 
+    def waits(self, *topics):
+        """Begin to wait for jobs of topics; return the task."""
+        return asyncio.ensure_future(self.ask("POST", "/v1/reserve", json={"topics": topics or ["mail"], "wait": 30}))
+
+    def settle(self, job, how, **words):
+        return self("POST", f"/v1/claims/{job['receipt']}/{how}", **words)
+
     def close(self):
         self.run(_closed(self.context))
         self.runner.close()
@@ -86,20 +93,11 @@ class Process:
     def __init__(self, folder, *options, target=(), store=None):
         self.store = store or f"sqlite:///{folder}/jobs.db"
         self.log = folder / "server.log"
-        command = [
-            sys.executable,
-            "-m",
-            "pywheel.cli",
-            "serve",
-            *target,
-            "--store",
-            self.store,
-            "--port",
-            "0",
-            *options,
-        ]
+        told = ["serve", *target, "--store", self.store, "--port", "0", *options]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "pywheel.cli", *told], stdout=log, stderr=log, cwd=folder
+            )
         self.port = self._port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=60)

@@ -1,6 +1,9 @@
+import contextlib
+
 import pytest
 
 from pywheel import JobQueue
+from pywheel.server.tokens import Tokens
 from pywheel.testing import ManualClock
 from tests.server.client import Api, Process
 
@@ -17,11 +20,41 @@ def queue(clock):
 
 
 @pytest.fixture
-def api(queue):
+def serving(queue):
+    """Return what makes a service, of this queue unless another one is given; all are closed at the end."""
+    with contextlib.ExitStack() as stack:
+        yield lambda of=queue, **options: stack.enter_context(contextlib.closing(Api(of, **options)))
+
+
+@pytest.fixture
+def api(serving):
     """An open service of a queue in memory, whose time the test moves."""
-    api = Api(queue)
-    yield api
-    api.close()
+    return serving()
+
+
+@pytest.fixture
+def stored(any_url, serving):
+    """An open service on each kind of store."""
+    with JobQueue(any_url) as queue, contextlib.closing(Api(queue)) as api:
+        yield api
+
+
+@pytest.fixture
+def guarded(serving):
+    """A service that wants tokens."""
+    return serving(access="tokens")
+
+
+@pytest.fixture
+def bearing(guarded, queue):
+    """Return what gives the service's caller a token."""
+
+    def give(*scopes, topics=("*",)):
+        secret = Tokens(queue.store).add(scopes, topics)
+        guarded.headers = {"authorization": f"Bearer {secret}"}
+        return guarded
+
+    return give
 
 
 @pytest.fixture(scope="module")

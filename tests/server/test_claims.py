@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -10,12 +11,9 @@ from pywheel import JobQueue, Keyring, StoreAway
 from pywheel.jobs.queries import GetNextDues, ListNotes
 from pywheel.server import Limits
 from pywheel.server.api import claims
+from pywheel.server.tokens import id_of
 from tests.asked import when_asked
 from tests.server.client import Api, problem
-
-
-def settle(api, job, how, **words):
-    return api("POST", f"/v1/claims/{job['receipt']}/{how}", **words)
 
 
 def test_a_reserved_job_runs_until_its_lease_ends(api):
@@ -25,12 +23,6 @@ def test_a_reserved_job_runs_until_its_lease_ends(api):
     assert api.queue.get(int(id)).lease_until - api.queue.store.clock.wall() == 120_000
 
 
-def test_nothing_due_is_no_content(api):
-    api.put(delay="1h")
-    answer = api("POST", "/v1/reserve", json={"topics": ["mail"]})
-    assert (answer.status_code, answer.content) == (204, b"")
-
-
 def test_the_topics_are_taken_in_their_order_up_to_the_limit(api):
     for topic in ("a", "a", "b", "c"):
         api.put(topic)
@@ -38,12 +30,10 @@ def test_the_topics_are_taken_in_their_order_up_to_the_limit(api):
 
 
 @pytest.fixture
-def small(any_url):
+def small(any_url, serving):
     """A service that gives bodies of 10 000 bytes at once, on each kind of store."""
-    with JobQueue(any_url) as queue:
-        api = Api(queue, limits=Limits(reserve=10_000))
+    with JobQueue(any_url) as queue, closing(Api(queue, limits=Limits(reserve=10_000))) as api:
         yield api
-        api.close()
 
 
 def reserved(api, *topics, **words):
@@ -66,14 +56,15 @@ def test_a_reserve_gives_no_more_bytes_than_it_may_and_says_that_there_is_more(s
 
 def test_of_encrypted_bodies_those_that_are_left_out_are_told_of(any_url):
     keyring = Keyring({"a": bytes(range(32))})
-    with JobQueue(any_url, encryption=keyring, max_body=1_000) as queue:
-        api = Api(queue, limits=Limits(reserve=10_000))
+    with (
+        JobQueue(any_url, encryption=keyring, max_body=1_000) as queue,
+        closing(Api(queue, limits=Limits(reserve=10_000))) as api,
+    ):
         for _ in range(15):
             queue.put("mail", b'"%s"' % (b"x" * 998))
         sizes, more = reserved(api)
-        assert 0 < len(sizes) < 10
-        assert more
-        api.close()
+    assert 0 < len(sizes) < 10
+    assert more
 
 
 def test_a_job_that_is_longer_than_an_answer_comes_alone(small):
@@ -98,27 +89,31 @@ def test_the_bodies_of_an_answer_have_sixteen_megabytes_at_most(api):
     assert reserved(api) == ([999_998] * 2, False)
 
 
-def test_an_acked_job_is_done(api):
+@pytest.mark.parametrize(
+    ("how", "words", "answer", "state", "error"),
+    [
+        ("ack", {}, None, "done", None),
+        ("bury", {"error": "gone"}, None, "dead", "gone"),  # whatever attempts are left
+        ("nack", {"delay": None}, {"state": "dead"}, "dead", None),
+        ("nack", {"delay": "1m", "error": "502"}, {"state": "delayed"}, "delayed", "502"),
+    ],
+)
+def test_a_job_is_done_dead_or_due_again_as_its_worker_says(api, clock, how, words, answer, state, error):
     id = api.put()
     [job] = api.reserve()
-    assert settle(api, job, "ack").status_code == 204
-    assert api.job(id)["state"] == "done"
-
-
-def test_a_nacked_job_is_due_again(api, clock):
-    id = api.put()
-    [job] = api.reserve()
-    assert settle(api, job, "nack", json={"delay": "1m", "error": "502"}).json() == {"state": "delayed"}
+    said = api.settle(job, how, **({"json": words} if words else {}))
+    assert (said.status_code, said.json() if said.content else None) == (204 if answer is None else 200, answer)
+    assert (api.job(id)["state"], api.job(id).get("last_error")) == (state, error)
     assert api.reserve() == []
     clock.advance(60)
-    assert [job["id"] for job in api.reserve()] == [id]
+    assert [job["id"] for job in api.reserve()] == [id] * (state == "delayed")
 
 
 def test_a_nack_without_a_delay_follows_the_default_retry_policy(api, clock):
     api.put()
     for seconds in (5, 30):  # the first rungs of the ladder, less the jitter
         [job] = api.reserve()
-        assert settle(api, job, "nack", json={"error": "502"}).json() == {"state": "delayed"}
+        assert api.settle(job, "nack", json={"error": "502"}).json() == {"state": "delayed"}
         due = api.queue.get(int(job["id"])).due - api.queue.store.clock.wall()
         assert 0.5 * seconds < due / 1000 < 1.5 * seconds
         clock.advance(2 * seconds)
@@ -135,38 +130,24 @@ def test_a_nack_without_a_delay_follows_the_handler_of_the_topic(api):
     api.queue.handler("mail", retry=retry)(print)
     id = api.put()
     [job] = api.reserve()
-    assert settle(api, job, "nack", json={"error": "502"}).json() == {"state": "delayed"}
+    assert api.settle(job, "nack", json={"error": "502"}).json() == {"state": "delayed"}
     assert api.queue.get(int(id)).due - api.queue.store.clock.wall() == 3_600_000
     assert seen == [(1, "502")]
-
-
-def test_a_buried_job_is_dead_whatever_attempts_are_left(api):
-    id = api.put()
-    [job] = api.reserve()
-    assert settle(api, job, "bury", json={"error": "gone"}).status_code == 204
-    assert (api.job(id)["state"], api.job(id)["last_error"]) == ("dead", "gone")
-
-
-def test_a_nack_with_null_for_a_delay_makes_the_job_dead(api):
-    id = api.put()
-    [job] = api.reserve()
-    assert settle(api, job, "nack", json={"delay": None}).json() == {"state": "dead"}
-    assert api.job(id)["state"] == "dead"
 
 
 def test_a_touched_job_has_a_longer_lease(api, clock):
     api.put()
     [job] = api.reserve(ttr=10)
     clock.advance(9)
-    assert settle(api, job, "touch", json={"ttr": 10}).status_code == 204
+    assert api.settle(job, "touch", json={"ttr": 10}).status_code == 204
     clock.advance(9)
-    assert settle(api, job, "ack").status_code == 204
+    assert api.settle(job, "ack").status_code == 204
 
 
 def test_a_released_job_is_due_at_once_and_no_attempt_is_spent(api):
     api.put()
     [job] = api.reserve()
-    assert settle(api, job, "release").status_code == 204
+    assert api.settle(job, "release").status_code == 204
     assert api.reserve()[0]["attempt"] == 1
 
 
@@ -175,7 +156,7 @@ def test_a_claim_that_is_over_cannot_be_settled(api, clock, how):
     api.put()
     [job] = api.reserve(ttr=10)
     clock.advance(11)
-    answer = settle(api, job, how)
+    answer = api.settle(job, how)
     assert (answer.status_code, problem(answer)) == (409, "claim-lost")
 
 
@@ -189,7 +170,7 @@ def test_a_job_is_dead_after_the_attempts_that_reserve_names(api, clock):
     id = api.put()
     for _ in range(2):
         [job] = api.reserve(max_attempts=2)
-        settle(api, job, "nack", json={"delay": 0})
+        api.settle(job, "nack", json={"delay": 0})
     assert api.job(id)["state"] == "dead"
 
 
@@ -198,7 +179,7 @@ def test_a_job_is_dead_after_the_attempts_that_reserve_names(api, clock):
 
 def test_a_reserve_that_waits_gets_a_job_that_is_put_meanwhile(api):
     async def scene():
-        waits = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["x", "mail"], "wait": 30}))
+        waits = api.waits("x", "mail")
         await api.waiting()
         assert not waits.done()
         await api.ask("POST", "/v1/jobs", json={"topic": "mail"})
@@ -208,13 +189,16 @@ def test_a_reserve_that_waits_gets_a_job_that_is_put_meanwhile(api):
     assert [job["topic"] for job in answer.json()["jobs"]] == ["mail"]
 
 
-def test_a_reserve_that_waits_is_told_that_nothing_came(api):
-    assert api("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 0.05}).status_code == 204
+def test_a_reserve_is_told_that_nothing_came_at_once_or_after_its_wait(api):
+    api.put(delay="1h")
+    for wait in (0, 0.05):
+        answer = api("POST", "/v1/reserve", json={"topics": ["mail"], "wait": wait})
+        assert (answer.status_code, answer.content) == (204, b"")
 
 
 def test_waiting_ends_when_the_server_drains(api):
     async def scene():
-        waits = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}))
+        waits = api.waits()
         await api.waiting()
         api.context.stopping.set()
         return await waits
@@ -224,10 +208,7 @@ def test_waiting_ends_when_the_server_drains(api):
 
 def test_each_of_many_who_wait_gets_one_job(api):
     async def scene():
-        waits = [
-            asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}))
-            for _ in range(30)
-        ]
+        waits = [api.waits() for _ in range(30)]
         await api.waiting(30)
         jobs = [{"topic": "mail"} for _ in range(30)]
         await api.ask("POST", "/v1/jobs/batch", json={"jobs": jobs})
@@ -319,16 +300,14 @@ def test_jobs_of_two_topics_go_to_two_who_wait_for_both(api):
     woken = []
 
     async def scene():
-        ask = api.ask("POST", "/v1/reserve", json={"topics": ["a", "b"], "wait": 30})
-        first = asyncio.ensure_future(ask)
-        second = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["a", "b"], "wait": 30}))
+        both = [api.waits("a", "b") for _ in range(2)]
         await api.waiting(2)
         waiting = api.context.waiting
         for name in ("a", "b"):
             waiting._ring(name, 1)
         woken.extend({waiter.topic for topic in waiting._topics.values() for waiter in topic.waiters if waiter.rung})
         await api.ask("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "a"}, {"topic": "b"}]})
-        return await asyncio.gather(first, second)
+        return await asyncio.gather(*both)
 
     answers = api.run(scene())
     assert sorted(woken) == ["a", "b"]
@@ -360,7 +339,7 @@ def test_of_a_death_that_the_service_finds_word_is_left_to_a_worker(api, clock):
     id = api.put("x", max_attempts=1)
 
     async def scene():
-        waits = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}))
+        waits = api.waits()
         await api.waiting()
         api.queue.reserve("x")
         clock.advance(120)
@@ -388,20 +367,16 @@ def test_jobs_claimed_before_the_store_went_away_are_given(api, monkeypatch):
     assert [job["topic"] for job in api.reserve("a", "b", limit=2)] == ["a"]
 
 
-def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(queue):
-    from pywheel.server import tokens
-
-    api = Api(queue, access="tokens")
-    secret = api.context.access.tokens.add(["work"])
-    id = tokens.id_of(secret)
-    api.headers = {"authorization": f"Bearer {secret}"}
+def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(bearing, queue):
+    api = bearing("work")
+    tokens = api.context.access.tokens
 
     async def scene():
-        waits = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json={"topics": ["mail"], "wait": 30}))
+        waits = api.waits()
         await api.waiting()
         await asyncio.sleep(0.01)
         await queue.aio.put("other")  # what the request has asked for before it waits is over then
-        api.context.access.tokens.remove(id)
+        tokens.remove(id_of(api.headers["authorization"].split()[1]))
         api.context.access._known.clear()  # as a few seconds would
         await queue.aio.put("mail")
         return await waits
@@ -409,7 +384,6 @@ def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(queue):
     assert problem(api.run(scene())) == "token-unknown"
     [job] = queue.jobs.list("mail")
     assert (job.state, job.attempt) == ("delayed", 0)
-    api.close()
 
 
 def test_a_receipt_cannot_be_made_up(api):
@@ -420,13 +394,11 @@ def test_a_receipt_cannot_be_made_up(api):
         text = base64.urlsafe_b64encode(made_up.encode()).decode().rstrip("=")
         assert problem(api("POST", f"/v1/claims/{text}/ack")) == "not-found"
     assert api.job(id)["state"] == "running"
-    assert settle(api, job, "ack").status_code == 204
+    assert api.settle(job, "ack").status_code == 204
 
 
-def test_a_receipt_is_good_at_every_server_of_the_store(api):
+def test_a_receipt_is_good_at_every_server_of_the_store(api, serving):
     id = api.put()
     [job] = api.reserve()
-    other = Api(api.queue)
-    assert settle(other, job, "ack").status_code == 204
+    assert serving().settle(job, "ack").status_code == 204
     assert api.job(id)["state"] == "done"
-    other.close()

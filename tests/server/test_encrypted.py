@@ -1,7 +1,5 @@
 """The HTTP API of a queue whose bodies are encrypted, with the key and without it."""
 
-import asyncio
-
 import pytest
 
 from pywheel import JobQueue, Keyring
@@ -9,7 +7,6 @@ from pywheel.jobs.bodies import is_encrypted
 from pywheel.jobs.queries import GetJob
 from pywheel.stores import open as open_store
 from pywheel.testing import run_due
-from tests.server.client import Api
 
 KEYRING = Keyring({"a": bytes(range(32))})
 
@@ -21,17 +18,9 @@ def store():
 
 
 @pytest.fixture
-def service(store):
+def service(store, serving):
     """Return the service of the store, with a keyring or without."""
-    made = []
-
-    def service(keyring):
-        made.append(Api(JobQueue(store, encryption=keyring)))
-        return made[-1]
-
-    yield service
-    for api in made:
-        api.close()
+    return lambda keyring: serving(JobQueue(store, encryption=keyring))
 
 
 def test_with_the_key_clients_see_and_get_plain_bodies(store, service):
@@ -93,8 +82,7 @@ def test_who_waits_beside_what_cannot_be_read_gets_what_comes(store, service):
     api = service(None)
 
     async def scene():
-        wish = {"topics": ["sealed", "plain"], "wait": 30}
-        waiting = asyncio.ensure_future(api.ask("POST", "/v1/reserve", json=wish))
+        waiting = api.waits("sealed", "plain")
         await api.waiting()
         await api.queue.aio.put("plain", 5)
         return await waiting

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from pywheel.server import Limits
 from tests.jobs.waiting import until
 from tests.server.client import problem
 
@@ -84,13 +85,8 @@ def test_who_comes_back_with_an_id_that_is_none_is_told_that_something_was_misse
     listener.close()
 
 
-def test_more_streams_than_the_server_keeps_are_refused(queue):
-    from pywheel.server import Limits
-    from tests.server.client import Api
-
-    api = Api(queue, limits=Limits(streams=0))
-    assert problem(api("GET", "/v1/events")) == "too-busy"
-    api.close()
+def test_more_streams_than_the_server_keeps_are_refused(serving):
+    assert problem(serving(limits=Limits(streams=0))("GET", "/v1/events")) == "too-busy"
 
 
 @pytest.mark.stress
@@ -101,8 +97,7 @@ def test_the_head_of_a_stream_ends(server, path):
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("count", [50])
-def test_streams_that_are_closed_leave_nothing(server, count):
-    for _ in range(count):
+def test_streams_that_are_closed_leave_nothing(server):
+    for _ in range(50):
         Listener(server).close()
     assert server("GET", "/healthz").status_code == 200

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-from contextlib import closing
 
 import pytest
 
@@ -11,8 +10,7 @@ from pywheel import LimitOverride
 from pywheel.client.jobs import Jobs
 from pywheel.jobs.queries import ListNotes
 from pywheel.server.api import claims
-from pywheel.server.tokens import Tokens
-from tests.server.client import Api, problem
+from tests.server.client import problem
 
 
 def found(api, **parameters):
@@ -98,12 +96,6 @@ def test_bodies_come_along_unless_they_are_not_wanted(api):
     assert with_body == without
 
 
-@pytest.mark.parametrize("cursor", ["x", "", "bm9uZQ==", "9" * 100])
-def test_a_cursor_that_is_none_is_refused(api, cursor):
-    answer = api("GET", "/v1/jobs", params={"cursor": cursor})
-    assert (answer.status_code, problem(answer)) == (400, "bad-parameter")
-
-
 # ---- changes by filter ----------------------------------------------------------------------------------------------
 
 
@@ -115,17 +107,12 @@ def bulk(api, what, **words):
     return api("POST", f"/v1/jobs/{what}", json=words)
 
 
-@pytest.mark.parametrize("what", ["cancel", "delete"])
-def test_a_dry_run_counts_and_changes_nothing(api, what):
+def test_what_a_filter_means_is_cancelled_retried_and_deleted_and_a_dry_run_counts_alone(api):
     for topic in ("a", "a", "b"):
         api.put(topic, delay="1h")
-    assert bulk(api, what, topic="a", dry_run=True).json() == {"jobs": 2, "dry_run": True}
+    for what in ("cancel", "delete"):
+        assert bulk(api, what, topic="a", dry_run=True).json() == {"jobs": 2, "dry_run": True}
     assert states(api) == ["delayed"] * 3
-
-
-def test_what_a_filter_means_is_cancelled_retried_and_deleted(api):
-    for topic in ("a", "a", "b"):
-        api.put(topic, delay="1h")
     assert bulk(api, "cancel", topic="a").json() == {"jobs": 2, "dry_run": False}
     assert states(api) == ["cancelled", "cancelled", "delayed"]
     assert bulk(api, "retry", state="cancelled", delay="5m").json()["jobs"] == 2
@@ -207,23 +194,24 @@ def test_every_list_comes_in_parts_by_one_kind_of_cursor(api, queue):
                 break
             parameters["cursor"] = part["next"]
         assert [name for name in seen if name in names] == names
-        for cursor in ("====", "AA==", "/w==", "x" * 3_000):
+        for cursor in ("====", "AA==", "/w==", "x", "", "bm9uZQ==", "9" * 100, "x" * 3_000):
             answer = api("GET", path, params={"cursor": cursor})
             assert answer.status_code in (200, 400), answer.text
-            assert answer.status_code == 200 or problem(answer) == "bad-parameter"
+            taken = answer.status_code == 200 and (
+                path != "/v1/jobs" or cursor in ("====", "AA==", "/w==", "x" * 3_000)
+            )
+            assert taken or problem(answer) == "bad-parameter"
 
 
-def test_a_list_goes_on_in_a_topic_with_a_long_name(queue):
+def test_a_list_goes_on_in_a_topic_with_a_long_name(bearing, queue):
     """To a token for some topics it goes topic by topic: the cursor has its name."""
     names = ["m" * 5_000 + letter for letter in "ab"]
     for name in names:
         queue.put(name)
-    api = Api(queue, access="tokens")
-    api.headers = {"authorization": f"Bearer {Tokens(queue.store).add(['read'], ['m*'])}"}
+    api = bearing("read", topics=["m*"])
     first = api("GET", "/v1/jobs", params={"limit": 1}).json()
     second = api("GET", "/v1/jobs", params={"limit": 1, "cursor": first["next"]}).json()
     assert [job["topic"] for job in first["jobs"] + second["jobs"]] == names
-    api.close()
 
 
 SOUGHT = [
@@ -251,16 +239,12 @@ def shop(api):
 
 @pytest.mark.parametrize(("words", "places"), SOUGHT)
 @pytest.mark.parametrize("topics", [["*"], ["shop.*"]])
-def test_jobs_are_found_by_body_header_worker_and_priority(api, shop, words, places, topics):
+def test_jobs_are_found_by_body_header_worker_and_priority(api, bearing, shop, words, places, topics):
     whole = api("GET", "/v1/jobs", params=words).json()
     assert ([job["id"] for job in whole["jobs"]], whole["looked"]) == ([shop[place] for place in places], 4)
-    assert "looked" not in api("GET", "/v1/jobs").json() or api("GET", "/v1/jobs").json()["looked"] == 0
-    tokens = Tokens(api.queue.store)
-    with closing(Api(api.queue, access="tokens")) as guarded:
-        guarded.headers = {"authorization": f"Bearer {tokens.add(['read'], topics)}"}
-        part = guarded("GET", "/v1/jobs", params={**words, "body": False}).json()
-        assert {job["id"] for job in part["jobs"]} == {shop[place] for place in places}
-        assert part["looked"] == 4
+    assert api("GET", "/v1/jobs").json().get("looked", 0) == 0
+    part = bearing("read", topics=topics)("GET", "/v1/jobs", params={**words, "body": False}).json()
+    assert ({job["id"] for job in part["jobs"]}, part["looked"]) == ({shop[place] for place in places}, 4)
     assert found(api, **words, limit=1) == [shop[place] for place in places]
 
 

@@ -1,25 +1,16 @@
 """A request that is repeated with its Idempotency-Key happens once, and is answered as the first time."""
 
 import asyncio
+from contextlib import closing
 
 import pytest
 
 from pywheel import JobQueue, Keyring, StoreAway
 from pywheel.jobs.queries import ListNotes
 from pywheel.server.api import claims
-from pywheel.server.tokens import Tokens
 from tests.server.client import Api, problem
 
 KEY = {"Idempotency-Key": "7f3c"}
-
-
-@pytest.fixture
-def service(any_url):
-    """A service on each kind of store."""
-    with JobQueue(any_url) as queue:
-        api = Api(queue)
-        yield api
-        api.close()
 
 
 def reserve(api, headers=KEY, **words):
@@ -33,18 +24,18 @@ def replayed(answer):
 # ---- reserve --------------------------------------------------------------------------------------------------------
 
 
-def test_a_reserve_whose_answer_was_lost_gives_the_same_jobs_by_the_same_receipts(service):
+def test_a_reserve_whose_answer_was_lost_gives_the_same_jobs_by_the_same_receipts(stored):
     for topic in ("a", "a", "b", "a"):
-        service.put(topic, body={"of": topic})
-    first, second = reserve(service), reserve(service)
+        stored.put(topic, body={"of": topic})
+    first, second = reserve(stored), reserve(stored)
     assert [job["topic"] for job in first.json()["jobs"]] == ["b", "a", "a"]
     assert second.json() == first.json()
     assert (replayed(first), replayed(second)) == (False, True)
-    [left] = service.queue.jobs.list(state="delayed")
+    [left] = stored.queue.jobs.list(state="delayed")
     assert (left.topic, left.claims) == ("a", 0)
     for job in second.json()["jobs"]:
-        assert service("POST", f"/v1/claims/{job['receipt']}/ack").status_code == 204
-        assert [attempt.attempt for attempt in service.queue.jobs.history(int(job["id"]))] == [1]
+        assert stored("POST", f"/v1/claims/{job['receipt']}/ack").status_code == 204
+        assert [attempt.attempt for attempt in stored.queue.jobs.history(int(job["id"]))] == [1]
 
 
 def test_jobs_that_were_settled_or_lost_meanwhile_are_left_out(api, clock):
@@ -102,27 +93,26 @@ def test_a_key_of_a_reserve_is_forgotten_a_while_after_its_leases(api, clock):
 
 
 def test_a_repeated_reserve_has_encrypted_bodies_as_plain_as_the_first(any_url):
-    with JobQueue(any_url, encryption=Keyring({"a": bytes(range(32))})) as queue:
-        api = Api(queue)
+    keyring = Keyring({"a": bytes(range(32))})
+    with JobQueue(any_url, encryption=keyring) as queue, closing(Api(queue)) as api:
         api.put("a", body={"to": 5})
         first, second = reserve(api), reserve(api)
         assert first.json()["jobs"][0]["body"] == {"to": 5}
         assert second.json() == first.json()
-        api.close()
 
 
 # ---- all that changes something -------------------------------------------------------------------------------------
 
 
-def test_an_ack_that_is_repeated_is_answered_as_the_first_time(service):
-    id = service.put("a")
-    [job] = service.reserve("a")
+def test_an_ack_that_is_repeated_is_answered_as_the_first_time(stored):
+    id = stored.put("a")
+    [job] = stored.reserve("a")
     path = f"/v1/claims/{job['receipt']}/ack"
-    answers = [service("POST", path, headers=KEY) for _ in range(2)]
+    answers = [stored("POST", path, headers=KEY) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [204, 204]
     assert [replayed(answer) for answer in answers] == [False, True]
-    assert problem(service("POST", path)) == "claim-lost"
-    assert service.job(id)["state"] == "done"
+    assert problem(stored("POST", path)) == "claim-lost"
+    assert stored.job(id)["state"] == "done"
 
 
 def test_a_repeated_change_gives_the_answer_of_then(api):
@@ -155,13 +145,10 @@ def test_a_request_that_was_refused_leaves_its_key_free(api):
     assert api("POST", f"/v1/jobs/{id}/cancel", headers=KEY).status_code == 204
 
 
-def test_each_token_has_keys_of_its_own(queue):
-    api = Api(queue, access="tokens")
-    ids = [queue.put("a"), queue.put("a")]
-    for id in ids:
-        api.headers = {"authorization": f"Bearer {Tokens(queue.store).add(['put'])}"}
+def test_each_token_has_keys_of_its_own(bearing, queue):
+    for id in [queue.put("a"), queue.put("a")]:
+        api = bearing("put")
         assert api("POST", f"/v1/jobs/{id}/cancel", headers=KEY).status_code == 204
-    api.close()
 
 
 def test_an_answer_goes_out_though_the_store_went_away_before_it_was_kept(api, monkeypatch):
@@ -176,6 +163,7 @@ def test_an_answer_goes_out_though_the_store_went_away_before_it_was_kept(api, m
     assert api("POST", f"/v1/jobs/{id}/cancel", headers=KEY).status_code == 204
 
 
-def test_a_key_has_a_length(api):
+@pytest.mark.parametrize(("path", "body"), [("/v1/jobs/1/cancel", None), ("/v1/jobs", {"topic": "mail"})])
+def test_a_key_has_a_length(api, path, body):
     for key in ("", "k" * 256):
-        assert problem(api("POST", "/v1/jobs/1/cancel", headers={"Idempotency-Key": key})) == "bad-request"
+        assert problem(api("POST", path, json=body, headers={"Idempotency-Key": key})) == "bad-request"

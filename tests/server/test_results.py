@@ -2,13 +2,9 @@
 
 import asyncio
 
-import pytest
-
-from pywheel import JobQueue
 from pywheel.server import Limits
-from pywheel.server.tokens import Tokens
 from pywheel.testing import run_due
-from tests.server.client import Api, problem
+from tests.server.client import problem
 
 
 def result(api, id, **parameters):
@@ -43,14 +39,6 @@ def test_a_job_that_is_not_known_is_not_found(api):
     assert (result(api, 7, wait=20).status_code, problem(result(api, 7))) == (404, "no-such-job")
 
 
-@pytest.fixture
-def stored(any_url):
-    with JobQueue(any_url) as queue:
-        api = Api(queue)
-        yield api
-        api.close()
-
-
 async def while_somebody_waits(api, id, act):
     """Return the answer to a request that waits while something is done."""
     waits = asyncio.ensure_future(api.ask("GET", f"/v1/jobs/{id}/result", params={"wait": 30}))
@@ -81,14 +69,10 @@ def test_waiting_ends_when_the_server_drains(api):
     assert len(api.queue.calls.waits) == 0
 
 
-def test_who_waits_takes_a_place(queue):
-    api = Api(queue, limits=Limits(waiters=0))
+def test_who_waits_takes_a_place(serving):
+    api = serving(limits=Limits(waiters=0))
     assert problem(result(api, api.put(delay="1h"), wait=1)) == "too-busy"
-    api.close()
 
 
-def test_a_token_for_other_topics_sees_no_result(queue):
-    api = Api(queue, access="tokens")
-    api.headers = {"authorization": f"Bearer {Tokens(queue.store).add(['read'], ['other'])}"}
-    assert problem(result(api, queue.put("mail"), wait=20)) == "no-such-job"
-    api.close()
+def test_a_token_for_other_topics_sees_no_result(bearing, queue):
+    assert problem(result(bearing("read", topics=["other"]), queue.put("mail"), wait=20)) == "no-such-job"

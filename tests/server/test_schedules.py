@@ -5,10 +5,9 @@ from urllib.parse import quote
 import pytest
 
 from pywheel import State
-from pywheel.server.tokens import Tokens
 from pywheel.testing import run_due
 from tests.client.periods import pass_time, start
-from tests.server.client import Api, problem
+from tests.server.client import problem
 
 
 def test_schedules_are_listed_in_parts_with_where_they_are(api, queue, clock):
@@ -27,27 +26,19 @@ def test_schedules_are_listed_in_parts_with_where_they_are(api, queue, clock):
     assert "secret" not in api("GET", "/v1/schedules").text
 
 
-def test_one_is_run_now_paused_and_resumed(api, queue, clock):
-    start(clock)
+@pytest.mark.parametrize("name", ["a b", "shop/night", "/", "a//b", "/run/run", "x/pause"])
+def test_one_is_run_now_paused_and_resumed_whatever_slashes_its_name_has(api, queue, name):
     queue.handler("work")(lambda job: None)
-    queue.schedules.set("a b", "work", every="1h")
-    id = api("POST", "/v1/schedules/a%20b/run").json()["id"]
-    run_due(queue)
-    assert queue.get(int(id)).state is State.DONE
-    assert [api("POST", "/v1/schedules/a%20b/pause").json()["changed"] for _ in range(2)] == [True, False]
-    assert queue.schedules.get("a b").schedule.paused
-    assert api("POST", "/v1/schedules/a%20b/resume").json()["changed"]
-    assert problem(api("POST", "/v1/schedules/c/run")) == "no-such-schedule"
-
-
-@pytest.mark.parametrize("name", ["shop/night", "/", "a//b", "/run/run", "x/pause"])
-def test_a_name_may_have_slashes(api, queue, clock, name):
     queue.schedules.set(name, "work", every="1h")
     for path in (quote(name, safe=""), quote(name)):
-        id = api("POST", f"/v1/schedules/{path}/run").json()["id"]
-        assert queue.get(int(id)).headers["pywheel-schedule"] == name
-        assert api("POST", f"/v1/schedules/{path}/pause").json()["changed"]
+        id = int(api("POST", f"/v1/schedules/{path}/run").json()["id"])
+        assert queue.get(id).headers["pywheel-schedule"] == name
+        run_due(queue)
+        assert queue.get(id).state is State.DONE
+        assert [api("POST", f"/v1/schedules/{path}/pause").json()["changed"] for _ in range(2)] == [True, False]
+        assert queue.schedules.get(name).schedule.paused
         assert api("POST", f"/v1/schedules/{path}/resume").json()["changed"]
+    assert problem(api("POST", "/v1/schedules/c/run")) == "no-such-schedule"
 
 
 @pytest.mark.parametrize("name", ["nightly", "a b/c", "/", "pause"])
@@ -98,28 +89,21 @@ def test_a_method_that_a_schedule_does_not_take_is_refused(api, queue):
         assert answer.headers["allow"]
 
 
-def test_a_token_for_other_topics_neither_takes_nor_removes_a_schedule(queue, clock):
+def test_a_token_for_other_topics_sees_and_changes_no_schedule(bearing, queue):
     queue.schedules.set("s", "work", every="1h")
-    api = Api(queue, access="tokens")
-    api.headers = {"authorization": f"Bearer {Tokens(queue.store).add(['read', 'put'], ['mail'])}"}
-    assert problem(api("PUT", "/v1/schedules/s", json={"topic": "mail", "every": "1m"})) == "no-such-schedule"
-    assert problem(api("PUT", "/v1/schedules/t", json={"topic": "work", "every": "1m"})) == "scope-missing"
-    assert problem(api("DELETE", "/v1/schedules/s")) == "no-such-schedule"
+    api = bearing("read", "put", topics=["mail"])
+    for method, path, wish, kind in (
+        ("PUT", "s", {"topic": "mail", "every": "1m"}, "no-such-schedule"),
+        ("PUT", "t", {"topic": "work", "every": "1m"}, "scope-missing"),
+        ("DELETE", "s", None, "no-such-schedule"),
+        ("POST", "s/run", None, "no-such-schedule"),
+    ):
+        assert problem(api(method, f"/v1/schedules/{path}", json=wish)) == kind
     assert [one.schedule.topic for one in queue.schedules.list()] == ["work"]
-    api.close()
+    assert api("GET", "/v1/schedules?limit=1").json() == {"schedules": [], "next": None}
+    queue.schedules.set("t", "mail", every="1h")
+    assert [one["name"] for one in api("GET", "/v1/schedules?limit=1").json()["schedules"]] == ["t"]
 
 
 def test_an_id_has_no_slashes(api, queue):
     assert problem(api("GET", f"/v1/jobs/{api.put()}/1/history")) == "not-found"
-
-
-def test_a_token_for_other_topics_sees_none_of_it(queue, clock):
-    start(clock)
-    queue.schedules.set("s", "work", every="1h")
-    api = Api(queue, access="tokens")
-    api.headers = {"authorization": f"Bearer {Tokens(queue.store).add(['read', 'put'], ['mail'])}"}
-    assert api("GET", "/v1/schedules?limit=1").json() == {"schedules": [], "next": None}
-    queue.schedules.set("t", "mail", every="1h")
-    assert [one["name"] for one in api("GET", "/v1/schedules?limit=1").json()["schedules"]] == ["t"]
-    assert api("POST", "/v1/schedules/s/run").status_code == 404
-    api.close()

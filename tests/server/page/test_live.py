@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-import gzip
 import threading
 import tracemalloc
 import zlib
@@ -492,18 +491,6 @@ def test_a_server_that_stops_ends_its_streams(queue):
     site.stop()
     with contextlib.suppress(httpx.RemoteProtocolError):
         assert len(list(stream)) < 5
-
-
-def test_a_stream_of_a_topic_needs_the_right_to_see_it(queue, guarded):
-    with guarded.client("shop_admin") as client:
-        assert client.get("/live?view=topic&topic=bank.pay").status_code == 403
-
-
-def test_gzip_can_read_what_was_packed():
-    plain, packed = feed._event({"a": "<b>x</b>\n<i>y</i>"})
-    whole = feed._GZIP_HEAD + packed + packed
-    assert zlib.decompressobj(31).decompress(whole) == plain * 2
-    assert gzip.decompress(gzip.compress(plain)) == plain
 
 
 # ---- words and drawings ----------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from pywheel.jobs.commands import Announce, ClaimPolicy, Reserve
 from pywheel.jobs.queries import QUIET, GetNote
 from pywheel.server.page import views
 from pywheel.stores.notifier import order_note
-from pywheel.stores.schedule_notes import TOPIC as SCHEDULES
 from tests.jobs.waiting import until
 
 from .site import buttons, post, said
@@ -105,24 +104,3 @@ def test_a_worker_is_told_to_be_quiet_to_go_on_and_to_stop(queue, client):
         ]
     assert post(client, "/workers", worker=worker, action="stop").status_code == 404
     assert post(client, "/workers", worker=worker, action="kill").status_code == 400
-
-
-@pytest.mark.parametrize(
-    ("role", "own", "foreign"),
-    [("viewer", 403, 403), ("operator", 403, 403), ("shop_admin", 303, 403), ("admin", 303, 303)],
-)
-def test_a_worker_is_told_what_to_do_by_admins_of_all_its_topics_alone(queue, guarded, role, own, foreign):
-    with (
-        there(queue, "near:1", "shop.mail", SCHEDULES) as mine,
-        there(queue, "far:2", "shop.mail", "bank.pay") as other,
-        guarded.client(role) as client,
-    ):
-        assert post(client, "/workers", worker=mine, action="quiet").status_code == own
-        assert post(client, "/workers", worker=other, action="quiet").status_code == foreign
-        assert (ordered(queue, mine), ordered(queue, other)) == (
-            b"quiet" if own == 303 else None,
-            b"quiet" if foreign == 303 else None,
-        )
-        text = client.get("/workers").text
-        assert text.count('value="quiet"') == (own == 303) + (foreign == 303)
-        assert ("bank.pay" in text) is (role != "shop_admin")
