@@ -196,13 +196,15 @@ def test_a_forbidden_arrow_is_found(name, source, wrong):
 
 
 @pytest.mark.stress
-def test_the_package_imports_nothing_but_the_standard_library():
+def test_the_package_imports_nothing_but_the_standard_library_and_nothing_that_is_slow_to_load():
     """What the sources cannot say: what importing it really loads. A build's own helpers do not count."""
     code = "import sys; before = set(sys.modules); import pywheel; print(*sorted(set(sys.modules) - before))"
-    loaded = {name.partition(".")[0] for name in run_well("-c", code).split()}
+    modules = set(run_well("-c", code).split())
+    loaded = {name.partition(".")[0] for name in modules}
     private = ("_cython_", "cython_runtime", "_sysconfigdata", "_xxsubinterpreters")
     helpers = {name for name in loaded if name.startswith(private)}
     assert loaded - helpers - set(sys.stdlib_module_names) == {"pywheel"}
+    assert modules & set(SLOW) == set()
 
 
 # Each takes long to load, and none is needed until somebody asks for what uses it.
@@ -213,28 +215,17 @@ inspect dataclasses decimal fractions dis ast pathlib uuid hashlib pickle concur
 
 
 @pytest.mark.stress
-def test_importing_the_package_loads_nothing_that_is_slow_to_load():
-    code = "import sys; before = set(sys.modules); import pywheel; print(*sorted(set(sys.modules) - before))"
-    assert set(run_well("-c", code).split()) & set(SLOW) == set()
-
-
-@pytest.mark.stress
-def test_a_driver_is_not_imported_before_a_store_needs_it():
-    code = "import sys, pywheel.stores, pywheel.client, pywheel.worker, pywheel.testing; print(*sorted(sys.modules))"
-    drivers = set().union(*DRIVERS.values())
-    assert drivers & set(run_well("-c", code).split()) == set()
-
-
-@pytest.mark.stress
-def test_telemetry_is_not_imported_before_somebody_asks_for_it():
-    modules = "pywheel.observe.prometheus, pywheel.observe.opentelemetry, pywheel.server.metrics"
-    code = f"import sys, {modules}; print(*sorted(sys.modules))"
-    loaded = {name.partition(".")[0] for name in run_well("-c", code).split()}
-    assert loaded & {"prometheus_client", "opentelemetry"} == set()
-
-
-@pytest.mark.stress
-def test_commands_that_do_not_serve_wait_for_no_service():
-    code = "import sys, pywheel.cli.app; print(*sorted(sys.modules))"
-    loaded = {name.partition(".")[0] for name in run_well("-c", code).split()}
-    assert loaded & {"starlette", "granian", "msgspec", "jinja2", "uvloop"} == set()
+@pytest.mark.parametrize(
+    ("modules", "not_before_somebody_asks"),
+    [
+        ("stores, pywheel.client, pywheel.worker, pywheel.testing", set().union(*DRIVERS.values())),
+        (
+            "observe.prometheus, pywheel.observe.opentelemetry, pywheel.server.metrics",
+            {"prometheus_client", "opentelemetry"},
+        ),
+        ("cli.app", {"starlette", "granian", "msgspec", "jinja2", "uvloop"}),
+    ],
+)
+def test_what_others_made_is_not_imported_before_somebody_asks_for_it(modules, not_before_somebody_asks):
+    loaded = run_well("-c", f"import sys, pywheel.{modules}; print(*sorted(sys.modules))").split()
+    assert {name.partition(".")[0] for name in loaded} & not_before_somebody_asks == set()
