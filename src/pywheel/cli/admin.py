@@ -18,8 +18,8 @@ from ..stores.notifier import order
 from ..stores.open import migration
 from ..stores.verify import Finding
 from .examples import examples
-from .options import DEFAULT_STORE, NO, AsJson, No, Store, absolute, existing, group, opened
-from .output import emit, emit_pairs, emit_rows, note, progress
+from .options import NO, Group, No, Target, absolute, with_options
+from .output import Output, note, progress
 
 __all__ = ["backup", "check", "info", "migrate", "vacuum", "verify", "version", "version_line", "workers"]
 
@@ -35,15 +35,15 @@ def version_line() -> str:
     return f"pywheel {__version__} ({implementation}), Python {platform.python_version()}, {sys.executable}"
 
 
-def version(as_json: AsJson = False) -> None:
+def version(out: Output) -> None:
     """Print the version, and which implementation of the wheel runs."""
     record = {"version": __version__, "implementation": implementation, "python": platform.python_version()}
-    emit(record, as_json=as_json, text=version_line())
+    out.emit(record, version_line())
 
 
-def info(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+def info(on: Target) -> None:
     """Say which store this is, what it promises, how large it is, and what runs here."""
-    with existing(store) as queue:
+    with on.existing() as queue:
         found = queue.store
         record: dict[str, Any] = {
             "store": found.url,
@@ -56,15 +56,16 @@ def info(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
             "python": platform.python_version(),
         }
     shown = {name: f"{value:,}" if name.endswith("bytes") else value for name, value in record.items()}
-    emit_pairs(shown, record, as_json=as_json)
+    on.emit_pairs(shown, record)
 
 
-workers = group("workers", "Workers: who works on this store; let one take no new jobs, take jobs again, or stop.")
+workers = Group("workers", "Workers: who works on this store; let one take no new jobs, take jobs again, or stop.")
 Name = Annotated[str, typer.Argument(help="A worker's id, or host:process, or a host that has one.", metavar="NAME")]
 
 
 @workers.callback(invoke_without_command=True, no_args_is_help=False, epilog=examples("workers"))
-def list_workers(context: typer.Context, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+@with_options
+def list_workers(context: typer.Context, on: Target) -> None:
     """List workers: where they run, for which topics, and how they do.
 
     "last seen" is how many seconds ago a worker last showed that it works; after 5 it counts as gone. "room" says
@@ -72,36 +73,36 @@ def list_workers(context: typer.Context, store: Store = DEFAULT_STORE, as_json: 
     """
     if context.invoked_subcommand is not None:
         return
-    with existing(store) as queue:
+    with on.existing() as queue:
         members, now = queue.store.ask(ListWorkers()), queue.store.clock.wall()
     records, rows = [member.about(now) for member in members], list[tuple[str, ...]]()
     for one in records:
         host, process = one["host"] or one["worker"], str(one["process"] or "")
         room = "gone" if one["gone"] else "quiet" if one["quiet"] else "yes" if one["room"] else "no"
         rows.append((host, process, f"{one['silent']:.1f}", room, f"{one['behind']:.1f}", " ".join(one["topics"])))
-    emit_rows(("host", "process", "last seen", "room", "behind", "topics"), rows, records, as_json=as_json)
+    on.emit_rows(("host", "process", "last seen", "room", "behind", "topics"), rows, records)
 
 
-@workers.command(epilog=examples("workers quiet"))
-def quiet(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+@workers.command()
+def quiet(name: Name, on: Target) -> None:
     """Let a worker take no new jobs, and finish what it has begun, until it is resumed; it hears within seconds."""
-    _tell(name, "quiet", store, as_json=as_json)
+    _tell(name, "quiet", on)
 
 
-@workers.command(epilog=examples("workers resume"))
-def resume(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+@workers.command()
+def resume(name: Name, on: Target) -> None:
     """Let a quiet worker take jobs again."""
-    _tell(name, "resume", store, as_json=as_json)
+    _tell(name, "resume", on)
 
 
-@workers.command(epilog=examples("workers stop"))
-def stop(name: Name, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+@workers.command()
+def stop(name: Name, on: Target) -> None:
     """Let a worker drain and end, as SIGTERM does; what keeps it alive may start another one."""
-    _tell(name, "stop", store, as_json=as_json)
+    _tell(name, "stop", on)
 
 
-def _tell(name: str, word: str, store: str, *, as_json: bool) -> None:
-    with existing(store) as queue:
+def _tell(name: str, word: str, on: Target) -> None:
+    with on.existing() as queue:
         # A name ends where it ends: app1:4711 that has ended is not app1:47115.
         called = [
             one for one in queue.store.ask(ListWorkers()) if f"{one.worker}@".startswith((f"{name}@", f"{name}:"))
@@ -111,42 +112,39 @@ def _tell(name: str, word: str, store: str, *, as_json: bool) -> None:
             raise No(f"{len(there)} workers are called {name[:80]!r}: `pywheel workers --json` has their ids")
         [told] = there
         outcome_of(queue.store, order(told.worker, word))
-    emit({"worker": told.worker, "told": word}, as_json=as_json, text=f"{told.worker} is told: {word}")
+    on.emit({"worker": told.worker, "told": word}, f"{told.worker} is told: {word}")
     if told.gone:
         note(f"it was last seen {told.silent:.0f} s ago, and hears of it if it comes back")
 
 
 def migrate(
-    store: Store = DEFAULT_STORE,
+    on: Target,
     sql: Annotated[bool, typer.Option("--sql", help="Print the statements for a DBA, and change nothing.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Make the tables of a server's store, or bring them up to date.
 
     Opening a store does the same, if the database allows it. Stores in files do not need this command.
     """
-    statements = migration(absolute(store))
+    statements = migration(absolute(on.store))
     if sql:
-        text = "-- nothing to do" if not statements else statements.rstrip()
-        emit({"sql": statements or ""}, as_json=as_json, text=text)
+        on.emit({"sql": statements or ""}, "-- nothing to do" if not statements else statements.rstrip())
         return
-    with opened(store) as queue:
+    with on.opened() as queue:
         url = queue.store.url
-    emit({"store": url, "changed": bool(statements)}, as_json=as_json, text="done" if statements else "nothing to do")
+    on.emit({"store": url, "changed": bool(statements)}, "done" if statements else "nothing to do")
 
 
 def vacuum(
-    store: Store = DEFAULT_STORE,
+    on: Target,
     rewrite: Annotated[
         bool, typer.Option("--rewrite", help="Write the whole file anew: nobody can write meanwhile.")
     ] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Give the room of purged jobs back to the system, in small steps beside running workers; print how much.
 
     A file that another program began gives nothing back until it was rewritten once.
     """
-    with existing(store) as queue:
+    with on.existing() as queue:
         before = queue.store.about().get("file bytes", 0)
         with progress("giving back") as shown:
             if rewrite:
@@ -156,51 +154,45 @@ def vacuum(
                 pages += given
                 shown(pages)
         after = queue.store.about().get("file bytes", 0)
-    emit({"pages": pages, "size": after, "before": before}, as_json=as_json, text=f"{before:,} bytes, now {after:,}")
+    on.emit({"pages": pages, "size": after, "before": before}, f"{before:,} bytes, now {after:,}")
 
 
-def backup(
-    file: Annotated[Path, typer.Argument(help="A new file; it is a store like this one.")],
-    store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
-) -> None:
+def backup(file: Annotated[Path, typer.Argument(help="A new file; it is a store like this one.")], on: Target) -> None:
     """Copy all jobs as they are now into a new file, while others work."""
     if file.exists():
         raise BadOption(f"{file} exists: give the name of a new file")
     if not file.absolute().parent.is_dir():
         raise BadOption(f"there is no folder {file.parent}: create it")
-    with existing(store) as queue, progress("copying"):
+    with on.existing() as queue, progress("copying"):
         _able(queue.store, "backup")(file)
     path = str(file.absolute())
-    emit({"path": path, "size": file.stat().st_size}, as_json=as_json, text=f"copied to {path}")
+    on.emit({"path": path, "size": file.stat().st_size}, f"copied to {path}")
 
 
-def check(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+def check(on: Target) -> None:
     """Look for damage in the store's file. Exit code 1: there is some."""
-    with existing(store) as queue, progress("checking"):
+    with on.existing() as queue, progress("checking"):
         found = _able(queue.store, "check")()
-    if found and not as_json:
+    if found and not on.as_json:
         raise No("; ".join(found))
-    emit({"damage": found}, as_json=as_json, text="no damage found")
+    on.emit({"damage": found}, "no damage found")
     if found:
         raise typer.Exit(1)
 
 
 def verify(
-    store: Store = DEFAULT_STORE,
+    on: Target,
     repair: Annotated[bool, typer.Option("--repair", help="Make it right, while nobody else writes.")] = False,
-    as_json: AsJson = False,
 ) -> int:
     """Look at every job of a store and at all that is kept about it; print what is wrong, a line each."""
-    with existing(store) as queue, progress("repairing" if repair else "looking at every job"):
+    with on.existing() as queue, progress("repairing" if repair else "looking at every job"):
         found = queue.store.verify(repair=repair)
     if not found:
-        emit([], as_json=as_json, text="nothing is wrong")
+        on.emit([], "nothing is wrong")
         return 0
     titles = ("how many", "what", "such as", "--repair" if not repair else "repaired")
-    emit_rows(
-        titles, [_finding_row(one, repair=repair) for one in found], [one._asdict() for one in found], as_json=as_json
-    )
+    rows = [_finding_row(one, repair=repair) for one in found]
+    on.emit_rows(titles, rows, [one._asdict() for one in found])
     left = [one for one in found if not one.repaired]
     if not repair and any(one.remedy for one in found):
         note("to make it right: pywheel verify --repair")

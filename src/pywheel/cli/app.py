@@ -14,8 +14,7 @@ from . import admin, bulk, job, keys
 from .bridge import bridge
 from .copy import copy
 from .deliver import deliver
-from .examples import examples
-from .options import NO, STORE, USAGE, No
+from .options import NO, STORE, USAGE, Group, No
 from .outlets import outlets
 from .output import fail, sound_streams
 from .schedules import schedules
@@ -88,15 +87,8 @@ def _sentence(text: str) -> str:
     return paragraph.partition(". ")[0].removesuffix(".") + "."
 
 
-app = typer.Typer(
-    name="pywheel",
-    cls=Commands,
-    help="Durable delayed jobs: put them, look at them, work on them.",
-    epilog=EXAMPLES,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+_ABOUT: Final = "Durable delayed jobs: put them, look at them, work on them."
+app = Group("pywheel", _ABOUT, cls=Commands, epilog=EXAMPLES, pretty_exceptions_enable=False)
 
 
 def _version(wanted: bool) -> None:
@@ -119,7 +111,7 @@ for _commands in PARTS.values():
         if isinstance(_command, typer.Typer):
             app.add_typer(_command, cls=Commands)
         else:
-            app.command(_command_name, epilog=examples(_command_name))(_command)
+            app.command(_command_name)(_command)
 
 
 def run() -> int:

@@ -11,8 +11,7 @@ import typer
 
 from ..client.queue import JobQueue
 from ..observe import logs
-from .examples import examples
-from .options import DEFAULT_STORE, Store, group, keyring, opened
+from .options import AStore, Group
 from .output import note
 
 if TYPE_CHECKING:
@@ -22,13 +21,14 @@ __all__ = ["bridge"]
 
 _NAME: Final = "The topic of the jobs."
 
-bridge = group("bridge", "Take messages with a delay from a broker, and put them as jobs.")
+bridge = Group("bridge", "Take messages with a delay from a broker, and put them as jobs.")
 
 
-@bridge.command(epilog=examples("bridge rabbitmq"))
+@bridge.command()
 def rabbitmq(
     queue: Annotated[str, typer.Argument(help="The queue of RabbitMQ.")],
     topic: Annotated[str, typer.Option("--topic", "-t", help=_NAME)],
+    on: AStore,
     broker: Annotated[
         str, typer.Option(envvar="PYWHEEL_BROKER", help="Address; with a password rather by the variable.")
     ] = "amqp://localhost",
@@ -36,29 +36,28 @@ def rabbitmq(
         str | None, typer.Option(help="Declare this fanout exchange and the queue, durable, and bind them.")
     ] = None,
     prefetch: Annotated[int, typer.Option(min=1, max=65_535, help="Messages to take at once.")] = 1_000,
-    store: Store = DEFAULT_STORE,
 ) -> None:
     """Take the messages of a queue of RabbitMQ, until SIGTERM or Ctrl-C."""
     from ..inlets.rabbitmq import RabbitMQSource
 
-    with opened(store, encryption=keyring()) as jobs:
+    with on.opened(keys=True) as jobs:
         _run(jobs, topic, RabbitMQSource(broker, queue, exchange=exchange, prefetch=prefetch))
 
 
-@bridge.command(epilog=examples("bridge kafka"))
+@bridge.command()
 def kafka(
     source: Annotated[str, typer.Argument(help="The topic of Kafka.")],
     topic: Annotated[str, typer.Option("--topic", "-t", help=_NAME)],
+    on: AStore,
     servers: Annotated[str, typer.Option(envvar="PYWHEEL_BROKER", help="host:port,host:port")] = "localhost:9092",
     group: Annotated[str, typer.Option(help="The consumer group.")] = "pywheel",
     to: Annotated[str | None, typer.Option(help="Where an outlet delivers the jobs.")] = None,
     refused: Annotated[str | None, typer.Option(help="The topic that gets records that make no sense.")] = None,
-    store: Store = DEFAULT_STORE,
 ) -> None:
     """Take the records of a topic of Kafka, until SIGTERM or Ctrl-C."""
     from ..inlets.kafka import KafkaSource
 
-    with opened(store, encryption=keyring()) as jobs:
+    with on.opened(keys=True) as jobs:
         _run(jobs, topic, KafkaSource(servers, source, group=group, to=to, refused=refused))
 
 

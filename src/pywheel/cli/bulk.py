@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +17,7 @@ from ..jobs.job import Job, State
 from ..jobs.limits import LimitOverride
 from ..jobs.queries import GetHistories
 from . import options as o
-from .output import body_text, counted, due_time, emit, emit_rows, job_record, note, on_terminal, progress
+from .output import body_text, counted, due_time, job_record, note, on_terminal, progress
 
 __all__ = ["cancel_many", "counts", "delete_many", "limit", "list_", "pause", "purge", "resume", "retry_many"]
 
@@ -24,27 +25,18 @@ _BATCH = 2_000  # jobs in one transaction of a purge
 
 
 def list_(
-    store: o.Store = o.DEFAULT_STORE,
-    topic: o.InTopic = None,
+    filter: o.Filter,
+    on: o.Target,
     state: Annotated[State | None, typer.Option(help="In this state only.")] = None,
-    key: o.Key = None,
-    due_from: o.DueFrom = None,
-    due_until: o.DueUntil = None,
-    error: o.Error = None,
-    text: o.Text = None,
-    header: o.Header = None,
-    worker: o.OfWorker = None,
-    priority: o.OfPriority = None,
     after: Annotated[int, typer.Option(help="With an id above this one.")] = 0,
     limit: Annotated[int, typer.Option("--limit", "-n", help="The most to list.")] = 50,
-    as_json: o.AsJson = False,
 ) -> None:
     """List jobs by id."""
-    words = o.filtering(key, due_from, due_until, error, text, header, worker, priority)
-    with o.existing(store, encryption=o.keyring()) as queue:
-        jobs = queue.jobs.list(topic, state, **words, after=after, limit=limit)
+    words = filter.words
+    with on.existing(keys=True) as queue:
+        jobs = queue.jobs.list(state=state, **words, after=after, limit=limit)
     titles = ("id", "topic", "key", "state", "due", "attempt", "body", "error")
-    emit_rows(titles, map(_row, jobs), [job_record(job) for job in jobs], as_json=as_json)
+    on.emit_rows(titles, map(_row, jobs), [job_record(job) for job in jobs])
     if on_terminal() and len(jobs) == limit:
         note(f"there may be more: --after {jobs[-1].id}")
 
@@ -57,125 +49,79 @@ def _row(job: Job) -> tuple[Any, ...]:
 # ---- changes of many ------------------------------------------------------------------------------------------------
 
 
-def cancel_many(
-    store: o.Store = o.DEFAULT_STORE,
-    topic: o.InTopic = None,
-    key: o.Key = None,
-    due_from: o.DueFrom = None,
-    due_until: o.DueUntil = None,
-    error: o.Error = None,
-    text: o.Text = None,
-    header: o.Header = None,
-    worker: o.OfWorker = None,
-    priority: o.OfPriority = None,
-    dry_run: o.DryRun = False,
-    yes: o.Yes = False,
-    as_json: o.AsJson = False,
-) -> None:
+@dataclass(kw_only=True)
+class Bulk(o.Target):
+    """How a command changes many jobs."""
+
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how many it would be; change nothing.")] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+
+    def emit_count(self, done: str, count: int) -> None:
+        """Print how many jobs were changed, or would be."""
+        text = f"{count} would be {done}" if self.dry_run else f"{count} {done}"
+        self.emit({done: count} | ({"dry_run": True} if self.dry_run else {}), text)
+
+    def change(self, what: str, done: str, method: Callable[..., int], words: dict[str, Any]) -> None:
+        """Change the jobs that are meant, and print how many they were; a person is asked before."""
+        with self.existing(keys=True) as queue:  # `list` looks into bodies with the same keys
+            if words["topic"] is not None:
+                _known(queue, words["topic"], ": pywheel counts lists them")
+            count = None
+            if self.dry_run or not self.yes:
+                with progress("counting") as shown:
+                    count = method(queue.jobs, **words, dry_run=True, progress=shown)
+            if not self.dry_run:
+                o.ask_first(what, count or 0, yes=self.yes)
+                with counted(what, done, count) as shown:
+                    count = method(queue.jobs, **words, progress=shown)
+        self.emit_count(done, count or 0)
+
+
+def cancel_many(filter: o.Filter, on: Bulk) -> None:
     """Cancel all delayed jobs that the options mean; print how many."""
-    words = {"topic": topic, **o.filtering(key, due_from, due_until, error, text, header, worker, priority)}
-    _bulk(store, "cancel", "cancelled", Jobs.cancel_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
+    on.change("cancel", "cancelled", Jobs.cancel_many, filter.words)
 
 
 def retry_many(
-    store: o.Store = o.DEFAULT_STORE,
-    topic: o.InTopic = None,
+    filter: o.Filter,
+    on: Bulk,
     state: Annotated[State, typer.Option(help="dead, cancelled or done.")] = State.DEAD,
-    key: o.Key = None,
-    due_from: o.DueFrom = None,
-    due_until: o.DueUntil = None,
-    error: o.Error = None,
-    text: o.Text = None,
-    header: o.Header = None,
-    worker: o.OfWorker = None,
-    priority: o.OfPriority = None,
     delay: Annotated[str, typer.Option("--delay", "-d", help="From now.")] = "0s",
-    dry_run: o.DryRun = False,
-    yes: o.Yes = False,
-    as_json: o.AsJson = False,
 ) -> None:
     """Make all finished jobs that the options mean delayed again, the dead ones unless told; print how many."""
-    words = {"topic": topic, "state": state, "delay": o.span(delay)}
-    words |= o.filtering(key, due_from, due_until, error, text, header, worker, priority)
-    _bulk(store, "retry", "retried", Jobs.retry_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
+    on.change("retry", "retried", Jobs.retry_many, {"state": state, "delay": o.span(delay), **filter.words})
 
 
 def delete_many(
-    store: o.Store = o.DEFAULT_STORE,
-    topic: o.InTopic = None,
+    filter: o.Filter,
+    on: Bulk,
     state: Annotated[State | None, typer.Option(help="In this state only; any but running.")] = None,
-    key: o.Key = None,
-    due_from: o.DueFrom = None,
-    due_until: o.DueUntil = None,
-    error: o.Error = None,
-    text: o.Text = None,
-    header: o.Header = None,
-    worker: o.OfWorker = None,
-    priority: o.OfPriority = None,
-    dry_run: o.DryRun = False,
-    yes: o.Yes = False,
-    as_json: o.AsJson = False,
 ) -> None:
     """Forget all jobs that the options mean and that are not running, and their history; print how many."""
-    words = {"topic": topic, "state": state}
-    words |= o.filtering(key, due_from, due_until, error, text, header, worker, priority)
-    _bulk(store, "delete", "deleted", Jobs.delete_many, words, dry_run=dry_run, yes=yes, as_json=as_json)
-
-
-def _bulk(
-    store: str,
-    what: str,
-    done: str,
-    method: Callable[..., int],
-    words: dict[str, Any],
-    *,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-) -> None:
-    with o.existing(store, encryption=o.keyring()) as queue:  # `list` looks into bodies with the same keys
-        if words["topic"] is not None:
-            _known(queue, words["topic"], ": pywheel counts lists them")
-        count = None
-        if dry_run or not yes:
-            with progress("counting") as shown:
-                count = method(queue.jobs, **words, dry_run=True, progress=shown)
-        if not dry_run:
-            o.ask_first(what, count or 0, yes=yes)
-            with counted(what, done, count) as shown:
-                count = method(queue.jobs, **words, progress=shown)
-    _emit_count(done, count or 0, dry_run=dry_run, as_json=as_json)
-
-
-def _emit_count(done: str, count: int, *, dry_run: bool, as_json: bool) -> None:
-    text = f"{count} would be {done}" if dry_run else f"{count} {done}"
-    emit({done: count} | ({"dry_run": True} if dry_run else {}), as_json=as_json, text=text)
+    on.change("delete", "deleted", Jobs.delete_many, {"state": state, **filter.words})
 
 
 def purge(
-    store: o.Store = o.DEFAULT_STORE,
+    on: Bulk,
     state: Annotated[State, typer.Option(help="done, dead or cancelled.")] = State.DONE,
     older_than: Annotated[str, typer.Option(help="That ended so long ago: 7d, 12h; a number is seconds.")] = "0s",
     topic: o.InTopic = None,
-    dry_run: o.DryRun = False,
-    yes: o.Yes = False,
-    as_json: o.AsJson = False,
 ) -> None:
     """Forget finished jobs and their history; print how many."""
     if state.live:
         raise BadJob(f"only finished jobs are purged, those that are done, dead or cancelled, not {state}")
     age, total = duration(o.span(older_than), "--older-than"), 0
-    with o.existing(store) as queue:
-        if dry_run or not yes:
+    with on.existing() as queue:
+        if on.dry_run or not on.yes:
             total = _ended(queue, state, age, topic)
-        if not dry_run:
-            o.ask_first("forget", total, yes=yes)
+        if not on.dry_run:
+            o.ask_first("forget", total, yes=on.yes)
             with counted("forget", "purged", total or None) as shown:
                 total = 0
                 while gone := queue.jobs.purge(state, older_than=age / 1000, topic=topic, limit=_BATCH):
                     total += gone
                     shown(total)
-    _emit_count("purged", total, dry_run=dry_run, as_json=as_json)
+    on.emit_count("purged", total)
 
 
 def _ended(queue: JobQueue, state: State, age: int, topic: str | None) -> int:
@@ -196,40 +142,40 @@ def _ended(queue: JobQueue, state: State, age: int, topic: str | None) -> int:
 # ---- topics ---------------------------------------------------------------------------------------------------------
 
 
-def counts(store: o.Store = o.DEFAULT_STORE, as_json: o.AsJson = False) -> None:
+def counts(on: o.Target) -> None:
     """Count the jobs of each topic by state."""
-    with o.existing(store) as queue:
+    with on.existing() as queue:
         found = queue.topics.counts()
         paused = {topic.name for topic in queue.topics.list() if topic.paused}
     records = {topic: {**states._asdict(), "paused": topic in paused} for topic, states in found.items()}
     rows = [(topic, *states, "paused" if topic in paused else "") for topic, states in found.items()]
-    emit_rows(("topic", *State, "paused"), rows, records, as_json=as_json)
+    on.emit_rows(("topic", *State, "paused"), rows, records)
 
 
 def pause(
     topic: str,
-    store: o.Store = o.DEFAULT_STORE,
+    on: o.Target,
     create: Annotated[bool, typer.Option("--create", help="Also a topic that nothing was put to yet.")] = False,
-    as_json: o.AsJson = False,
 ) -> None:
     """Let no job of a topic start until it is resumed. When this returns, nothing of it starts any more."""
-    with o.opened(store) if create else o.existing(store) as queue:
+    with on.opened() if create else on.existing() as queue:
         if not create:
             _known(queue, topic, "; --create pauses it all the same")
         changed = queue.topics.pause(topic)
-    emit({"changed": changed}, as_json=as_json, text="paused" if changed else "paused already")
+    on.emit({"changed": changed}, "paused" if changed else "paused already")
 
 
-def resume(topic: str, store: o.Store = o.DEFAULT_STORE, as_json: o.AsJson = False) -> None:
+def resume(topic: str, on: o.Target) -> None:
     """Let the jobs of a paused topic start again."""
-    with o.existing(store) as queue:
+    with on.existing() as queue:
         _known(queue, topic, "")
         changed = queue.topics.resume(topic)
-    emit({"changed": changed}, as_json=as_json, text="resumed" if changed else "not paused")
+    on.emit({"changed": changed}, "resumed" if changed else "not paused")
 
 
 def limit(
     topic: str,
+    on: o.Target,
     limit: Annotated[int | None, typer.Option("--limit", help="How many may run at once.")] = None,
     per: Annotated[
         str | None, typer.Option(help="With --limit, of each group: of keys that are the same up to this text.")
@@ -237,8 +183,6 @@ def limit(
     rate: Annotated[str | None, typer.Option(help="How many may begin in a period: 100/m, 5/s, 10/s burst 10.")] = None,
     none: Annotated[bool, typer.Option("--none", help="No limit and no rate.")] = False,
     as_code: Annotated[bool, typer.Option("--as-code", help="What the code of its workers says.")] = False,
-    store: o.Store = o.DEFAULT_STORE,
-    as_json: o.AsJson = False,
 ) -> None:
     """Limit a topic in the whole store, whatever its code says; without options print what was set.
 
@@ -249,7 +193,7 @@ def limit(
         raise BadOption("give --limit and --rate, or --none, or --as-code")
     if per is not None and limit is None:
         raise BadOption("--per says of which group --limit is: give both")
-    with o.existing(store) as queue:
+    with on.existing() as queue:
         _known(queue, topic, "")
         if as_code:
             queue.topics.limit_as_code(topic)
@@ -257,7 +201,7 @@ def limit(
             queue.topics.limit(topic, **override.options)
         found = queue.topics.limits(topic)
     record = None if found is None else found._asdict()
-    emit({"topic": topic, "limits": record}, as_json=as_json, text="as its code says" if found is None else found.text)
+    on.emit({"topic": topic, "limits": record}, "as its code says" if found is None else found.text)
 
 
 def _known(queue: JobQueue, topic: str, otherwise: str) -> None:

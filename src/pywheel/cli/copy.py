@@ -13,8 +13,8 @@ from ..client.copier import Copier
 from ..client.copy_steps import TOPIC
 from ..client.queue import JobQueue
 from ..jobs.durations import duration
-from .options import NO, AsJson, existing, opened, span
-from .output import emit, note, progress
+from .options import NO, AStore, span
+from .output import Output, note, progress
 
 __all__ = ["copy"]
 
@@ -26,12 +26,12 @@ To = Annotated[str, typer.Argument(help="Address of a store without live jobs; m
 def copy(
     source: From,
     target: To,
+    out: Output,
     switch: Annotated[
         bool, typer.Option("--switch", help="Then pause FROM, wait for what runs, carry the rest, and resume in TO.")
     ] = False,
     wait: Annotated[str, typer.Option(help="How long to wait for what runs in FROM; then FROM is resumed.")] = "60s",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how many jobs there are; change nothing.")] = False,
-    as_json: AsJson = False,
 ) -> int:
     """Carry all jobs of FROM to TO, while FROM is used; with --switch go over to TO.
 
@@ -40,33 +40,33 @@ def copy(
     those of FROM, and no others, until TO is gone over to.
     """
     seconds = duration(span(wait), "--wait", error=BadOption) / 1000
-    with existing(source) as old:
+    with AStore(store=source).existing() as old:
         counts = [counts for name, counts in old.topics.counts().items() if name != TOPIC]
         live = sum(some.delayed + some.running for some in counts)
         finished = sum(some.done + some.dead + some.cancelled for some in counts)
         if dry_run:
             text = f"{live:,} live jobs would be carried, and {finished:,} finished ones"
-            emit({"jobs": live, "finished": finished, "dry_run": True}, as_json=as_json, text=text)
+            out.emit({"jobs": live, "finished": finished, "dry_run": True}, text)
             return 0
-        with opened(target) as new, _shown(live + finished) as shown:
+        with AStore(store=target).opened() as new, _shown(live + finished) as shown:
             copier = Copier(old.store, new.store, shown)
-            return (_switch if switch else _carry)(copier, old, new, seconds, as_json=as_json)
+            return (_switch if switch else _carry)(copier, old, new, seconds, out)
 
 
-def _carry(copier: Copier, old: JobQueue, new: JobQueue, _: float, *, as_json: bool) -> int:
+def _carry(copier: Copier, old: JobQueue, new: JobQueue, _: float, out: Output) -> int:
     done = copier.carry()
     brought = f"{done.new:,} carried, {done.changed:,} brought up to date"
     text = f"{brought}: {done.total:,} there, {done.waiting:,} still to come; finished: {done.finished:,}"
-    emit(done._asdict(), as_json=as_json, text=text)
+    out.emit(done._asdict(), text)
     note(f"pywheel: {old.store.url} works on, the topics of {new.store.url} are paused; --switch goes over to it")
     return 0
 
 
-def _switch(copier: Copier, old: JobQueue, new: JobQueue, seconds: float, *, as_json: bool) -> int:
+def _switch(copier: Copier, old: JobQueue, new: JobQueue, seconds: float, out: Output) -> int:
     done = copier.switch(seconds)
     text = f"{done.jobs + done.late:,} jobs are in {new.store.url}; nothing could start for {done.seconds:.1f} s"
     text += f"; finished: {done.finished:,}"
-    emit(done._asdict(), as_json=as_json, text=text)
+    out.emit(done._asdict(), text)
     note(f"pywheel: start producers and workers with {new.store.url}, and stop those of {old.store.url}.")
     note("pywheel: its topics stay paused; what is put there all the same is carried by the same command.")
     if done.refused:

@@ -11,21 +11,20 @@ from .._errors import BadOption
 from ..jobs.durations import KEEP, duration
 from ..outlets.answers import shown
 from ..outlets.config import Configured, load
-from .options import DEFAULT_STORE, AsJson, Grace, Keep, Live, Store, kept_for, keyring, opened, span
-from .output import emit_rows, on_terminal
+from .options import Grace, Keep, Live, Target, kept_for, span
+from .output import Output, on_terminal
 from .work import Terms, run
 
 __all__ = ["deliver"]
 
 
 def deliver(
+    on: Target,
     config: Annotated[Path, typer.Option("--config", "-c", help="The config file.")] = Path("outlets.toml"),
-    store: Store = DEFAULT_STORE,
     check: Annotated[bool, typer.Option("--check", help="Say what would run, and run nothing.")] = False,
     grace: Grace = "30s",
     keep: Keep = KEEP,
     live: Live = None,
-    as_json: AsJson = False,
 ) -> None:
     """Deliver the jobs of topics by the outlets of a config file, until SIGTERM, Ctrl-C, or the end of the terminal.
 
@@ -34,12 +33,12 @@ def deliver(
     if not config.exists():
         raise BadOption(f"there is no file {config}: --config says where it is; `pywheel deliver --help` shows one")
     outlets = load(config)
-    terms = Terms(store, (), span(grace), kept_for(keep), on_terminal() if live is None else live)
+    terms = Terms(on.store, (), span(grace), kept_for(keep), on_terminal() if live is None else live)
     duration(terms.grace, "--grace", error=BadOption)
     if check:
-        _say(outlets, as_json)
+        _say(outlets, on)
         return
-    with opened(store, encryption=keyring()) as queue:
+    with on.opened(keys=True) as queue:
         for configured in outlets:
             for topic in configured.topics:
                 register = queue.handler(
@@ -49,7 +48,7 @@ def deliver(
         run(queue, terms)
 
 
-def _say(outlets: list[Configured], as_json: bool) -> None:
+def _say(outlets: list[Configured], out: Output) -> None:
     """Print what would run: no secrets."""
     records: list[dict[str, Any]] = [
         {
@@ -64,4 +63,4 @@ def _say(outlets: list[Configured], as_json: bool) -> None:
         for configured in outlets
     ]
     rows = [[*{**record, "topics": ", ".join(record["topics"])}.values()] for record in records]
-    emit_rows(("outlet", "kind", "topics", "target", "concurrency", "ttr", "attempts"), rows, records, as_json=as_json)
+    out.emit_rows(("outlet", "kind", "topics", "target", "concurrency", "ttr", "attempts"), rows, records)

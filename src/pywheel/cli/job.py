@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -20,82 +21,121 @@ from ..jobs.checks import did_you_mean
 from ..jobs.commands import Change, called
 from ..jobs.commands import Ref as AnyRef
 from ..jobs.job import Attempt
-from ..jobs.keyring import Keyring
 from ..jobs.new_job import JobOptions
 from . import options as o
-from .output import attempt_record, body_text, counted, emit, emit_pairs, emit_rows, job_record, when
+from .output import attempt_record, body_text, counted, job_record, when
 
 __all__ = ["cancel", "delete", "edit", "history", "put", "reschedule", "retry", "show"]
 
 _AS_IT_IS = "to be looked at: give --text to put it as it is"
 _BATCH = 1_000  # jobs in a transaction
-_Text = Annotated[bool, typer.Option("--text", help="The body is text as it is, no JSON.")]
-_File = Annotated[Path | None, typer.Option(help="The body is what this file holds, as it is.")]
-_Ttr = Annotated[str | None, typer.Option(help="How long a handler may run.")]
-_Expires = Annotated[str | None, typer.Option(help="How long after its due time it may begin; later it is cancelled.")]
-_Attempts = Annotated[int | None, typer.Option(help="How often it is tried in all.")]
-_Header = Annotated[
-    list[str] | None, typer.Option("--header", "-H", help="For the handler, as name=value; may be said again.")
-]
+
+
+@dataclass(kw_only=True)
+class OneJob(o.Target):
+    """The job that a command is about."""
+
+    job: Annotated[str, typer.Argument(help="The job's id; or, with --topic, its key.", metavar="JOB")]
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="JOB is a key of this topic.")] = None
+
+    @contextmanager
+    def named(self, *, keys: bool = False) -> Iterator[tuple[JobQueue, AnyRef]]:
+        """Give the queue of a store that is there, and what it calls the job by."""
+        ref = o.reference(self.job, self.topic)
+        with self.existing(keys=keys) as queue:
+            try:
+                yield queue, ref
+            except NoSuchJob as error:
+                raise NoSuchJob(f"{error}{_other_topic(queue, ref)}") from None
+
+    def change(self, change: Callable[[JobQueue, AnyRef], Change], done: str, *, keys: bool = False) -> int:
+        """Change the job; print whether that was done, or what stood in the way; return the exit code."""
+        with self.named(keys=keys) as (queue, ref):
+            outcome = change(queue, ref)
+            if outcome:
+                self.emit({"changed": True}, done)
+                return 0
+            why = f"job {called(ref)} is {outcome}"
+            if outcome is Change.NOT_FOUND:
+                why = f"there is no job {called(ref)}{_other_topic(queue, ref)}"
+        self.emit({"changed": False, "reason": str(outcome)}, why)
+        return o.NO
+
+
+@dataclass(kw_only=True)
+class Values:
+    """What is said of a job when it is put or edited."""
+
+    text: Annotated[bool, typer.Option("--text", help="The body is text as it is, no JSON.")] = False
+    file: Annotated[Path | None, typer.Option(help="The body is what this file holds, as it is.")] = None
+    delay: o.Delay = None
+    at: o.At = None
+    ttr: Annotated[str | None, typer.Option(help="How long a handler may run.")] = None
+    max_attempts: Annotated[int | None, typer.Option(help="How often it is tried in all.")] = None
+    expires: Annotated[
+        str | None, typer.Option(help="How long after its due time it may begin; later it is cancelled.")
+    ] = None
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", help="For the handler, as name=value; may be said again.")
+    ] = None
+
+    @property
+    def options(self) -> JobOptions:
+        """What it comes to, beside the body."""
+        return {
+            "delay": o.span_or_none(self.delay),
+            "at": o.moment(self.at),
+            "ttr": o.span_or_none(self.ttr),
+            "max_attempts": self.max_attempts,
+            "expires": o.span_or_none(self.expires),
+            "headers": dict(map(_header, self.header)) if self.header else None,
+        }
 
 
 def put(
     topic: Annotated[str, typer.Argument(help="The topic.")],
+    values: Values,
+    on: o.Target,
     body: Annotated[
         str | None, typer.Argument(help="The body, as JSON; or - for what comes on standard input, as it is.")
     ] = None,
-    store: o.Store = o.DEFAULT_STORE,
-    text: _Text = False,
-    file: _File = None,
-    delay: o.Delay = None,
-    at: o.At = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Unique among the live jobs of the topic.")] = None,
     replace: Annotated[bool, typer.Option(help="Let a delayed job with this key take these values.")] = False,
-    ttr: _Ttr = None,
-    max_attempts: _Attempts = None,
     traceparent: Annotated[str | None, typer.Option(help="W3C trace context.", envvar="TRACEPARENT")] = None,
     priority: Annotated[int, typer.Option(help="From -9 to 9: of what is due the highest comes first.")] = 0,
-    header: _Header = None,
     to: Annotated[
         str | None, typer.Option(help="Where an outlet delivers it: a URL, or a name of the outlet's.")
     ] = None,
     lines: Annotated[
         bool, typer.Option("--lines", help="A job a line, of --file or standard input; a thousand a transaction.")
     ] = False,
-    as_json: o.AsJson = False,
-    expires: _Expires = None,
     dedupe_for: Annotated[
         str | None, typer.Option(help="Refuse it also if a job with its key ended less than so long ago.")
     ] = None,
 ) -> None:
     """Put a job; print its id. It is durable then. With --lines, put a job a line; print how many."""
     options: JobOptions = {
-        "delay": o.span_or_none(delay),
-        "at": o.moment(at),
+        **values.options,
         "key": key,
         "replace": replace,
-        "ttr": o.span_or_none(ttr),
-        "max_attempts": max_attempts,
-        "headers": dict(map(_header, header)) if header else None,
         "to": to,
         "traceparent": traceparent,
         "dedupe_for": o.span_or_none(dedupe_for),
         "priority": priority,
-        "expires": o.span_or_none(expires),
     }
     if lines:
         if key is not None or body not in (None, "-"):
             raise BadJob(
                 "--lines puts many jobs: their bodies come from --file or standard input, and they have no key"
             )
-        with o.opened(store, encryption=o.keyring()) as queue, _stream(file) as stream:
-            count = _put_lines(queue, stream, topic, options, text=text)
-        emit({"put": count}, as_json=as_json, text=str(count))
+        with on.opened(keys=True) as queue, _stream(values.file) as stream:
+            count = _put_lines(queue, stream, topic, options, text=values.text)
+        on.emit({"put": count}, str(count))
         return
-    content = _content(body, file, text=text)
-    with o.opened(store, encryption=o.keyring()) as queue:
+    content = _content(body, values)
+    with on.opened(keys=True) as queue:
         id = queue.put(topic, content, **options)
-    emit({"id": id}, as_json=as_json, text=str(id))
+    on.emit({"id": id}, str(id))
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -136,21 +176,21 @@ def _stream(file: Path | None) -> Iterator[BinaryIO]:
         yield opened_file
 
 
-def _content(body: str | None, file: Path | None, *, text: bool) -> bytes:
+def _content(body: str | None, values: Values) -> bytes:
     """Return the bytes of a body. BadJob for an argument that is no JSON and does not say that it is text."""
-    if file is not None:
+    if values.file is not None:
         if body is not None:
             raise BadJob("give a body or --file, not both")
-        with _stream(file) as stream:
+        with _stream(values.file) as stream:
             try:
                 return _all_of(stream)
             except OSError as error:  # a directory opens
-                raise BadJob(f"--file {file} cannot be read: {error.strerror}") from error
-    if body == "-" and not text:
+                raise BadJob(f"--file {values.file} cannot be read: {error.strerror}") from error
+    if body == "-" and not values.text:
         return b"" if sys.stdin is None else _all_of(sys.stdin.buffer)
     if body is None:
-        return b"" if text else b"null"
-    return _checked(body.encode("utf-8", "surrogateescape"), text=text)
+        return b"" if values.text else b"null"
+    return _checked(body.encode("utf-8", "surrogateescape"), text=values.text)
 
 
 def _checked(content: bytes, *, text: bool) -> bytes:
@@ -182,121 +222,60 @@ def _not_in_json(word: str) -> None:
     raise ValueError(word)
 
 
-def show(job: o.Ref, store: o.Store = o.DEFAULT_STORE, topic: o.OfTopic = None, as_json: o.AsJson = False) -> None:
+def show(job: OneJob) -> None:
     """Show a job."""
-    with _named(job, topic, store, o.keyring()) as (queue, ref):
+    with job.named(keys=True) as (queue, ref):
         found = queue.get(ref)
     record = job_record(found)
     times = {name: when(record[name]) for name in ("due", "created", "lease_until")}
     shown = {name: "" if value is None else value for name, value in {**record, **times}.items()}
-    emit_pairs(shown, record, as_json=as_json)
+    job.emit_pairs(shown, record)
 
 
-def cancel(job: o.Ref, store: o.Store = o.DEFAULT_STORE, topic: o.OfTopic = None, as_json: o.AsJson = False) -> int:
+def cancel(job: OneJob) -> int:
     """Cancel a delayed job. Exit code 1: it is not delayed."""
-    with _named(job, topic, store) as (queue, ref):
-        return _answer(queue, ref, queue.cancel(ref), "cancelled", as_json=as_json)
+    return job.change(lambda queue, ref: queue.cancel(ref), "cancelled")
 
 
-def reschedule(
-    job: o.Ref,
-    store: o.Store = o.DEFAULT_STORE,
-    topic: o.OfTopic = None,
-    delay: o.Delay = None,
-    at: o.At = None,
-    as_json: o.AsJson = False,
-) -> int:
+def reschedule(job: OneJob, delay: o.Delay = None, at: o.At = None) -> int:
     """Give a delayed job another due time. Exit code 1: it is not delayed."""
     due = o.moment(at)
-    with _named(job, topic, store) as (queue, ref):
-        change = queue.reschedule(ref, o.span_or_none(delay), at=due)
-        return _answer(queue, ref, change, "rescheduled", as_json=as_json)
+    return job.change(lambda queue, ref: queue.reschedule(ref, o.span_or_none(delay), at=due), "rescheduled")
 
 
 def edit(
-    job: o.Ref,
+    job: OneJob,
+    values: Values,
     body: Annotated[str | None, typer.Argument(help="The new body, as JSON; or - for standard input.")] = None,
-    store: o.Store = o.DEFAULT_STORE,
-    topic: o.OfTopic = None,
-    text: _Text = False,
-    file: _File = None,
-    delay: o.Delay = None,
-    at: o.At = None,
-    ttr: _Ttr = None,
-    max_attempts: _Attempts = None,
     priority: Annotated[int | None, typer.Option(help="From -9 to 9.")] = None,
-    expires: _Expires = None,
-    header: _Header = None,
-    as_json: o.AsJson = False,
 ) -> int:
     """Give a delayed job another body, due time, priority or headers. Exit code 1: it is not delayed."""
-    given = {
-        "body": None if body is None and file is None else _content(body, file, text=text),
-        "delay": o.span_or_none(delay),
-        "at": o.moment(at),
-        "ttr": o.span_or_none(ttr),
-        "max_attempts": max_attempts,
-        "priority": priority,
-        "expires": o.span_or_none(expires),
-        "headers": dict(map(_header, header)) if header else None,
-    }
+    content = None if body is None and values.file is None else _content(body, values)
+    given = {"body": content, "priority": priority, **values.options}
     changes: Any = {name: value for name, value in given.items() if value is not None}
-    with _named(job, topic, store, o.keyring()) as (queue, ref):
-        return _answer(queue, ref, queue.jobs.edit(ref, **changes), "edited", as_json=as_json)
+    return job.change(lambda queue, ref: queue.jobs.edit(ref, **changes), "edited", keys=True)
 
 
-def retry(
-    job: o.Ref,
-    store: o.Store = o.DEFAULT_STORE,
-    topic: o.OfTopic = None,
-    delay: Annotated[str, typer.Option("--delay", "-d", help="From now.")] = "0s",
-    as_json: o.AsJson = False,
-) -> int:
+def retry(job: OneJob, delay: Annotated[str, typer.Option("--delay", "-d", help="From now.")] = "0s") -> int:
     """Make a finished job delayed again, with all its attempts. Exit code 1: it is not finished."""
-    with _named(job, topic, store) as (queue, ref):
-        return _answer(queue, ref, queue.jobs.retry(ref, o.span(delay)), "delayed again", as_json=as_json)
+    return job.change(lambda queue, ref: queue.jobs.retry(ref, o.span(delay)), "delayed again")
 
 
-def delete(job: o.Ref, store: o.Store = o.DEFAULT_STORE, topic: o.OfTopic = None, as_json: o.AsJson = False) -> int:
+def delete(job: OneJob) -> int:
     """Forget a job and its history. Exit code 1: there is none, or it is running."""
-    with _named(job, topic, store) as (queue, ref):
-        return _answer(queue, ref, queue.jobs.delete(ref), "deleted", as_json=as_json)
+    return job.change(lambda queue, ref: queue.jobs.delete(ref), "deleted")
 
 
-def history(job: o.Ref, store: o.Store = o.DEFAULT_STORE, topic: o.OfTopic = None, as_json: o.AsJson = False) -> None:
+def history(job: OneJob) -> None:
     """Show what was tried with a job."""
-    with _named(job, topic, store, o.keyring()) as (queue, ref):
+    with job.named(keys=True) as (queue, ref):
         attempts = queue.jobs.history(ref)
     rows = [
         (a.attempt, when(a.started), when(a.ended), a.outcome or "running", a.worker or "", a.reason, _result(a))
         for a in attempts
     ]
     titles = ("attempt", "started", "ended", "outcome", "worker", "error", "result")
-    emit_rows(titles, rows, [attempt_record(attempt) for attempt in attempts], as_json=as_json)
-
-
-@contextmanager
-def _named(
-    job: str, topic: str | None, store: str, encryption: Keyring | None = None
-) -> Iterator[tuple[JobQueue, AnyRef]]:
-    """Give the queue of a store that is there, and what it calls a job by."""
-    ref = o.reference(job, topic)
-    with o.existing(store, encryption=encryption) as queue:
-        try:
-            yield queue, ref
-        except NoSuchJob as error:
-            raise NoSuchJob(f"{error}{_other_topic(queue, ref)}") from None
-
-
-def _answer(queue: JobQueue, ref: AnyRef, change: Change, done: str, *, as_json: bool) -> int:
-    """Print whether a change was made, or what stood in the way; return the exit code."""
-    if change:
-        emit({"changed": True}, as_json=as_json, text=done)
-        return 0
-    missing = change is Change.NOT_FOUND
-    why = f"there is no job {called(ref)}{_other_topic(queue, ref)}" if missing else f"job {called(ref)} is {change}"
-    emit({"changed": False, "reason": str(change)}, as_json=as_json, text=why)
-    return o.NO
+    job.emit_rows(titles, rows, [attempt_record(attempt) for attempt in attempts])
 
 
 def _other_topic(queue: JobQueue, ref: AnyRef) -> str:

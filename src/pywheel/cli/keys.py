@@ -14,32 +14,28 @@ from ..client.rekey import Rekeyed
 from ..client.rekey import rekey as encrypt_anew
 from ..jobs.keyring import Keyring
 from ..jobs.keyring import new_key as random_key
-from .options import DEFAULT_STORE, NO, AsJson, Store, existing
-from .output import emit, note, progress
+from .options import NO, Target
+from .output import Output, note, progress
 
 __all__ = ["new_key", "rekey"]
 
 
-KeysFile = Annotated[
-    Path | None,
-    typer.Option("--keys-file", help="The keys, id:base64 each, the first one encrypts; else PYWHEEL_KEYS."),
-]
-
-
 def new_key(
+    out: Output,
     id: Annotated[str | None, typer.Argument(help="What the key is called: no secret. Today unless told.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Print a new key for encrypted bodies: 32 random bytes, as id:base64."""
     key = random_key(id or datetime.now(UTC).strftime("%Y-%m-%d"))
-    emit({"key": key}, as_json=as_json, text=key)
+    out.emit({"key": key}, key)
 
 
 def rekey(
-    store: Store = DEFAULT_STORE,
-    keys_file: KeysFile = None,
+    on: Target,
+    keys_file: Annotated[
+        Path | None,
+        typer.Option("--keys-file", help="The keys, id:base64 each, the first one encrypts; else PYWHEEL_KEYS."),
+    ] = None,
     after: Annotated[int, typer.Option(help="Go on behind this job's id.", min=0)] = 0,
-    as_json: AsJson = False,
 ) -> int:
     """Encrypt the bodies of all jobs with the first key, also those that are plain; others work on meanwhile.
 
@@ -49,7 +45,7 @@ def rekey(
         raise BadOption("there are no keys: give --keys-file, or set PYWHEEL_KEYS; `pywheel new-key` makes a key")
     keys = Keyring.from_env() if keys_file is None else Keyring.from_file(keys_file)
     said = Rekeyed(after)
-    with existing(store) as queue:
+    with on.existing() as queue:
         total = sum(map(sum, queue.topics.counts().values()))
         with progress("encrypting", total) as bar:
 
@@ -68,5 +64,5 @@ def rekey(
         text += f"; {done.unreadable:,} could not be read"
     if done.changed:
         text += f"; {done.changed:,} were changed meanwhile: run it again"
-    emit(done._asdict(), as_json=as_json, text=text)
+    on.emit(done._asdict(), text)
     return NO if done.unreadable or done.changed else 0

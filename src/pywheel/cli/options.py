@@ -1,15 +1,19 @@
-"""What the commands have in common: the store, a job's name, filters, durations, and when to ask first."""
+"""What the commands have in common: options in records, the store, a job's name, durations, and when to ask first."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
 import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_type_hints
 from urllib.parse import quote
 
 import typer
@@ -20,7 +24,8 @@ from ..execution.loading import load
 from ..jobs.durations import KEEP_DEAD, Duration, signed_ms
 from ..jobs.keyring import Keyring
 from ..stores.open import working_directory
-from .output import emit, on_terminal
+from .examples import examples
+from .output import Output, on_terminal
 
 NO, USAGE, STORE = 1, 2, 3
 DEFAULT_STORE: Final = "sqlite:///jobs.db"
@@ -36,12 +41,6 @@ class No(PywheelError):
     """The answer is no: exit code 1."""
 
 
-Store = Annotated[
-    str,
-    typer.Option(
-        "--store", "-s", envvar="PYWHEEL_STORE", help="Address, such as sqlite:///jobs.db.", show_default=True
-    ),
-]
 Keep = Annotated[
     str,
     typer.Option(
@@ -50,25 +49,57 @@ Keep = Annotated[
 ]
 Grace = Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM or Ctrl-C.")]
 Live = Annotated[bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Ref = Annotated[str, typer.Argument(help="The job's id; or, with --topic, its key.", metavar="JOB")]
-OfTopic = Annotated[str | None, typer.Option("--topic", "-t", help="JOB is a key of this topic.")]
+InTopic = Annotated[str | None, typer.Option("--topic", "-t", help="Of this topic only.")]
 Delay = Annotated[
     str | None, typer.Option("--delay", "-d", help="From now: 30s, 10m, 1h 30m, 2d; a number is seconds.")
 ]
 At = Annotated[str | None, typer.Option(help="When, as ISO 8601 with a time zone, instead of a delay.")]
 
-InTopic = Annotated[str | None, typer.Option("--topic", "-t", help="Of this topic only.")]
-Key = Annotated[str | None, typer.Option("--key", "-k", help="With this key only.")]
-DueFrom = Annotated[str | None, typer.Option(help="Due then or later: ISO 8601, or from now, such as 1h or -1d.")]
-DueUntil = Annotated[str | None, typer.Option(help="Due then or sooner.")]
-Error = Annotated[str | None, typer.Option(help="Whose last error contains this text.")]
-Text = Annotated[str | None, typer.Option("--text", help="Whose body contains this text.")]
-Header = Annotated[str | None, typer.Option("--header", help="With this header, or with NAME=VALUE this value.")]
-OfWorker = Annotated[str | None, typer.Option("--worker", help="Whose last attempt was of a worker called so.")]
-OfPriority = Annotated[int | None, typer.Option("--priority", help="Of this priority only.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say how many it would be; change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+# ---- commands -------------------------------------------------------------------------------------------------------
+
+
+class Group(typer.Typer):
+    """A group of commands. A parameter that is a record stands for its fields: an option for each of them."""
+
+    def __init__(self, name: str, about: str, **more: Any) -> None:
+        super().__init__(name=name, help=about, rich_markup_mode=None, **{"no_args_is_help": True, **more})
+        self._prefix = f"{name} ".removeprefix("pywheel ")  # of the names under which examples stand
+
+    def command(self, name: str | None = None, **more: Any) -> Callable[[Callable[..., Any]], Any]:
+        """Return a decorator that takes a function in, with the examples of its name."""
+
+        def take_in(function: Callable[..., Any]) -> Callable[..., Any]:
+            called = name or function.__name__
+            register = super(Group, self).command(called, epilog=examples(self._prefix + called), **more)
+            register(with_options(function))
+            return function
+
+        return take_in
+
+
+def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command that takes what the records among its parameters consist of, each by its own name."""
+    taken = inspect.signature(command, eval_str=True).parameters.values()
+    records: dict[str, Any] = {one.name: one.annotation for one in taken if is_dataclass(one.annotation)}
+    each: list[inspect.Parameter] = []
+    for one in taken:
+        each += _fields(one.annotation) if one.name in records else [one.replace(kind=one.KEYWORD_ONLY)]
+
+    @wraps(command)
+    def called(**given: Any) -> Any:
+        for name, record in records.items():
+            given[name] = record(**{field.name: given.pop(field.name) for field in fields(record)})
+        return command(**given)
+
+    called.__signature__ = inspect.Signature(each)  # type: ignore[attr-defined]  # for Typer
+    called.__annotations__ = {one.name: one.annotation for one in each}
+    return called
+
+
+def _fields(record: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(record, include_extras=True)
+    return [one.replace(annotation=hints[one.name]) for one in inspect.signature(record).parameters.values()]
 
 
 # ---- the store ------------------------------------------------------------------------------------------------------
@@ -82,14 +113,32 @@ def absolute(url: str) -> str:
     return f"sqlite:///{quote(os.fsencode(working_directory()), safe='/')}/{path}"
 
 
-def opened(store: str, *, encryption: Keyring | None = None) -> JobQueue:
-    """Return the queue of a store, which is made if it is not there."""
-    return JobQueue(absolute(store), encryption=encryption)
+@dataclass(kw_only=True)
+class AStore:
+    """The store that a command is about."""
+
+    store: Annotated[
+        str,
+        typer.Option(
+            "--store", "-s", envvar="PYWHEEL_STORE", help="Address, such as sqlite:///jobs.db.", show_default=True
+        ),
+    ] = DEFAULT_STORE
+
+    def opened(self, *, keys: bool = False) -> JobQueue:
+        """Return the queue of the store, which is made if it is not there; with the keys of the environment, or not.
+
+        Keys are for commands that put, show or deliver bodies. Those that carry bodies as they lie take none.
+        """
+        return JobQueue(absolute(self.store), encryption=Keyring.of_environment() if keys else None)
+
+    def existing(self, *, keys: bool = False) -> JobQueue:
+        """Return the queue of a store that is there. NotAStore if it is not."""
+        return JobQueue(absolute(self.store), create=False, encryption=Keyring.of_environment() if keys else None)
 
 
-def existing(store: str, *, encryption: Keyring | None = None) -> JobQueue:
-    """Return the queue of a store that is there. NotAStore if it is not."""
-    return JobQueue(absolute(store), create=False, encryption=encryption)
+@dataclass(kw_only=True)
+class Target(AStore, Output):
+    """The store that a command is about, and how it answers."""
 
 
 def program(target: str) -> JobQueue:
@@ -140,15 +189,6 @@ def _theirs(frames: TracebackType | None) -> TracebackType | None:
             break
         frames = frames.tb_next
     return frames
-
-
-keyring: Final = Keyring.of_environment
-"""For commands that put, show or deliver bodies. Those that carry bodies as they lie, such as copy, take no keys."""
-
-
-def group(name: str, about: str) -> typer.Typer:
-    """Return a group of commands."""
-    return typer.Typer(name=name, help=about, no_args_is_help=True, rich_markup_mode=None)
 
 
 # ---- what is meant --------------------------------------------------------------------------------------------------
@@ -206,22 +246,30 @@ def bound(text: str | None, name: str) -> datetime | None:
         raise BadJob(f"{error}, or a time like {_EXAMPLE}") from None
 
 
-def filtering(
-    key: str | None, due_from: str | None, due_until: str | None, error: str | None, *sought: str | int | None
-) -> dict[str, Any]:
-    """Return the words of a filter without topic and state. `sought`: text, header, worker and priority."""
-    dues = {"due_from": bound(due_from, "--due-from"), "due_until": bound(due_until, "--due-until")}
-    words = zip(("text", "header", "worker", "priority"), sought, strict=True)
-    return {"key": key, "error": error, **dues, **dict(words)}
+@dataclass(kw_only=True)
+class Filter:
+    """Which jobs are meant, of those of a topic and a state."""
+
+    topic: InTopic = None
+    key: Annotated[str | None, typer.Option("--key", "-k", help="With this key only.")] = None
+    due_from: Annotated[
+        str | None, typer.Option(help="Due then or later: ISO 8601, or from now, such as 1h or -1d.")
+    ] = None
+    due_until: Annotated[str | None, typer.Option(help="Due then or sooner.")] = None
+    error: Annotated[str | None, typer.Option(help="Whose last error contains this text.")] = None
+    text: Annotated[str | None, typer.Option(help="Whose body contains this text.")] = None
+    header: Annotated[str | None, typer.Option(help="With this header, or with NAME=VALUE this value.")] = None
+    worker: Annotated[str | None, typer.Option(help="Whose last attempt was of a worker called so.")] = None
+    priority: Annotated[int | None, typer.Option(help="Of this priority only.")] = None
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """What it says, as `FilterWords` and a topic."""
+        dues = {"due_from": bound(self.due_from, "--due-from"), "due_until": bound(self.due_until, "--due-until")}
+        return {**vars(self), **dues}
 
 
 # ---- changes --------------------------------------------------------------------------------------------------------
-
-
-def answer(done: bool, *, as_json: bool, yes: str, no: str) -> int:
-    """Print whether a command changed anything; return the exit code."""
-    emit({"changed": done}, as_json=as_json, text=yes if done else no)
-    return 0 if done else NO
 
 
 def ask_first(what: str, count: int, *, yes: bool) -> None:

@@ -8,27 +8,22 @@ import typer
 
 from ..outlets.answers import enable as enable_again
 from ..outlets.answers import known
-from .examples import examples
-from .options import DEFAULT_STORE, NO, AsJson, Store, existing
-from .output import due_time, emit, emit_rows
+from .options import NO, Group, Target, with_options
+from .output import due_time
 
 __all__ = ["outlets"]
 
 
-outlets = typer.Typer(
-    name="outlets",
-    help="Outlets: their last answers, and which of their targets are disabled.",
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
+outlets = Group("outlets", "Outlets: their last answers, and which of their targets are disabled.")
 
 
-@outlets.callback()
-def listed(context: typer.Context, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+@outlets.callback(invoke_without_command=True, no_args_is_help=False)
+@with_options
+def listed(context: typer.Context, on: Target) -> None:
     """List outlets with their last answers, and the targets that are disabled."""
     if context.invoked_subcommand is not None:
         return
-    with existing(store) as queue:
+    with on.existing() as queue:
         found = [answer for _, answer in known(queue.store)]
     rows: list[list[Any]] = [
         [
@@ -43,19 +38,18 @@ def listed(context: typer.Context, store: Store = DEFAULT_STORE, as_json: AsJson
         for answer in found
     ]
     titles = ("outlet", "kind", "target", "last", "status", "disabled", "error")
-    emit_rows(titles, rows, [answer._asdict() for answer in found], as_json=as_json)
+    on.emit_rows(titles, rows, [answer._asdict() for answer in found])
 
 
-@outlets.command(epilog=examples("outlets enable"))
+@outlets.command()
 def enable(
     name: Annotated[str, typer.Argument(help="The outlet's name.")],
+    on: Target,
     target: Annotated[str | None, typer.Option(help="Of its targets only this one.")] = None,
-    store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
 ) -> int:
     """Deliver to the disabled targets of an outlet again."""
-    with existing(store) as queue:
+    with on.existing() as queue:
         found = enable_again(queue.store, name, target)
     text = "\n".join(f"enabled {answer.target}" for answer in found) or "nothing was disabled"
-    emit({"enabled": [answer.target for answer in found]}, as_json=as_json, text=text)
+    on.emit({"enabled": [answer.target for answer in found]}, text)
     return 0 if found else NO

@@ -11,9 +11,11 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
 
+import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -58,34 +60,46 @@ _FEW: Final = 10
 # ---- results --------------------------------------------------------------------------------------------------------
 
 
-def emit(record: Any, *, as_json: bool, text: str) -> None:
-    """Print a record as JSON, or a text that says the same."""
-    _print(json.dumps(record, ensure_ascii=True) if as_json else text)
+@dataclass(kw_only=True)
+class Output:
+    """How a command prints its answer."""
+
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+
+    def emit(self, record: Any, text: str) -> None:
+        """Print a record as JSON, or a text that says the same."""
+        _print(json.dumps(record) if self.as_json else text)
+
+    def answer(self, done: bool, *, yes: str, no: str) -> int:
+        """Print whether a command changed anything; return the exit code: 1 for no."""
+        self.emit({"changed": done}, yes if done else no)
+        return int(not done)
+
+    def emit_rows(self, titles: Sequence[str], rows: Iterable[Sequence[Any]], records: Any) -> None:
+        """Print records as JSON, or rows: as a table on a terminal, else line by line, with tabs, nothing cut."""
+        if self.as_json:
+            _print(json.dumps(records))
+        elif on_terminal():
+            Console(highlight=False).print(table(*_with_content(titles, rows)))
+        else:
+            _print_lines((titles, *rows))
+
+    def emit_pairs(self, pairs: Mapping[str, Any], record: Any) -> None:
+        """Print a record as JSON, or its names and values."""
+        if self.as_json:
+            _print(json.dumps(record))
+        elif on_terminal():
+            shown = Table(show_header=False, box=None, pad_edge=False)
+            for name, value in pairs.items():
+                shown.add_row(Text(name, style="bold"), Text(_printable(str(value))))
+            Console(highlight=False).print(shown)
+        else:
+            _print_lines(pairs.items())
 
 
-def emit_rows(titles: Sequence[str], rows: Iterable[Sequence[Any]], records: Any, *, as_json: bool) -> None:
-    """Print records as JSON, or rows: as a table on a terminal, else line by line, with tabs, nothing cut."""
-    if as_json:
-        _print(json.dumps(records, ensure_ascii=True))
-    elif on_terminal():
-        Console(highlight=False).print(table(*_with_content(titles, rows)))
-    else:
-        for row in (titles, *rows):
-            _print("\t".join(_printable(str(cell)) for cell in row))
-
-
-def emit_pairs(pairs: Mapping[str, Any], record: Any, *, as_json: bool) -> None:
-    """Print a record as JSON, or its names and values."""
-    if as_json:
-        _print(json.dumps(record, ensure_ascii=True))
-    elif on_terminal():
-        shown = Table(show_header=False, box=None, pad_edge=False)
-        for name, value in pairs.items():
-            shown.add_row(Text(name, style="bold"), Text(_printable(str(value))))
-        Console(highlight=False).print(shown)
-    else:
-        for name, value in pairs.items():
-            _print(f"{name}\t{_printable(str(value))}")
+def _print_lines(rows: Iterable[Sequence[Any]]) -> None:
+    for row in rows:
+        _print("\t".join(_printable(str(cell)) for cell in row))
 
 
 def _print(text: str) -> None:

@@ -12,7 +12,7 @@ from .._errors import BadOption, ExtraMissing, PywheelError
 from ..client.queue import JobQueue
 from ..observe import logs
 from ..observe.prometheus import PrometheusMetrics
-from .options import DEFAULT_STORE, keyring, opened, parts, placed, program
+from .options import DEFAULT_STORE, AStore, parts, placed, program
 from .output import note, say
 
 __all__ = ["serve"]
@@ -101,7 +101,7 @@ def _origins(cors: str | None) -> list[str]:
 def _queue(target: str | None, store: str | None) -> JobQueue:
     """Return the queue to serve, on its own store unless one is named."""
     if target is None:
-        return opened(store or os.environ.get("PYWHEEL_STORE") or DEFAULT_STORE, encryption=keyring())
+        return AStore(store=store or os.environ.get("PYWHEEL_STORE") or DEFAULT_STORE).opened(keys=True)
     return placed(program(target), store)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -18,9 +19,8 @@ from ..client.spool import Spool, spooled_job
 from ..events import Event, JobsForwarded
 from ..jobs.job import Job, State
 from ..observe import Tally
-from .examples import examples
-from .options import DEFAULT_STORE, NO, AsJson, Store, absolute, answer, existing, group
-from .output import body_text, counted, due_time, emit, emit_rows, job_record, note
+from .options import NO, Group, Target, absolute
+from .output import Output, body_text, counted, due_time, job_record, note
 
 __all__ = ["spool"]
 
@@ -28,20 +28,39 @@ _NEGATIVE: Final = {"ignore_unknown_options": True}  # an id such as -5 is no op
 _WORDS: Final = {State.DELAYED: "waiting", State.RUNNING: "sending", State.DEAD: "refused"}
 _BUSY: Final = 60.0  # seconds that another process may take
 
-SpoolOption = Annotated[
-    str, typer.Option("--spool", envvar="PYWHEEL_SPOOL", help="Address of the spool.", show_default=True)
-]
-Limit = Annotated[int, typer.Option("--limit", "-n", help="How many jobs of each state to show at most.", min=0)]
 Id = Annotated[str, typer.Argument(help="What put returned, such as -5.", metavar="JOB")]
-DEFAULT_SPOOL: Final = "sqlite:///spool.db"
-
-spool = group("spool", "Puts that wait in a local file while their store is away: look at them, have them forwarded.")
 
 
-@spool.command(epilog=examples("spool show"))
-def show(spool: SpoolOption = DEFAULT_SPOOL, limit: Limit = 100, as_json: AsJson = False) -> None:
+@dataclass(kw_only=True)
+class ASpool:
+    """The spool that a command is about."""
+
+    spool: Annotated[
+        str, typer.Option("--spool", envvar="PYWHEEL_SPOOL", help="Address of the spool.", show_default=True)
+    ] = "sqlite:///spool.db"
+
+    def existing(self) -> closing[Spool]:
+        """Return a spool that is there, to be closed. NotAStore if it is not."""
+        url = absolute(self.spool)
+        path = Path(url.removeprefix("sqlite:///"))
+        if url.startswith("sqlite:///") and not Path(unquote(str(path))).exists():
+            raise NotAStore(f"there is no spool at {path}: --spool says where it is")
+        return closing(Spool(url, create=False))
+
+
+spool = Group("spool", "Puts that wait in a local file while their store is away: look at them, have them forwarded.")
+
+
+@spool.command()
+def show(
+    of: ASpool,
+    out: Output,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", help="How many jobs of each state to show at most.", min=0)
+    ] = 100,
+) -> None:
     """List what waits in the spool, and what the store refused, in the order of the puts."""
-    with closing(_existing(spool)) as file:
+    with of.existing() as file:
         counts = file.counts()
         rows = [(word, row) for state, word in _WORDS.items() for row in islice(file.rows(state), limit)]
     rows.sort(key=lambda found: found[1].id)
@@ -53,13 +72,12 @@ def show(spool: SpoolOption = DEFAULT_SPOOL, limit: Limit = 100, as_json: AsJson
         "cancelled": counts.cancelled,
     }
     jobs = [(word, spooled_job(row)) for word, row in rows]
-    emit_rows(
+    out.emit_rows(
         ("id", "state", "topic", "key", "put", "due", "error", "body"),
         [_line(word, job) for word, job in jobs],
         {**summary, "jobs": [{**job_record(job), "state": word} for word, job in jobs]},
-        as_json=as_json,
     )
-    if not as_json:
+    if not out.as_json:
         note(", ".join(f"{number:,} {word}" for word, number in summary.items()))
 
 
@@ -68,13 +86,13 @@ def _line(word: str, job: Job) -> tuple[Any, ...]:
     return job.id, word, job.topic, job.key or "", put, due, job.last_error or "", body_text(job.body)
 
 
-@spool.command(epilog=examples("spool drain"))
-def drain(spool: SpoolOption = DEFAULT_SPOOL, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> int:
+@spool.command()
+def drain(of: ASpool, on: Target) -> int:
     """Forward all that waits to the store, in order, each put once."""
     tally = Tally()
     with (
-        closing(_existing(spool)) as file,
-        existing(store) as queue,
+        of.existing() as file,
+        on.existing() as queue,
         counted("forwarding", "forwarded", file.counts().delayed) as shown,
     ):
 
@@ -83,27 +101,26 @@ def drain(spool: SpoolOption = DEFAULT_SPOOL, store: Store = DEFAULT_STORE, as_j
             if isinstance(event, JobsForwarded):
                 shown(tally.total("forwarded"))
 
-        Forwarder(CircuitBreaker(store, lambda: queue.store, tell), file, tell).drain(_BUSY)
+        Forwarder(CircuitBreaker(on.store, lambda: queue.store, tell), file, tell).drain(_BUSY)
     forwarded, refused = tally.total("forwarded"), tally.total("refused")
-    record = {"forwarded": forwarded, "refused": refused}
-    emit(record, as_json=as_json, text=f"{forwarded:,} forwarded, {refused:,} refused")
+    on.emit({"forwarded": forwarded, "refused": refused}, f"{forwarded:,} forwarded, {refused:,} refused")
     return NO if refused else 0
 
 
-@spool.command(context_settings=_NEGATIVE, epilog=examples("spool retry"))
-def retry(job: Id, spool: SpoolOption = DEFAULT_SPOOL, as_json: AsJson = False) -> int:
+@spool.command(context_settings=_NEGATIVE)
+def retry(job: Id, of: ASpool, out: Output) -> int:
     """Have a refused job sent again, with all of its put_many. Exit code 1: it was not refused."""
-    with closing(_existing(spool)) as file:
+    with of.existing() as file:
         done = file.retry(_id(job))
-    return answer(done, as_json=as_json, yes="waits again", no="no such job, or it was not refused")
+    return out.answer(done, yes="waits again", no="no such job, or it was not refused")
 
 
-@spool.command(context_settings=_NEGATIVE, epilog=examples("spool delete"))
-def delete(job: Id, spool: SpoolOption = DEFAULT_SPOOL, as_json: AsJson = False) -> int:
+@spool.command(context_settings=_NEGATIVE)
+def delete(job: Id, of: ASpool, out: Output) -> int:
     """Forget a refused job. Exit code 1: it was not refused."""
-    with closing(_existing(spool)) as file:
+    with of.existing() as file:
         done = file.forget(_id(job))
-    return answer(done, as_json=as_json, yes="deleted", no="no such job, or it was not refused")
+    return out.answer(done, yes="deleted", no="no such job, or it was not refused")
 
 
 def _id(job: str) -> int:
@@ -111,12 +128,3 @@ def _id(job: str) -> int:
     if not re.fullmatch("-?[0-9]{1,18}", job, re.ASCII):
         raise BadJob(f"{job[:80]!r} is no id: give the number that put returned")
     return -abs(int(job))
-
-
-def _existing(spool: str) -> Spool:
-    """Return a spool that is there. NotAStore if it is not."""
-    url = absolute(spool)
-    path = Path(url.removeprefix("sqlite:///"))
-    if url.startswith("sqlite:///") and not Path(unquote(str(path))).exists():
-        raise NotAStore(f"there is no spool at {path}: --spool says where it is")
-    return Spool(url, create=False)

@@ -12,18 +12,18 @@ import typer
 from .._errors import BadOption
 from ..jobs.checks import did_you_mean
 from ..server.tokens import ROLES, SCOPES, Token, Tokens, id_of
-from .examples import examples
-from .options import DEFAULT_STORE, NO, AsJson, Store, bound, existing, group, opened, parts
-from .output import emit, emit_rows, note
+from .options import NO, Group, Target, bound, parts
+from .output import note
 
 __all__ = ["token"]
 
 
-token = group("token", "Tokens for the HTTP API and the page: add, list, remove.")
+token = Group("token", "Tokens for the HTTP API and the page: add, list, remove.")
 
 
-@token.command(epilog=examples("token add"))
+@token.command()
 def add(
+    on: Target,
     scope: Annotated[
         list[str] | None, typer.Option("--scope", help="What it allows: read, put, work, admin; several with commas.")
     ] = None,
@@ -37,51 +37,44 @@ def add(
         str | None, typer.Option(help="Until when: 2027-01-01 (UTC), ISO 8601, or from now, such as 90d.")
     ] = None,
     note_: Annotated[str, typer.Option("--note", help="Who has it, for people.")] = "",
-    store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
 ) -> None:
     """Make a token, and print it: nobody can see it again."""
     scopes, patterns, end = _scopes(scope, role), parts(",".join(topics or ())) or ["*"], _end(until)
-    with opened(store) as queue:
+    with on.opened() as queue:
         tokens = Tokens(queue.store)
         secret = tokens.add(scopes, patterns, end, note_)
         address = queue.store.url
     id = id_of(secret)
-    emit({"id": id, "token": secret, **_about(scopes, patterns, end, note_)}, as_json=as_json, text=secret)
+    on.emit({"id": id, "token": secret, **_about(scopes, patterns, end, note_)}, secret)
     what = f"{', '.join(scopes)} for {', '.join(patterns)}"
     note(f"pywheel: token {id}, {what}, is in {address}; keep it now, it is not shown again")
 
 
-@token.command("list", epilog=examples("token list"))
-def list_tokens(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+@token.command("list")
+def list_tokens(on: Target) -> None:
     """List the tokens, without their secrets; those that are over for 30 days more."""
-    with existing(store) as queue:
+    with on.existing() as queue:
         found = Tokens(queue.store).list()
         now = datetime.fromtimestamp(queue.store.clock.wall() / 1_000, UTC)
-    emit_rows(
-        ("id", "scopes", "topics", "until", "note", "made"),
-        [_line(one, now) for one in found],
-        [_record(one, now) for one in found],
-        as_json=as_json,
-    )
+    titles = ("id", "scopes", "topics", "until", "note", "made")
+    on.emit_rows(titles, [_line(one, now) for one in found], [_record(one, now) for one in found])
 
 
-@token.command(epilog=examples("token remove"))
+@token.command()
 def remove(
+    on: Target,
     ids: Annotated[list[str] | None, typer.Argument(help="Ids of tokens.", metavar="[ID]...")] = None,
     note_: Annotated[str | None, typer.Option("--note", help="All tokens with exactly this note.")] = None,
-    store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
 ) -> int:
     """Remove tokens: nobody can use them any more. Exit code 1: there is none."""
     if (not ids) == (note_ is None):
         raise BadOption("give ids of tokens, or --note, one of them")
     given = [_id(text) for text in ids or ()]
-    with existing(store) as queue:
+    with on.existing() as queue:
         tokens = Tokens(queue.store)
         chosen = given if note_ is None else [one.id for one in tokens.list() if one.note == note_]
         removed = [id for id in dict.fromkeys(chosen) if tokens.remove(id)]
-    emit({"removed": removed}, as_json=as_json, text=f"removed: {', '.join(removed)}" if removed else "no such token")
+    on.emit({"removed": removed}, f"removed: {', '.join(removed)}" if removed else "no such token")
     return 0 if removed and len(removed) == len(set(chosen)) else NO
 
 
