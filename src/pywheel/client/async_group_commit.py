@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -26,10 +27,8 @@ from ..stores.contract import Locked, Store, pauses
 __all__ = ["AsyncGroupCommit", "Promise"]
 
 R = TypeVar("R")
-_LoopRef: TypeAlias = Callable[[], asyncio.AbstractEventLoop | None]
-_Wish: TypeAlias = "tuple[Command[Any] | Together, Promise]"
+_Wish: TypeAlias = tuple[Command[Any], "Promise"]
 _Apply: TypeAlias = Callable[[Sequence[Command[Any]]], list[Any]]
-_Applied: TypeAlias = Callable[[Sequence[Command[Any]], Sequence[Any]], None]
 
 
 class Promise(Protocol):
@@ -40,8 +39,9 @@ class Promise(Protocol):
     def set_exception(self, error: BaseException, /) -> None: ...  # noqa: D102
 
 
-class Together(NamedTuple):
-    """Commands that want a transaction of their own."""
+@dataclass(slots=True)
+class Together(Command[list[Any]]):
+    """Commands that want a transaction of their own. Outcome: theirs, in order."""
 
     commands: Sequence[Command[Any]]
 
@@ -70,7 +70,7 @@ class AsyncGroupCommit:
     `applied(commands, outcomes)`, a method, is called in the thread, after those who asked have been answered.
     """
 
-    def __init__(self, store: Store, applied: _Applied) -> None:
+    def __init__(self, store: Store, applied: Callable[[Sequence[Command[Any]], Sequence[Any]], None]) -> None:
         self._store = store
         self._applied = weakref.WeakMethod(applied)  # the queue's own: it goes when its last user does
         self._closed = False
@@ -81,7 +81,7 @@ class AsyncGroupCommit:
         """Begin without a thread, with a free lock: at first, and in a forked child."""
         self._mutex = threading.RLock()  # a signal handler may close the queue
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Turn] = weakref.WeakKeyDictionary()
-        self._latest: tuple[_LoopRef, _Turn] = (lambda: None, _Turn())
+        self._latest: tuple[Callable[[], asyncio.AbstractEventLoop | None], _Turn] = (lambda: None, _Turn())
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         weakref.finalize(self, self._orders.put, None)  # a queue that nobody closed leaves no thread behind
@@ -92,7 +92,7 @@ class AsyncGroupCommit:
         self.add_for(command, future)
         return future
 
-    def add_for(self, command: Command[Any] | Together, promise: Promise) -> None:
+    def add_for(self, command: Command[Any], promise: Promise) -> None:
         """Let a promise of the running loop have the command's outcome, or what would be raised."""
         loop = asyncio.get_running_loop()
         latest, turn = self._latest
@@ -102,12 +102,6 @@ class AsyncGroupCommit:
         if not turn.busy:
             turn.busy = True
             loop.call_soon(self._begin, loop, turn)
-
-    def together(self, commands: Sequence[Command[Any]]) -> asyncio.Future[list[Any]]:
-        """Return a future of the outcomes of commands that one transaction applies, in order."""
-        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self.add_for(Together(commands), future)
-        return future
 
     def close(self) -> None:
         """End the thread, once it has done what it was asked to; what comes later gets StoreClosed. Idempotent."""
@@ -185,7 +179,7 @@ def _work(of: weakref.ref[AsyncGroupCommit], store: Store, orders: SimpleQueue[_
     retries.close()
 
 
-def _outcomes(store: Store, commands: Sequence[Command[Any] | Together]) -> list[Any]:
+def _outcomes(store: Store, commands: Sequence[Command[Any]]) -> list[Any]:
     """Return what became of each: where a transaction fails, what others have stored is not told to have failed."""
     each = [command for command in commands if not isinstance(command, Together)]
     alone = iter(_outcomes_of(store.apply_each, each) if each else ())

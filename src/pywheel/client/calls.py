@@ -18,15 +18,14 @@ from ..jobs.keyring import Keyring
 from ..stores.contract import Store, intact
 from ..stores.encrypted import EncryptedStore
 from ..stores.within import in_thread, is_async
-from .async_group_commit import AsyncGroupCommit
+from .async_group_commit import AsyncGroupCommit, Together
 from .completion_listener import CompletionListener
 
-__all__ = ["Calls", "awaited", "in_a_thread"]
+__all__ = ["Applies", "AsyncApplies", "Calls", "awaited", "in_a_thread"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
-T = TypeVar("T", bound=type)
 
 
 class _WhenUsed:
@@ -147,7 +146,6 @@ class Calls:
         return self.batches.add(command) if self.events.tracer is None else self._traced(command)
 
     async def _traced(self, command: Command[R]) -> R:
-        assert self.events.tracer is not None
         with TracedCommands(self.events.tracer, (command,)) as traced:
             traced.outcomes = [await self.batches.add(command) for command in traced.commands]
         return cast(R, traced.outcomes[0])
@@ -159,20 +157,15 @@ class Calls:
 
         StoreError: the store cannot do it; then nothing has changed.
         """
-        if self.events.tracer is None:
-            outcomes = intact(self.store.apply(commands))
-        else:
-            with TracedCommands(self.events.tracer, commands) as traced:
-                traced.outcomes = outcomes = intact(self.store.apply(traced.commands))
+        with TracedCommands(self.events.tracer, commands) as traced:
+            traced.outcomes = outcomes = intact(self.store.apply(traced.commands))
         self._applied(commands, outcomes)
         return outcomes
 
     async def aapply_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """`apply_all`, for asyncio."""
-        if self.events.tracer is None:
-            return intact(await self.batches.together(commands))
         with TracedCommands(self.events.tracer, commands) as traced:
-            traced.outcomes = outcomes = intact(await self.batches.together(traced.commands))
+            traced.outcomes = outcomes = intact(await self.batches.add(Together(traced.commands)))
         return outcomes
 
     # ---- in the caller's transaction --------------------------------------------------------------------------------
@@ -209,9 +202,9 @@ class Calls:
 
 
 class TracedCommands:
-    """Opens a span around each put among commands that are applied together. Other commands pass unchanged."""
+    """Opens a span around each put among commands that are applied together, if there is a tracer."""
 
-    def __init__(self, tracer: Tracer, commands: Sequence[Command[Any]]) -> None:
+    def __init__(self, tracer: Tracer | None, commands: Sequence[Command[Any]]) -> None:
         self._tracer = tracer
         self._puts: dict[int, tuple[AbstractContextManager[Sending], Sending]] = {}
         self.commands: Sequence[Command[Any]] = commands
@@ -220,6 +213,8 @@ class TracedCommands:
         """What came of it."""
 
     def __enter__(self) -> Self:
+        if self._tracer is None:
+            return self
         commands = list(self.commands)
         for place, command in enumerate(commands):
             if isinstance(command, Put):
@@ -231,9 +226,7 @@ class TracedCommands:
         self.commands = commands
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
         for place, (around, sending) in reversed(self._puts.items()):
             outcome = self.outcomes[place] if error is None and place < len(self.outcomes) else error
             if isinstance(outcome, BaseException):
@@ -243,26 +236,44 @@ class TracedCommands:
                 around.__exit__(None, None, None)
 
 
+class Applies:
+    """What has methods that apply commands to a queue's store."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def _apply(self, command: Command[R], connection: object = None) -> R:
+        return self._calls.apply_within(connection, command)
+
+
+class AsyncApplies:
+    """What has the same methods, awaited: each is made of the one that it is the twin of."""
+
+    _calls: Calls
+
+    def _apply(self, command: Command[R], connection: object = None) -> Awaitable[R]:
+        return self._calls.aapply_within(connection, command)
+
+
+def awaited(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """Return the awaited twin of a method that does no more than return what `_apply` does."""
+
+    @wraps(method)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        outcome: Any = method(self, *args, **kwargs)
+        return cast(R, await outcome)
+
+    return call
+
+
 def in_a_thread(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """Return the awaited twin of a method: it calls the method of the object's `_sync` in a thread."""
+    """Return the awaited twin of any method: it calls that of the object's `_sync` in a thread."""
 
     @wraps(method)
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await asyncio.to_thread(method, self._sync, *args, **kwargs)
 
     return call
-
-
-def awaited(kind: type) -> Callable[[T], T]:
-    """Return a decorator for the class whose methods do what those of a kind do, awaited: they are described there."""
-
-    def describe(twin: T) -> T:
-        for name, method in vars(twin).items():
-            if not name.startswith("_") and callable(method) and method.__doc__ is None:
-                method.__doc__ = vars(kind)[name].__doc__
-        return twin
-
-    return describe
 
 
 def _closed() -> Store:

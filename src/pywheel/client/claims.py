@@ -9,17 +9,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from .._errors import BadBody, BadJob, StoreError
-from ..jobs.checks import name, whole
-from ..jobs.commands import Cancel, ClaimPolicy, Command, Nack, Release, Reserve, Touch
-from ..jobs.durations import Duration, delay_ms, duration
+from ..jobs.commands import Cancel, Command, Nack, Release, Reserve
+from ..jobs.durations import Duration, delay_ms
 from ..jobs.handler import RaisedElsewhere, kept
 from ..jobs.job import Job
-from ..jobs.retry import DEFAULT, RetryPolicy, after_losses, asked
+from ..jobs.retry import RetryPolicy, asked
 from ..stores.contract import Store
 from .calls import Calls
 
-_RESERVER: Final = "reserve"
-_MOST: Final = 1_000_000  # jobs in one claim
 _MOST_SEALED: Final = 1_000  # jobs that a reserve looks past
 _MOST_LATE: Final = 500  # jobs of one turn, where those before had expired
 
@@ -139,33 +136,16 @@ def receipt(job: Job) -> tuple[int, int]:
     return job.id, job.claims
 
 
-def reserving(topic: str, limit: int, ttr: Duration, retry: RetryPolicy | None) -> Reserve:
-    """Return the command that claims jobs of a topic. Without a policy a lost one is due again at once."""
-    losses = () if retry is None else after_losses(retry)
-    policy = ClaimPolicy(duration(ttr, "ttr", 1), (retry or DEFAULT).max_attempts, *losses)
-    return Reserve(name(topic, "topic"), whole(limit, "limit", _MOST), policy, _RESERVER)
-
-
-def nacking(job: Job, delay: Duration | None, error: str | None, retry: RetryPolicy) -> Nack:
-    """Return the command that ends a claim as a failed attempt: due after the delay, or that of the policy."""
+def nacking(job: Job, delay: Duration | None, error: str | None, retry: RetryPolicy | None) -> Nack:
+    """Return the command that ends a claim as failed: due after the delay, or as the policy says; dead without both."""
     claim = receipt(job)
     text = None if error is None else kept(error)
-    if delay is not None:
-        return Nack(*claim, delay_ms(delay), text)
+    if delay is not None or retry is None:
+        return Nack(*claim, None if delay is None else delay_ms(delay), text)
     wait, wrong = asked(retry, job, None if text is None else RaisedElsewhere(text))
     if wrong is not None:
         text = kept(wrong if text is None else f"{text} ({wrong:.400})")
     return Nack(*claim, wait, text)
-
-
-def burying(job: Job, error: str | None) -> Nack:
-    """Return the command that makes a claimed job dead."""
-    return Nack(*receipt(job), None, None if error is None else kept(error))
-
-
-def touching(job: Job, ttr: Duration) -> Touch:
-    """Return the command that prolongs a claim."""
-    return Touch(*receipt(job), duration(ttr, "ttr", 1))
 
 
 async def _uninterrupted(futures: Sequence[asyncio.Future[Any]]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 from .._errors import BadJob, BadOption, NoSuchJob
 from ..jobs.checks import MOST, name, whole
@@ -17,7 +17,7 @@ from ..jobs.new_job import EditOptions, edit, misspelt
 from ..jobs.queries import PAGE_MOST, CountJobs, Filter, GetHistories, GetJob, GetNote, ListJobs, ListTopics
 from ..stores.contract import intact
 from ..stores.pages import meant
-from .calls import Calls, awaited, in_a_thread
+from .calls import Applies, AsyncApplies, Calls, awaited, in_a_thread
 
 __all__ = ["AsyncJobs", "AsyncTopics", "FilterWords", "Jobs", "Topics", "filter_of", "found"]
 
@@ -75,16 +75,13 @@ class RetryWords(BulkWords, total=False):
     delay: Duration
 
 
-class Jobs:
+class Jobs(Applies):
     """The jobs of a queue, for operators. Each call about one job is O(log jobs), a history also by its rows.
 
     Each raises BadJob for an argument that makes no sense, and StoreError if the store cannot do it. A change of many
     goes on in batches, each of them one transaction: if an error ends the call, what `progress(how many so far)` was
     told has happened.
     """
-
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
 
     def list(self, topic: str | None = None, state: State | str | None = None, **words: Unpack[PageWords]) -> Page:
         """Return up to `limit` jobs, 100 unless told, that a filter means, by id.
@@ -124,18 +121,18 @@ class Jobs:
         Raises:
             BadJob: nothing is given, or it makes no sense.
         """
-        return self._calls.apply_within(connection, edit(self._calls.max_body, ref, expect, **options))
+        return self._apply(edit(self._calls.max_body, ref, expect, **options), connection)
 
     def retry(self, ref: Ref | Job, delay: Duration = 0) -> Change:
         """Make a finished job delayed again, with all its attempts; return MADE, or what stood in the way.
 
         JobExists: its key belongs to another live job by now.
         """
-        return self._calls.apply(Retry(reference(ref), delay=delay_ms(delay)))
+        return self._apply(Retry(reference(ref), delay=delay_ms(delay)))
 
     def delete(self, ref: Ref | Job) -> Change:
         """Forget a job that is not running, and its history; return MADE, or what stood in the way."""
-        return self._calls.apply(Delete(reference(ref)))
+        return self._apply(Delete(reference(ref)))
 
     def cancel_many(
         self, topic: str | None = None, state: State | str = State.DELAYED, **words: Unpack[BulkWords]
@@ -175,7 +172,9 @@ class Jobs:
 
         One transaction. O(log jobs + what is forgotten), for dead jobs O(dead and running jobs).
         """
-        return self._calls.apply(_purging(state, older_than, topic, limit))
+        finished = _one_of(state, State.DONE, State.DEAD, State.CANCELLED)
+        where = None if topic is None else name(topic, "topic")
+        return self._apply(Purge(finished, duration(older_than, "older_than"), where, whole(limit, "limit", MOST)))
 
     def _change(
         self, topic: str | None, state: State | str | None, command: Callable[[Job], Command[Change]], words: BulkWords
@@ -196,11 +195,8 @@ class Jobs:
         return changed
 
 
-class Topics:
+class Topics(Applies):
     """The topics of a queue, for operators."""
-
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
 
     def list(self) -> AllTopics:
         """Return the topics, by name, and whether they are paused. O(topics)."""
@@ -216,13 +212,13 @@ class Topics:
         Handlers that run go on. When this returns, nothing of the topic starts any more. It waits for the workers to
         confirm that, for a second at most: one that says nothing for so long counts as gone.
         """
-        changed = self._calls.apply(Pause(name(topic, "topic"), paused=True))
+        changed = self._apply(Pause(name(topic, "topic"), paused=True))
         self._calls.store.quiet(topic, _QUIET)
         return changed
 
     def resume(self, topic: str) -> bool:
         """Let jobs of a topic start again; return whether it was paused."""
-        return self._calls.apply(Pause(name(topic, "topic"), paused=False))
+        return self._apply(Pause(name(topic, "topic"), paused=False))
 
     def limits(self, topic: str) -> LimitOverride | None:
         """Return the limits that were set for a topic; None if it goes by those of its code."""
@@ -240,15 +236,14 @@ class Topics:
         override = LimitOverride.of(limit, rate)
         if not self._calls.store.keeps_limits:
             raise BadOption("limits want one store, and this is several")
-        return self._calls.apply(SetNote(override_name(name(topic, "topic")), override.note)) != override.note
+        return self._apply(SetNote(override_name(name(topic, "topic")), override.note)) != override.note
 
     def limit_as_code(self, topic: str) -> bool:
         """Let a topic have the limits of its code again; return whether others were set."""
-        return self._calls.apply(SetNote(override_name(name(topic, "topic")), None)) is not None
+        return self._apply(SetNote(override_name(name(topic, "topic")), None)) is not None
 
 
-@awaited(Jobs)
-class AsyncJobs:
+class AsyncJobs(AsyncApplies):
     """`Jobs`, awaited."""
 
     def __init__(self, calls: Calls) -> None:
@@ -256,34 +251,16 @@ class AsyncJobs:
 
     list = in_a_thread(Jobs.list)
     history = in_a_thread(Jobs.history)
+    edit = awaited(Jobs.edit)
+    retry = awaited(Jobs.retry)
+    delete = awaited(Jobs.delete)
     cancel_many = in_a_thread(Jobs.cancel_many)
     retry_many = in_a_thread(Jobs.retry_many)
     delete_many = in_a_thread(Jobs.delete_many)
-
-    async def edit(
-        self, ref: Ref | Job, *, expect: Job | None = None, connection: object = None, **options: Unpack[EditOptions]
-    ) -> Change:
-        return await self._calls.aapply_within(connection, edit(self._calls.max_body, ref, expect, **options))
-
-    async def retry(self, ref: Ref | Job, delay: Duration = 0) -> Change:
-        return await self._calls.aapply(Retry(reference(ref), delay=delay_ms(delay)))
-
-    async def delete(self, ref: Ref | Job) -> Change:
-        return await self._calls.aapply(Delete(reference(ref)))
-
-    async def purge(
-        self,
-        state: State | str = State.DONE,
-        *,
-        older_than: Duration = 0,
-        topic: str | None = None,
-        limit: int = 10_000,
-    ) -> int:
-        return await self._calls.aapply(_purging(state, older_than, topic, limit))
+    purge = awaited(Jobs.purge)
 
 
-@awaited(Topics)
-class AsyncTopics:
+class AsyncTopics(AsyncApplies):
     """`Topics`, awaited."""
 
     def __init__(self, calls: Calls) -> None:
@@ -292,12 +269,10 @@ class AsyncTopics:
     list = in_a_thread(Topics.list)
     counts = in_a_thread(Topics.counts)
     pause = in_a_thread(Topics.pause)
+    resume = awaited(Topics.resume)
     limits = in_a_thread(Topics.limits)
     limit = in_a_thread(Topics.limit)
     limit_as_code = in_a_thread(Topics.limit_as_code)
-
-    async def resume(self, topic: str) -> bool:
-        return await self._calls.aapply(Pause(name(topic, "topic"), paused=False))
 
 
 def found(calls: Calls, ref: Ref | Job) -> Job:
@@ -308,37 +283,27 @@ def found(calls: Calls, ref: Ref | Job) -> Job:
     return job
 
 
-def _purging(state: State | str, older_than: Duration, topic: str | None, limit: int) -> Purge:
-    """Return the command of `Jobs.purge`."""
-    finished = _one_of(state, State.DONE, State.DEAD, State.CANCELLED)
-    where = None if topic is None else name(topic, "topic")
-    return Purge(finished, duration(older_than, "older_than"), where, whole(limit, "limit", MOST))
-
-
 def filter_of(topic: str | None, state: State | str | None, words: FilterWords) -> Filter:
     """Return what these words say. BadJob: they make no sense."""
-    misspelt(words, {*FilterWords.__annotations__, "topic", "state"}, "a filter")
-    key, error = words.get("key"), words.get("error")
-    due_from, due_until = words.get("due_from"), words.get("due_until")
-    if not isinstance(error, str | None):
+    misspelt(words, _CHECKS.keys(), "a filter")
+    said = {"topic": topic, "state": state, **words}
+    return Filter(**{word: check(said[word], word) for word, check in _CHECKS.items() if said.get(word) is not None})
+
+
+def _error(error: Any, _: str) -> str:
+    if not isinstance(error, str):
         raise BadJob(f"error must be a text, not {type(error).__name__}")
-    for word in ("text", "header", "worker"):
-        if words.get(word) is not None:
-            name(words.get(word), word)  # not empty: a variable that a script has not set would mean every job
-    if words.get("priority") is not None:
-        whole(words.get("priority"), "priority", PRIORITIES, -PRIORITIES)
-    return Filter(
-        None if topic is None else name(topic, "topic"),
-        None if state is None else state_of(state),
-        None if key is None else name(key, "key"),
-        None if due_from is None else moment(due_from, "due_from"),
-        None if due_until is None else moment(due_until, "due_until"),
-        error,
-        words.get("text"),
-        words.get("header"),
-        words.get("worker"),
-        words.get("priority"),
-    )
+    return error
+
+
+# A text is not empty: a variable that a script has not set would mean every job.
+_CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
+    **dict.fromkeys(("topic", "key", "text", "header", "worker"), name),
+    **dict.fromkeys(("due_from", "due_until"), moment),
+    "state": lambda state, _: state_of(state),
+    "error": _error,
+    "priority": lambda priority, word: whole(priority, word, PRIORITIES, -PRIORITIES),
+}
 
 
 def _one_of(state: State | str, *allowed: State) -> State:

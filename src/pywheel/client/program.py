@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
 
 from .._errors import BadJob, BadOption
 from ..clock import Clock
 from ..events import Events, Listener
 from ..jobs.checks import MOST, name, whole
-from ..jobs.commands import Reserve
+from ..jobs.commands import ClaimPolicy, Reserve
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import Handler, redefined
 from ..jobs.job import Job, NewJob
 from ..jobs.keyring import Keyring
 from ..jobs.limits import Limit, Rate, limits_of
 from ..jobs.middleware import After, Before, Dead, Middleware
-from ..jobs.new_job import JobOptions, PutOptions, misspelt, new_job
-from ..jobs.retry import DEFAULT, AnyRetry, RetryPolicy, policy_of
+from ..jobs.new_job import JobOptions, PutOptions, SharedOptions, misspelt, new_job
+from ..jobs.retry import DEFAULT, AnyRetry, RetryPolicy, after_losses, policy_of
 from ..jobs.schedule import CatchUp, Overlap, Schedule, schedule_name, timing
 from ..observe.logs import log
 from ..stores.contract import Store
@@ -35,6 +35,7 @@ from .schedules import how, schedule_of, taking_the_job
 __all__ = ["MAX_BODY", "Place", "Program", "TaskOptions"]
 
 MAX_BODY: Final = 1 << 20
+_MOST_RESERVED: Final = 1_000_000  # jobs in one claim
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,10 +45,8 @@ A = TypeVar("A", bound=After)
 D = TypeVar("D", bound=Dead)
 Place: TypeAlias = str | Store | Callable[[], str | Store]
 
-_OF_ONE_PUT: Final = {"at", "key", "traceparent"}
 
-
-class TaskOptions(TypedDict, total=False):
+class TaskOptions(SharedOptions, total=False):
     """What `JobQueue.handler` may be told, and what `JobQueue.put` may, for all jobs of a task."""
 
     concurrency: int
@@ -58,14 +57,6 @@ class TaskOptions(TypedDict, total=False):
     results: bool
     limit: int | Limit
     rate: str | Rate
-    delay: Duration
-    replace: bool
-    max_attempts: int
-    headers: dict[str, str]
-    to: str
-    dedupe_for: Duration
-    priority: int
-    expires: Duration
 
 
 class Decorator(Protocol):
@@ -109,7 +100,9 @@ class Program:
         self._providers = Providers()
         self._policies: dict[str, RetryPolicy] = {}  # that reserves were given, by topic
         opener = partial(_placed, url, clock, create, spool, self.events)
-        self.calls = Calls(opener, self.events, encryption, whole(max_body, "max_body", MOST, error=BadOption))
+        self.calls = self._calls = Calls(
+            opener, self.events, encryption, whole(max_body, "max_body", MOST, error=BadOption)
+        )
         if not callable(url):
             self.calls.open()
 
@@ -199,10 +192,8 @@ class Program:
         """Return a decorator that makes a task of a kind."""
         if callable(topic):
             raise TypeError("write @queue.task(), with parentheses, or a topic in them")
-        of_handler = frozenset(self.handler.__kwdefaults__ or ())
-        known = of_handler | JobOptions.__annotations__.keys() - _OF_ONE_PUT
-        misspelt(options, known, "a task")
-        handled = {option: options.pop(option) for option in of_handler & options.keys()}
+        misspelt(options, TaskOptions, "a task")
+        handled = {option: options.pop(option) for option in (self.handler.__kwdefaults__ or {}) if option in options}
         if isinstance(key, str):
             options["key"], key = name(key, "key"), None
 
@@ -345,8 +336,11 @@ class Program:
     # ---- claims by hand ---------------------------------------------------------------------------------------------
 
     def _reserving(self, topic: str, limit: int, ttr: Duration, retry: AnyRetry | None) -> Reserve:
+        """Return the command that claims jobs of a topic. Without a policy a lost one is due again at once."""
         policy = None if retry is None else policy_of(retry)
-        command = claims.reserving(topic, limit, ttr, policy)
+        losses = () if policy is None else after_losses(policy)
+        terms = ClaimPolicy(duration(ttr, "ttr", 1), (policy or DEFAULT).max_attempts, *losses)
+        command = Reserve(name(topic, "topic"), whole(limit, "limit", _MOST_RESERVED), terms, "reserve")
         if policy is None:
             self._policies.pop(topic, None)
         else:

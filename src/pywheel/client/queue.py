@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
-from ..jobs.commands import Ack, Cancel, Change, Put, Ref, Release, reference
-from ..jobs.durations import Duration
+from ..jobs.commands import Ack, Cancel, Change, Put, Ref, Release, Touch, reference
+from ..jobs.durations import Duration, duration
 from ..jobs.job import Job, NewJob, State
 from ..jobs.new_job import JobOptions, batch, edit
 from ..jobs.results import Result
 from ..jobs.retry import AnyRetry
-from ..tasks.task import AsyncTask, Task
+from ..tasks.task import AsyncTask, Task, twin
 from . import claims, results
-from .calls import awaited
+from .calls import Applies, AsyncApplies, awaited, in_a_thread
 from .jobs import AsyncJobs, AsyncTopics, Jobs, Topics, found
 from .program import AsyncDecorator, Decorator, Program, TaskOptions
 from .schedules import AsyncSchedules, Schedules
 
 __all__ = ["AsyncJobQueue", "JobQueue"]
-
-Q = TypeVar("Q", bound="_Queue")
 
 
 class _Queue(Program):
@@ -32,15 +28,15 @@ class _Queue(Program):
     @property
     def sync(self) -> JobQueue:
         """The same queue, for threads: for handlers that are plain functions. One store, the same handlers."""
-        return _as(JobQueue, self)
+        return twin(JobQueue, self)  # type: ignore[no-any-return]  # of that kind
 
     @property
     def aio(self) -> AsyncJobQueue:
         """The same queue, for asyncio. One store, the same handlers."""
-        return _as(AsyncJobQueue, self)
+        return twin(AsyncJobQueue, self)  # type: ignore[no-any-return]  # of that kind
 
 
-class JobQueue(_Queue):
+class JobQueue(_Queue, Applies):
     """Durable delayed jobs in a store: ``sqlite:///jobs.db``, ``memory:``.
 
     Any thread may call any method; for asyncio there is `AsyncJobQueue`. A *reference* to a job is its id, the Job
@@ -175,7 +171,7 @@ class JobQueue(_Queue):
         With a `connection` it is part of your own transaction, as for `put`: the job is cancelled exactly if that
         commits, and no worker starts it meanwhile.
         """
-        return self.calls.apply_within(connection, Cancel(reference(ref)))
+        return self._apply(Cancel(reference(ref)), connection)
 
     def reschedule(
         self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None, connection: object = None
@@ -187,7 +183,7 @@ class JobQueue(_Queue):
         Raises:
             BadJob: not one of the two was given, or it makes no sense.
         """
-        return self.calls.apply_within(connection, edit(self.calls.max_body, ref, delay=delay, at=at))
+        return self._apply(edit(self.calls.max_body, ref, delay=delay, at=at), connection)
 
     def result(self, ref: Ref | Job) -> Result:
         """Return what has become of a job by now: its state, the result of its handler if it is kept, its last error.
@@ -238,7 +234,7 @@ class JobQueue(_Queue):
 
     def ack(self, job: Job) -> bool:
         """Make a claimed job done; return whether the claim held. False: the job is or will be delivered again."""
-        return self.calls.apply(Ack(*claims.receipt(job)))
+        return self._apply(Ack(*claims.receipt(job)))
 
     def nack(self, job: Job, delay: Duration | None = None, *, error: str | None = None) -> State | None:
         """End a claim as a failed attempt; return the new state: delayed, or dead if no attempt is left.
@@ -246,19 +242,19 @@ class JobQueue(_Queue):
         It is due again after `delay`, or else as the retry policy says that `reserve` was given for its topic, or the
         topic's handler, or the default one. None: the lease was lost, nothing changed.
         """
-        return self.calls.apply(claims.nacking(job, delay, error, self._retry(job)))
+        return self._apply(claims.nacking(job, delay, error, self._retry(job)))
 
     def bury(self, job: Job, *, error: str | None = None) -> bool:
         """Make a claimed job dead, whatever attempts are left; return whether the claim held."""
-        return self.calls.apply(claims.burying(job, error)) is not None
+        return self._apply(claims.nacking(job, None, error, None)) is not None
 
     def release(self, job: Job) -> bool:
         """Give a claim back, due as before, no attempt spent; return whether it held. False changes nothing."""
-        return self.calls.apply(Release(*claims.receipt(job)))
+        return self._apply(Release(*claims.receipt(job)))
 
     def touch(self, job: Job, ttr: Duration = 60) -> bool:
         """Let a claim's lease end `ttr` from now, more than 0; return whether it held. False changes nothing."""
-        return self.calls.apply(claims.touching(job, ttr))
+        return self._apply(Touch(*claims.receipt(job), duration(ttr, "ttr", 1)))
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -269,14 +265,11 @@ class JobQueue(_Queue):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-@awaited(JobQueue)
-class AsyncJobQueue(_Queue):
+class AsyncJobQueue(_Queue, AsyncApplies):
     """Durable delayed jobs in a store, for asyncio: ``async with AsyncJobQueue("sqlite:///jobs.db") as queue``.
 
     It is made as a `JobQueue` is, and has the same methods, which are awaited. What tasks of a loop ask for at about
@@ -298,6 +291,10 @@ class AsyncJobQueue(_Queue):
         """Periodic jobs that are made by calls."""
         return AsyncSchedules(self.calls)
 
+    @property
+    def _sync(self) -> JobQueue:
+        return self.sync
+
     def task(
         self, topic: str | None = None, *, key: Callable[..., str] | str | None = None, **options: Unpack[TaskOptions]
     ) -> AsyncDecorator:
@@ -316,23 +313,16 @@ class AsyncJobQueue(_Queue):
         return (await self.calls.aapply_within(connection, Put((self.job(topic, body, **options),))))[0]
 
     async def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
+        """As `JobQueue.put_many`."""
         return await self.calls.aapply_within(connection, Put(batch(jobs)))
 
-    async def get(self, ref: Ref | Job) -> Job:
-        return await asyncio.to_thread(found, self.calls, ref)
-
-    async def cancel(self, ref: Ref | Job, *, connection: object = None) -> Change:
-        return await self.calls.aapply_within(connection, Cancel(reference(ref)))
-
-    async def reschedule(
-        self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None, connection: object = None
-    ) -> Change:
-        return await self.calls.aapply_within(connection, edit(self.calls.max_body, ref, delay=delay, at=at))
-
-    async def result(self, ref: Ref | Job) -> Result:
-        return await asyncio.to_thread(results.result, self.calls, ref)
+    get = in_a_thread(JobQueue.get)
+    cancel = awaited(JobQueue.cancel)
+    reschedule = awaited(JobQueue.reschedule)
+    result = in_a_thread(JobQueue.result)
 
     async def wait(self, ref: Ref | Job, timeout: Duration | None = None) -> Result:
+        """As `JobQueue.wait`."""
         return await results.wait_async(self.calls, ref, timeout)
 
     async def reserve(
@@ -341,37 +331,19 @@ class AsyncJobQueue(_Queue):
         """As `JobQueue.reserve`. A task that is cancelled meanwhile gives back what it got before it ends."""
         return await claims.reserve_async(self.calls, self._reserving(topic, limit, ttr, retry))
 
-    async def ack(self, job: Job) -> bool:
-        return await self.calls.aapply(Ack(*claims.receipt(job)))
-
-    async def nack(self, job: Job, delay: Duration | None = None, *, error: str | None = None) -> State | None:
-        return await self.calls.aapply(claims.nacking(job, delay, error, self._retry(job)))
+    ack = awaited(JobQueue.ack)
+    nack = awaited(JobQueue.nack)
+    release = awaited(JobQueue.release)
+    touch = awaited(JobQueue.touch)
 
     async def bury(self, job: Job, *, error: str | None = None) -> bool:
-        return await self.calls.aapply(claims.burying(job, error)) is not None
+        """As `JobQueue.bury`."""
+        return await self._apply(claims.nacking(job, None, error, None)) is not None
 
-    async def release(self, job: Job) -> bool:
-        return await self.calls.aapply(Release(*claims.receipt(job)))
-
-    async def touch(self, job: Job, ttr: Duration = 60) -> bool:
-        return await self.calls.aapply(claims.touching(job, ttr))
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self.calls.close)
+    close = in_a_thread(JobQueue.close)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def _as(kind: type[Q], queue: _Queue) -> Q:
-    """Return a queue of a kind that is the same: what one of them learns the other knows."""
-    if isinstance(queue, kind):
-        return queue
-    other = kind.__new__(kind)
-    other.__dict__ = queue.__dict__
-    return other

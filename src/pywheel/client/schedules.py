@@ -19,7 +19,7 @@ from ..jobs.queries import GetJob
 from ..jobs.schedule import CatchUp, Overlap, Schedule, one_of, schedule_name, timing
 from ..stores.checks import checked
 from ..stores.schedule_notes import ScheduleNotes, as_said, removed
-from .calls import Calls, in_a_thread
+from .calls import Applies, AsyncApplies, Calls, in_a_thread
 
 __all__ = ["AsyncSchedules", "ScheduleOptions", "Scheduled", "Schedules", "how", "schedule_of", "taking_the_job"]
 
@@ -94,15 +94,12 @@ class ScheduleOptions(TypedDict, total=False):
 Page: TypeAlias = list[Scheduled]  # within the class, `list` is a method
 
 
-class Schedules:
+class Schedules(Applies):
     """The schedules of a queue: each puts a job again and again, by a period or a cron expression.
 
     A tick is put ahead of its time by whichever worker plans, once. So any number of workers may run the same code, or
     none of it: a schedule that was made by a call needs a handler for its topic, and one worker of any program.
     """
-
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
 
     def set(self, name: str, topic: str, body: Any = None, /, **options: Unpack[ScheduleOptions]) -> Schedule:
         """Make a schedule, or change the one of this name; return it. One that is paused stays so. O(log notes).
@@ -166,7 +163,7 @@ class Schedules:
         notes, now = ScheduleNotes(self._calls.store), self._calls.store.clock.wall()
         schedule = self._there(notes.get(schedule_name(name)), name)
         job = replace(schedule, body=notes.opened(schedule)).job(now, by_hand=True)
-        return self._calls.apply(Put((job,)))[0]
+        return self._apply(Put((job,)))[0]
 
     def delete(self, name: str) -> bool:
         """Remove a schedule; return whether there was one. What was put ahead is cancelled, what runs goes on.
@@ -208,7 +205,7 @@ class Schedules:
         return schedule
 
 
-class AsyncSchedules:
+class AsyncSchedules(AsyncApplies):
     """`Schedules`, awaited."""
 
     def __init__(self, calls: Calls) -> None:

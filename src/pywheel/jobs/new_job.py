@@ -18,36 +18,54 @@ from .handler import current_job
 from .job import FIELDS, Job, NewJob
 from .limits import PRIORITIES
 
-__all__ = ["EditOptions", "JobOptions", "PutOptions", "batch", "edit", "misspelt", "new_job", "parent_of", "too_long"]
+__all__ = [
+    "EditOptions",
+    "JobOptions",
+    "PutOptions",
+    "SharedOptions",
+    "batch",
+    "edit",
+    "misspelt",
+    "new_job",
+    "parent_of",
+    "too_long",
+]
 
 _MOST_ATTEMPTS: Final = 1_000_000
 _TEXT_BY_NAME: Final = "headers must be text by name"
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-class _Values(TypedDict, total=False):
+class _Kept(TypedDict, total=False):
     delay: Duration | None
-    at: datetime | None
-    ttr: Duration | None
     max_attempts: int | None
     headers: Mapping[str, str] | None
     priority: int
     expires: Duration | None
 
 
-class JobOptions(_Values, total=False):
-    """What may be said of a new job, beside its body. `JobQueue.put` says what each means."""
+class SharedOptions(_Kept, total=False):
+    """What may be said of all jobs of a task. `JobQueue.put` says what each means."""
 
-    key: str | None
     replace: bool
     to: str | None
-    traceparent: str | None
     dedupe_for: Duration | None
 
 
-class EditOptions(_Values, total=False):
+class JobOptions(SharedOptions, total=False):
+    """What may be said of a new job, beside its body. `JobQueue.put` says what each means."""
+
+    at: datetime | None
+    ttr: Duration | None
+    key: str | None
+    traceparent: str | None
+
+
+class EditOptions(_Kept, total=False):
     """What may change of a job that waits. `Jobs.edit` says what each means."""
 
+    at: datetime | None
+    ttr: Duration | None
     body: Any
 
 

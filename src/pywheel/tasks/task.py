@@ -17,7 +17,7 @@ from .handler import TaskHandler
 from .key import TaskKey
 from .signature import Signature
 
-__all__ = ["AnyTask", "AsyncTask", "Task", "default_topic", "merged"]
+__all__ = ["AnyTask", "AsyncTask", "Task", "default_topic", "merged", "twin"]
 
 P = ParamSpec("P")  # what a put takes
 C = ParamSpec("C")  # what a plain call takes
@@ -131,12 +131,12 @@ class AnyTask(Generic[P, C, R]):
     @property
     def sync(self) -> Task[P, C, R]:
         """The same task, for threads: for handlers that are plain functions."""
-        return _as(Task, self)  # type: ignore[no-any-return]  # of that kind
+        return twin(Task, self)  # type: ignore[no-any-return]  # of that kind
 
     @property
     def aio(self) -> AsyncTask[P, C, R]:
         """The same task, for asyncio."""
-        return _as(AsyncTask, self)  # type: ignore[no-any-return]  # of that kind
+        return twin(AsyncTask, self)  # type: ignore[no-any-return]  # of that kind
 
     def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
         """Return the job of a put. Written to be quick: most jobs of a task differ in bodies and keys alone."""
@@ -246,11 +246,12 @@ class AsyncTask(AnyTask[P, C, R]):
         return await self._calls.aapply_within(self._connection, self._move(args, kwargs))
 
 
-def _as(kind: Any, task: AnyTask[..., ..., Any]) -> Any:
-    if isinstance(task, kind):
-        return task
+def twin(kind: Any, one: Any) -> Any:
+    """Return an object of a kind that is the same as one of another: what one of them learns the other knows."""
+    if isinstance(one, kind):
+        return one
     other = kind.__new__(kind)
-    vars(other).update(vars(task))
+    other.__dict__ = one.__dict__
     return other
 
 

@@ -7,7 +7,6 @@ import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from .._errors import BadBody, BadOption
@@ -98,9 +97,7 @@ class DueRunner:
         self._attach()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._runner is not None
         try:
             if self._managed:
@@ -112,9 +109,7 @@ class DueRunner:
         self._attach()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._managed:
             await close_all(self._managed)
 

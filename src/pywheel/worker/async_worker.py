@@ -7,7 +7,6 @@ import threading
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import copy_context
 from functools import partial
-from types import TracebackType
 from typing import Self, Unpack
 
 from ..execution.loading import no_worker_while_importing
@@ -163,9 +162,7 @@ class AsyncWorker:
         if error is not None and self._entered:
             log_end(error)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Drain. An error that has ended the worker was logged then, and is raised unless there is another one."""
         assert self._running is not None
         if not self._stops:
