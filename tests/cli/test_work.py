@@ -20,7 +20,7 @@ from pywheel.processes import reload
 from pywheel.stores.address import Address
 from tests.jobs.waiting import until
 
-TERMS = Terms(None, (), 30, None, False)
+TERMS = Terms(None, {"topics": None, "grace": 30, "keep": None}, live=False)
 
 
 @pytest.fixture
@@ -73,9 +73,9 @@ def test_a_name_that_the_module_does_not_have_is_refused(shop):
 
 def test_a_topic_without_a_handler_is_refused(shop):
     with pytest.raises(BadOption, match="no handler for 'mial', did you mean mail"):
-        _ready("shop_of_a_test:queue", TERMS._replace(topics=("close", "mial")))
+        _ready("shop_of_a_test:queue", TERMS._replace(options={"topics": ("close", "mial")}))
     with pytest.raises(BadOption, match="there are mail, close"):
-        _ready("shop_of_a_test:queue", TERMS._replace(topics=("x",)))
+        _ready("shop_of_a_test:queue", TERMS._replace(options={"topics": ("x",)}))
 
 
 def test_another_store_is_that_of_the_handlers_puts_too(shop, tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from ..outlets.config import Configured, load
 from .options import Grace, Keep, Live, Target, kept_for, span
 from .output import Output, on_terminal
 from .work import Terms, run
+
+if TYPE_CHECKING:  # the other commands need not wait for this
+    from ..worker.base import WorkerOptions
 
 __all__ = ["deliver"]
 
@@ -33,8 +36,9 @@ def deliver(
     if not config.exists():
         raise BadOption(f"there is no file {config}: --config says where it is; `pywheel deliver --help` shows one")
     outlets = load(config)
-    terms = Terms(on.store, (), span(grace), kept_for(keep), on_terminal() if live is None else live)
-    duration(terms.grace, "--grace", error=BadOption)
+    duration(span(grace), "--grace", error=BadOption)
+    options: WorkerOptions = {"grace": span(grace), "keep": kept_for(keep)}
+    terms = Terms(on.store, options, on_terminal() if live is None else live)
     if check:
         _say(outlets, on)
         return

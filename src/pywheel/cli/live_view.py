@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from rich.console import Console, Group
@@ -57,9 +56,7 @@ class LiveView:
         self._live.start(refresh=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._count_at = 0.0  # the last frame stays: with what is true at the end
         self._live.stop()
 

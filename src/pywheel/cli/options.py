@@ -7,7 +7,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -146,14 +147,8 @@ def program(target: str) -> JobQueue:
 
     A module that cannot be imported is shown by a traceback of its own lines, and is a BadOption too.
     """
-    try:
+    with _shown(f"{target.partition(':')[0]} cannot be imported"):
         queue = load(target)
-    except PywheelError:
-        raise
-    except Exception as error:
-        _show(error)
-        module = target.partition(":")[0]
-        raise BadOption(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
     if not isinstance(queue, JobQueue | AsyncJobQueue):
         raise BadOption(f"{target[:80]} is no JobQueue")
     return queue.sync
@@ -167,18 +162,21 @@ def placed(queue: JobQueue, store: str | None) -> JobQueue:
     if store is not None:
         queue.use(absolute(store))
         return queue
-    try:
+    with _shown("the program does not say where its store is"):
         queue.calls.open()
-    except PywheelError:
-        raise
-    except Exception as error:
-        _show(error)
-        raise BadOption(f"the program does not say where its store is: {type(error).__name__}: {error}") from error
     return queue
 
 
-def _show(error: Exception) -> None:
-    traceback.print_exception(error.with_traceback(_theirs(error.__traceback__)))
+@contextmanager
+def _shown(what: str) -> Iterator[None]:
+    """Show what a program raises by a traceback of its own lines; raise BadOption instead."""
+    try:
+        yield
+    except PywheelError:
+        raise
+    except Exception as error:
+        traceback.print_exception(error.with_traceback(_theirs(error.__traceback__)))
+        raise BadOption(f"{what}: {type(error).__name__}: {error}") from error
 
 
 def _theirs(frames: TracebackType | None) -> TracebackType | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,17 +25,8 @@ def listed(context: typer.Context, on: Target) -> None:
         return
     with on.existing() as queue:
         found = [answer for _, answer in known(queue.store)]
-    rows: list[list[Any]] = [
-        [
-            answer.name,
-            answer.kind,
-            answer.target,
-            "" if answer.at is None else due_time(answer.at),
-            answer.status or "",
-            "" if answer.disabled is None else due_time(answer.disabled),
-            answer.error or "",
-        ]
-        for answer in found
+    rows = [
+        (a.name, a.kind, a.target, due_time(a.at), a.status or "", due_time(a.disabled), a.error or "") for a in found
     ]
     titles = ("outlet", "kind", "target", "last", "status", "disabled", "error")
     on.emit_rows(titles, rows, [answer._asdict() for answer in found])

@@ -9,11 +9,11 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 from rich.cells import cell_len
@@ -167,11 +167,8 @@ def _cut(wanted: list[int], room: int) -> list[int]:
 _MOMENT: Final = 0.3  # seconds
 
 
-class Shown(Protocol):
-    """Shows how far it is."""
-
-    def __call__(self, done: int) -> object:
-        """Show how many are done."""
+Shown: TypeAlias = Callable[[int], object]
+"""Shows how many are done."""
 
 
 @contextmanager
@@ -224,7 +221,7 @@ def when(milliseconds: int | None) -> str:
         return f"{milliseconds} ms"
 
 
-def due_time(milliseconds: int) -> str:
+def due_time(milliseconds: int | None) -> str:
     """Return a time for a table: on a terminal without what few people look at."""
     text = when(milliseconds)
     return f"{text[:10]} {text[11:19]}Z" if on_terminal() and text.endswith("+00:00") else text

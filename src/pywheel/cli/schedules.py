@@ -25,17 +25,11 @@ def list_schedules(
     """List schedules by name: when their next tick comes, when the last one came, and what became of it."""
     with on.existing() as queue:
         found = queue.schedules.list(limit=limit)
-    rows = [
-        (
-            one.schedule.name,
-            one.schedule.timing,
-            one.schedule.topic,
-            "paused" if one.schedule.paused else _time(one.next),
-            _time(one.last),
-            one.outcome or "",
-        )
-        for one in found
-    ]
+    rows = []
+    for one in found:
+        schedule, following = one.schedule, "paused" if one.schedule.paused else due_time(one.next)
+        last = due_time(one.last), one.outcome or ""
+        rows.append((schedule.name, schedule.timing, schedule.topic, following, *last))
     on.emit_rows(("name", "when", "topic", "next", "last", "outcome"), rows, [one.about() for one in found])
 
 
@@ -69,7 +63,3 @@ def remove(name: Name, on: Target) -> int:
     with on.existing() as queue:
         done = queue.schedules.delete(name)
     return on.answer(done, yes="removed", no="there is no such schedule")
-
-
-def _time(milliseconds: int | None) -> str:
-    return "" if milliseconds is None else due_time(milliseconds)

@@ -16,7 +16,7 @@ from ..client.queue import JobQueue
 from ..events import Event, JobEnded, JobGivenBack, JobSkipped, JobStarted, LeaseLost, WorkerDrains
 from ..execution.loading import chosen
 from ..jobs.checks import needed
-from ..jobs.durations import KEEP, Duration, duration
+from ..jobs.durations import KEEP, duration
 from ..jobs.handler import MOST_AT_ONCE
 from ..observe import logs
 from ..stores.address import Address
@@ -35,24 +35,11 @@ class Terms(NamedTuple):
     """How to work."""
 
     store: str | None
-    topics: tuple[str, ...]  # none: all
-    grace: Duration
-    keep: Duration | None
+    options: WorkerOptions  # of each worker
     live: bool
     processes: int = 1
     log: str = "text"
     metrics: tuple[str, int] | None = None  # host and first port
-    concurrency: int | None = None
-
-    @property
-    def options(self) -> WorkerOptions:
-        """What each worker is told."""
-        return {
-            "topics": self.topics or None,
-            "concurrency": self.concurrency,
-            "grace": self.grace,
-            "keep": self.keep,
-        }
 
     def say_where(self, who: str, url: str, topics: Iterable[str]) -> None:
         """Say which store is worked on, and that PYWHEEL_STORE names another one, if it does."""
@@ -99,13 +86,14 @@ def work(
     It then starts nothing more, waits for the handlers that run, and gives back what they have not finished by the
     end of the grace. A second signal ends the grace.
     """
-    named = tuple(parts(topics))
     shown = on_terminal() and log_format == "text" if live is None else live
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
-    terms = Terms(store, named, span(grace), kept_for(keep), shown, processes, log_format, metrics, concurrency)
+    options: WorkerOptions = {"topics": parts(topics) or None, "concurrency": concurrency}
+    options |= {"grace": span(grace), "keep": kept_for(keep)}
+    terms = Terms(store, options, shown, processes, log_format, metrics)
     if log_format not in logs.FORMS:
         raise BadOption(f"--log-format is {' or '.join(logs.FORMS)}, not {log_format[:40]!r}")
-    duration(terms.grace, "--grace", error=BadOption)
+    duration(span(grace), "--grace", error=BadOption)
     if metrics is not None:
         needed("prometheus_client", "telemetry")  # said here, and not by each process that is started
     if reload:
@@ -147,7 +135,7 @@ def _say_what_is_wrong(error: Exception) -> None:
 def _ready(target: str, terms: Terms) -> JobQueue:
     """Return the queue, on the store that is wanted. BadOption if it cannot do what is wanted."""
     queue = program(target)
-    chosen(queue.handlers, terms.topics or None)
+    chosen(queue.handlers, terms.options["topics"])
     return placed(queue, terms.store)
 
 
@@ -160,7 +148,7 @@ def run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
         logs.begin(terms.log)
     pulse = None if terms.metrics is None else _exposed(queue, terms, *terms.metrics)
     worker = Worker(queue, **terms.options | {"pulse": pulse})
-    terms.say_where("working", queue.store.url, terms.topics or queue.handlers)
+    terms.say_where("working", queue.store.url, terms.options.get("topics") or queue.handlers)
     queue.events.listen(_Drain(terms, lambda: worker.told_to_stop))
     with worker.signals(), _watching(watch, worker), LiveView(queue) if terms.live else nullcontext():
         worker.run()
@@ -233,28 +221,12 @@ class _Look:
                 from .live_view import LiveView
 
                 queue = self._shown.enter_context(JobQueue(about["store"], create=False))
-                self._shown.enter_context(LiveView(queue, _Numbers(supervisor)))
+                self._shown.enter_context(LiveView(queue, supervisor))
         if self._began and supervisor.stopping and not self._drains:
             self._drains = True
             count = len(supervisor.workers)
-            grace = duration(self._terms.grace, "--grace", error=BadOption) / 1000
+            grace = duration(self._terms.options["grace"], "--grace", error=BadOption) / 1000
             self._terms.say(f"draining {count} processes, {grace:g} s for them; {_how_to_end(supervisor.told_to_stop)}")
-
-
-class _Numbers:
-    """What all workers did, for the view."""
-
-    def __init__(self, supervisor: Supervisor) -> None:
-        self._supervisor = supervisor
-
-    def total(self, name: str) -> int:
-        """Return a count."""
-        return self._supervisor.counts[name]
-
-    def percentile(self, name: str, part: float) -> float | None:  # noqa: ARG002  (lateness is all there is)
-        """Return a lateness that `part` of the latest do not exceed; None without any."""
-        late = self._supervisor.late
-        return late[min(int(part * len(late)), len(late) - 1)] if late else None
 
 
 def _how_to_end(told_to_stop: bool) -> str:

@@ -102,11 +102,8 @@ class Copier:
         """
         note = self._noted()
         if note is None or (note.state == "done" and not self._paused_topics(note)):
-            live = [
-                name
-                for name, counts in self._target.ask(CountJobs()).items()
-                if name != TOPIC and counts.delayed + counts.running
-            ]
+            counts = self._target.ask(CountJobs())
+            live = [name for name, of in counts.items() if name != TOPIC and of.delayed + of.running]
             if live:
                 raise BadOption(
                     f"{self._target.url} has live jobs, of {live[0][:80]!r}: copy to a store that has none, "
@@ -306,19 +303,20 @@ class Copier:
         Return how many were handed over, and how many were refused for their key.
         """
         handed = refused = 0
-        moved = 0 if note is None else self._moved(note)
+        job = None if note is None else self._source.ask(GetJob((TOPIC, note.token)))
+        moved = int(job.body) if job is not None and job.state.live else 0  # up to this id they have been
         left = deque(sorted(id for id in steps.live if id > moved))
         for page in pages(self._source, State.DELAYED):
-            there = {job.id for job in page}
+            there = {one.id for one in page}
             ended = [id for id in _up_to(left, max(there, default=0)) if id not in there]
             self._delete([steps.live.pop(id).id for id in ended])
             mine: dict[int, int] = {}  # the copies of jobs
-            for job, outcome in zip(page, self._bring(steps, page, moved), strict=True):
+            for one, outcome in zip(page, self._bring(steps, page, moved), strict=True):
                 if isinstance(outcome, JobExists):
                     refused += 1
                 else:
-                    steps.finished[job.id] = steps.live.pop(job.id)
-                    mine[job.id] = steps.finished[job.id].id
+                    steps.finished[one.id] = steps.live.pop(one.id)
+                    mine[one.id] = steps.finished[one.id].id
             self._move(note, mine)
             taken = do(self._source, [Cancel(id) for id in mine])
             ended = [id for id, done in zip(mine, taken, strict=True) if not done]  # a moment ago
@@ -327,11 +325,6 @@ class Copier:
             self._shown("handing over", handed)
         self._delete([steps.live.pop(id).id for id in left])
         return handed, refused
-
-    def _moved(self, note: Note) -> int:
-        """Return up to which id the jobs of the source have been handed over."""
-        job = self._source.ask(GetJob((TOPIC, note.token)))
-        return int(job.body) if job is not None and job.state.live else 0
 
     def _move(self, note: Note | None, ids: Collection[int]) -> None:
         """Note that all up to these are handed over: first, as several stores have no transaction in common."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 from .._errors import PywheelError, StoreBusy, StoreClosed, StoreError, StoreFull
 from .._forks import renew_after_fork
 from ..events import Event, JobRefused, JobsForwarded, StoreFailed
-from ..stores.contract import Store, intact
+from ..stores.contract import Store, intact, pauses
 from .circuit_breaker import AWAY, CircuitBreaker
 from .spool import Spool, Waiting
 
@@ -35,7 +35,8 @@ class Forwarder:
         self._breaker = breaker
         self._spool = spool
         self._tell = tell
-        self._failures = 0
+        self.failing = False
+        """Whether the last step failed."""
         self._over = False
         self._after_fork()
         renew_after_fork(self)
@@ -81,13 +82,12 @@ class Forwarder:
         except StoreClosed:
             return _IDLE
         except StoreError as error:
-            first, longest = _BACKOFF
-            pause = min(first * 2.0 ** min(self._failures, 20), longest)
-            self._failures += 1
-            if self._failures == 1 and self._breaker.away is None:  # else that was told
-                self._tell(StoreFailed(error, 1, 0))
-            return pause * random.uniform(0.5, 1)
-        self._failures = 0
+            if not self.failing:
+                self.failing, self._tries = True, pauses(*_BACKOFF)
+                if self._breaker.away is None:  # else that was told
+                    self._tell(StoreFailed(error, 1, 0))
+            return next(self._tries)
+        self.failing = False
         return _IDLE * random.uniform(0.5, 1) if forwarded else _TAKEN * random.uniform(0.5, 1)
 
     # ---- forwarding -------------------------------------------------------------------------------------------------
@@ -181,9 +181,9 @@ def _work(of: weakref.ref[Forwarder], wake: SimpleQueue[bool]) -> None:
         except Exception:
             _LOGGER.exception("forwarding from the spool failed, and is tried again")
             pause = _IDLE
-        failed = forwarder._failures > 0
+        failing = forwarder.failing
         del forwarder
-        _wait(wake, pause, patiently=failed)
+        _wait(wake, pause, patiently=failing)
 
 
 def _wait(wake: SimpleQueue[bool], seconds: float, *, patiently: bool) -> None:

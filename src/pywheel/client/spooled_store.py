@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from .._errors import BadOption, StoreAway, StoreBusy, StoreError
-from ..clock import Clock, MonotonicClock
+from ..clock import Clock
 from ..events import Event, JobsSpooled
 from ..jobs import lifecycle
 from ..jobs.commands import Cancel, Change, Command, Delete, Edit, Put, Ref, Retry
 from ..jobs.job import Attempt, Job, State
 from ..jobs.queries import GetHistories, GetJob, GetStates, Query
 from ..stores.checks import sound
-from ..stores.contract import Durability, Store, intact
+from ..stores.contract import Store, intact
 from ..stores.front import Front
 from .circuit_breaker import AWAY, CircuitBreaker, new_nonce
 from .forwarder import Forwarder
@@ -46,7 +46,6 @@ class SpooledStore(Front):
         self._spool = Spool(spool, clock=clock)
         self._secret = url.secret_url if isinstance(url, Store) else str(url)
         self._breaker = CircuitBreaker(self._secret, opener, tell)
-        self._local = clock or MonotonicClock()
         self._tell = tell
         try:
             try:
@@ -77,24 +76,13 @@ class SpooledStore(Front):
         """The address with its password, never to be shown."""
         return self._secret if self._breaker.store is None else self._breaker.store.secret_url
 
-    @property
-    def clock(self) -> Clock:  # type: ignore[override]
-        """The store's clock; the local one until it was opened."""
-        return self._local if self._breaker.store is None else self._breaker.store.clock
-
-    @property
-    def durability(self) -> Durability:  # type: ignore[override]
-        """The store's; the spool's until it was opened."""
-        return self._spool.file.durability if self._breaker.store is None else self._breaker.store.durability
-
-    @property
-    def keeps_limits(self) -> bool:  # type: ignore[override]
-        """Whether the store does; one that was not opened yet may."""
-        return self._breaker.store is None or self._breaker.store.keeps_limits
+    def _described(self) -> Store:
+        """Return the store; until it was opened that of the spool, whose clock is the local one."""
+        return self._breaker.store or self._spool.file
 
     def opened(self, job: Job) -> Job:
         """Return a claimed job as its handler gets it, also while the store is away."""
-        return super().opened(job) if self._breaker.store is None else self._breaker.store.opened(job)
+        return self._described().opened(job)
 
     # ---- changes ----------------------------------------------------------------------------------------------------
 
@@ -163,10 +151,6 @@ class SpooledStore(Front):
             return replace(command, ref=self._forwarded(row) or command.ref)
         return command
 
-    def _direct(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Apply commands in the store. StoreAway, at once, if it is away."""
-        return self._sent(self._breaker.there(), commands)
-
     def _sent(self, store: Store, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands in the store; note it if that is away by now: then they may have happened."""
         try:
@@ -234,7 +218,7 @@ class SpooledStore(Front):
     def _forwarded(self, row: Job) -> int | None:
         """Return the id in the store of a job that was forwarded: that of its put, which is sent again, in vain."""
         nonce, place, of = self._spool.place(row)
-        [ids] = self._direct([Put((), nonce)])
+        [ids] = self._sent(self._breaker.there(), [Put((), nonce)])
         if isinstance(ids, BaseException):
             raise ids
         return ids[place] if len(ids) == of else None  # else the store has forgotten it

@@ -125,6 +125,15 @@ class Supervisor:
         """Whether `stop` was called, or a signal came that stops."""
         return self._stops > 0
 
+    def total(self, name: str) -> int:
+        """Return one of the counts."""
+        return self.counts[name]
+
+    def percentile(self, name: str, part: float) -> float | None:  # noqa: ARG002  (lateness is all there is)
+        """Return a lateness that `part` of the latest do not exceed; None without any."""
+        late = self.late
+        return late[min(int(part * len(late)), len(late) - 1)] if late else None
+
     @property
     def late(self) -> list[float]:
         """How late the latest jobs started, in seconds, sorted: a sample, with the largest of each report."""

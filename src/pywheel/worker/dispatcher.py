@@ -6,7 +6,6 @@ only one in the worker that talks to the store, so handlers never wait for a com
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -22,7 +21,7 @@ from ..jobs.handler import Handler
 from ..jobs.job import State
 from ..jobs.limits import OVERRIDES, LimitOverride, override_name
 from ..jobs.queries import QUIET, GetNextLease, GetNote, ListTopics
-from ..stores.contract import Store, intact, notes
+from ..stores.contract import Store, intact, notes, pauses
 from ..stores.notifier import Notifier, order_note
 from ..stores.schedule_notes import PLAN, ScheduleNotes
 from ..stores.schedule_notes import TOPIC as PLANNER
@@ -100,6 +99,7 @@ class Dispatcher:
         self.forgotten = False
         """Whether the store did not know this worker any more, and it has announced itself again."""
         self._failures = 0
+        self._tries = pauses(*_BACKOFF)
         self._retry_at = 0.0  # when to try the store again after a failure
         self._runners: set[Runner] = {topic.pool.runner for topic in self.topics.values()}
         self._planner_at = self._clock.time() + _PLANNER
@@ -127,12 +127,11 @@ class Dispatcher:
             self._failures += 1
             self._rung = True
             self._events.emit(StoreFailed(error, self._failures, len(self._completer)))
-            pause = min(_BACKOFF[0] * 2 ** min(self._failures - 1, 20), _BACKOFF[1])
-            self._retry_at = self._clock.time() + pause * random.uniform(0.5, 1)
+            self._retry_at = self._clock.time() + next(self._tries)
             return False
         if self._failures:
             self._events.emit(StoreBack(self._failures))
-            self._failures = 0
+            self._failures, self._tries = 0, pauses(*_BACKOFF)
         return True
 
     def go_on(self) -> None:
