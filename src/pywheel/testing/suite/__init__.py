@@ -13,22 +13,18 @@ from typing import Any
 
 from .arguments import ArgumentTests
 from .claims import ClaimTests
-from .edits import EditTests
-from .held import HeldTests
+from .edits import EditTests, RewriteTests
 from .histories import ModelTests
 from .imports import ImportTests
 from .jobs import JobTests
-from .keys import KeyTests
-from .leases import LeaseTests
+from .keys import DedupeTests, KeyTests, OnceTests
+from .leases import HeldTests, LeaseTests
 from .limits import LimitTests, PriorityTests
 from .notes import ExpectTests, NoteTests
-from .once import OnceTests
 from .pages import PageTests
-from .readings import ReadingTests
-from .results import DedupeTests, ResultTests
-from .rewrites import RewriteTests
+from .results import ResultTests
 from .schedules import ScheduleTests
-from .views import ViewTests
+from .views import ReadingTests, ViewTests
 from .workers import WorkerTests
 
 __all__ = ["StoreSuite"]

@@ -39,11 +39,10 @@ class ArgumentTests(StoreTests):
             self.bad(c.Edit(id, wrong))
 
     def test_no_number_is_no_delay_for_a_nack(self) -> None:
-        id = self.put()
-        job = self.one()
+        job = self.begun()
         for wrong in NO_NUMBERS:
-            self.bad(c.Nack(id, 1, wrong))
-        assert self.job(id) == job
+            self.bad(c.Nack(job.id, 1, wrong))
+        assert self.job(job.id) == job
 
     def test_no_number_is_no_lease(self) -> None:
         id = self.put()
@@ -57,14 +56,9 @@ class ArgumentTests(StoreTests):
         self.reserve()
         wrongs: tuple[Any, ...] = (float(id), str(id), True, None)
         for wrong in wrongs:
-            for command in (
-                c.Ack(wrong, 1),
-                c.Release(wrong, 1),
-                c.Nack(wrong, 1, 0),
-                c.Touch(wrong, 1, 9),
-                c.Begin(wrong, 1, 9),
-            ):
+            for command in (c.Ack(wrong, 1), c.Release(wrong, 1), c.Nack(wrong, 1, 0), c.Touch(wrong, 1, 9)):
                 self.bad(command)
+            self.bad(c.Begin(wrong, 1, 9))
             self.bad(c.Ack(id, wrong))
 
     def test_terms_hold_whole_numbers(self) -> None:

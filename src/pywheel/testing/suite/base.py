@@ -103,6 +103,18 @@ class StoreTests(ABC):
         [job] = self.reserve(**more)
         return job
 
+    def begun(self, topic: str = "t", **more: Any) -> Job:
+        """Put a job and reserve it."""
+        self.put(topic, **more)
+        return self.one(topic=topic)
+
+    def lose(self, **more: Any) -> int:
+        """Return a job whose lease is over, with nobody having looked."""
+        id = self.put(**more)
+        self.reserve()
+        self.pass_time(1_000)
+        return id
+
     def claim(self, *ids: int, begin: int = 0, policy: ClaimPolicy = TERMS, **more: Any) -> Claimed:
         """Claim jobs of the topic t."""
         return self.apply(Claim("t", ids, policy, "w", begin, **more))

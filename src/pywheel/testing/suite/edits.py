@@ -1,16 +1,16 @@
-"""Edits: another body, due time, priority or other fields for a job that waits."""
+"""Changes of jobs: edits of one that waits, and rewrites, another body for the one that any job has."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..._errors import BadJob
-from ...jobs.commands import Ack, Begin, Cancel, Change, Edit, Nack, Put, Release, Retry
+from ...jobs.commands import Ack, Begin, Cancel, Change, Delete, Edit, Nack, Put, Release, Retry, Rewrite
 from ...jobs.job import NewJob, State, Topic
-from ...jobs.queries import GetNextDues, ListFirstDue, ListTopics
-from .base import FAR, NOW, TERMS, StoreTests
+from ...jobs.queries import GetJob, GetNextDues, ListFirstDue, ListTopics
+from .base import FAR, NOW, StoreTests
 
-__all__ = ["EditTests"]
+__all__ = ["EditTests", "RewriteTests"]
 
 _FIELDS: dict[str, Any] = {"ttr": 7_000, "max_attempts": 3, "headers": {"a": 'ä"/\\'}, "priority": 2, "expires": 90_000}
 
@@ -51,14 +51,10 @@ class EditTests(StoreTests):
         assert self.apply(Edit(first, fields={"priority": -1}))
         assert [due.id for due in self.ask(ListFirstDue("t", 9))] == [third, second, first]
         assert self.ask(ListTopics()) == [Topic("t", paused=False, priorities=(5, -1))]
-        claimed = [job for _ in range(3) for job in self.apply_claim(1)]
+        claimed = [job for _ in range(3) for job in self.claim(begin=1, limit=1).jobs]
         assert [(job.id, job.body, job.priority) for job in claimed] == [
             (third, b"new", 5), (second, b"1", 0), (first, b"0", -1)
         ]  # fmt: skip
-
-    def apply_claim(self, limit: int) -> list[Any]:
-        """Claim the first due jobs, as a worker does."""
-        return self.claim(begin=limit, limit=limit, policy=TERMS).jobs
 
     def test_a_job_that_is_claimed_by_its_id_has_the_new_body(self) -> None:
         id = self.put()
@@ -98,13 +94,12 @@ class EditTests(StoreTests):
         assert [row.attempt for row in self.history(id)] == [1, 2, 1]
 
     def test_a_job_whose_lease_is_over_is_edited_and_stays_a_suspect(self) -> None:
-        id = self.put()
-        late = self.one()
+        late = self.begun()
         self.pass_time(1_000)
-        assert self.apply(Edit(id, body=b"new", fields={"priority": 4}))
-        assert self.apply(Ack(id, late.claims)) is False
-        assert self.claim(id, begin=1, suspects=0).jobs == []
-        [job] = self.claim(id, begin=1).jobs
+        assert self.apply(Edit(late.id, body=b"new", fields={"priority": 4}))
+        assert self.apply(Ack(late.id, late.claims)) is False
+        assert self.claim(late.id, begin=1, suspects=0).jobs == []
+        [job] = self.claim(late.id, begin=1).jobs
         assert (job.body, job.priority, job.lost, job.attempt) == (b"new", 4, 2, 2)
 
     def test_of_two_who_have_seen_a_job_the_second_edit_is_refused(self) -> None:
@@ -199,3 +194,70 @@ class EditTests(StoreTests):
         for body in ("text", 7, bytearray(b"b")):
             self.refused(Edit(id, NOW, body=body), BadJob)  # type: ignore[arg-type]
         assert self.job(id) == before
+
+
+class RewriteTests(StoreTests):
+    """Rewrites: another body for the one that a job has."""
+
+    def test_a_rewrite_changes_the_body_and_nothing_else(self) -> None:
+        more: dict[str, Any] = {"ttr": 7_000, "max_attempts": 3, "headers": {"a": "ä"}}
+        [id] = self.apply(Put((NewJob("t", b"old", NOW, "k", **more),)))
+        before = self.job(id)
+        assert self.apply(Rewrite(id, b"old", b"the new one")) is True
+        assert self.job(id) == before._replace(body=b"the new one")
+        assert self.ask(GetJob(("t", "k"))) == self.job(id)
+        assert self.one().body == b"the new one"
+
+    def test_a_job_with_another_body_is_left_as_it_is(self) -> None:
+        id = self.put()
+        for other in (b"", b"c", b"bb", b"B"):
+            assert self.apply(Rewrite(id, other, b"new")) is False
+        assert self.job(id).body == b"b"
+
+    def test_a_job_that_is_not_there_is_not_rewritten(self) -> None:
+        id = self.put()
+        self.apply(Delete(id))
+        assert [self.apply(Rewrite(other, b"b", b"new")) for other in (id, id + 1, 0, -1, 2**63, 2**70)] == [False] * 6
+
+    def test_a_running_job_goes_on_with_its_claim(self) -> None:
+        id = self.put()
+        [job] = self.reserve()
+        assert self.apply(Rewrite(id, b"b", b"new")) is True
+        assert self.job(id) == job._replace(body=b"new")
+        assert self.apply(Ack(id, job.claims)) is True
+        assert self.job(id).body == b"new"
+
+    def test_a_finished_job_is_rewritten_and_stays_finished(self) -> None:
+        id = self.put()
+        self.apply(Cancel(id))
+        before, history = self.job(id), self.history(id)
+        assert self.apply(Rewrite(id, b"b", b"new")) is True
+        assert self.job(id) == before._replace(body=b"new")
+        assert self.job(id).state is State.CANCELLED
+        assert self.history(id) == history
+
+    def test_any_bytes_come_back_as_they_are(self) -> None:
+        id = self.put()
+        for new in (b"", b"\0\xff" * 100, b"x" * 200_000):
+            assert self.apply(Rewrite(id, b"b", new)) is True
+            assert self.job(id).body == new
+            assert self.apply(Rewrite(id, new, b"b")) is True
+            assert self.job(id).body == b"b"
+
+    def test_many_jobs_are_rewritten_in_one_transaction(self) -> None:
+        ids = [self.put() for _ in range(20)]
+        rewrites = [Rewrite(id, b"b" if place % 2 else b"other", b"%d" % place) for place, id in enumerate(ids)]
+        assert self.store.apply(rewrites) == [place % 2 == 1 for place in range(20)]
+        assert [self.job(id).body for id in ids] == [b"%d" % n if n % 2 else b"b" for n in range(20)]
+
+    def test_a_rewrite_after_a_rewrite_sees_it(self) -> None:
+        id = self.put()
+        rewrites = [Rewrite(id, old, new) for old, new in ((b"b", b"1"), (b"b", b"2"), (b"1", b"3"))]
+        assert self.store.apply(rewrites) == [True, False, True]
+        assert self.job(id).body == b"3"
+
+    def test_a_body_is_bytes(self) -> None:
+        id: Any = self.put()
+        for wrong in (Rewrite(id, "b", b"new"), Rewrite(id, b"b", None)):  # type: ignore[arg-type]
+            self.refused(wrong, BadJob)
+        assert self.job(id).body == b"b"

@@ -49,7 +49,7 @@ class _Other(StoreTests):
             self.put(body=b"%d" % next(numbers), headers={"h": "\N{SNOWMAN}"}, **more)
             return self.one()
 
-        self.put("u", b"", FAR, key="k", ttr=5, max_attempts=6)
+        self.put("u", b"", FAR, key="k", ttr=5, max_attempts=6, priority=7)
         failed, given_back, dead, done = job(key="f"), job(), job(max_attempts=1, key="d"), job(key="a")
         self.apply(Nack(failed.id, failed.claims, 10**8, "\N{SNOWMAN}\0"))
         self.apply(Release(given_back.id, given_back.claims))

@@ -90,9 +90,7 @@ class JobTests(StoreTests):
         assert (self.counts(), self.counts("u")) == (Counts(cancelled=3), Counts(cancelled=1))
 
     def test_cancels_that_come_together_leave_what_runs_and_settle_what_is_lost(self) -> None:
-        lost = self.put()
-        self.reserve()
-        self.pass_time(1_000)
+        lost = self.lose()
         running = self.put()
         self.claim(running, begin=1)
         waiting = self.put(due=FAR)
@@ -184,11 +182,10 @@ class JobTests(StoreTests):
         assert self.put(key="k") not in (first, second)
 
     def test_a_running_job_is_not_deleted(self) -> None:
-        id = self.put()
-        job = self.one()
-        assert not self.apply(Delete(id))
-        assert self.apply(Ack(id, job.claims)) is True
-        assert self.apply(Delete(id))
+        job = self.begun()
+        assert not self.apply(Delete(job.id))
+        assert self.apply(Ack(job.id, job.claims)) is True
+        assert self.apply(Delete(job.id))
 
     def test_a_purge_forgets_what_ended_long_enough_ago(self) -> None:
         done, dead, cancelled = (self.put() for _ in range(3))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from unittest import SkipTest
 
 from ...jobs import commands as c
-from ...jobs.job import Due, Imported, Job, NewJob
+from ...jobs.job import Due, NewJob
 from ...jobs.limits import Limit, Limits, Rate, limits_of
 from ...jobs.queries import Filter, GetPage, ListFirstDue, ListTopics
-from .base import FAR, NOW, TERMS, StoreTests
+from .base import NOW, TERMS, StoreTests
 
 __all__ = ["LimitTests", "PriorityTests"]
 
@@ -21,13 +21,8 @@ class PriorityTests(StoreTests):
         return [due for due in self.waiting() if due.priority == priority]
 
     def test_what_is_due_comes_by_priority_then_by_due_time_then_by_id(self) -> None:
-        plain, low, high, early, late = (
-            self.put(due=NOW - 9),
-            self.put(due=NOW - 20, priority=-3),
-            self.put(priority=9),
-            self.put(due=NOW - 1, priority=9),
-            self.put(due=NOW + 1, priority=9),
-        )
+        plain, low = self.put(due=NOW - 9), self.put(due=NOW - 20, priority=-3)
+        high, early, late = (self.put(due=NOW + after, priority=9) for after in (0, -1, 1))
         second = self.put(due=NOW - 9)
         expected = [early, high, plain, second, low]
         claimed = self.claim(plain, low, high, early, late, second, begin=2)
@@ -104,25 +99,12 @@ class PriorityTests(StoreTests):
         assert (self.job(id).lost, self.job(id).priority) == (2, 3)
         assert [topic.priorities for topic in self.ask(ListTopics())] == [(3,)]
 
-    def test_an_imported_job_keeps_its_priority(self) -> None:
-        job = Job(1, "t", b"i", NOW, NOW, self.job(self.put(due=FAR)).state, priority=7)
-        [id] = self.apply(c.Import((Imported(job),)))
-        assert self.job(id).priority == 7
-        assert self.lane(7) == [Due(NOW, id, "t", 7)]
-
     def test_a_pause_holds_all_priorities(self) -> None:
         id = self.put(priority=1)
         self.apply(c.Pause("t", paused=True))
         assert self.ask(ListFirstDue("t", 9)) == []
         assert self.reserve() == []
         assert self.claim(id, begin=1).paused
-
-    def test_what_was_done_with_priorities_is_in_order(self) -> None:
-        ids = [self.put(priority=n, key=f"k{n}") for n in (-1, 0, 1, 2)]
-        job = self.one(limit=1)
-        self.apply(c.Nack(job.id, job.claims, None))
-        self.apply(c.Cancel(ids[0]))
-        assert self.store.verify() == []
 
 
 class LimitTests(StoreTests):

@@ -81,12 +81,8 @@ class PageTests(StoreTests):
         for id in cancelled:
             self.apply(Cancel(id))
         rest = [id for id in ids if id not in {*dead, *cancelled}]
-        for state, expected in (
-            (State.DEAD, sorted(dead)),
-            (State.CANCELLED, cancelled),
-            (State.DELAYED, rest),
-            (None, ids),
-        ):
+        all_of = {State.DEAD: sorted(dead), State.CANCELLED: cancelled, State.DELAYED: rest, None: ids}
+        for state, expected in all_of.items():
             assert self.paged(25, state=state) == expected
             assert self.paged(25, state=state, newest=True) == expected[::-1]
         by_due = [id for _, id in sorted((self.job(id).due, id) for id in rest)]
@@ -119,14 +115,9 @@ class PageTests(StoreTests):
     def test_pages_of_a_due_range_go_by_due_time(self) -> None:
         jobs = self.crowd()
         delayed = {id: job for id, job in jobs.items() if job.state is State.DELAYED}
+        at: dict[int, int | None] = {0: None, 3: NOW + 3, 7: NOW + 7, 9: NOW + 9}
         for topic in (None, "t0", "t1", "nowhere"):
-            for first, last in (
-                (None, NOW + 9),
-                (NOW + 3, None),
-                (NOW + 3, NOW + 9),
-                (NOW + 9, NOW + 3),
-                (NOW + 7, NOW + 7),
-            ):
+            for first, last in ((at[one], at[other]) for one, other in ((0, 9), (3, 0), (3, 9), (9, 3), (7, 7))):
                 filter = Filter(topic, State.DELAYED, None, first, last)
                 expected = sorted((job.due, id) for id, job in delayed.items() if filter.fits(job))
                 self.both_ways(

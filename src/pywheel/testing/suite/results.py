@@ -1,17 +1,16 @@
-"""What handlers returned, and keys that stay taken after a job has ended."""
+"""What handlers returned."""
 
 from __future__ import annotations
 
-from threading import Barrier, Thread
 from typing import Any
 
-from ..._errors import BadJob, JobExists
-from ...jobs.commands import RESULT_MOST, Ack, Cancel, Delete, Import, Nack, Purge, Put, Retry, Rewrite
-from ...jobs.job import Attempt, Counts, Imported, Job, NewJob, Outcome, State
+from ..._errors import BadJob
+from ...jobs.commands import RESULT_MOST, Ack, Cancel, Delete, Import, Nack, Purge, Retry, Rewrite
+from ...jobs.job import Attempt, Counts, Imported, Job, Outcome, State
 from ...jobs.queries import GetHistories, GetStates
-from .base import FAR, NOW, StoreTests
+from .base import NOW, StoreTests
 
-__all__ = ["DedupeTests", "ResultTests"]
+__all__ = ["ResultTests"]
 
 
 class ResultTests(StoreTests):
@@ -19,19 +18,17 @@ class ResultTests(StoreTests):
 
     def done(self, result: bytes | None, **more: Any) -> int:
         """Put a job and make it done with a result; return its id."""
-        id = self.put(**more)
-        job = self.one()
+        job = self.begun(**more)
         assert self.apply(Ack(job.id, job.claims, result)) is True
-        return id
+        return job.id
 
     def test_a_result_stands_with_the_attempt_that_made_the_job_done(self) -> None:
-        id = self.put()
-        first = self.one()
+        first = self.begun()
         self.apply(Nack(first.id, first.claims, 0, "no"))
         self.pass_time(5)
         again = self.one()
-        assert self.apply(Ack(id, again.claims, b'{"a":1}')) is True
-        assert self.history(id) == [
+        assert self.apply(Ack(first.id, again.claims, b'{"a":1}')) is True
+        assert self.history(first.id) == [
             Attempt(1, 1, NOW, NOW, Outcome.FAILED, "w", "no"),
             Attempt(2, 2, NOW + 5, NOW + 5, Outcome.DONE, "w", None, b'{"a":1}'),
         ]
@@ -51,28 +48,19 @@ class ResultTests(StoreTests):
         assert self.counts() == Counts(done=6)
 
     def test_an_ack_that_comes_too_late_leaves_no_result(self) -> None:
-        id = self.put()
-        job = self.one()
-        assert self.apply(Ack(id, job.claims)) is True
-        assert self.apply(Ack(id, job.claims, b"late")) is False
-        assert self.last(id).result is None
-        other = self.put()
-        lost = self.one()
+        job = self.begun()
+        assert self.apply(Ack(job.id, job.claims)) is True
+        assert self.apply(Ack(job.id, job.claims, b"late")) is False
+        assert self.last(job.id).result is None
+        other = self.begun()
         self.pass_time(1_000)
-        assert self.apply(Ack(other, lost.claims, b"late")) is False
-        assert self.last(other).result is None
+        assert self.apply(Ack(other.id, other.claims, b"late")) is False
+        assert self.last(other.id).result is None
 
     def test_of_two_acks_of_one_claim_the_first_one_counts(self) -> None:
-        id = self.put()
-        job = self.one()
-        assert self.store.apply([Ack(id, job.claims, b"1"), Ack(id, job.claims, b"2")]) == [True, False]
-        assert self.last(id).result == b"1"
-
-    def test_a_held_claim_may_end_with_a_result(self) -> None:
-        id = self.put()
-        held = self.held(id)
-        assert self.apply(Ack(id, held.claims, b"r")) is True
-        assert self.last(id).result == b"r"
+        job = self.begun()
+        assert self.store.apply([Ack(job.id, job.claims, b"1"), Ack(job.id, job.claims, b"2")]) == [True, False]
+        assert self.last(job.id).result == b"1"
 
     def test_a_retry_by_hand_forgets_the_result(self) -> None:
         id = self.done(b"first")
@@ -110,11 +98,10 @@ class ResultTests(StoreTests):
         assert self.last(id).result is None
 
     def test_what_cannot_be_a_result_is_refused(self) -> None:
-        id = self.put()
-        job = self.one()
+        job = self.begun()
         for bad in ("text", b"x" * (RESULT_MOST + 2_000)):
-            self.refused(Ack(id, job.claims, bad), BadJob)  # type: ignore[arg-type]
-        assert self.state(id) is State.RUNNING
+            self.refused(Ack(job.id, job.claims, bad), BadJob)  # type: ignore[arg-type]
+        assert self.state(job.id) is State.RUNNING
         past = (Attempt(1, 1, NOW, NOW, Outcome.FAILED, "w", "no", b"r"),)
         dead = Job(0, "t", b"b", NOW, NOW, State.DEAD, claims=1, attempt=1)
         self.refused(Import((Imported(dead, past),)), BadJob)
@@ -137,134 +124,3 @@ class ResultTests(StoreTests):
         assert self.ask(GetStates([again, spent])) == [State.RUNNING, State.RUNNING]
         self.pass_time(1_000)
         assert self.ask(GetStates([again, spent])) == [State.DELAYED, State.DEAD]
-
-
-class DedupeTests(StoreTests):
-    """Keys that stay taken for a while after their job has ended."""
-
-    def tried(self, dedupe_for: int | None = 100, key: str = "k", **more: Any) -> int | JobExists:
-        """Put a job with a key; return its id, or the refusal."""
-        [outcome] = self.store.apply([Put((NewJob("t", b"b", NOW, key, dedupe_for=dedupe_for, **more),))])
-        return outcome if isinstance(outcome, JobExists) else outcome[0]
-
-    def taken_by(self, key: str = "k", **more: Any) -> int:
-        """Return which job refuses a put its key."""
-        return self.refused(Put((NewJob("t", b"b", NOW, key, dedupe_for=100, **more),)), JobExists).id
-
-    def test_a_key_stays_taken_for_so_long_after_its_job_was_done(self) -> None:
-        id = self.put(key="k")
-        job = self.one()
-        self.pass_time(50)
-        self.apply(Ack(id, job.claims))
-        self.pass_time(99)
-        assert self.taken_by() == id
-        assert self.counts() == Counts(done=1)
-        self.pass_time(1)
-        assert isinstance(self.tried(), int)
-
-    def test_the_latest_of_several_is_named(self) -> None:
-        first = self.tried()
-        assert isinstance(first, int)
-        self.apply(Cancel(first))
-        second = self.put(key="k")
-        self.apply(Cancel(second))
-        assert self.taken_by() == second != first
-
-    def test_it_does_so_after_a_cancel_and_a_death_too(self) -> None:
-        self.apply(Cancel(self.put(key="cancelled")))
-        self.put(key="dead")
-        job = self.one()
-        self.apply(Nack(job.id, job.claims, None))
-        for key in ("cancelled", "dead"):
-            self.taken_by(key)
-
-    def test_it_does_so_from_the_end_of_the_lease_of_a_job_that_died_by_it(self) -> None:
-        id = self.put(key="k", max_attempts=1)
-        self.reserve()
-        self.pass_time(1_099)
-        assert self.taken_by() == id
-        self.pass_time(1)
-        assert isinstance(self.tried(), int)
-
-    def test_it_does_so_too_if_that_job_had_handed_its_key_on(self) -> None:
-        id = self.put(key="k", max_attempts=1)
-        job = self.one()
-        [later] = self.apply(Put((NewJob("t", b"", FAR, "k", parent=(id, job.claims)),)))
-        self.apply(Cancel(later))
-        self.pass_time(1_000)
-        assert self.taken_by() == id
-        self.pass_time(100)
-        assert isinstance(self.tried(), int)
-
-    def test_a_put_without_it_takes_the_key_at_once(self) -> None:
-        self.apply(Cancel(self.put(key="k", dedupe_for=100)))
-        assert isinstance(self.tried(None), int)
-
-    def test_a_live_job_has_its_key_for_as_long_as_it_lives(self) -> None:
-        id = self.put(key="k", due=FAR)
-        assert self.taken_by() == id
-
-    def test_replace_changes_a_delayed_job_and_no_finished_one(self) -> None:
-        id = self.put(key="k", due=FAR)
-        assert self.tried(replace=True) == id
-        self.apply(Cancel(id))
-        self.taken_by(replace=True)
-
-    def test_a_successor_takes_the_key_of_the_running_job(self) -> None:
-        self.put(key="k")
-        self.apply(Cancel(("t", "k")))
-        self.put(key="k")
-        parent = self.one()
-        assert isinstance(self.tried(parent=(parent.id, parent.claims)), int)
-
-    def test_a_purged_job_leaves_its_key(self) -> None:
-        self.apply(Cancel(self.put(key="k")))
-        self.apply(Purge(State.CANCELLED, 0, None, 10))
-        assert isinstance(self.tried(), int)
-
-    def test_keys_of_other_topics_and_other_keys_do_not_matter(self) -> None:
-        self.apply(Cancel(self.put(key="other")))
-        self.apply(Cancel(self.put("u", key="k")))
-        assert isinstance(self.tried(), int)
-
-    def test_of_many_jobs_all_or_none_are_stored(self) -> None:
-        self.apply(Cancel(self.put(key="k")))
-        jobs = (NewJob("t", b"", NOW, "a", dedupe_for=100), NewJob("t", b"", NOW, "k", dedupe_for=100))
-        self.refused(Put(jobs), JobExists)
-        assert self.counts() == Counts(cancelled=1)
-
-    def test_in_one_transaction_each_put_sees_what_came_before(self) -> None:
-        id = self.put(key="k")
-        new = NewJob("t", b"", NOW, "k", dedupe_for=100)
-        cancelled, refused = self.store.apply([Cancel(id), Put((new,))])
-        assert cancelled
-        assert isinstance(refused, JobExists)
-        self.pass_time(100)
-        [first], cancelled, refused = self.store.apply([Put((new,)), Cancel(("t", "k")), Put((new,))])
-        assert cancelled
-        assert isinstance(refused, JobExists)
-        assert refused.id == first
-
-    def test_of_many_that_put_at_the_same_time_and_end_their_jobs_one_is_stored(self) -> None:
-        outcomes: list[int | JobExists] = []
-        barrier = Barrier(4)
-
-        def put_and_end() -> None:
-            barrier.wait()
-            for _ in range(5):
-                outcome = self.tried(10**9)
-                outcomes.append(outcome)
-                if isinstance(outcome, int):
-                    self.store.apply([Cancel(outcome)])
-
-        threads = [Thread(target=put_and_end) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert sum(isinstance(outcome, int) for outcome in outcomes) == 1
-        assert all(isinstance(outcome, int | JobExists) for outcome in outcomes)
-
-    def test_it_needs_a_key_and_a_time(self) -> None:
-        for bad in (NewJob("t", b"", NOW, dedupe_for=5), NewJob("t", b"", NOW, "k", dedupe_for=0)):
-            self.refused(Put((bad,)), BadJob)
