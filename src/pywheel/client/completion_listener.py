@@ -9,23 +9,19 @@ there is none of this.
 from __future__ import annotations
 
 import logging
-import os
-import socket
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Final
 
-from .._errors import NoSuchJob, StoreClosed, StoreError, StoreReplaced
+from .._errors import NoSuchJob, StoreClosed
 from .._forks import renew_after_fork
-from ..jobs.commands import Announce
 from ..jobs.job import Job, State
 from ..jobs.queries import GetHistories, GetStates
 from ..jobs.results import Result
-from ..stores.contract import Store, intact, pauses
+from ..stores.contract import Store
 from ..stores.notifier import ENDS_OF, Notifier
+from .store_listener import StoreListener, Topic
 
 __all__ = ["CompletionListener", "results"]
 
@@ -34,8 +30,6 @@ _SOME: Final = 500  # jobs in one query
 _BEAT: Final = 0.25  # seconds between signs of life
 _LOOKS: Final = (0.02, 0.5)  # seconds between looks though nobody rang: after an announcement, and at most
 _REST: Final = (0.002, 4)  # between looks because somebody rang: seconds at least, and times as long as one takes
-_LINGER: Final = 2.0  # seconds that a topic stays announced after the last one has waited for its jobs
-_BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 
 
 def results(store: Store, jobs: Sequence[tuple[int, State]]) -> list[Result]:
@@ -47,31 +41,20 @@ def results(store: Store, jobs: Sequence[tuple[int, State]]) -> list[Result]:
     return found
 
 
-@dataclass(slots=True)
-class _Topic:
-    """A topic of whose jobs some are waited for, or were a moment ago."""
-
-    jobs: int = 0
-    left_at: float = 0.0
-
-
-class CompletionListener:
+class CompletionListener(StoreListener[Topic]):
     """All who wait in this process for jobs of one store. From any thread."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self._after_fork()
+        super().__init__(store, "pywheel-waits", "wait", "waiting for ends of jobs", ENDS_OF, _LOGGER)
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Begin without a thread: at first, and in a forked child. Notifier and who waits are the parent's."""
-        self._mutex = threading.Lock()
+        super()._after_fork()
         self._waiting: dict[int, tuple[str, set[Future[Result]]]] = {}  # topic and who waits, by job
         self._fresh: set[int] = set()  # jobs that were not looked at
-        self._topics: dict[str, _Topic] = {}
-        self._closed = False
-        self._notifier: Notifier | None = None
-        self._thread: threading.Thread | None = None
+        self._rung = True
+        self._beat_at = self._look_at = self._rest_until = 0.0
+        self._patience = _LOOKS[0]
 
     # ---- who waits --------------------------------------------------------------------------------------------------
 
@@ -84,16 +67,13 @@ class CompletionListener:
             if job.id not in self._waiting:
                 self._waiting[job.id] = job.topic, set()
                 self._fresh.add(job.id)
-                self._topics.setdefault(job.topic, _Topic()).jobs += 1
+                self._topics.setdefault(job.topic, Topic()).waiters[job.id] = None
             self._waiting[job.id][1].add(future)
-            if self._thread is None:  # started under the mutex: who closes finds none that is to start
-                thread = threading.Thread(target=self._run, name="pywheel-waits", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:
-                    self._leave(job.id, future)
-                    raise
-                self._thread = thread
+            try:
+                self._begin()
+            except RuntimeError:
+                self._leave(job.id, future)
+                raise
         self._wake()
         return future
 
@@ -113,9 +93,7 @@ class CompletionListener:
         """Wait no longer for a job; return who did. The caller has the mutex."""
         name, futures = self._waiting.pop(id)
         self._fresh.discard(id)
-        topic = self._topics[name]
-        topic.jobs -= 1
-        topic.left_at = time.monotonic()
+        self._topics[name].leave(id)
         return futures
 
     def __len__(self) -> int:
@@ -126,75 +104,13 @@ class CompletionListener:
         with self._mutex:
             self._closed = True
         self._fail(StoreClosed("the queue was closed meanwhile: open another one"))
-        self._wake()
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(_BACKOFF[1] + 1)
+        super().close()
 
-    def _wake(self) -> None:
-        notifier = self._notifier
-        if notifier is not None:
-            notifier.wake()
+    def _fail(self, error: Exception) -> None:
+        for id in self._jobs(fresh=False):
+            self._ended(id, type(error)(*error.args))  # one for each: it is raised in several threads
 
-    # ---- the thread -------------------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        tries = None
-        while True:
-            try:
-                self._listen()
-            except (StoreClosed, StoreReplaced) as error:
-                self._fail(error)
-            except StoreError as error:
-                if tries is None:
-                    _LOGGER.warning("waiting for ends of jobs must wait for the store: %s", error)
-                    tries = pauses(*_BACKOFF)
-                time.sleep(next(tries))
-            except Exception as error:  # whatever it is, nobody may wait for a thread that has ended
-                _LOGGER.exception("waiting for ends of jobs has failed")
-                self._fail(error)
-            else:
-                tries = None
-            if self._over():
-                return
-
-    def _over(self) -> bool:
-        """Whether nobody waits any more. The next one to enter begins another thread."""
-        with self._mutex:
-            over = self._closed or not self._waiting
-            if over:
-                self._thread = None
-                self._topics = {}
-            return over
-
-    def _listen(self) -> None:
-        """Listen until nobody has waited for a while, or an error."""
-        notifier = self._store.notifier(f"wait:{socket.gethostname()}:{os.getpid()}")
-        try:
-            self._notifier = notifier
-            listener = _Listener(self._store, notifier, self)
-            while (topics := self.topics()) and not self._closed:
-                listener.turn(topics)
-            self._store.apply([Announce(notifier.worker, ())])
-        finally:
-            self._notifier = None
-            notifier.close()
-
-    def topics(self) -> tuple[str, ...]:
-        """Return the topics of the jobs that are waited for, or were a moment ago."""
-        now = time.monotonic()
-        with self._mutex:
-            for name in [name for name, one in self._topics.items() if not one.jobs and now - one.left_at >= _LINGER]:
-                del self._topics[name]
-            return tuple(self._topics)
-
-    def jobs(self, *, fresh: bool) -> list[int]:
-        """Return the jobs that are waited for, or those of them that were not looked at."""
-        with self._mutex:
-            ids, self._fresh = list(self._fresh if fresh else self._waiting), set()
-            return ids
-
-    def ended(self, id: int, outcome: Result | BaseException) -> None:
+    def _ended(self, id: int, outcome: Result | BaseException) -> None:
         """Give who waits for a job what has become of it, or what is to be raised."""
         with self._mutex:
             futures = self._forget(id) if id in self._waiting else ()
@@ -205,54 +121,31 @@ class CompletionListener:
                 else:
                     future.set_result(outcome)
 
-    def _fail(self, error: BaseException) -> None:
-        for id in self.jobs(fresh=False):
-            self.ended(id, type(error)(*error.args))  # one for each: it is raised in several threads
+    # ---- the thread -------------------------------------------------------------------------------------------------
 
-
-class _Listener:
-    """The place among the workers, and when to look. Used by the thread only."""
-
-    def __init__(self, store: Store, notifier: Notifier, waits: CompletionListener) -> None:
-        self._store = store
-        self._notifier = notifier
-        self._waits = waits
-        self._announced: tuple[str, ...] = ()
-        self._rung = True
-        self._beat_at = self._look_at = self._rest_until = 0.0
-        self._patience = _LOOKS[0]
-
-    def turn(self, topics: tuple[str, ...]) -> None:
-        """Do all there is to do now, and wait."""
-        if topics != self._announced:
-            self._announce(topics)
+    def _turn(self, notifier: Notifier, topics: tuple[str, ...], *, announced: bool) -> None:  # noqa: ARG002
+        if announced:
             self._patience, self._look_at = _LOOKS[0], 0.0  # until workers know of it they do not ring
         now = time.monotonic()
         if now >= self._beat_at:
-            self._beat(now)
+            self._beat_at = now + _BEAT
+            self._beat(notifier)
         if self._rung and now >= self._rest_until:
             self._rung = False
-            self._look(self._waits.jobs(fresh=False))
+            self._look(self._jobs(fresh=False))
         elif now >= self._look_at:
-            self._look(self._waits.jobs(fresh=False))
+            self._look(self._jobs(fresh=False))
             self._patience = min(2 * self._patience, _LOOKS[1])
-        elif fresh := self._waits.jobs(fresh=True):  # they may have ended before anybody waited
+        elif fresh := self._jobs(fresh=True):  # they may have ended before anybody waited
             self._look(fresh)
         times = [self._beat_at, self._look_at, self._rest_until if self._rung else self._beat_at]
-        self._rung |= self._notifier.wait(max(min(times) - time.monotonic(), 0.0))
+        self._rung |= notifier.wait(max(min(times) - time.monotonic(), 0.0))
 
-    def _announce(self, topics: tuple[str, ...]) -> None:
-        names = tuple(ENDS_OF + topic for topic in topics)
-        intact(self._store.apply([Announce(self._notifier.worker, names)]))
-        self._announced = topics
-
-    def _beat(self, now: float) -> None:
-        """Show that somebody is here still, and announce it anew if it was taken for gone."""
-        self._beat_at = now + _BEAT
-        self._notifier.beat(0)
-        me = self._notifier.worker
-        if all(member.worker != me for member in self._notifier.members()):
-            self._announce(self._announced)
+    def _jobs(self, *, fresh: bool) -> list[int]:
+        """Return the jobs that are waited for, or those of them that were not looked at."""
+        with self._mutex:
+            ids, self._fresh = list(self._fresh if fresh else self._waiting), set()
+            return ids
 
     def _look(self, ids: Sequence[int]) -> None:
         """See which of these jobs have ended. To ask takes a fifth of the time at most, however many they are."""
@@ -264,11 +157,11 @@ class _Listener:
             ended: list[tuple[int, State]] = []
             for id, state in zip(some, states, strict=True):
                 if state is None:
-                    self._waits.ended(id, NoSuchJob(f"job {id} was deleted while somebody waited for it"))
+                    self._ended(id, NoSuchJob(f"job {id} was deleted while somebody waited for it"))
                 elif not state.live:
                     ended.append((id, state))
             for result in results(self._store, ended) if ended else ():
-                self._waits.ended(result.id, result)
+                self._ended(result.id, result)
         now = time.monotonic()
         least, times = _REST
         self._rest_until = now + max(least, times * asking)

@@ -9,29 +9,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from ..._errors import StoreClosed, StoreError, StoreReplaced
-from ...jobs.commands import Announce
-from ...stores.contract import Store, pauses
-from ...stores.notifier import Notifier
-from .listener import Listener
+from ...client.store_listener import StoreListener, Topic
+from ...jobs.commands import Expire
+from ...jobs.job import Due
+from ...jobs.queries import GetNextDues, GetNextLease
+from ...stores.contract import Store, intact
+from ...stores.notifier import Notifier, workers
+from ...stores.ownership import shards_of, turn
 
 __all__ = ["Waiter", "Waiting"]
 
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _IDLE: Final = 1.0  # seconds without anything to do
-_LINGER: Final = 2.0  # seconds that a topic stays announced after the last one has waited for it
 _PATIENCE: Final = (0.02, 1.0)  # seconds before somebody is woken again for a topic that gave nothing: first, longest
 _SOME: Final = 500  # topics in one query: whoever waits for thousands makes nobody else late
-_BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
+_ALONE: Final = 1.0  # seconds between looks at all topics
+_BESIDE: Final = 0.25  # while others work there too
+_OVERDUE: Final = 250  # ms after which a job in another's slice of time is taken
+_DEPUTY: Final = 500  # ms after which a lost lease is ended that whoever is in charge has not ended
+_HORIZON: Final = 5_000  # ms: what is due later is read before it is
+_EXPIRED: Final = 200
 
 
 class Waiter:
@@ -65,15 +67,12 @@ class Waiter:
         return self.topic
 
 
-class _Topic:
-    """A topic that somebody waits for, or did a moment ago."""
-
-    __slots__ = ("due", "left_at", "patience", "quiet_until", "waiters")
+class _Topic(Topic):
+    """When somebody is to be woken for a topic."""
 
     def __init__(self) -> None:
-        self.waiters: OrderedDict[Waiter, None] = OrderedDict()
-        self.left_at = 0.0  # since when nobody waits
-        self.due: int | None = None  # when to wake somebody, ms
+        super().__init__()
+        self.due: int | None = None  # ms
         self.patience = _PATIENCE[0]
         self.quiet_until = 0.0  # it gave nothing though it was due: it may be paused
 
@@ -88,21 +87,19 @@ class _Topic:
         self.quiet_until, self.patience = 0.0, _PATIENCE[0]
 
 
-class Waiting:
+class Waiting(StoreListener[_Topic]):
     """All who wait in this process. `enter`, `leave` and `claimed` are called on the loop."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store, "pywheel-waiting", "http", "waiting for jobs", "", _LOGGER)
         self._loop = asyncio.get_running_loop()
-        self._mutex = threading.Lock()
-        self._topics: dict[str, _Topic] = {}
         self._unseen: set[str] = set()  # topics whose next due time is to be read
         self._later: dict[str, None] = {}  # those whose turn to be read comes after them
         self._rest = 0.0  # seconds until it does
-        self._changed = False  # whether other topics are to be announced
-        self._closed = False
-        self._notifier: Notifier | None = None
-        self._thread: threading.Thread | None = None
+        self._rung = True
+        self._look_at = 0.0
+        self._lease: int | None = None  # when to end one that is lost, ms
+        self._handling: dict[str, list[str]] = {}  # workers by topic
         self.count = 0
 
     # ---- on the loop ------------------------------------------------------------------------------------------------
@@ -110,33 +107,25 @@ class Waiting:
     def enter(self, topics: Sequence[str]) -> Waiter:
         """Begin to wait for jobs of topics. What is due by now the caller claims itself, after this."""
         waiter = Waiter(topics)
-        fresh = False
         with self._mutex:
+            fresh = [name for name in topics if name not in self._topics]
+            self._topics.update((name, _Topic()) for name in fresh)
+            self._unseen.update(fresh)
             for name in topics:
-                topic = self._topics.get(name)
-                if topic is None:
-                    topic = self._topics[name] = _Topic()
-                    self._unseen.add(name)
-                    self._changed = fresh = True
-                topic.waiters[waiter] = None
+                self._topics[name].waiters[waiter] = None
+            self._begin()
         self.count += 1
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="pywheel-waiting", daemon=True)
-            self._thread.start()
-        elif fresh:
+        if fresh:
             self._wake()
         return waiter
 
     def leave(self, waiter: Waiter) -> None:
         """Wait no longer. Whom it was woken for may be for the next one."""
         self.count -= 1
-        now = time.monotonic()
         with self._mutex:
             for name in waiter.topics:
-                topic = self._topics[name]
-                topic.waiters.pop(waiter, None)
-                if not topic.waiters:
-                    topic.left_at = now
+                if name in self._topics:
+                    self._topics[name].leave(waiter)
         if waiter.rung:
             for name in waiter.topics if waiter.topic is None else (waiter.topic,):
                 self._ring(name, 1)
@@ -170,88 +159,67 @@ class Waiting:
         for name, count in rung:
             self._ring(name, count)
 
-    def close(self) -> None:
-        """Stop listening."""
-        self._closed = True
-        self._wake()
-        if self._thread is not None:
-            self._thread.join(_BACKOFF[1] + 1)
-
-    def _wake(self) -> None:
-        notifier = self._notifier
-        if notifier is not None:
-            notifier.wake()
-
     # ---- in the thread ----------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        tries = None
-        while not self._closed:
-            try:
-                self._listen()
-            except (StoreClosed, StoreReplaced, RuntimeError):  # the loop was closed meanwhile
-                return
-            except StoreError as error:
-                if tries is None:
-                    _LOGGER.warning("waiting for jobs must wait for the store: %s", error)
-                    tries = pauses(*_BACKOFF)
-                time.sleep(next(tries))
-            else:
-                return
-
-    def _listen(self) -> None:
-        """Listen until nobody has waited for a while, or an error."""
-        notifier = self._store.notifier(f"http:{socket.gethostname()}:{os.getpid()}")
-        try:
-            self._notifier = notifier
-            listener = Listener(self._store, notifier)
-            with self._mutex:
-                self._changed = True
-            while not self._closed and self._turn(listener):
-                pass
-            self._store.apply([Announce(notifier.worker, ())])
-        finally:
-            if self._notifier is notifier:
-                self._notifier = None
-            notifier.close()
-
-    def _turn(self, listener: Listener) -> bool:
-        """Do all there is to do now, and wait; False if nobody has waited for a while."""
-        now = time.monotonic()
+    def _fail(self, error: Exception) -> None:  # noqa: ARG002  (who waits has a time limit, and is told when it claims)
         with self._mutex:
-            for name in [name for name, topic in self._topics.items() if _deserted(topic, now)]:
-                del self._topics[name]
-                self._changed = True
-            if not self._topics:
-                self._thread = None  # whoever enters from here on begins another one
-                return False
-            changed, self._changed = self._changed, False
-            names = tuple(self._topics)
-            waits = any(topic.waiters for topic in self._topics.values())
-        if changed:
-            listener.announce(names)
-        look = listener.look(behind=self._behind(waits=waits))
-        hints = listener.hints()
-        if changed or look or hints is None:
-            self._later |= dict.fromkeys(names)
+            self._topics = {}
+
+    def _turn(self, notifier: Notifier, topics: tuple[str, ...], *, announced: bool) -> None:
+        if announced:
+            self._look_at, self._rung = 0.0, True
+        if time.monotonic() >= self._look_at:
+            self._look(notifier)
+            self._later |= dict.fromkeys(topics)
         counted: dict[str, int] = {}
+        hints = self._hints(notifier, topics) if self._rung else ()
         with self._mutex:
-            for due, _, name, _ in hints or ():
+            for due, _, name, _ in hints:
                 topic = self._topics.get(name)
                 if topic is not None:
                     counted[name] = counted.get(name, 0) + 1
                     topic.due = due if topic.due is None else min(topic.due, due)
                     topic.stirred()
         began = time.monotonic()
-        for name, first in listener.firsts(self._some()).items():
+        for name, first in self._firsts(notifier.worker, self._some()).items():
             if name in self._topics:
                 self._topics[name].due = first
         self._rest = time.monotonic() - began
         rung = self._due(counted)
         if rung:
-            self._loop.call_soon_threadsafe(self._ring_all, rung)
-        listener.wait(self._next())
-        return True
+            try:
+                self._loop.call_soon_threadsafe(self._ring_all, rung)
+            except RuntimeError as error:  # the loop was closed meanwhile
+                self._fail(error)
+        seconds, now = self._next(), time.monotonic()
+        if self._lease is not None:
+            self._look_at = min(self._look_at, now + max(self._store.clock.until(self._lease), 0.0))
+        self._rung = notifier.wait(max(min(seconds, self._look_at - now), 0.0))
+
+    def _look(self, notifier: Notifier) -> None:
+        """Show that somebody listens, see who else does, and end lost leases."""
+        now, me, members = time.monotonic(), notifier.worker, self._beat(notifier, self._behind())
+        notifier.publish(self._store.clock.wall() + _HORIZON)
+        there = [one for one in workers(members) if one.worker == me or one.silent <= 1.25 * notifier.silent]
+        self._handling = {
+            topic: [member.worker for member in there if topic in member.topics] for topic in self._announced
+        }
+        self._look_at = now + (_ALONE if len(members) <= 1 else _BESIDE)
+        later = 0 if len(there) <= 1 else _DEPUTY
+        lease = self._store.ask(GetNextLease())
+        if lease is not None and self._store.clock.wall() >= lease + later:
+            [expired] = intact(self._store.apply([Expire(_EXPIRED)]))
+            lease = expired.next_lease
+        self._lease = None if lease is None else lease + later
+
+    def _hints(self, notifier: Notifier, topics: tuple[str, ...]) -> Sequence[Due]:
+        """Return what was put or rescheduled since; if some of that is missing, all is read again."""
+        found = notifier.hints()
+        if not found.reload:
+            return found.due
+        notifier.quiet()  # nothing is begun here that a pause must wait for
+        self._later |= dict.fromkeys(topics)
+        return ()
 
     def _some(self) -> list[str]:
         """Return the topics to be read now."""
@@ -263,13 +231,24 @@ class Waiting:
                 self._later.pop(name, None)
             return [name for name in some if name in self._topics]
 
-    def _behind(self, *, waits: bool) -> int:
+    def _firsts(self, me: str, topics: Sequence[str]) -> dict[str, int | None]:
+        """Return when somebody is to be woken for topics. One query.
+
+        What is due in another's slice of time is asked for a while later: its owner comes first.
+        """
+        found: dict[str, int | None] = dict.fromkeys(topics)
+        for name, due in self._store.ask(GetNextDues(topics)).items() if topics else ():
+            handling = self._handling.get(name)
+            found[name] = turn(shards_of(me, name, handling), due, _OVERDUE) if handling else due
+        return found
+
+    def _behind(self) -> int:
         """Return since when something is due that nobody here takes."""
-        if waits:
+        topics = list(self._topics.values())
+        if any(topic.waiters for topic in topics):
             return 0
         wall = self._store.clock.wall()
-        late = [topic.due for topic in list(self._topics.values()) if topic.due is not None and topic.due < wall]
-        return min(late, default=-1)
+        return min((topic.due for topic in topics if topic.due is not None and topic.due < wall), default=-1)
 
     def _due(self, counted: dict[str, int]) -> list[tuple[str, int]]:
         """Return whom to wake: topics, and how many who wait for it."""
@@ -283,7 +262,7 @@ class Waiting:
 
     def _next(self) -> float:
         """Return for how many seconds there is nothing to do."""
-        if self._unseen or self._changed:
+        if self._unseen:
             return 0.0
         now, clock = time.monotonic(), self._store.clock
         times = [
@@ -294,7 +273,3 @@ class Waiting:
         if self._later:
             times.append(self._rest)
         return max(min(times, default=_IDLE), 0.0)
-
-
-def _deserted(topic: _Topic, now: float) -> bool:
-    return not topic.waiters and now - topic.left_at > _LINGER
