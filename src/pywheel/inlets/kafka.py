@@ -75,7 +75,6 @@ class KafkaSource(Source):
         self._producer: Producer | None = None
 
     async def open(self) -> None:
-        """Join the group."""
         try:
             self._consumer = self._kafka.Consumer({**self._options, **self._group}, logger=_LOGGER)
             self._consumer.subscribe([self._source])
@@ -83,7 +82,6 @@ class KafkaSource(Source):
             raise BadOption(f"librdkafka does not take these options: {error}") from error
 
     async def batch(self, stopped: asyncio.Event) -> list[Message]:
-        """Wait for records; return all that have come."""
         assert self._consumer is not None
         while not stopped.is_set():
             try:
@@ -135,7 +133,6 @@ class KafkaSource(Source):
             self._consumer.commit(offsets=offsets, asynchronous=False)
 
     async def close(self) -> None:
-        """Leave the group."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             with suppress(self._kafka.KafkaException, RuntimeError):

@@ -55,7 +55,6 @@ class RabbitMQSource(Source):
         self._connection: Connection | None = None
 
     async def open(self) -> None:
-        """Connect, and consume."""
         self._received: asyncio.Queue[DeliveredMessage | None] = asyncio.Queue()
         self._settled = 0  # the tag up to which all is
         try:
@@ -89,7 +88,6 @@ class RabbitMQSource(Source):
         self._received.put_nowait(message)
 
     async def batch(self, stopped: asyncio.Event) -> list[Message]:
-        """Wait for messages; return all that have come."""
         waiting = asyncio.create_task(self._received.get()), asyncio.create_task(stopped.wait())
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -119,7 +117,6 @@ class RabbitMQSource(Source):
             raise SourceAway(str(error) or type(error).__name__) from error
 
     async def close(self) -> None:
-        """Disconnect."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(TimeoutError, self._amqp.exceptions.AMQPError, OSError):

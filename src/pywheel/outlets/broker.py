@@ -120,7 +120,6 @@ class BrokerOutlet(Outlet[L]):
 
     @property
     def target(self) -> str:
-        """Where it delivers what does not say `to`."""
         return self.place
 
     async def open(self) -> L:
@@ -162,7 +161,6 @@ class BrokerOutlet(Outlet[L]):
         return answer
 
     async def close(self, connection: L) -> None:
-        """Close a connection, whatever comes of it."""
         with suppress(Exception):  # TimeoutError, and what the client raises
             async with asyncio.timeout(_CLOSING):
                 await connection.close()

@@ -96,7 +96,6 @@ class Kafka(BrokerOutlet["KafkaLink"]):
         return KafkaLink(producer, asyncio.get_running_loop())
 
     async def publish(self, link: KafkaLink, job: Job) -> str:
-        """Send a job; return once it is confirmed."""
         topic = self.place_of(job)
         if not _TOPIC.fullmatch(topic):
             raise GiveUp(f"{topic[:80]!r} is no name of a topic of Kafka")
@@ -142,7 +141,6 @@ class KafkaLink(Link):
 
     @property
     def closed(self) -> bool:
-        """Whether it is of no more use."""
         return self._fatal
 
     def _hear(self) -> None:

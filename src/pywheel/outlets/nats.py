@@ -70,7 +70,6 @@ class Nats(BrokerOutlet["NatsLink"]):
         self.away = (OSError, self._errors.Error)
 
     async def connect(self) -> NatsLink:
-        """Connect."""
         link = NatsLink(self._nats.Client())
         try:
             await link.client.connect(
@@ -113,7 +112,6 @@ class NatsLink(Link):
 
     @property
     def closed(self) -> bool:
-        """Whether it is of no more use."""
         return not self.client.is_connected
 
     @asynccontextmanager
@@ -135,7 +133,6 @@ class NatsLink(Link):
             limit.reschedule(0)
 
     async def close(self) -> None:
-        """Close it."""
         await self.client.close()
 
 

@@ -106,17 +106,14 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
 
     @property
     def target(self) -> str:
-        """The exchange and the routing key of jobs that say none."""
         return self._target
 
     async def connect(self) -> RabbitLink:
-        """Connect."""
         connection: Connection = self._amqp.connection.Connection(self._url)
         await connection.connect()
         return RabbitLink(connection)
 
     async def publish(self, link: RabbitLink, job: Job) -> str:
-        """Publish a job; return once the broker has confirmed it."""
         exchange, key, properties = self._exchange_of(job), self.place_of(job), self._properties(job)
         words: dict[str, Any] = {
             "exchange": exchange,
@@ -185,7 +182,6 @@ class RabbitLink(Link):
 
     @property
     def closed(self) -> bool:
-        """Whether it is of no more use."""
         return not self._connection.is_opened
 
     async def channel(self, exchange: str) -> Channel:
@@ -213,7 +209,6 @@ class RabbitLink(Link):
                 return
 
     async def blocked(self) -> str:
-        """Return why the broker takes nothing for now; nothing if it has not said so."""
         try:
             async with asyncio.timeout(0):
                 await self._connection.ready()
@@ -222,7 +217,6 @@ class RabbitLink(Link):
         return ""
 
     async def close(self) -> None:
-        """Close it."""
         await self._connection.close()
 
 

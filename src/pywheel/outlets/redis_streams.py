@@ -84,7 +84,6 @@ class RedisStreams(BrokerOutlet["RedisLink"]):
         self.away = (OSError, self._redis.RedisError)
 
     async def connect(self) -> RedisLink:
-        """Connect."""
         link = RedisLink(self._redis.Redis.from_url(self._url, socket_timeout=self.timeout, decode_responses=True))
         try:
             await link.client.ping()

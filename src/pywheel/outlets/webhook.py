@@ -157,7 +157,6 @@ class Webhook(Outlet[Any]):
 
     @property
     def target(self) -> str:
-        """The URL of jobs that do not say."""
         return self._url or ""
 
     # ---- a connection -----------------------------------------------------------------------------------------------
@@ -170,13 +169,11 @@ class Webhook(Outlet[Any]):
         return _Open(client, Shares(self._per_host, self.room or _MOST))
 
     async def close(self, connection: _Open) -> None:
-        """Close all connections."""
         await connection.client.close()
 
     # ---- deliveries -------------------------------------------------------------------------------------------------
 
     async def deliver(self, connection: _Open, job: Job) -> str:
-        """Deliver a job; return the status."""
         from .http import Unanswered
 
         where = self._where(job)

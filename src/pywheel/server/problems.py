@@ -11,20 +11,7 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
-from .._errors import (
-    BadJob,
-    BadOption,
-    JobExists,
-    NonceTaken,
-    NoSuchJob,
-    PywheelError,
-    StoreAway,
-    StoreBusy,
-    StoreClosed,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-)
+from .. import _errors as errors
 
 __all__ = [
     "KEY_REUSED", "KINDS", "MEDIA_TYPE", "Kind", "Problem", "bad_field", "bad_parameter", "checked", "of_error",
@@ -141,36 +128,36 @@ def bad_parameter(name: str, what: str) -> Problem:
 # ---- from errors ----------------------------------------------------------------------------------------------------
 
 
-def of_error(error: PywheelError) -> Problem:
+# Kind, text, and the seconds after which to try again; the first that fits.
+_OF_ERRORS: Final[Mapping[type[errors.PywheelError], tuple[str, str, int]]] = {
+    errors.JobExists: ("job-exists", "{}", 0),
+    errors.NonceTaken: ("key-reused", KEY_REUSED, 0),
+    errors.NoSuchJob: ("no-such-job", "{}", 0),
+    errors.StoreAway: ("store-away", "{}: try again", 1),
+    errors.StoreBusy: ("store-busy", "{}", 1),
+    errors.StoreFull: ("store-full", "{}: try again when there is room", 60),
+    errors.StoreClosed: ("stopping", "the store was closed, as the server stops", 1),
+    errors.StoreReadOnly: ("read-only", "{}: only reading works here", 0),
+    errors.StoreError: ("store-failed", "{}", 0),
+    errors.BadJob: ("bad-body", "{}", 0),
+    errors.BadOption: ("bad-body", "{}", 0),
+    errors.PywheelError: ("bad-request", "{}", 0),
+}
+
+
+def of_error(error: errors.PywheelError) -> Problem:
     """Return the problem that an error of pywheel's is."""
-    match error:
-        case JobExists():
-            return Problem("job-exists", str(error), more={"id": str(error.id)})
-        case NonceTaken():
-            return Problem("key-reused", KEY_REUSED)
-        case NoSuchJob():
-            return Problem("no-such-job", str(error))
-        case StoreAway():
-            return Problem("store-away", f"{error}: try again", headers={"retry-after": "1"})
-        case StoreBusy():
-            return Problem("store-busy", str(error), headers={"retry-after": "1"})
-        case StoreFull():
-            return Problem("store-full", f"{error}: try again when there is room", headers={"retry-after": "60"})
-        case StoreClosed():
-            return Problem("stopping", "the store was closed, as the server stops", headers={"retry-after": "1"})
-        case StoreReadOnly():
-            return Problem("read-only", f"{error}: only reading works here")
-        case StoreError():
-            return Problem("store-failed", str(error))
-        case _:
-            return Problem("bad-body" if isinstance(error, BadJob | BadOption) else "bad-request", str(error))
+    kind, text, seconds = next(known for of, known in _OF_ERRORS.items() if isinstance(error, of))
+    headers = {"retry-after": str(seconds)} if seconds else {}
+    more = {"id": str(error.id)} if isinstance(error, errors.JobExists) else {}
+    return Problem(kind, text.format(error), headers=headers, more=more)
 
 
 def checked(field: str, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """Return what a function makes of a field of the body. Raises the Problem of one that makes no sense to it."""
     try:
         return function(*args, **kwargs)
-    except BadJob as error:
+    except errors.BadJob as error:
         raise bad_field(f"#/{field}", str(error)) from None
 
 

@@ -7,48 +7,46 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-__all__ = [
-    "ATTEMPTS", "AllCounts", "AttemptOut", "Bulk", "BulkAnswer", "BulkRetry", "Bury", "ByKey", "Changed", "Claims",
-    "CountsOut", "Edit", "Events", "FieldProblem", "Filter", "Find", "Found", "History", "Ids", "JobOut", "Key",
-    "LimitsOut", "Nack", "NackAnswer", "NewJob", "NewJobs", "NewLimits", "NewSchedule", "Part", "ProblemOut",
-    "PutAnswer", "Reschedule", "Reserve", "ReservedJob", "ResultByKey", "ResultOf", "ResultOut", "Retry", "ScheduleOut",
-    "Schedules", "Topic", "TopicOut", "Topics", "Touch", "WorkerOut", "Workers",
-]  # fmt: skip
-
 LONGEST = 16_384
-Topic = Annotated[str, Meta(min_length=1, max_length=LONGEST, description="1 to 16384 characters.", examples=["mail"])]
-Key = Annotated[str, Meta(min_length=1, max_length=LONGEST, description="Unique among the live jobs of its topic.")]
-Moment = Annotated[datetime, Meta(tz=True, description="RFC 3339, with a time zone.")]
+
+
+def says(description: str, **bounds: Any) -> Meta:
+    """Return what the document says of a field, and what its values are checked for."""
+    return Meta(description=description, **bounds)
+
+
+Topic = Annotated[str, says("1 to 16384 characters.", min_length=1, max_length=LONGEST, examples=["mail"])]
+Key = Annotated[str, says("Unique among the live jobs of its topic.", min_length=1, max_length=LONGEST)]
+Moment = Annotated[datetime, says("RFC 3339, with a time zone.", tz=True)]
 Time = Annotated[datetime, Meta(tz=True)]
 Span = Annotated[
-    float | str,
-    Meta(description="Seconds, or text: a number and a unit, one or more times.", examples=["30m", 90, "1h 30m"]),
+    float | str, says("Seconds, or text: a number and a unit, one or more times.", examples=["30m", 90, "1h 30m"])
 ]
-Id = Annotated[str, Meta(description="The job's id.", examples=["1234567"])]
-Receipt = Annotated[str, Meta(description="Names the claim; opaque. It is the proof that the job is yours.")]
-Wait = Annotated[float, Meta(ge=0, description="Seconds to wait for its end; at most 30.")]
-Error = Annotated[str | None, Meta(description="What went wrong; its end is kept if it is long.")]
-PRIORITY = Annotated[int, Meta(ge=-9, le=9, description="Of what is due of the topic the highest comes first.")]
+Id = Annotated[str, says("The job's id.", examples=["1234567"])]
+Receipt = Annotated[str, says("Names the claim; opaque. It is the proof that the job is yours.")]
+Wait = Annotated[float, says("Seconds to wait for its end; at most 30.", ge=0)]
+Error = Annotated[str | None, says("What went wrong; its end is kept if it is long.")]
+PRIORITY = Annotated[int, says("Of what is due of the topic the highest comes first.", ge=-9, le=9)]
 Expires = Annotated[
     float | str | None,
-    Meta(description="How long after its due time it may begin; later it is cancelled instead. A span such as 10m."),
+    says("How long after its due time it may begin; later it is cancelled instead. A span such as 10m."),
 ]
-ATTEMPTS = Annotated[int, Meta(ge=1, le=1_000_000, description="How often it is tried in all.")]
-DryRun = Annotated[bool, Meta(description="Count what it would be, and change nothing.")]
+ATTEMPTS = Annotated[int, says("How often it is tried in all.", ge=1, le=1_000_000)]
+DryRun = Annotated[bool, says("Count what it would be, and change nothing.")]
 
 
-Body = Annotated[Raw, Meta(description="Any JSON; it is kept as it was sent.")]
-Base64 = Annotated[str | None, Meta(description="The body as bytes, in base64, instead of `body`.")]
-Ttr = Annotated[float | str | None, Meta(description="How long a handler may run: the lease.")]
-Headers = Annotated[dict[str, str] | None, Meta(description="Text by name, for the handler.")]
-Limit = Annotated[int, Meta(ge=1, le=1_000, description="At most so many; there may be fewer, and yet a next.")]
-Cursor = Annotated[str, Meta(min_length=1, max_length=60_000, description="`next` of the answer before; opaque.")]
-Next = Annotated[str | None, Meta(description="The cursor of the next part; null after the last.")]
-_searched = partial(Meta, min_length=1, max_length=1_000)
+Body = Annotated[Raw, says("Any JSON; it is kept as it was sent.")]
+Base64 = Annotated[str | None, says("The body as bytes, in base64, instead of `body`.")]
+Ttr = Annotated[float | str | None, says("How long a handler may run: the lease.")]
+Headers = Annotated[dict[str, str] | None, says("Text by name, for the handler.")]
+Limit = Annotated[int, says("At most so many; there may be fewer, and yet a next.", ge=1, le=1_000)]
+Cursor = Annotated[str, says("`next` of the answer before; opaque.", min_length=1, max_length=60_000)]
+Next = Annotated[str | None, says("The cursor of the next part; null after the last.")]
+_searched = partial(says, min_length=1, max_length=1_000)
 CatchUp = Literal["none", "one", "all"]
 Overlap = Literal["skip", "queue", "overlap"]
 
@@ -73,19 +71,17 @@ class NewJob(In, gc=False):
     topic: Topic
     body: Body = field(default_factory=Raw)
     body_base64: Base64 = None
-    delay: Annotated[float | str | None, Meta(description="Due so long from now: seconds, or text such as 30m.")] = None
-    at: Annotated[Moment | None, Meta(description="When it is due, instead of a delay.")] = None
+    delay: Annotated[float | str | None, says("Due so long from now: seconds, or text such as 30m.")] = None
+    at: Annotated[Moment | None, says("When it is due, instead of a delay.")] = None
     key: Key | None = None
-    replace: Annotated[bool, Meta(description="Let a delayed job with this key take these values.")] = False
+    replace: Annotated[bool, says("Let a delayed job with this key take these values.")] = False
     ttr: Ttr = None
     max_attempts: ATTEMPTS | None = None
     headers: Headers = None
-    to: Annotated[str | None, Meta(description="Where an outlet delivers it: a URL, or a name.")] = None
+    to: Annotated[str | None, says("Where an outlet delivers it: a URL, or a name.")] = None
     dedupe_for: Annotated[
         float | str | None,
-        Meta(
-            description="Refuse it also if a job with its key ended less than so long ago: seconds, or text like 10m."
-        ),
+        says("Refuse it also if a job with its key ended less than so long ago: seconds, or text like 10m."),
     ] = None
     priority: PRIORITY = 0
     expires: Expires = None
@@ -122,21 +118,21 @@ class JobOut(Struct, omit_defaults=True, kw_only=True):
     state: StateName
     due: Time
     created: Time
-    body: Annotated[Raw | UnsetType, Meta(description="The body, if it is JSON.")] = UNSET
-    body_base64: Annotated[str | None, Meta(description="The body, if it is something else than JSON.")] = None
+    body: Annotated[Raw | UnsetType, says("The body, if it is JSON.")] = UNSET
+    body_base64: Annotated[str | None, says("The body, if it is something else than JSON.")] = None
     encrypted: Annotated[
-        str | None, Meta(description="The id of the key that the body is encrypted with, which this server has not.")
+        str | None, says("The id of the key that the body is encrypted with, which this server has not.")
     ] = None
     key: str | None = None
-    ttr: Annotated[float | None, Meta(description="Seconds.")] = None
+    ttr: Annotated[float | None, says("Seconds.")] = None
     max_attempts: int | None = None
     headers: dict[str, str] = {}
-    attempt: Annotated[int, Meta(description="How many attempts were spent, the present one included.")] = 0
-    claims: Annotated[int, Meta(description="How often it was claimed, edited or replaced.")] = 0
-    lease_until: Annotated[Time | None, Meta(description="Until when its claim holds, while it runs.")] = None
+    attempt: Annotated[int, says("How many attempts were spent, the present one included.")] = 0
+    claims: Annotated[int, says("How often it was claimed, edited or replaced.")] = 0
+    lease_until: Annotated[Time | None, says("Until when its claim holds, while it runs.")] = None
     last_error: str | None = None
     priority: PRIORITY = 0
-    expires: Annotated[float | None, Meta(description="Seconds after its due time.")] = None
+    expires: Annotated[float | None, says("Seconds after its due time.")] = None
 
 
 class ReservedJob(JobOut, kw_only=True):
@@ -146,12 +142,10 @@ class ReservedJob(JobOut, kw_only=True):
 
 
 class _HasResult(Struct, omit_defaults=True, kw_only=True):
-    result: Annotated[Raw | UnsetType, Meta(description="What the handler returned, if that is kept and is JSON.")] = (
-        UNSET
-    )
-    result_base64: Annotated[str | None, Meta(description="The same, if it is something else than JSON.")] = None
+    result: Annotated[Raw | UnsetType, says("What the handler returned, if that is kept and is JSON.")] = UNSET
+    result_base64: Annotated[str | None, says("The same, if it is something else than JSON.")] = None
     encrypted: Annotated[
-        str | None, Meta(description="The id of the key that the result is encrypted with, which this server has not.")
+        str | None, says("The id of the key that the result is encrypted with, which this server has not.")
     ] = None
 
 
@@ -161,7 +155,7 @@ class AttemptOut(_HasResult, kw_only=True):
     claim: int
     attempt: int
     started: Time | None = None
-    ended: Annotated[Time | None, Meta(description="Absent while it runs.")] = None
+    ended: Annotated[Time | None, says("Absent while it runs.")] = None
     outcome: Literal["done", "failed", "lost", "released", "cancelled"] | None = None
     worker: str | None = None
     error: str | None = None
@@ -172,7 +166,7 @@ class ResultOut(_HasResult, kw_only=True):
 
     id: Id
     state: StateName
-    error: Annotated[str | None, Meta(description="The last error of its attempts.")] = None
+    error: Annotated[str | None, says("The last error of its attempts.")] = None
 
 
 class History(Struct):
@@ -184,7 +178,7 @@ class History(Struct):
 class Reschedule(In):
     """When the job is due instead: one of the two."""
 
-    delay: Annotated[float | str | None, Meta(description="From now: seconds, or text such as 30m.")] = None
+    delay: Annotated[float | str | None, says("From now: seconds, or text such as 30m.")] = None
     at: Moment | None = None
 
 
@@ -196,7 +190,7 @@ class Edit(Reschedule):
     ttr: Ttr | UnsetType = UNSET
     max_attempts: ATTEMPTS | UnsetType | None = UNSET
     headers: Annotated[
-        dict[str, str] | UnsetType | None, Meta(description="Text by name, for the handler, in place of all there was.")
+        dict[str, str] | UnsetType | None, says("Text by name, for the handler, in place of all there was.")
     ] = UNSET
     priority: PRIORITY | UnsetType = UNSET
     expires: Expires | UnsetType = UNSET
@@ -219,13 +213,11 @@ class Filter(In):
     key: Key | None = None
     due_from: Moment | None = None
     due_until: Moment | None = None
-    error: Annotated[str, Meta(max_length=1_000, description="The last error contains this text.")] | None = None
-    text: Annotated[str, _searched(description="The body contains this text.")] | None = None
-    header: Annotated[str, _searched(description="It has this header, or of `name=value` this value.")] | None = None
+    error: Annotated[str, says("The last error contains this text.", max_length=1_000)] | None = None
+    text: Annotated[str, _searched("The body contains this text.")] | None = None
+    header: Annotated[str, _searched("It has this header, or of `name=value` this value.")] | None = None
     worker: (
-        Annotated[
-            str, Meta(min_length=1, max_length=200, description="The worker of the last attempt, or how its id begins.")
-        ]
+        Annotated[str, says("The worker of the last attempt, or how its id begins.", min_length=1, max_length=200)]
         | None
     ) = None
     priority: PRIORITY | None = None
@@ -236,7 +228,7 @@ class Find(Filter):
 
     limit: Limit = 100
     cursor: Cursor | None = None
-    body: Annotated[bool, Meta(description="Whether bodies come along.")] = True
+    body: Annotated[bool, says("Whether bodies come along.")] = True
 
 
 class Found(Struct):
@@ -244,9 +236,7 @@ class Found(Struct):
 
     jobs: list[JobOut]
     next: Next
-    looked: Annotated[
-        int, Meta(description="How many jobs were looked at one by one, for text, header, worker or priority.")
-    ] = 0
+    looked: Annotated[int, says("How many jobs were looked at one by one, for text, header, worker or priority.")] = 0
 
 
 class ByKey(In):
@@ -314,14 +304,14 @@ class NewLimits(In, kw_only=True):
     """How many jobs of a topic run at once, and how many begin in a time; null: no such limit."""
 
     limit: int | None
-    per: Annotated[str | None, Meta(description="What ends the part of a key by which groups are limited.")] = None
+    per: Annotated[str | None, says("What ends the part of a key by which groups are limited.")] = None
     rate: Annotated[str | None, Meta(examples=["100/m", "10/s burst 10"])]
 
 
 class LimitsOut(Struct):
     """What was set of a topic's limits."""
 
-    limits: Annotated[NewLimits | None, Meta(description="null: those of its code hold.")]
+    limits: Annotated[NewLimits | None, says("null: those of its code hold.")]
 
 
 class Events(In):
@@ -349,15 +339,15 @@ class AllCounts(Struct):
 class WorkerOut(Struct, kw_only=True):
     """A worker that is there."""
 
-    worker: Annotated[str, Meta(description="Its id; another one for every start.")]
+    worker: Annotated[str, says("Its id; another one for every start.")]
     host: str | None
     process: int | None
-    topics: Annotated[list[str], Meta(description="Those that it handles and that the token may see.")]
-    silent: Annotated[float, Meta(description="Seconds since it last showed that it works.")]
-    gone: Annotated[bool, Meta(description="Whether it has shown nothing for 5 s: it was killed, or is cut off.")]
-    quiet: Annotated[bool, Meta(description="Whether it takes no jobs, as it was told.")]
-    room: Annotated[bool, Meta(description="Whether it has room for all that is due.")]
-    behind: Annotated[float, Meta(description="Seconds since when jobs are due that it has no room for.")]
+    topics: Annotated[list[str], says("Those that it handles and that the token may see.")]
+    silent: Annotated[float, says("Seconds since it last showed that it works.")]
+    gone: Annotated[bool, says("Whether it has shown nothing for 5 s: it was killed, or is cut off.")]
+    quiet: Annotated[bool, says("Whether it takes no jobs, as it was told.")]
+    room: Annotated[bool, says("Whether it has room for all that is due.")]
+    behind: Annotated[float, says("Seconds since when jobs are due that it has no room for.")]
 
 
 class Workers(Struct):
@@ -375,14 +365,12 @@ class NewSchedule(In):
     topic: Topic
     body: Body = field(default_factory=Raw)
     body_base64: Base64 = None
-    every: Annotated[float | str | None, Meta(description="How often, since 1970 in UTC: 1 s or more.")] = None
-    cron: Annotated[str | None, Meta(description="When, instead: a cron expression of five or six fields.")] = None
-    tz: Annotated[str | None, Meta(description="The time zone of `cron`; UTC unless told.")] = None
+    every: Annotated[float | str | None, says("How often, since 1970 in UTC: 1 s or more.")] = None
+    cron: Annotated[str | None, says("When, instead: a cron expression of five or six fields.")] = None
+    tz: Annotated[str | None, says("The time zone of `cron`; UTC unless told.")] = None
     catch_up: CatchUp = "none"
-    overlap: Annotated[Overlap | None, Meta(description="`queue` with `catch_up` all, else `skip`, unless told.")] = (
-        None
-    )
-    jitter: Annotated[float | str, Meta(description="Each tick comes up to so much later, by lot.")] = 0.0
+    overlap: Annotated[Overlap | None, says("`queue` with `catch_up` all, else `skip`, unless told.")] = None
+    jitter: Annotated[float | str, says("Each tick comes up to so much later, by lot.")] = 0.0
     ttr: Ttr = None
     max_attempts: ATTEMPTS | None = None
     headers: Headers = None
@@ -394,18 +382,18 @@ class ScheduleOut(Struct, kw_only=True):
 
     name: str
     topic: str
-    every: Annotated[float | None, Meta(description="Seconds; null if it goes by cron.")]
+    every: Annotated[float | None, says("Seconds; null if it goes by cron.")]
     cron: str | None
-    tz: Annotated[str | None, Meta(description="The time zone of `cron`.")]
+    tz: Annotated[str | None, says("The time zone of `cron`.")]
     catch_up: CatchUp
     overlap: Overlap
     paused: bool
-    next: Annotated[Time | None, Meta(description="When its next tick comes; null if it is paused.")]
-    last: Annotated[Time | None, Meta(description="When its last one came.")]
+    next: Annotated[Time | None, says("When its next tick comes; null if it is paused.")]
+    last: Annotated[Time | None, says("When its last one came.")]
     outcome: Annotated[
-        str | None, Meta(description='What became of it: a state, or "skipped"; null if that is not known any more.')
+        str | None, says('What became of it: a state, or "skipped"; null if that is not known any more.')
     ]
-    job: Annotated[str | None, Meta(description="The id of its job.")]
+    job: Annotated[str | None, says("The id of its job.")]
 
 
 class Schedules(Struct):
@@ -421,23 +409,19 @@ class Schedules(Struct):
 class Reserve(In):
     """Which jobs are wanted, and for how long."""
 
-    topics: Annotated[list[Topic], Meta(min_length=1, max_length=100, description="The first come first.")]
-    limit: Annotated[int, Meta(ge=1, le=1_000, description="At most so many.")] = 1
-    wait: Annotated[float | str, Meta(description="How long to wait for one; at most 30 s.")] = 0.0
-    ttr: Annotated[float | str, Meta(description="The lease of jobs that say none.", examples=[60, "5m"])] = 60.0
-    max_attempts: Annotated[ATTEMPTS | None, Meta(description="Of jobs that do not say it themselves.")] = None
-    worker: Annotated[str, Meta(min_length=1, max_length=200, description="Who works, for the history of the job.")] = (
-        "http"
-    )
+    topics: Annotated[list[Topic], says("The first come first.", min_length=1, max_length=100)]
+    limit: Annotated[int, says("At most so many.", ge=1, le=1_000)] = 1
+    wait: Annotated[float | str, says("How long to wait for one; at most 30 s.")] = 0.0
+    ttr: Annotated[float | str, says("The lease of jobs that say none.", examples=[60, "5m"])] = 60.0
+    max_attempts: Annotated[ATTEMPTS | None, says("Of jobs that do not say it themselves.")] = None
+    worker: Annotated[str, says("Who works, for the history of the job.", min_length=1, max_length=200)] = "http"
 
 
 class Claims(Struct, omit_defaults=True):
     """Jobs that are yours now."""
 
     jobs: list[ReservedJob]
-    more: Annotated[bool, Meta(description="Whether others are due that made the answer too long: reserve again.")] = (
-        False
-    )
+    more: Annotated[bool, says("Whether others are due that made the answer too long: reserve again.")] = False
 
 
 class Nack(In):
@@ -445,7 +429,7 @@ class Nack(In):
 
     delay: Annotated[
         float | str | UnsetType | None,
-        Meta(description="Due again so long from now; without it as the retry policy says; null makes the job dead."),
+        says("Due again so long from now; without it as the retry policy says; null makes the job dead."),
     ] = UNSET
     error: Error = None
 
@@ -474,16 +458,16 @@ class Touch(In):
 class FieldProblem(Struct):
     """What is wrong with a field."""
 
-    pointer: Annotated[str, Meta(description="A JSON pointer into the body.", examples=["#/jobs/3/topic"])]
+    pointer: Annotated[str, says("A JSON pointer into the body.", examples=["#/jobs/3/topic"])]
     detail: str
 
 
 class ProblemOut(Struct, kw_only=True):
     """A problem, RFC 9457."""
 
-    type: Annotated[str, Meta(description="Which kind of problem; stable.", examples=["urn:pywheel:problem:bad-body"])]
+    type: Annotated[str, says("Which kind of problem; stable.", examples=["urn:pywheel:problem:bad-body"])]
     title: str
     status: int
-    detail: Annotated[str, Meta(description="What is wrong, and how to mend it.")]
-    state: Annotated[StateName, Meta(description="Of `wrong-state`: what the job is.")] | UnsetType = UNSET
+    detail: Annotated[str, says("What is wrong, and how to mend it.")]
+    state: Annotated[StateName, says("Of `wrong-state`: what the job is.")] | UnsetType = UNSET
     errors: list[FieldProblem] | UnsetType = UNSET
