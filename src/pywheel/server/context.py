@@ -25,7 +25,6 @@ from .problems import Problem, of_error
 if TYPE_CHECKING:
     from ..client.queue import JobQueue
     from .access import Access
-    from .api.events import Feed
     from .api.waiting import Waiting
 
 __all__ = ["Context", "Limits"]
@@ -119,7 +118,6 @@ class Context:
         self.live = Live(lambda: self.queue.store)  # what is to be seen of the queue: for the page and all streams
         self.labels = Labels()  # what topics are called by `/metrics`
         self.waiting: Waiting | None = None  # who waits for jobs; made when the first one does
-        self.feed: Feed | None = None  # what the streams of events are fed from; made when the first one begins
         self.bodies = Places("bytes of bodies", limits.arriving, 1)
         self.waits = Places("reserves that wait", limits.waiters, 1)
         self.streams = Places("streams", limits.streams, 5)

@@ -8,10 +8,10 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from typing import Final, NamedTuple, TypeAlias
 
 from .._errors import StoreError
@@ -21,7 +21,7 @@ from ..stores.contract import Store
 from ..stores.notifier import Member
 from .coming import Coming, Forecaster
 
-__all__ = ["Live", "Snapshot", "TopicNow", "Topics"]
+__all__ = ["Live", "Snapshot", "TopicNow", "Topics", "Watch"]
 
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _NEWEST: Final = 1_000  # ended jobs that are read at once
@@ -129,10 +129,8 @@ class Live:
         self._thread = ThreadPoolExecutor(1, "pywheel-live")
         self._latest: Snapshot | None = None
         self._taken = float("-inf")
-        self._viewers = 0
+        self._watches: dict[Watch, None] = {}  # oldest first
         self._left = 0.0
-        self._wanted: dict[str | None, int] = {}
-        self._next: asyncio.Future[Snapshot | None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
@@ -146,34 +144,22 @@ class Live:
                 latest = await self._look(wanted)
             return latest
 
-    async def watch(self, topics: Iterable[str | None] = ()) -> AsyncGenerator[Snapshot, None]:
-        """Yield each snapshot from now on, and what is coming of these topics; one who is slow misses some."""
-        wanted = tuple(topics)
-        self._viewers += 1
-        for topic in wanted:
-            self._wanted[topic] = self._wanted.get(topic, 0) + 1
-        try:
-            while (snapshot := await self._coming_next()) is not None:
-                yield snapshot
-        finally:
-            self._viewers -= 1
-            self._left = time.monotonic()
-            for topic in wanted:
-                self._wanted[topic] -= 1
-                if not self._wanted[topic]:
-                    del self._wanted[topic]
-
-    async def _coming_next(self) -> Snapshot | None:
-        loop = asyncio.get_running_loop()
-        if self._next is None or self._next.get_loop() is not loop:
-            self._next = loop.create_future()
+    def watch(self, topics: Iterable[str | None] = (), *, kept: int = 1) -> Watch:
+        """Return each snapshot from now on, with what is coming of these topics; so many are kept for who is slow."""
+        watch, loop = Watch(self, tuple(topics), kept), asyncio.get_running_loop()
+        self._watches[watch] = None
         if self._task is None or self._task.done() or self._task.get_loop() is not loop:
             self._task = loop.create_task(self._run())
-        return await asyncio.shield(self._next)
+        return watch
+
+    def leave(self, watch: Watch) -> None:
+        """Let somebody watch no longer. Idempotent."""
+        self._watches.pop(watch, None)
+        self._left = time.monotonic()
 
     async def _run(self) -> None:
         try:
-            while self._viewers or time.monotonic() - self._left < _LINGER:
+            while self._watches or time.monotonic() - self._left < _LINGER:
                 began = time.monotonic()
                 async with self._alone():
                     await self._look(set())
@@ -195,17 +181,45 @@ class Live:
         return self._turn[1]
 
     async def _look(self, wanted: set[str | None]) -> Snapshot:
-        look = partial(self._reader.look, wanted | set(islice(self._wanted, _AHEAD)))
+        watched = dict.fromkeys(chain.from_iterable(watch.topics for watch in self._watches))
+        look = partial(self._reader.look, wanted | set(islice(watched, _AHEAD)))
         latest = await asyncio.get_running_loop().run_in_executor(self._thread, look)
         self._latest, self._taken = latest, time.monotonic()
         self._tell(latest)  # whoever asked for it: what has ended is in no other one
         return latest
 
     def _tell(self, snapshot: Snapshot | None) -> None:
-        if self._next is not None and not self._next.done():
+        for watch in self._watches:
             with contextlib.suppress(RuntimeError):  # its loop is closed
-                self._next.set_result(snapshot)
-        self._next = None
+                watch.tell(snapshot)
+
+
+class Watch:
+    """The snapshots for one who watches, until he closes it. Of those that wait for him the oldest are left out."""
+
+    def __init__(self, live: Live, topics: tuple[str | None, ...], kept: int) -> None:
+        self.topics = topics
+        self._live = live
+        self._waiting = asyncio.Queue[Snapshot | None](kept)
+
+    def tell(self, snapshot: Snapshot | None) -> None:
+        """Keep a snapshot until it is taken; None if there will be no more."""
+        if self._waiting.full():
+            self._waiting.get_nowait()
+        self._waiting.put_nowait(snapshot)
+
+    def __aiter__(self) -> Watch:
+        return self
+
+    async def __anext__(self) -> Snapshot:
+        snapshot = await self._waiting.get()
+        if snapshot is None:
+            raise StopAsyncIteration
+        return snapshot
+
+    async def aclose(self) -> None:
+        """Watch no longer."""
+        self._live.leave(self)
 
 
 class Reader:

@@ -426,7 +426,7 @@ def test_when_nobody_looks_nothing_is_read(queue, sites, monkeypatch):
     next(stream)
     next(stream)
     stream.close()
-    until(lambda: site.context.live._viewers == 0 and site.context.live._task.done())
+    until(lambda: not site.context.live._watches and site.context.live._task.done())
     before = counted.reads
     threading.Event().wait(0.2)
     assert counted.reads == before
