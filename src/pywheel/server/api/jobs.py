@@ -1,33 +1,132 @@
-"""One job, by its id or its key: look at it, cancel, edit, retry, delete; and all that a filter means."""
+"""Jobs: put one or many; look at one, cancel, edit, retry, delete it, by its id or its key; and all a filter means."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET, structs
 from starlette.responses import Response
 
 from ..._errors import BadJob
 from ...client.jobs import FilterWords, filter_of
-from ...jobs import new_job
 from ...jobs.checks import FURTHEST
-from ...jobs.commands import Cancel, Change, Command, Delete, Ref, Retry, called
+from ...jobs.commands import Cancel, Change, Command, Delete, Put, Ref, Retry, called
 from ...jobs.durations import delay_ms
-from ...jobs.job import Job, State
+from ...jobs.job import Job, NewJob, State
+from ...jobs.new_job import edit as edited
+from ...jobs.new_job import new_job
 from ...jobs.queries import GetHistories
 from ..access import demand_all
-from ..problems import Problem, checked
+from ..problems import Problem, bad_field, checked
 from ..visible import job_id, job_of, page
 from . import records, schema
 from .call import Call, JsonResponse
-from .put import refusal
+from .once import identity
 
-__all__ = ["cancel", "change_many", "delete", "edit", "find", "get", "history", "reference", "result", "retry"]
+if TYPE_CHECKING:
+    from ..context import Context
+
+__all__ = [
+    "cancel", "change_many", "delete", "edit", "find", "get", "history", "put", "put_many", "reference", "result",
+    "retry",
+]  # fmt: skip
 
 _TAG: Final = re.compile(rb'"[a-z]+-([0-9a-f]{1,16})-([0-9a-f]{1,16})"')
+_TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_LONGEST_STATE: Final = 512
+
+
+# ---- put ------------------------------------------------------------------------------------------------------------
+
+
+async def put(call: Call) -> Response:
+    """Store a job."""
+    wish: schema.NewJob = call.wish
+    call.demand(wish.topic)
+    trace = _trace(call.sent)
+    jobs = (_record(call.context, wish, "#", trace),)
+    [id] = await _stored(call, jobs)
+    headers = {"location": f"{call.scope.get('root_path', '')}/v1/jobs/{id}", **_traced(trace)}
+    return JsonResponse({"id": str(id)}, 201, headers)
+
+
+async def put_many(call: Call) -> Response:
+    """Store jobs, all or none."""
+    wishes: list[schema.NewJob] = call.wish.jobs
+    trace = _trace(call.sent)
+    if call.grant.everywhere:
+        call.demand(wishes[0].topic)
+    else:
+        for topic in {wish.topic for wish in wishes}:
+            call.demand(topic)
+    jobs = await _records(call.context, wishes, trace)
+    ids = await _stored(call, jobs)
+    return JsonResponse({"ids": list(map(str, ids))}, 201, _traced(trace))
+
+
+def _stored(call: Call, jobs: tuple[NewJob, ...]) -> Awaitable[list[int]]:
+    """Store jobs. With an Idempotency-Key the store knows a second put of them, in the transaction of the first."""
+    key = call.sent.get(b"idempotency-key")
+    nonce = (None, None) if key is None else identity(call, key)
+    return call.queue.calls.aapply(Put(jobs, *nonce))
+
+
+async def _records(context: Context, wishes: list[schema.NewJob], trace: dict[str, str] | None) -> tuple[NewJob, ...]:
+    """Return the records of jobs. Other requests have their turn in between."""
+    turns = records.Turns()
+    made = []
+    for place, wish in enumerate(wishes):
+        made.append(_record(context, wish, place, trace))
+        await turns.after(made[-1].body)
+    return tuple(made)
+
+
+def _record(context: Context, wish: schema.NewJob, place: str | int, trace: dict[str, str] | None) -> NewJob:
+    """Return the record of a job. Raises the Problem of one that makes no sense, with its place."""
+    pointer = place if isinstance(place, str) else f"#/jobs/{place}"
+    queue, limits = context.queue, context.limits
+    content = records.body_of(wish.body, wish.body_base64, limits.depth, pointer)
+    headers: Mapping[str, str] | None = wish.headers
+    if trace is not None:
+        headers = {**trace, **(headers or {})}
+    try:
+        return new_job(
+            queue.calls.max_body, wish.topic, content, wish.delay, wish.at, wish.key, wish.replace, wish.ttr,
+            wish.max_attempts, headers, wish.to, None, wish.dedupe_for, wish.priority, wish.expires,
+        )  # fmt: skip
+    except BadJob as error:
+        raise _refusal(error, pointer, too_large=len(content) > queue.calls.max_body) from None
+
+
+def _refusal(error: BadJob, pointer: str, *, too_large: bool) -> Problem:
+    """Return the problem of a job that makes no sense, or whose body is too large."""
+    return bad_field(f"{pointer}/body", str(error), "too-large") if too_large else bad_field(pointer, str(error))
+
+
+# ---- traces ---------------------------------------------------------------------------------------------------------
+
+
+def _trace(headers: Mapping[bytes, bytes]) -> dict[str, str] | None:
+    """Return the trace context of a request, as the job keeps it. One that is malformed counts as none."""
+    parent = headers.get(b"traceparent")
+    if parent is None or not _TRACEPARENT.fullmatch(parent) or parent.startswith(b"ff"):
+        return None
+    trace = {"traceparent": parent.decode("ascii")}
+    state = headers.get(b"tracestate", b"")
+    if 0 < len(state) <= _LONGEST_STATE and state.isascii():
+        trace["tracestate"] = state.decode("ascii")
+    return trace
+
+
+def _traced(trace: dict[str, str] | None) -> dict[str, str]:
+    return {} if trace is None else {"traceparent": trace["traceparent"]}
+
+
+# ---- one job --------------------------------------------------------------------------------------------------------
 
 
 async def get(call: Call) -> Response:
@@ -74,9 +173,9 @@ async def edit(call: Call) -> Response:
     if body or coded is not None:
         options["body"] = records.body_of(body, coded, call.context.limits.depth, "#")
     try:
-        command = new_job.edit(calls.max_body, ref, **options)
+        command = edited(calls.max_body, ref, **options)
     except BadJob as error:
-        raise refusal(error, "#", too_large=len(options.get("body", b"")) > calls.max_body) from None
+        raise _refusal(error, "#", too_large=len(options.get("body", b"")) > calls.max_body) from None
     command.expect = _expected(call)
     return await _change(call, ref, command, State.DELAYED.value)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.routing import Route
 
-from . import claims, events, jobs, openapi, put, schedules, schema, topics
+from . import claims, events, jobs, openapi, schedules, schema, topics
 from .call import Endpoint, Operation
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ _CHANGED: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    _putting("putJob", "POST /v1/jobs", put.put, "Put a job", body=schema.NewJob, answers={201: schema.PutAnswer},
+    _putting("putJob", "POST /v1/jobs", jobs.put, "Put a job", body=schema.NewJob, answers={201: schema.PutAnswer},
         nonced=True, headers=("traceparent",), problems=("job-exists", "too-large", "store-full"),
         notes="When this answers the job is durable, to the level that the store declares.",
         example={"topic": "close-order", "body": {"order": 7}, "delay": "30m", "key": "order-7"}),
-    _putting("putJobs", "POST /v1/jobs/batch", put.put_many, "Put many jobs, all or none", body=schema.NewJobs,
+    _putting("putJobs", "POST /v1/jobs/batch", jobs.put_many, "Put many jobs, all or none", body=schema.NewJobs,
         answers={201: schema.Ids}, many=True, nonced=True, headers=("traceparent",),
         problems=("job-exists", "too-large", "store-full"), notes="One transaction: the cheapest way to put many.",
         example={"jobs": [{"topic": "mail", "body": {"to": 5}}, {"topic": "mail", "body": {"to": 6}, "delay": "1h"}]}),

@@ -9,7 +9,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import BaseRoute, Route
 
-from . import dead, export, jobs, one_job, put, schedules, sign_in, views
+from . import answers, export, jobs, put, schedules, views
 from .answers import Handler, guarded
 from .charts import Charts
 from .feed import Feed
@@ -52,20 +52,20 @@ def routes(context: Context) -> list[BaseRoute]:
         look("/bulk/{id}", jobs.progress),
         act("/bulk/{id}", jobs.end),
         look("/jobs/export", export.export, packed=False),
-        look("/jobs/{id}", one_job.show),
-        act("/jobs/{id}", one_job.act),
-        look("/jobs/{id}/body", one_job.body),
+        look("/jobs/{id}", jobs.show),
+        act("/jobs/{id}", jobs.act),
+        look("/jobs/{id}/body", jobs.body),
         look("/put", put.show),
         act("/put", put.put),
-        look("/dead", dead.groups),
-        act("/dead", dead.act),
+        look("/dead", jobs.groups),
+        act("/dead", jobs.act_on_group),
         look("/schedules", schedules.show),
         act("/schedules", schedules.act),
         look("/schedules/form", schedules.form),
         act("/schedules/form", schedules.save),
-        look("/sign-in", sign_in.form, anybody=True),
-        act("/sign-in", sign_in.enter, anybody=True),
-        act("/sign-out", sign_in.leave, anybody=True),
-        act("/theme", sign_in.theme, anybody=True),
+        look("/sign-in", answers.form, anybody=True),
+        act("/sign-in", answers.enter, anybody=True),
+        act("/sign-out", answers.leave, anybody=True),
+        act("/theme", answers.theme, anybody=True),
         Route("/static/{version}/{name}", asset, methods=["GET"], middleware=_PACKED),
     ]

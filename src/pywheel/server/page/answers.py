@@ -1,4 +1,4 @@
-"""How the page answers: what every answer must say, and who may ask."""
+"""How the page answers: what every answer must say, who may ask, and how they sign in."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from ..access import PROXY, demand
 from ..audit import Deed, keep
 from ..problems import KINDS, Problem
 from ..tokens import Grant
+from .filters import fields
 from .templating import render
 
 if TYPE_CHECKING:
     from ..context import Context
     from .feed import Feed
 
-__all__ = ["COOKIE", "HEADERS", "HOST_COOKIE", "THEME", "THEMES", "Ask", "Handler", "grant_of", "guarded", "visitor_of"]
+__all__ = ["HEADERS", "Ask", "Handler", "enter", "form", "guarded", "leave", "theme", "visitor_of"]
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -37,13 +38,17 @@ HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 _SAID: Final = "pywheel_said"  # the cookie with what was done, for the next view
-THEME: Final = "pywheel_theme"
-THEMES: Final = ("auto", "light", "dark")
-COOKIE: Final = "pywheel_token"
-HOST_COOKIE: Final = f"__Host-{COOKIE}"
+_THEME: Final = "pywheel_theme"
+_THEMES: Final = ("auto", "light", "dark")
+_COOKIE: Final = "pywheel_token"
+_HOST_COOKIE: Final = f"__Host-{_COOKIE}"
 """The same by TLS: no other host, and no other path, can set it."""
 _TOKEN: Final = re.compile(r"[!-+\--:<-~]{1,512}")  # what a cookie can hold
 _ROLES: Final = (("admin", "admin"), ("put", "operator"), ("read", "viewer"))
+_DAY: Final = 86_400
+_MOST: Final = 8 << 10  # bytes of a form, which may come slowly from anybody
+_PATH: Final = re.compile(r"/(?![/\\])[^\\\x00-\x1f]*")
+"""A path that no browser takes for another host: browsers leave out control characters, and read \\ as /."""
 NOBODY: Final = Grant("", frozenset(), (), None)
 """Whoever has not signed in."""
 _STATUSES: Final[dict[type[PywheelError], int]] = {
@@ -89,7 +94,7 @@ class Ask:
     def page(self, template: str, /, status: int = 200, **values: Any) -> Response:
         """Return a whole page, with all headers."""
         cookies, visitor = self.request.cookies, self.visitor
-        theme, said = cookies.get(THEME, "auto"), unquote(cookies.get(_SAID, ""))[:500]
+        theme, said = cookies.get(_THEME, "auto"), unquote(cookies.get(_SAID, ""))[:500]
         text = render(
             template,
             root=self.root,
@@ -98,7 +103,7 @@ class Ask:
             role=next((role for scope, role in _ROLES if scope in visitor.scopes), "nobody"),
             by_proxy=visitor.id.startswith(PROXY),
             store=self.store.url,
-            theme=theme if theme in THEMES else "auto",
+            theme=theme if theme in _THEMES else "auto",
             said=said,
             **values,
         )
@@ -211,7 +216,7 @@ def _cookie(request: Request) -> str:
     """Return the token in the cookie; none if there are two, of which somebody else may have set one."""
     lines = request.headers.getlist("cookie")
     given = [part.strip().partition("=") for line in lines for part in line.split(";")]
-    for wanted in (HOST_COOKIE, COOKIE):
+    for wanted in (_HOST_COOKIE, _COOKIE):
         if found := [value for name, _, value in given if name == wanted]:
             return found[0] if len(found) == 1 else ""
     return ""
@@ -223,3 +228,50 @@ async def grant_of(ask: Ask, secret: str) -> Grant:
     if not access.open and not _TOKEN.fullmatch(secret):
         raise Problem("token-unknown", "this is no token: a token looks like pw_…")
     return await access.identify(ask.request.scope, ask.context.read, secret.encode("latin-1", "replace"))
+
+
+# ---- signing in and out, light or dark ------------------------------------------------------------------------------
+
+
+async def form(ask: Ask) -> Response:
+    """Show the form, unless they are in."""
+    target = _target(ask.query.get("next", ""))
+    if await visitor_of(ask) is not None:
+        return ask.back(target)
+    return ask.page("sign_in.html", next=target, trouble="")
+
+
+async def enter(ask: Ask) -> Response:
+    """Take a token, and keep it in a cookie that no script can read and no other site makes the browser send."""
+    given = await fields(ask.request, _MOST)
+    target, secret = _target(given.get("next", "")), given.get("token", "").strip()
+    try:
+        demand(await grant_of(ask, secret), "read")
+    except Problem as problem:
+        return ask.page("sign_in.html", problem.status, next=target, trouble=problem.detail)
+    answer, words = ask.back(target, "signed in"), {"secure": True, "path": "/"} if ask.by_tls else {}
+    ask.set_cookie(answer, _HOST_COOKIE if words else _COOKIE, secret, 7 * _DAY, httponly=True, **words)
+    return answer
+
+
+async def leave(ask: Ask) -> Response:
+    """Forget the token here."""
+    answer = ask.back("/sign-in")
+    answer.delete_cookie(_COOKIE, ask.cookie_path, httponly=True, samesite="strict")
+    answer.delete_cookie(_HOST_COOKIE, "/", secure=True, httponly=True, samesite="strict")
+    return answer
+
+
+async def theme(ask: Ask) -> Response:
+    """Remember light, dark, or what the system says."""
+    given = await fields(ask.request, _MOST)
+    if given.get("theme", "") not in _THEMES:
+        raise Problem("bad-request", f"there is no such theme: {', '.join(_THEMES)}")
+    answer = ask.back(_target(given.get("next", "")))
+    ask.set_cookie(answer, _THEME, given.get("theme", ""), 365 * _DAY)
+    return answer
+
+
+def _target(path: str) -> str:
+    """Return a path of ours, whatever was asked for."""
+    return path if _PATH.fullmatch(path) else "/"

@@ -1,34 +1,42 @@
-"""Jobs by search, and what is done to many of them."""
+"""Jobs: by search, one by one, and the dead ones by what went wrong; and what is done to them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
 from ..._errors import BadJob
+from ...jobs.bodies import is_encrypted
 from ...jobs.commands import Change
-from ...jobs.job import Job
-from ...jobs.queries import GetJob
-from ...stores.contract import intact
+from ...jobs.job import Attempt, Job, State
+from ...jobs.queries import Filter, GetHistories, GetJob
+from ...stores.contract import Store, intact
 from ..problems import Problem
 from ..tokens import Grant
-from ..visible import page
-from .answers import Ask
-from .bulk import ACTIONS, Action, count, progress_of, start, states_of, stop
+from ..visible import job_id, job_of, page
+from .answers import HEADERS, Ask
+from .bulk import ACTIONS, Action, count, matching, progress_of, start, states_of, stop
+from .drawings import timeline
 from .filters import TIMES, Asked, Fields, fields, new_due, texts
-from .words import number, stamp
+from .words import error_group, first_line, number, shown, stamp
 
-__all__ = ["ask_first", "begin", "end", "progress", "search"]
+__all__ = [
+    "Group", "act", "act_on_group", "ask_first", "begin", "body", "end", "groups", "progress", "search", "show",
+]  # fmt: skip
 
 _LIMIT: Final = 50
 _PREVIEW: Final = 96  # bytes of a body
 _SELECTED: Final = 1_000
 _COMPLETED: Final = 500  # topics that the browser knows to complete
+_DEAD: Final = 20_000  # dead jobs that are looked at
+_PATIENCE: Final = 1.5  # seconds
+_GROUPS: Final = 200
 
 
 async def search(ask: Ask) -> Response:
@@ -192,3 +200,112 @@ def _to_each(store: Any, action: Action, ids: list[int], visitor: Grant, due: in
     return sum(
         outcome is Change.MADE for outcome in intact(store.apply([action.command(job.id, due) for job in found]))
     )
+
+
+# ---- one job --------------------------------------------------------------------------------------------------------
+
+
+async def show(ask: Ask) -> Response:
+    """Show a job: body, headers, timeline of attempts, errors."""
+    job, history = await _read(ask)
+    actions = [
+        action.name
+        for action in ACTIONS.values()
+        if job.state in action.states and not action.timed and ask.visitor.may(action.scope, job.topic)
+    ]
+    result = history[-1].result if history else None
+    return ask.page(
+        "job.html",
+        job=job,
+        history=history,
+        segments=timeline(job, history, ask.now),
+        body=shown(job.body, ask.query.get("as", "")),
+        result=None if result is None else shown(result),
+        actions=actions,
+        now=ask.now,
+    )
+
+
+async def body(ask: Ask) -> Response:
+    """Answer with all of a body, as a file to be kept: a browser shows nothing of it."""
+    job, _ = await _read(ask)
+    if is_encrypted(job.body):
+        raise Problem("no-key", "the body is encrypted, and this server has no key")
+    headers = HEADERS | {"Content-Disposition": f'attachment; filename="job-{job.id}.body"'}
+    return Response(job.body, headers=headers, media_type="application/octet-stream")
+
+
+async def act(ask: Ask) -> Response:
+    """Cancel, reschedule, retry or delete a job, unless it has changed from what the form was about."""
+    given, (job, _) = await fields(ask.request), await _read(ask)
+    action, id = ACTIONS.get(given.get("action", "")), job.id
+    if action is None:
+        raise Problem("bad-request", "a job can be cancelled, rescheduled, retried and deleted")
+    ask.allow(action.scope, job.topic)
+    due = new_due(**texts(given, TIMES), now=ask.now) if action.timed else 0
+    ask.does(action.name, f"job {id}", job.topic)
+    outcome = await ask.context.queue.calls.aapply(action.command(id, due))
+    if not outcome:
+        what = "gone" if outcome is Change.NOT_FOUND else outcome
+        ask.does(action.name, f"job {id}", job.topic, f"none: it is {what}")
+        for_these = f"that is for jobs that are {' or '.join(action.states)}"
+        return ask.back(f"/jobs/{id}", f"job {id} is {what} and was not {action.done}: {for_these}")
+    return ask.back("/jobs" if action.name == "delete" else f"/jobs/{id}", f"job {id} {action.done}")
+
+
+async def _read(ask: Ask) -> tuple[Job, list[Attempt]]:
+    """Return the job that the address names, and its attempts. Problem: it is not there, or not for the visitor."""
+    job = await ask.context.read(job_of, ask.store, job_id(ask.request.path_params["id"]), ask.visitor)
+    return job, (await ask.context.read(ask.store.ask, GetHistories([job.id])))[0]
+
+
+# ---- dead jobs by what went wrong -----------------------------------------------------------------------------------
+
+
+class Group(NamedTuple):
+    """Dead jobs of a topic whose errors differ in digits and ids alone."""
+
+    asked: Asked  # the search that finds them
+    error: str  # of one of them
+    number: int
+    first: Job
+    last: Job
+
+
+async def groups(ask: Ask) -> Response:
+    """Show the groups, the largest first."""
+    topic = ask.topic
+    found, seen, whole = await ask.context.long(_grouped, ask.store, topic, ask.visitor)
+    shown, rest = found[:_GROUPS], max(len(found) - _GROUPS, 0)
+    return ask.page("dead.html", groups=shown, rest=rest, seen=seen, whole=whole, topic=topic, now=ask.now)
+
+
+async def act_on_group(ask: Ask) -> Response:
+    """Retry or delete a group."""
+    given = await fields(ask.request)
+    action = ACTIONS.get(given.get("action", ""))
+    asked = Asked(given.get("topic", ""), State.DEAD, like=given.get("like", ""))
+    if action is None or State.DEAD not in action.states or not asked.topic or not asked.like:
+        raise Problem("bad-request", "dead jobs can be retried and deleted, by topic and error")
+    ask.allow("admin", asked.topic)
+    return await start(ask, action, asked, asked.said(), "/dead")
+
+
+def _grouped(store: Store, topic: str | None, visitor: Grant) -> tuple[list[Group], int, bool]:
+    """Return the groups, how many jobs were looked at, and whether that is all of them."""
+    found: dict[tuple[str, str], Group] = {}
+    end, seen, whole = time.monotonic() + _PATIENCE, 0, True
+    for jobs in matching(store, Filter(topic), (State.DEAD,), visitor.sees):
+        for job in jobs:
+            seen += 1
+            kind = error_group(job.last_error)
+            group = found.get((job.topic, kind))
+            if group is None:
+                asked = Asked(job.topic, State.DEAD, like=kind)
+                found[job.topic, kind] = Group(asked, first_line(job.last_error, 300), 1, job, job)
+            else:
+                found[job.topic, kind] = group._replace(number=group.number + 1, last=job)
+        if seen >= _DEAD or time.monotonic() > end:
+            whole = False
+            break
+    return sorted(found.values(), key=lambda group: (-group.number, group.asked.topic)), seen, whole

@@ -19,9 +19,8 @@ from ...jobs.job import Job, NewJob
 from ...jobs.new_job import new_job
 from ..visible import job_id, job_of
 from .answers import Ask
-from .bodies import typed
 from .filters import ROOM, fields, priority_of, texts, utc
-from .words import iso
+from .words import iso, typed
 
 __all__ = ["put", "show"]
 

@@ -12,8 +12,8 @@ from ...jobs.schedule import Schedule
 from ...stores.schedule_notes import ScheduleNotes
 from ..problems import Problem
 from .answers import Ask
-from .bodies import typed
 from .filters import ROOM, fields, number_of, texts
+from .words import typed
 
 __all__ = ["act", "form", "save", "show"]
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...jobs.job import Outcome, State
-from . import bodies, words
+from . import words
 
 __all__ = ["VERSION", "asset", "fragment", "path_of", "prepare", "render"]
 
@@ -71,18 +71,8 @@ _environment: Final = Environment(
     auto_reload=False,
 )
 _environment.globals.update(asset=path_of, signs=SIGNS, states=list(State))
-_environment.filters.update(
-    first_line=words.first_line,
-    iso=words.iso,
-    late=words.late,
-    cut=_cut,
-    length_of=words.length,
-    preview=bodies.preview,
-    number=words.number,
-    pace=words.pace,
-    stamp=words.stamp,
-    when=words.when,
-)
+_WORDS: Final = ("first_line", "iso", "late", "number", "pace", "preview", "stamp", "when")
+_environment.filters.update({name: getattr(words, name) for name in _WORDS}, cut=_cut, length_of=words.length)
 
 
 def prepare() -> None:
