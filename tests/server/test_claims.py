@@ -305,7 +305,8 @@ def test_jobs_of_two_topics_go_to_two_who_wait_for_both(api):
         waiting = api.context.waiting
         for name in ("a", "b"):
             waiting._ring(name, 1)
-        woken.extend({waiter.topic for topic in waiting._topics.values() for waiter in topic.waiters if waiter.rung})
+        waiters = {waiter for topic in waiting._topics.values() for waiter in topic.waiters}
+        woken.extend(waiter.topic for waiter in waiters if waiter.is_set())
         await api.ask("POST", "/v1/jobs/batch", json={"jobs": [{"topic": "a"}, {"topic": "b"}]})
         return await asyncio.gather(*both)
 
@@ -327,7 +328,7 @@ def test_whoever_waits_for_thousands_of_topics_holds_up_no_others(api, monkeypat
         waiters = [waiting.enter((name,)) for name in names]
         put = [{"topic": name} for name in names[::100]]
         assert (await api.ask("POST", "/v1/jobs/batch", json={"jobs": put})).status_code == 201
-        await asyncio.wait_for(asyncio.gather(*(waiter.woken() for waiter in waiters[::100])), 60)
+        await asyncio.wait_for(asyncio.gather(*(waiter.wait() for waiter in waiters[::100])), 60)
         for waiter in waiters:
             waiting.leave(waiter)
 

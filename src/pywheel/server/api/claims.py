@@ -107,7 +107,7 @@ async def _first(call: Call, wanted: _Wanted, waiter: Waiter, ends: Ends, second
         left = until - asyncio.get_running_loop().time()
         if left <= 0 or any(end.done() for end in ends):
             break
-        woken = asyncio.ensure_future(waiter.woken())
+        woken = asyncio.ensure_future(waiter.wait())
         await asyncio.wait((woken, *ends), timeout=left, return_when=asyncio.FIRST_COMPLETED)
         if not woken.done():
             woken.cancel()
@@ -212,10 +212,14 @@ async def _give_back(context: Context, jobs: list[Job]) -> None:
 # ---- settle ---------------------------------------------------------------------------------------------------------
 
 
-async def ack(call: Call) -> Response:
-    """Make a claimed job done."""
-    id, claims = await _claim_of(call)
-    return _held(await call.queue.calls.aapply(commands.Ack(id, claims)))
+async def _settle(call: Call, command: type[commands.Ack | commands.Release]) -> Response:
+    return _held(await call.queue.calls.aapply(command(*await _claim_of(call))))
+
+
+ack: Final = partial(_settle, command=commands.Ack)
+"""Make a claimed job done."""
+release: Final = partial(_settle, command=commands.Release)
+"""Give a claim back, unspent."""
 
 
 async def nack(call: Call) -> Response:
@@ -248,12 +252,6 @@ async def touch(call: Call) -> Response:
     ttr = 60_000 if call.wish is None else checked("ttr", duration, call.wish.ttr, "ttr", 1)
     id, claims = await _claim_of(call)
     return _held(await call.queue.calls.aapply(commands.Touch(id, claims, ttr)))
-
-
-async def release(call: Call) -> Response:
-    """Give a claim back, unspent."""
-    id, claims = await _claim_of(call)
-    return _held(await call.queue.calls.aapply(commands.Release(id, claims)))
 
 
 async def _claim_of(call: Call) -> tuple[int, int]:

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS", "routes"]
 
 
-def _operation(tag: str, scope: str | None, id: str, route: str, handler: Any, summary: str, **more: Any) -> Operation:
+def _operation(
+    tag: str, scope: str | None, id: str, route: str, handler: Any, summary: str, *, word: str = "", **more: Any
+) -> Operation:
+    """Return an operation; `word` says to a handler of several which one it is."""
     method, path = route.split()
+    handler = partial(handler, word=word) if word else handler
     return Operation(id=id, method=method, path=path, handler=handler, summary=summary, tag=tag, scope=scope, **more)
 
 
@@ -42,10 +46,13 @@ _changing = partial(
     notes="In batches, each of them one transaction. With `dry_run` nothing changes.",
     example={"topic": "mail", "error": "502", "dry_run": True},
 )  # fmt: skip
-_topics, _pausing = partial(_operation, "topics", "read"), partial(_operation, "topics", "admin")
+_topics = partial(_operation, "topics", "read")
+_pausing = partial(_operation, "topics", "admin", answers={200: schema.Changed})
 _ordering = partial(_operation, "workers", "admin", answers={204: None}, problems=("not-found",))
 _schedule = partial(_operation, "schedules", problems=("no-such-schedule",))
-_claim = partial(_operation, "work", "work", body_needed=False, problems=("claim-lost", "not-found"))
+_claim = partial(
+    _operation, "work", "work", body_needed=False, answers={204: None}, problems=("claim-lost", "not-found")
+)
 _CHANGED: Final[dict[str, Any]] = {
     "headers": ("If-Match",), "answers": {204: None}, "problems": ("no-such-job", "wrong-state", "changed")
 }  # fmt: skip
@@ -88,12 +95,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     _finding("findJobs", "GET /v1/jobs", jobs.find, "Find jobs", query=schema.Find, answers={200: schema.Found},
         notes="By id; of a range of due times by these; to a token for some topics by topic first. "
         "An answer may have fewer jobs than `limit`, and yet a `next`."),
-    _changing("cancelJobs", "POST /v1/jobs/cancel", partial(jobs.change_many, word="cancel_many"),
-        "Cancel the delayed jobs that a filter means", body=schema.Bulk),
-    _changing("retryJobs", "POST /v1/jobs/retry", partial(jobs.change_many, word="retry_many"),
-        "Retry the finished jobs that a filter means, the dead ones unless told", body=schema.BulkRetry),
-    _changing("deleteJobs", "POST /v1/jobs/delete", partial(jobs.change_many, word="delete_many"),
-        "Forget the jobs that a filter means and that are not running", body=schema.Bulk),
+    _changing("cancelJobs", "POST /v1/jobs/cancel", jobs.change_many,
+        "Cancel the delayed jobs that a filter means", word="cancel_many", body=schema.Bulk),
+    _changing("retryJobs", "POST /v1/jobs/retry", jobs.change_many,
+        "Retry the finished jobs that a filter means, the dead ones unless told", word="retry_many",
+        body=schema.BulkRetry),
+    _changing("deleteJobs", "POST /v1/jobs/delete", jobs.change_many,
+        "Forget the jobs that a filter means and that are not running", word="delete_many", body=schema.Bulk),
     _finding("streamEvents", "GET /v1/events", events.events, "Jobs as they end, and counts as they change",
         query=schema.Events, headers=("Last-Event-ID",), answers={200: bytes}, problems=("too-busy", "share-taken"),
         notes="Server-sent events, once a second: `ended` with a job, `counts` with those of a topic, `missed` if "
@@ -105,31 +113,31 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         query=schema.Part, answers={200: schema.Topics}),
     _topics("countJobs", "GET /v1/counts", topics.counts, "How many jobs each topic has in each state",
         answers={200: schema.AllCounts}),
-    _pausing("pauseTopic", "POST /v1/topics/{topic}/pause", topics.pause,
-        "Let no job of a topic start until it is resumed", answers={200: schema.Changed}),
-    _pausing("resumeTopic", "POST /v1/topics/{topic}/resume", topics.resume, "Let jobs of a topic start again",
-        answers={200: schema.Changed}),
+    _pausing("pauseTopic", "POST /v1/topics/{topic}/pause", topics.change,
+        "Let no job of a topic start until it is resumed", word="pause"),
+    _pausing("resumeTopic", "POST /v1/topics/{topic}/resume", topics.change,
+        "Let jobs of a topic start again", word="resume"),
 
     _topics("getLimits", "GET /v1/topics/{topic}/limits", topics.limits, "The limits that were set for a topic",
         answers={200: schema.LimitsOut}),
     _pausing("setLimits", "PUT /v1/topics/{topic}/limits", topics.limit,
-        "Limit how many jobs of a topic run at once and begin in a time", body=schema.NewLimits,
-        answers={200: schema.Changed}, problems=("bad-body",),
+        "Limit how many jobs of a topic run at once and begin in a time", body=schema.NewLimits, problems=("bad-body",),
         notes="In place of what the code of its workers says, and until told otherwise. They hear of it within 2 "
         "seconds; what runs goes on, and counts. Jobs that are reserved are not limited.",
         example={"limit": 5, "rate": "100/m"}),
     _pausing("resetLimits", "DELETE /v1/topics/{topic}/limits", topics.limit_as_code,
-        "Let a topic have the limits of its code again", answers={200: schema.Changed}),
+        "Let a topic have the limits of its code again"),
 
     _operation("workers", "read", "listWorkers", "GET /v1/workers", topics.workers, "The workers, and how they do",
         answers={200: schema.Workers}),
-    _ordering("quietWorker", "POST /v1/workers/{worker}/quiet", partial(topics.order, word="quiet"),
-        "Have a worker take no new jobs, and finish what it has begun",
+    _ordering("quietWorker", "POST /v1/workers/{worker}/quiet", topics.order,
+        "Have a worker take no new jobs, and finish what it has begun", word="quiet",
         notes="It hears of it within seconds, and is quiet for 30 days, unless told otherwise before."),
-    _ordering("resumeWorker", "POST /v1/workers/{worker}/resume", partial(topics.order, word="resume"),
-        "Have a quiet worker take jobs again"),
-    _ordering("stopWorker", "POST /v1/workers/{worker}/stop", partial(topics.order, word="stop"),
-        "Have a worker drain and end, as at SIGTERM", notes="What keeps it alive may start another one in its place."),
+    _ordering("resumeWorker", "POST /v1/workers/{worker}/resume", topics.order,
+        "Have a quiet worker take jobs again", word="resume"),
+    _ordering("stopWorker", "POST /v1/workers/{worker}/stop", topics.order,
+        "Have a worker drain and end, as at SIGTERM", word="stop",
+        notes="What keeps it alive may start another one in its place."),
     _operation("schedules", "read", "listSchedules", "GET /v1/schedules", schedules.schedules,
         "Periodic jobs: when each comes next, and what became of the last", query=schema.Part,
         answers={200: schema.Schedules}),
@@ -147,10 +155,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Put a job of a schedule now, beside its others", answers={201: schema.PutAnswer},
         problems=("no-such-schedule", "job-exists"),
         notes="Paused or not. It gives way to one that runs, as the schedule says."),
-    _schedule("put", "pauseSchedule", "POST /v1/schedules/{name}/pause", partial(schedules.change, word="pause"),
-        "Let a schedule put nothing until it is resumed", answers={200: schema.Changed}),
-    _schedule("put", "resumeSchedule", "POST /v1/schedules/{name}/resume", partial(schedules.change, word="resume"),
-        "Let a schedule go on from now", answers={200: schema.Changed}),
+    _schedule("put", "pauseSchedule", "POST /v1/schedules/{name}/pause", schedules.change,
+        "Let a schedule put nothing until it is resumed", word="pause", answers={200: schema.Changed}),
+    _schedule("put", "resumeSchedule", "POST /v1/schedules/{name}/resume", schedules.change,
+        "Let a schedule go on from now", word="resume", answers={200: schema.Changed}),
 
     _operation("work", "work", "reserveJobs", "POST /v1/reserve", claims.reserve,
         "Claim due jobs, and wait for some if there are none", again=claims.reserve_again, body=schema.Reserve,
@@ -160,15 +168,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "A client that goes away while it waits holds nothing. Repeated with the same Idempotency-Key it gives the "
         "same jobs by the same receipts, less those whose claims are over.",
         example={"topics": ["mail", "report"], "limit": 10, "wait": 20, "ttr": "2m"}),
-    _claim("ackClaim", "POST /v1/claims/{receipt}/ack", claims.ack, "The job is done", answers={204: None}),
+    _claim("ackClaim", "POST /v1/claims/{receipt}/ack", claims.ack, "The job is done"),
     _claim("nackClaim", "POST /v1/claims/{receipt}/nack", claims.nack, "The attempt failed: due again, or dead",
         body=schema.Nack, answers={200: schema.NackAnswer}, example={"delay": "30s", "error": "502 Bad Gateway"}),
     _claim("buryClaim", "POST /v1/claims/{receipt}/bury", claims.bury, "The job is dead, whatever attempts are left",
-        body=schema.Bury, answers={204: None}, example={"error": "gone"}),
+        body=schema.Bury, example={"error": "gone"}),
     _claim("touchClaim", "POST /v1/claims/{receipt}/touch", claims.touch, "Let the lease last longer",
-        body=schema.Touch, answers={204: None}, example={"ttr": "2m"}),
-    _claim("releaseClaim", "POST /v1/claims/{receipt}/release", claims.release, "Give the job back, no attempt spent",
-        answers={204: None}),
+        body=schema.Touch, example={"ttr": "2m"}),
+    _claim("releaseClaim", "POST /v1/claims/{receipt}/release", claims.release, "Give the job back, no attempt spent"),
 )  # fmt: skip
 
 

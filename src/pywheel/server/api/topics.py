@@ -18,7 +18,7 @@ from . import schema
 from .call import Call, JsonResponse
 from .records import after_cursor, cursor
 
-__all__ = ["counts", "limit", "limit_as_code", "limits", "order", "pause", "resume", "topics", "workers"]
+__all__ = ["change", "counts", "limit", "limit_as_code", "limits", "order", "topics", "workers"]
 
 
 async def topics(call: Call) -> Response:
@@ -49,14 +49,9 @@ def _counts(call: Call) -> Response:
     )
 
 
-async def pause(call: Call) -> Response:
-    """Let no job of a topic start."""
-    return await _change(call, call.queue.aio.topics.pause)
-
-
-async def resume(call: Call) -> Response:
-    """Let jobs of a topic start again."""
-    return await _change(call, call.queue.aio.topics.resume)
+async def change(call: Call, word: str) -> Response:
+    """Let no job of a topic start, or let them start again."""
+    return await _change(call, getattr(call.queue.aio.topics, word))
 
 
 async def _change(call: Call, change: Callable[[str], Awaitable[bool]]) -> Response:

@@ -36,34 +36,23 @@ _HORIZON: Final = 5_000  # ms: what is due later is read before it is
 _EXPIRED: Final = 200
 
 
-class Waiter:
-    """One who waits. Used on the loop only."""
-
-    __slots__ = ("_event", "topic", "topics")
+class Waiter(asyncio.Event):
+    """One who waits: set when it is woken, until it sees to that. Used on the loop only."""
 
     def __init__(self, topics: Sequence[str]) -> None:
+        super().__init__()
         self.topics = topics
         self.topic: str | None = None
         """The topic that it was woken for; None: for several."""
-        self._event = asyncio.Event()
 
     def wake(self, topic: str) -> None:
         """Let it claim."""
-        self.topic = topic if self.topic == topic or not self.rung else None
-        self._event.set()
-
-    @property
-    def rung(self) -> bool:
-        """Whether it was woken, and has not seen it."""
-        return self._event.is_set()
-
-    async def woken(self) -> None:
-        """Return when woken, at once if that was since the last `take`."""
-        await self._event.wait()
+        self.topic = topic if self.topic == topic or not self.is_set() else None
+        self.set()
 
     def take(self) -> str | None:
         """Return the topic that it was woken for, and see to it. Who leaves without that leaves it to the next one."""
-        self._event.clear()
+        self.clear()
         return self.topic
 
 
@@ -126,7 +115,7 @@ class Waiting(StoreListener[_Topic]):
             for name in waiter.topics:
                 if name in self._topics:
                     self._topics[name].leave(waiter)
-        if waiter.rung:
+        if waiter.is_set():
             for name in waiter.topics if waiter.topic is None else (waiter.topic,):
                 self._ring(name, 1)
 
@@ -150,7 +139,7 @@ class Waiting(StoreListener[_Topic]):
             topic = self._topics.get(name)
             if topic is None:
                 return
-            idle = (waiter for waiter in topic.waiters if not waiter.rung)
+            idle = (waiter for waiter in topic.waiters if not waiter.is_set())
             for waiter in list(islice(idle, count)) or list(islice(topic.waiters, 1)):
                 topic.waiters.move_to_end(waiter)
                 waiter.wake(name)
