@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from .._errors import BadJob, BadOption, PywheelError
@@ -19,7 +19,7 @@ from ..jobs.address import checked_to
 from ..jobs.checks import whole
 from .contract import texts
 
-__all__ = ["AddressPolicy", "AddressRefused", "Places", "checked_url", "port_of"]
+__all__ = ["AddressPolicy", "AddressRefused", "Places", "checked_url", "is_address", "port_of"]
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -146,6 +146,15 @@ def checked_url(value: Any, *, error: type[PywheelError] = BadOption) -> str:
     if "://" not in url:
         raise error(f"{url[:60]!r} is no URL: it must begin with https:// or http://")
     return url
+
+
+def is_address(url: Any, schemes: Iterable[str]) -> TypeGuard[str]:
+    """Whether it is the address of a host, or of a socket, with one of these schemes."""
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        return bool(parts and parts.scheme in schemes and (parts.hostname or parts.path) and parts.port != 0)
+    except ValueError:  # of its port, or of brackets
+        return False
 
 
 def port_of(parts: SplitResult) -> int:

@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Final, TypeGuard, TypeVar
-from urllib.parse import urlsplit
+from typing import ClassVar, Final, TypeVar
 
 from .._errors import BadOption, PywheelError
 from ..jobs.address import TO
@@ -17,10 +16,7 @@ from ..jobs.handler import GiveUp
 from ..jobs.job import Job
 from .contract import Outlet, delivery_id, texts
 
-__all__ = [
-    "CONTENT_TYPE", "MESSAGE_ID", "BrokerOutlet", "Link", "NotConfirmed", "is_address", "is_own", "message_id",
-    "passed",
-]  # fmt: skip
+__all__ = ["CONTENT_TYPE", "MESSAGE_ID", "BrokerOutlet", "Link", "NotConfirmed", "is_own", "message_id", "passed"]
 
 CONTENT_TYPE: Final = "content-type"
 MESSAGE_ID: Final = "message-id"
@@ -186,12 +182,3 @@ def chosen(name: str, allowed: tuple[str, ...], what: str, option: str) -> str:
     if not any(fnmatchcase(name, pattern) for pattern in allowed):
         raise GiveUp(f"this outlet does not let a job choose the {what} {name[:80]!r}: {option} names those it may")
     return name
-
-
-def is_address(url: Any, schemes: Iterable[str]) -> TypeGuard[str]:
-    """Whether it is the address of a host, or of a socket, with one of these schemes."""
-    try:
-        parts = urlsplit(url) if isinstance(url, str) else None
-        return bool(parts and parts.scheme in schemes and (parts.hostname or parts.path) and parts.port != 0)
-    except ValueError:  # of its port, or of brackets
-        return False

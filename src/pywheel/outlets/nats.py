@@ -13,7 +13,8 @@ from ..jobs.checks import needed
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
-from .broker import CONTENT_TYPE, BrokerOutlet, Link, is_address, message_id, passed
+from .addresses import is_address
+from .broker import CONTENT_TYPE, BrokerOutlet, Link, message_id, passed
 
 if TYPE_CHECKING:
     from nats.aio.client import Client

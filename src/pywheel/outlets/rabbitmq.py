@@ -16,8 +16,9 @@ from ..jobs.checks import needed
 from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
+from .addresses import is_address
 from .answers import in_background
-from .broker import CONTENT_TYPE, BrokerOutlet, Link, NotConfirmed, chosen, is_address, message_id, passed
+from .broker import CONTENT_TYPE, BrokerOutlet, Link, NotConfirmed, chosen, message_id, passed
 from .contract import failed, opened_once, texts
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from ..jobs.checks import needed, whole
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
-from .broker import BrokerOutlet, Link, is_address, message_id, passed
+from .addresses import is_address
+from .broker import BrokerOutlet, Link, message_id, passed
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

@@ -21,7 +21,7 @@ from ..jobs.checks import needed, whole
 from ..jobs.durations import Duration, duration
 from ..jobs.handler import GiveUp, RetryLater
 from ..jobs.job import Job
-from .addresses import AddressPolicy, AddressRefused, Places, checked_url, port_of
+from .addresses import AddressPolicy, AddressRefused, Places, checked_url, is_address, port_of
 from .answers import shown
 from .contract import Outlet, delivery_id, texts
 from .shares import Call, Shares
@@ -279,14 +279,9 @@ def _allowed(url: str, policy: AddressPolicy) -> None:
 
 
 def _checked_proxy(value: Any) -> str:
-    if isinstance(value, str):
-        try:
-            parts = urlsplit(value)
-            if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
-                return value
-        except ValueError:  # of its port, or of brackets
-            pass
-    raise BadOption("the proxy is written like http://user:password@host:3128")
+    if not is_address(value, ("http", "https")) or not urlsplit(value).hostname:
+        raise BadOption("the proxy is written like http://user:password@host:3128")
+    return value
 
 
 def _keys(secrets: Secrets) -> Callable[[Job], list[bytes]]:
