@@ -9,6 +9,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from .._errors import StoreClosed, StoreError, StoreReplaced
@@ -22,12 +23,12 @@ _LINGER: Final = 2.0  # seconds that a topic stays announced after the last one 
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 
 
+@dataclass(slots=True)
 class Topic:
     """A topic that somebody waits for, or did a moment ago."""
 
-    def __init__(self) -> None:
-        self.waiters: OrderedDict[Any, None] = OrderedDict()
-        self._left_at = 0.0  # since when nobody waits
+    waiters: OrderedDict[Any, None] = field(default_factory=OrderedDict)
+    _left_at: float = 0.0  # since when nobody waits
 
     def leave(self, waiter: object) -> None:
         """Let somebody wait no longer."""

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
@@ -36,14 +37,12 @@ _URLS: Final = 4_096
 _connecting: Final[ContextVar[_Connecting]] = ContextVar("connecting")
 
 
+@dataclass(slots=True)
 class _Connecting:
     """What a call lets its connections do, and what they have done."""
 
-    __slots__ = ("anywhere", "connected")
-
-    def __init__(self, anywhere: bool) -> None:
-        self.anywhere = anywhere  # whether its name is one of those that may lead to any address
-        self.connected = False  # whether it made a connection of its own
+    anywhere: bool  # whether its name is one of those that may lead to any address
+    connected: bool = False  # whether it made a connection of its own
 
 
 class Unanswered(Exception):

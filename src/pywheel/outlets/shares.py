@@ -15,6 +15,7 @@ import asyncio
 import random
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
@@ -33,19 +34,17 @@ _TARGETS: Final = 10_000  # that are remembered
 _ROOM: Final = 10_000  # calls under way, unless told: as many as a handler may have
 
 
+@dataclass(slots=True, eq=False)
 class _Places:
     """Places for calls, so many of them."""
 
-    __slots__ = ("free_at", "most", "promised", "seconds", "stalled", "started", "waiting")
-
-    def __init__(self, most: int, started: dict[Call, float] | None = None) -> None:
-        self.most = most
-        self.started = {} if started is None else started  # the calls under way, oldest first
-        self.waiting: deque[asyncio.Future[None]] = deque()
-        self.promised = 0  # places that were given to those who waited, and are not taken yet
-        self.seconds = 0.0  # that a call takes, roughly
-        self.stalled = False  # whether somebody waited in vain, and nothing has ended since
-        self.free_at = 0.0  # when the last job that was given back has its turn
+    most: int
+    started: dict[Call, float] = field(default_factory=dict)  # the calls under way, oldest first
+    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+    promised: int = 0  # places that were given to those who waited, and are not taken yet
+    seconds: float = 0.0  # that a call takes, roughly
+    stalled: bool = False  # whether somebody waited in vain, and nothing has ended since
+    free_at: float = 0.0  # when the last job that was given back has its turn
 
     @property
     def taken(self) -> int:
@@ -71,30 +70,26 @@ class _Places:
         self.give_place()
 
 
+@dataclass(slots=True, eq=False)
 class _Target(_Places):
     """What is known of one target."""
 
-    __slots__ = ("answers", "cooling", "failures", "until")
-
-    def __init__(self, most: int) -> None:
-        super().__init__(most)
-        self.answers = False  # whether it ever did
-        self.failures = 0  # in a row
-        self.cooling = 0.0
-        self.until = 0.0  # when it may be tried again
+    answers: bool = False  # whether it ever did
+    failures: int = 0  # in a row
+    cooling: float = 0.0
+    until: float = 0.0  # when it may be tried again
 
     @property
     def idle(self) -> bool:
         return not (self.started or self.waiting or self.promised or self.failures)
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """One call under way. Exactly one of `answered` and `failed` ends it, or `ended` if nothing was learned."""
 
-    __slots__ = ("_shares", "_target")
-
-    def __init__(self, shares: Shares, target: _Target) -> None:
-        self._shares, self._target = shares, target
+    _shares: Shares
+    _target: _Target
 
     def answered(self) -> None:
         """Note that the target has answered, whatever it said."""

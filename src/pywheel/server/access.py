@@ -12,14 +12,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
+
+from starlette.types import Scope
 
 from .._errors import BadOption
 from .problems import Problem
 from .tokens import ROLES, Grant
-
-if TYPE_CHECKING:
-    from starlette.types import Scope
 
 __all__ = [
     "EVERYTHING", "PROXY", "Access", "Failures", "Mode", "ProxySignIn", "demand", "demand_all", "header",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from itertools import count, islice
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -15,10 +15,8 @@ from ..jobs.checks import MOST
 from ..jobs.commands import SetNote
 from ..jobs.queries import ListNotes
 from ..stores.contract import Store, notes
+from .context import Context
 from .tokens import Grant
-
-if TYPE_CHECKING:
-    from .context import Context
 
 __all__ = ["Deed", "keep", "listed"]
 

@@ -12,20 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from .._errors import PywheelError, StoreClosed, StoreError
+from ..client.queue import JobQueue
 from ..jobs.commands import SetNote
 from ..jobs.queries import GetJob
 from ..observe.tally import Labels
 from ..stores.contract import Store, outcome_of
+from .access import Access
+from .api.waiting import Waiting
 from .live import Live
 from .problems import Problem, of_error
-
-if TYPE_CHECKING:
-    from ..client.queue import JobQueue
-    from .access import Access
-    from .api.waiting import Waiting
 
 __all__ = ["Context", "Limits"]
 

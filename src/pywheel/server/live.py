@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice, repeat
 from typing import Final, NamedTuple, TypeAlias
@@ -308,14 +309,12 @@ class Reader:
         return new, len(found) >= _NEWEST or (self._last is not None and self._last.at < since)
 
 
+@dataclass(slots=True)
 class _Past:
     """What has ended in a topic of late."""
 
-    __slots__ = ("_late", "_numbers")
-
-    def __init__(self) -> None:
-        self._numbers: list[tuple[int, int]] = []  # (at which snapshot, how many ended before it)
-        self._late: list[tuple[int, int]] = []  # (ended, ms late)
+    _numbers: list[tuple[int, int]] = field(default_factory=list)  # (at which snapshot, how many ended before it)
+    _late: list[tuple[int, int]] = field(default_factory=list)  # (ended, ms late)
 
     def see(self, number: int, ended: Sequence[Ended], at: int) -> None:
         """Take in that so many ended since the snapshot before, and those of them that were read."""

@@ -7,21 +7,18 @@ import logging
 import os
 import re
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .._errors import PywheelError
 from .access import header, refuse_strangers
+from .context import Context, Limits
 from .problems import MEDIA_TYPE, Problem
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from .context import Context, Limits
 
 __all__ = ["Bodies", "Requests", "answer_of", "refuse_large", "refused"]
 

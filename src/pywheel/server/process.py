@@ -12,18 +12,16 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
+from starlette.applications import Starlette
 
 from .._errors import StoreError, StoreReplaced
 from ..jobs.queries import GetNextLease
 from ..stores.contract import Store
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
 
 __all__ = ["address_of", "run"]
 

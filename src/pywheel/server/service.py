@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from ..client.queue import AsyncJobQueue, JobQueue
 from .access import Access, Mode, ProxySignIn, demand_all
 from .api.operations import routes
 from .context import Context, Limits
@@ -21,9 +21,6 @@ from .middleware import Bodies, Requests, answer_of, refused
 from .page import routes as page
 from .problems import Problem
 from .tokens import Tokens
-
-if TYPE_CHECKING:
-    from ..client.queue import AsyncJobQueue, JobQueue
 
 __all__ = ["app"]
 

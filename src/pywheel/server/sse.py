@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 __all__ = ["EventStream"]
 

@@ -9,7 +9,7 @@ from pywheel import JobQueue
 from pywheel.jobs.commands import Nack
 from pywheel.jobs.queries import GetPage
 from pywheel.server import app
-from pywheel.server.page import export
+from pywheel.server.page import jobs
 
 
 def lines(client, **query):
@@ -60,14 +60,14 @@ def test_a_token_for_some_topics_exports_them_alone(queue, guarded):
 
 def test_an_export_whose_token_ends_says_so_at_its_end(queue, guarded, monkeypatch):
     queue.put_many([queue.job("mail", b"", delay=60) for _ in range(1_500)])
-    real = export._page
+    real = jobs._page
 
     def over(*arguments):
         guarded.context.access._known.clear()
         guarded.tokens.pop("viewer", None)
         return real(*arguments)
 
-    monkeypatch.setattr(export, "_page", over)
+    monkeypatch.setattr(jobs, "_page", over)
     with guarded.client("viewer") as client:
         found = lines(client)
     assert len(found) == 1_001
@@ -77,14 +77,14 @@ def test_an_export_whose_token_ends_says_so_at_its_end(queue, guarded, monkeypat
 def test_an_export_that_the_store_fails_says_so_at_its_end(sites, monkeypatch):
     queue = JobQueue("memory:")
     queue.put_many([queue.job("mail", b"", delay=60) for _ in range(1_500)])
-    real = export._page
+    real = jobs._page
 
     def closing(*arguments):
         found = real(*arguments)
         queue.close()
         return found
 
-    monkeypatch.setattr(export, "_page", closing)
+    monkeypatch.setattr(jobs, "_page", closing)
     with sites(queue).client() as client:
         found = lines(client)
     assert len(found) == 1_001

@@ -8,24 +8,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from ...jobs.queries import Query
 from ..access import demand
+from ..context import Context
 from ..middleware import refuse_large
 from ..problems import Problem, bad_parameter, of_validation
+from ..tokens import Grant
 from .once import ANSWERS_KEPT, once
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
-    from ..context import Context
-    from ..tokens import Grant
 
 __all__ = ["Call", "Endpoint", "Ends", "JsonResponse", "Operation"]
 

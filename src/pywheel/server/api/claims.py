@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -18,7 +19,7 @@ from ...jobs import commands
 from ...jobs.durations import delay_ms, duration
 from ...jobs.handler import kept
 from ...jobs.job import Job, State
-from ...jobs.queries import GetJob, GetNextDues, GetNextLease
+from ...jobs.queries import GetJob, GetNextDues
 from ...jobs.retry import DEFAULT
 from ...stores.contract import Store
 from ..context import Context
@@ -27,11 +28,9 @@ from .call import Call, Ends, JsonResponse
 from .once import UNDER_WAY
 from .records import jobs_out, receipt_of, reserved
 from .schema import Claims, Nack, NackAnswer, Reserve
-from .waiting import Waiter, Waiting
+from .waiting import Waiter, Waiting, end_lost
 
 __all__ = ["ack", "bury", "nack", "release", "reserve", "reserve_again", "touch"]
-
-_EXPIRED: Final = 200  # lost leases that are ended in one step
 
 
 # ---- reserve --------------------------------------------------------------------------------------------------------
@@ -117,18 +116,16 @@ async def _first(call: Call, wanted: _Wanted, waiter: Waiter, ends: Ends, second
     return jobs
 
 
+@dataclass
 class _Wanted:
     """What one caller wants to claim."""
 
-    def __init__(
-        self, context: Context, topics: tuple[str, ...], limit: int, policy: commands.ClaimPolicy, worker: str
-    ) -> None:
-        self.topics = topics
-        self._context = context
-        self._limit = limit
-        self._policy = policy
-        self._worker = worker
-        self._sealed: dict[str, BadBody] = {}  # topics of which nothing that is due can be read here
+    context: Context
+    topics: tuple[str, ...]
+    limit: int
+    policy: commands.ClaimPolicy
+    worker: str
+    sealed: dict[str, BadBody] = field(default_factory=dict)  # topics of which nothing that is due can be read here
 
     async def claim(self, first: str | None = None) -> list[Job]:
         """Return jobs that are due, of the topics in their order."""
@@ -137,29 +134,29 @@ class _Wanted:
             # Of several topics those where something is due, found by one query.
             due = self.topics if len(self.topics) == 1 else await self._due() if first is None else (first,)
             for topic in due:
-                if topic not in self._sealed:
-                    jobs += await self._claim(topic, self._limit - len(jobs), jobs)
-                if len(jobs) >= self._limit or self._room(jobs) <= 0:
+                if topic not in self.sealed:
+                    jobs += await self._claim(topic, self.limit - len(jobs), jobs)
+                if len(jobs) >= self.limit or self._room(jobs) <= 0:
                     break
         except BaseException as error:
             if jobs and isinstance(error, PywheelError):
                 return jobs  # they are claimed: what comes next is for the next request to learn
-            await _give_back(self._context, jobs)
+            await _give_back(self.context, jobs)
             raise
         return jobs
 
     def _room(self, jobs: list[Job]) -> int:
         """Return how many bytes of bodies may come beside those of these jobs."""
-        return self._context.limits.reserve - sum(len(job.body) for job in jobs)
+        return self.context.limits.reserve - sum(len(job.body) for job in jobs)
 
     def _may_be_full(self, jobs: list[Job]) -> bool:
         """Whether a body that this server takes may have been too long to come along."""
         # What is sealed was longer than what is seen here.
-        return self._room(jobs) < 2 * self._context.queue.calls.max_body
+        return self._room(jobs) < 2 * self.context.queue.calls.max_body
 
     async def more(self, jobs: list[Job]) -> bool:
         """Return whether jobs are due that were left out because of their bodies. Mostly without a query."""
-        if len(jobs) >= self._limit or not self._may_be_full(jobs):
+        if len(jobs) >= self.limit or not self._may_be_full(jobs):
             return False
         try:
             return bool(await self._due())
@@ -169,36 +166,36 @@ class _Wanted:
     @property
     def readable(self) -> bool:
         """Whether there is a topic of which something may yet come."""
-        return len(self._sealed) < len(self.topics)
+        return len(self.sealed) < len(self.topics)
 
     def refuse_sealed(self) -> None:
         """Raise the Problem of jobs that are due, and for whose bodies there is no key here."""
-        for error in self._sealed.values():
+        for error in self.sealed.values():
             raise Problem("no-key", f"{error}; no other job is due", headers={"retry-after": "60"})
 
     async def _due(self) -> tuple[str, ...]:
         """Return the topics of which something is due."""
-        store = self._context.queue.store
-        dues = await self._context.read(_dues, store, self.topics)
+        store = self.context.queue.store
+        dues = await self.context.read(_dues, store, self.topics)
         now = store.clock.wall()
         return tuple(topic for topic in self.topics if topic in dues and dues[topic] <= now)
 
     async def _claim(self, topic: str, limit: int, before: list[Job]) -> list[Job]:
         """Claim jobs of a topic, which come with those before them."""
-        command = commands.Reserve(topic, limit, self._policy, self._worker)
+        command = commands.Reserve(topic, limit, self.policy, self.worker)
         if limit > 1 or before:
             command.bytes, command.least = self._room(before), 0 if before else 1
-        claim = asyncio.ensure_future(reserve_async(self._context.queue.calls, command))
+        claim = asyncio.ensure_future(reserve_async(self.context.queue.calls, command))
         try:
             jobs = await asyncio.shield(claim)
         except asyncio.CancelledError:  # the server ends: what was claimed is given back
             with suppress(PywheelError):
-                await _give_back(self._context, await claim)
+                await _give_back(self.context, await claim)
             raise
         except BadBody as error:  # they stay as they are, for others who may have the key
-            self._sealed[topic] = error
+            self.sealed[topic] = error
             return []
-        waiting = self._context.waiting
+        waiting = self.context.waiting
         if waiting is not None:
             waiting.claimed(topic, len(jobs), more=len(jobs) == limit or self._may_be_full(before + jobs))
         return jobs
@@ -278,7 +275,5 @@ def _lost() -> Problem:
 
 def _dues(store: Store, topics: Sequence[str]) -> dict[str, int]:
     """Return when the first jobs of topics are due. Lost leases are ended first: no worker may be there to do it."""
-    lease = store.ask(GetNextLease())
-    if lease is not None and lease <= store.clock.wall():
-        store.apply([commands.Expire(_EXPIRED)])
+    end_lost(store)
     return store.ask(GetNextDues(topics))

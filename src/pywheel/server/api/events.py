@@ -8,23 +8,20 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
 from ..._errors import StoreError
 from ...jobs.checks import MOST
-from ...jobs.queries import ListEnded
+from ...jobs.job import Counts
+from ...jobs.queries import Ended, ListEnded
 from ..live import Watch
 from ..problems import Problem
 from ..sse import EventStream
 from .call import Call
 from .records import moment_out
-
-if TYPE_CHECKING:
-    from ...jobs.job import Counts
-    from ...jobs.queries import Ended
 
 __all__ = ["events"]
 

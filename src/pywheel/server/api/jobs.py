@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import UNSET, structs
 from starlette.responses import Response
@@ -21,14 +21,12 @@ from ...jobs.new_job import edit as edited
 from ...jobs.new_job import new_job
 from ...jobs.queries import GetHistories
 from ..access import demand_all
+from ..context import Context
 from ..problems import Problem, bad_field, checked
 from ..visible import job_id, job_of, page
 from . import records, schema
 from .call import Call, JsonResponse
 from .once import identity
-
-if TYPE_CHECKING:
-    from ..context import Context
 
 __all__ = [
     "cancel", "change_many", "delete", "edit", "find", "get", "history", "put", "put_many", "reference", "result",

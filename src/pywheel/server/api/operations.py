@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.routing import Route
 
+from ..context import Context
 from . import claims, events, jobs, openapi, schedules, schema, topics
 from .call import Endpoint, Operation
-
-if TYPE_CHECKING:
-    from ..context import Context
 
 __all__ = ["OPERATIONS", "routes"]
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -22,7 +23,7 @@ from ...stores.contract import Store, intact
 from ...stores.notifier import Notifier, workers
 from ...stores.ownership import shards_of, turn
 
-__all__ = ["Waiter", "Waiting"]
+__all__ = ["Waiter", "Waiting", "end_lost"]
 
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _IDLE: Final = 1.0  # seconds without anything to do
@@ -33,7 +34,7 @@ _BESIDE: Final = 0.25  # while others work there too
 _OVERDUE: Final = 250  # ms after which a job in another's slice of time is taken
 _DEPUTY: Final = 500  # ms after which a lost lease is ended that whoever is in charge has not ended
 _HORIZON: Final = 5_000  # ms: what is due later is read before it is
-_EXPIRED: Final = 200
+_EXPIRED: Final = 200  # that are ended in one step
 
 
 class Waiter(asyncio.Event):
@@ -56,14 +57,13 @@ class Waiter(asyncio.Event):
         return self.topic
 
 
+@dataclass(slots=True)
 class _Topic(Topic):
     """When somebody is to be woken for a topic."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.due: int | None = None  # ms
-        self.patience = _PATIENCE[0]
-        self.quiet_until = 0.0  # it gave nothing though it was due: it may be paused
+    due: int | None = None  # ms
+    patience: float = _PATIENCE[0]
+    quiet_until: float = 0.0  # it gave nothing though it was due: it may be paused
 
     def hushed(self, now: float) -> None:
         """Wake nobody again for a moment, unless something was claimed or put meanwhile."""
@@ -195,10 +195,7 @@ class Waiting(StoreListener[_Topic]):
         }
         self._look_at = now + (_ALONE if len(members) <= 1 else _BESIDE)
         later = 0 if len(there) <= 1 else _DEPUTY
-        lease = self._store.ask(GetNextLease())
-        if lease is not None and self._store.clock.wall() >= lease + later:
-            [expired] = intact(self._store.apply([Expire(_EXPIRED)]))
-            lease = expired.next_lease
+        lease = end_lost(self._store, later)
         self._lease = None if lease is None else lease + later
 
     def _hints(self, notifier: Notifier, topics: tuple[str, ...]) -> Sequence[Due]:
@@ -262,3 +259,12 @@ class Waiting(StoreListener[_Topic]):
         if self._later:
             times.append(self._rest)
         return max(min(times, default=_IDLE), 0.0)
+
+
+def end_lost(store: Store, later: int = 0) -> int | None:
+    """End the leases that have been over for so many ms; return when the next one is over."""
+    lease = store.ask(GetNextLease())
+    if lease is not None and store.clock.wall() >= lease + later:
+        [expired] = intact(store.apply([Expire(_EXPIRED)]))
+        lease = expired.next_lease
+    return lease

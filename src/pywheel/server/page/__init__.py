@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import BaseRoute, Route
 
-from . import answers, export, jobs, put, schedules, views
+from ..context import Context
+from . import answers, jobs, put, schedules, views
 from .answers import Handler, guarded
 from .charts import Charts
 from .feed import Feed
 from .templating import asset, prepare
-
-if TYPE_CHECKING:
-    from ..context import Context
 
 __all__ = ["routes"]
 
@@ -51,7 +49,7 @@ def routes(context: Context) -> list[BaseRoute]:
         act("/bulk", jobs.begin),
         look("/bulk/{id}", jobs.progress),
         act("/bulk/{id}", jobs.end),
-        look("/jobs/export", export.export, packed=False),
+        look("/jobs/export", jobs.export, packed=False),
         look("/jobs/{id}", jobs.show),
         act("/jobs/{id}", jobs.act),
         look("/jobs/{id}/body", jobs.body),

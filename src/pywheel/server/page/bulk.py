@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -21,13 +21,11 @@ from ...jobs.job import Job, State
 from ...jobs.queries import CountJobs, Filter, GetNote
 from ...stores.contract import Store, intact
 from ..audit import Deed, keep
+from ..context import Context
 from ..tokens import Grant
 from ..visible import Sees, page
+from .answers import Ask
 from .filters import Asked
-
-if TYPE_CHECKING:
-    from ..context import Context
-    from .answers import Ask
 
 __all__ = ["ACTIONS", "Action", "Bulk", "count", "matching", "progress_of", "start", "states_of", "stop"]
 

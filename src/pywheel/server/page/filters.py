@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import ImmutableMultiDict
@@ -19,22 +19,32 @@ from ..middleware import refuse_large
 from ..problems import Problem
 from .words import error_group
 
-__all__ = ["ROOM", "TIMES", "Asked", "Fields", "fields", "new_due", "number_of", "priority_of", "texts", "utc"]
+__all__ = [
+    "ROOM", "TIMES", "Asked", "Fields", "fields", "new_due", "number_of", "priority_of", "texts", "typed_in", "utc"
+]  # fmt: skip
 
 _MOST: Final = 256 << 10  # bytes: the ids of many jobs, and a search
 ROOM: Final = 64 << 10
 """Bytes of a form for all fields but a body."""
 _NUMBER: Final = 2_000  # fields
+_AS_TYPED: Final = frozenset(("body", "error", "like", "per", "text"))
 TIMES: Final = ("delay", "at")
 """The fields that say when jobs are due: one of them does."""
 
+F = TypeVar("F")
 Fields: TypeAlias = ImmutableMultiDict[str, str]
 
 
-def texts(given: Mapping[str, object], names: Iterable[str], as_typed: Collection[str] = ()) -> dict[str, str]:
+def texts(given: Mapping[str, object], names: Iterable[str]) -> dict[str, str]:
     """Return these fields as text, without the spaces around it unless it counts as it was typed."""
     found = {name: str(given.get(name, "")) for name in names}
-    return {name: text if name in as_typed else text.strip() for name, text in found.items()}
+    return {name: text if name in _AS_TYPED else text.strip() for name, text in found.items()}
+
+
+def typed_in(form: type[F], given: Mapping[str, object]) -> F:
+    """Return the fields of a form, a named tuple of texts, that an address or a browser says."""
+    names: Any = form
+    return form(**texts(given, names._fields))
 
 
 async def fields(request: Request, most: int = _MOST) -> Fields:
@@ -68,11 +78,6 @@ class Asked(NamedTuple):
     priority: str = ""
     newest: str = ""
     like: str = ""  # what the last errors have in common, as `error_group` says it
-
-    @classmethod
-    def of(cls, fields: Mapping[str, object]) -> Asked:
-        """Return what a query or a form says."""
-        return cls(**texts(fields, cls._fields, as_typed=("error", "like", "text")))
 
     @property
     def filter(self) -> Filter:

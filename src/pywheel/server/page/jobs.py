@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
+import msgspec
 from starlette.responses import Response
 
-from ..._errors import BadJob
+from ..._errors import BadJob, PywheelError
 from ...jobs.bodies import is_encrypted
 from ...jobs.commands import Change
 from ...jobs.job import Attempt, Job, State
 from ...jobs.queries import Filter, GetHistories, GetJob
 from ...stores.contract import Store, intact
+from ..api.records import job_out
 from ..problems import Problem
+from ..sse import EventStream
 from ..tokens import Grant
-from ..visible import job_id, job_of, page
-from .answers import HEADERS, Ask
+from ..visible import Sees, job_id, job_of, page
+from .answers import HEADERS, Ask, visitor_of
 from .bulk import ACTIONS, Action, count, matching, progress_of, start, states_of, stop
 from .drawings import timeline
-from .filters import TIMES, Asked, Fields, fields, new_due, texts
+from .filters import TIMES, Asked, Fields, fields, new_due, texts, typed_in
 from .words import error_group, first_line, number, shown, stamp
 
 __all__ = [
-    "Group", "act", "act_on_group", "ask_first", "begin", "body", "end", "groups", "progress", "search", "show",
+    "Group", "act", "act_on_group", "ask_first", "begin", "body", "end", "export", "groups", "progress", "search",
+    "show",
 ]  # fmt: skip
 
 _LIMIT: Final = 50
@@ -37,13 +42,20 @@ _COMPLETED: Final = 500  # topics that the browser knows to complete
 _DEAD: Final = 20_000  # dead jobs that are looked at
 _PATIENCE: Final = 1.5  # seconds
 _GROUPS: Final = 200
+_PART: Final = 64 << 10  # bytes that are sent at once: a reader that takes fewer in ten seconds is let go
+_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")  # between the values of a body; in its texts they are escaped
+_FILE: Final = {
+    **HEADERS,
+    "content-type": "application/x-ndjson",
+    "content-disposition": 'attachment; filename="jobs.jsonl"',
+}
 
 
 async def search(ask: Ask) -> Response:
     """Show a page of jobs. Its cost is bounded, however many there are."""
     if id := ask.query.get("id", "").strip():
         return ask.back(f"/jobs/{quote(id, safe='')}")
-    asked, after, trouble = Asked.of(ask.query), ask.query.get("after", ""), ""
+    asked, after, trouble = typed_in(Asked, ask.query), ask.query.get("after", ""), ""
     jobs: list[Job] = []
     following: str | None = None
     looked = 0
@@ -93,7 +105,7 @@ async def _found(ask: Ask, asked: Asked, after: str) -> tuple[list[Job], str | N
 async def ask_first(ask: Ask) -> Response:
     """Say how many jobs an action is for, and ask whether it is meant."""
     given = await fields(ask.request)
-    action, asked = _action(given), Asked.of(given)
+    action, asked = _action(given), typed_in(Asked, given)
     ids = _ids(given) if given.get("scope", "") == "selected" else []
     if given.get("scope", "") == "selected" and not ids:
         return ask.back(f"/jobs?{asked.query}", "no job was selected")
@@ -104,7 +116,7 @@ async def ask_first(ask: Ask) -> Response:
 async def begin(ask: Ask) -> Response:
     """Do it: to a selection at once, to all of a search in the background."""
     given = await fields(ask.request)
-    action, asked, ids = _action(given), Asked.of(given), _ids(given)
+    action, asked, ids = _action(given), typed_in(Asked, given), _ids(given)
     ask.allow("admin", asked.topic or None)
     there, due, what = f"/jobs?{asked.query}", 0, asked.said()
     if action.timed:
@@ -309,3 +321,40 @@ def _grouped(store: Store, topic: str | None, visitor: Grant) -> tuple[list[Grou
             whole = False
             break
     return sorted(found.values(), key=lambda group: (-group.number, group.asked.topic)), seen, whole
+
+
+# ---- all that a search finds, as JSON Lines -------------------------------------------------------------------------
+
+
+async def export(ask: Ask) -> Response:
+    """Answer with a job a line. What cannot be read to its end has a last line with the field `error` alone."""
+    asked = typed_in(Asked, ask.query)
+    ask.allow("read", asked.topic or None)
+    filter, places, token = asked.filter, ask.context.exports, ask.visitor.id
+    places.take(token)  # nothing is awaited from here until the stream begins
+    return EventStream(_lines(ask, asked, filter), asyncio.Event(), lambda: places.leave(token), _FILE, alive=b"")
+
+
+async def _lines(ask: Ask, asked: Asked, filter: Filter) -> AsyncGenerator[bytes, None]:
+    """Yield the lines. There is one page of jobs at a time in memory, whose bodies are bounded."""
+    after: str | None = ""
+    try:
+        while after is not None:
+            if await visitor_of(ask) != ask.visitor:
+                yield _line({"error": "the token is over, or for something else by now"})
+                return
+            lines, after = await ask.context.long(_page, ask.store, asked, filter, after, ask.visitor.sees)
+            for start in range(0, len(lines), _PART):
+                yield lines[start : start + _PART]
+    except PywheelError as error:
+        yield _line({"error": ask.context.problem(error).detail})
+
+
+def _page(store: Store, asked: Asked, filter: Filter, after: str, sees: Sees) -> tuple[bytes, str | None]:
+    """Return the lines of a page of jobs, and the cursor behind it."""
+    found, fits = page(store, filter, after, 1_000, sees, preview=None, newest=bool(asked.newest)), asked.fits
+    return b"".join(_line(job_out(job)) for job in found.jobs if fits is None or fits(job)), found.next
+
+
+def _line(value: object) -> bytes:
+    return msgspec.json.encode(value).translate(_BREAKS) + b"\n"

@@ -19,7 +19,7 @@ from ...jobs.job import Job, NewJob
 from ...jobs.new_job import new_job
 from ..visible import job_id, job_of
 from .answers import Ask
-from .filters import ROOM, fields, priority_of, texts, utc
+from .filters import ROOM, fields, priority_of, typed_in, utc
 from .words import iso, typed
 
 __all__ = ["put", "show"]
@@ -41,11 +41,6 @@ class Wish(NamedTuple):
     clone: str = ""  # the id of the job that gives whatever has no field here
     edit: str = ""  # due time and claims of that job as it was shown, if it is edited itself
     form: str = ""  # which showing of the form: sent twice, as by a double click, it puts one job
-
-    @classmethod
-    def of(cls, given: Mapping[str, str]) -> Wish:
-        """Return what an address or a form says."""
-        return cls(**texts(given, cls._fields, as_typed=("body",)))
 
     @classmethod
     def like(cls, job: Job, now: int) -> Wish:
@@ -111,7 +106,7 @@ class Wish(NamedTuple):
 async def show(ask: Ask) -> Response:
     """Show it, with the values of the address, or those of a job that is to be cloned."""
     ask.allow("put")
-    wish = Wish.of(ask.query)
+    wish = typed_in(Wish, ask.query)
     source = await _source(ask, wish)
     if source is not None:
         edits, wish = wish.edit, Wish.like(source, ask.now)
@@ -124,7 +119,7 @@ async def put(ask: Ask) -> Response:
     """Put the job, or show the form again with what was typed and what is wrong."""
     ask.allow("put")
     calls = ask.context.queue.calls
-    wish = Wish.of(await fields(ask.request, 3 * calls.max_body + ROOM))  # a byte may be %XX
+    wish = typed_in(Wish, await fields(ask.request, 3 * calls.max_body + ROOM))  # a byte may be %XX
     source = await _source(ask, wish)
     if source is not None and wish.edit:
         wish = wish._replace(topic=source.topic, key=source.key or "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
@@ -12,7 +11,7 @@ from ...jobs.schedule import Schedule
 from ...stores.schedule_notes import ScheduleNotes
 from ..problems import Problem
 from .answers import Ask
-from .filters import ROOM, fields, number_of, texts
+from .filters import ROOM, fields, number_of, typed_in
 from .words import typed
 
 __all__ = ["act", "form", "save", "show"]
@@ -35,11 +34,6 @@ class Wish(NamedTuple):
     ttr: str = ""
     max_attempts: str = ""
     edit: str = ""  # anything, if it is there already
-
-    @classmethod
-    def of(cls, given: Mapping[str, str]) -> Wish:
-        """Return what an address or a form says."""
-        return cls(**texts(given, cls._fields, as_typed=("body",)))
 
     @classmethod
     def like(cls, schedule: Schedule, body: str) -> Wish:
@@ -99,7 +93,7 @@ async def act(ask: Ask) -> Response:
 async def form(ask: Ask) -> Response:
     """Show the form of a new schedule, or of one that is there."""
     ask.allow("put")
-    wish = Wish.of(ask.query)
+    wish = typed_in(Wish, ask.query)
     source, body = await _there(ask, wish.name)
     if source is None and wish.name:
         raise NoSuchSchedule(f"there is no schedule {wish.name[:80]!r}")
@@ -109,7 +103,7 @@ async def form(ask: Ask) -> Response:
 async def save(ask: Ask) -> Response:
     """Make it, or change it; or show the form again with what was typed and what is wrong."""
     calls = ask.context.queue.calls
-    wish = Wish.of(await fields(ask.request, 3 * calls.max_body + ROOM))
+    wish = typed_in(Wish, await fields(ask.request, 3 * calls.max_body + ROOM))
     ask.allow("put", wish.topic)
     source, body = await _there(ask, wish.name)
     if source is not None and not wish.edit:

@@ -114,7 +114,7 @@ async def act(ask: Ask) -> Response:
         case "resume":
             said = f"{topic} goes on" if await topics.resume(topic) else f"{topic} was resumed already"
         case "limit":
-            limit, per, rate = texts(given, LimitOverride._fields, as_typed=("per",)).values()
+            limit, per, rate = texts(given, LimitOverride._fields).values()
             override = LimitOverride(number_of(limit) if limit else None, per or None, rate or None)
             said = f"{topic} is limited: {override.text}"
             ask.does(action, f"topic {topic}: {override.text}", topic)
