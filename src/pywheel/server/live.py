@@ -56,31 +56,22 @@ class TopicNow(NamedTuple):
         return max(now - self.first_due, 0) if self.first_due is not None else 0
 
 
-_Figures: TypeAlias = tuple[float | None, int | None, int | None, tuple[int, ...]]
-"""The last four of these."""
+_Figures: TypeAlias = tuple[float | None, int | None, int | None, tuple[int, ...]]  # the last four of these
 
 
+@dataclass(frozen=True, eq=False)
 class Topics(Mapping[str, TopicNow]):
     """How each topic does, by name. What is not asked for is not made: there may be very many."""
 
-    def __init__(
-        self,
-        counts: Mapping[str, Counts],
-        paused: Collection[str],
-        firsts: Mapping[str, int],
-        lively: Mapping[str, _Figures],
-        quiet: _Figures,
-    ) -> None:
-        """`lively` has the figures of topics in which something has ended of late, `quiet` those of any other one."""
-        self.counts = counts
-        self.lively = lively
-        self._paused = paused
-        self._firsts = firsts
-        self._quiet = quiet
+    counts: Mapping[str, Counts]
+    paused: Collection[str]
+    firsts: Mapping[str, int]
+    lively: Mapping[str, _Figures]  # the figures of topics in which something has ended of late
+    quiet: _Figures  # those of any other one
 
     def __getitem__(self, name: str) -> TopicNow:
-        figures = self.lively.get(name, self._quiet)
-        return TopicNow(name, name in self._paused, self.counts[name], self._firsts.get(name), *figures)
+        figures = self.lively.get(name, self.quiet)
+        return TopicNow(name, name in self.paused, self.counts[name], self.firsts.get(name), *figures)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.counts)
@@ -90,7 +81,7 @@ class Topics(Mapping[str, TopicNow]):
 
     def rate(self, names: Iterable[str]) -> float | None:
         """Return how many jobs of some topics end in a second; None before the second snapshot."""
-        if self._quiet[0] is None:
+        if self.quiet[0] is None:
             return None
         return sum(self.lively[name][0] or 0.0 for name in names if name in self.lively)
 

@@ -27,8 +27,7 @@ __all__ = ["Sees", "job_id", "job_of", "may_order", "may_see", "page", "tell"]
 
 Sees: TypeAlias = Callable[[str], bool] | None
 """Whether somebody may see a topic; None: every topic, so nobody asks."""
-_TOPICS: Final = 100
-"""of which a page may have looked for jobs, though there were none"""
+_TOPICS: Final = 100  # of which a page may have looked for jobs, though there were none
 _ID: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 

@@ -45,37 +45,25 @@ class JsonResponse(Response):
 class Operation:
     """One method of one path, as it is routed, checked and described."""
 
-    id: str
-    """operationId: the name of a method of generated clients"""
+    id: str  # operationId: the name of a method of generated clients
     method: str
     path: str
     handler: Callable[[Call], Awaitable[Response]]
     summary: str
     tag: str
-    scope: str | None = None
-    """what a token must allow; None: no token is needed"""
-    body: Any = None
-    """the type of its body; None: it has none"""
+    scope: str | None = None  # what a token must allow; None: no token is needed
+    body: Any = None  # the type of its body; None: it has none
     body_needed: bool = True
-    many: bool = False
-    """whether its body is of many jobs"""
-    query: Any = None
-    """the type of its parameters"""
-    headers: tuple[str, ...] = ()
-    """request headers with a meaning, of `openapi.HEADERS`"""
-    answers: Mapping[int, Any] = field(default_factory=dict)
-    """the types of its answers by status; None: without content"""
-    problems: tuple[str, ...] = ()
-    """what else may come back, beside what may come of every request"""
-    notes: str = ""
-    """more for whoever reads the document"""
-    example: Any = None
-    """an example of its body"""
-
-    nonced: bool = False
-    """whether its handler sees to an Idempotency-Key itself"""
+    many: bool = False  # whether its body is of many jobs
+    query: Any = None  # the type of its parameters
+    headers: tuple[str, ...] = ()  # request headers with a meaning, of `openapi.HEADERS`
+    answers: Mapping[int, Any] = field(default_factory=dict)  # the types of its answers by status; None: no content
+    problems: tuple[str, ...] = ()  # what else may come back, beside what may come of every request
+    notes: str = ""  # more for whoever reads the document
+    example: Any = None  # an example of its body
+    nonced: bool = False  # whether its handler sees to an Idempotency-Key itself
+    # What answers it again, by its claims of the first time; None: its first answer does.
     again: Callable[[Call, Sequence[tuple[int, int]]], Awaitable[Response]] | None = None
-    """what answers it again, by its claims of the first time; None: its first answer does"""
 
     @cached_property
     def changes(self) -> bool:
@@ -91,34 +79,26 @@ class Operation:
 class Ends(NamedTuple):
     """What ends a wait early."""
 
-    gone: asyncio.Future[None]
-    """the client goes away"""
-    stopping: asyncio.Future[Any]
-    """the server drains"""
+    gone: asyncio.Future[None]  # the client goes away
+    stopping: asyncio.Future[Any]  # the server drains
 
 
 class Call(Request):
     """One request, taken in."""
 
     grant: Grant
-    content: bytes
-    """its body as it came"""
-    wish: Any
-    """its body, of the operation's type; None if it has none"""
-    parameters: Any
-    """its query, of the operation's type"""
-    claims: Sequence[tuple[int, int]] = ()
-    """what it has claimed"""
-    keep: int = ANSWERS_KEPT
-    """for how many ms a repeated request gets its answer"""
+    content: bytes  # its body as it came
+    wish: Any  # its body, of the operation's type; None if it has none
+    parameters: Any  # its query, of the operation's type
+    claims: Sequence[tuple[int, int]] = ()  # what it has claimed
+    keep: int = ANSWERS_KEPT  # for how many ms a repeated request gets its answer
 
     def __init__(self, context: Context, operation: Operation, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
         self.context = context
         self.queue = context.queue
         self.operation = operation
-        self.sent: Mapping[bytes, bytes] = dict(scope["headers"])
-        """the headers by name; of several with one name the last"""
+        self.sent: Mapping[bytes, bytes] = dict(scope["headers"])  # by name; of several with one name the last
 
     def demand(self, topic: str | None = None) -> None:
         """Raise the Problem of a token that does not allow this operation, for a topic."""

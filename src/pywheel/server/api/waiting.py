@@ -43,8 +43,7 @@ class Waiter(asyncio.Event):
     def __init__(self, topics: Sequence[str]) -> None:
         super().__init__()
         self.topics = topics
-        self.topic: str | None = None
-        """The topic that it was woken for; None: for several."""
+        self.topic: str | None = None  # that it was woken for; None: for several
 
     def wake(self, topic: str) -> None:
         """Let it claim."""

@@ -41,8 +41,7 @@ _SAID: Final = "pywheel_said"  # the cookie with what was done, for the next vie
 _THEME: Final = "pywheel_theme"
 _THEMES: Final = ("auto", "light", "dark")
 _COOKIE: Final = "pywheel_token"
-_HOST_COOKIE: Final = f"__Host-{_COOKIE}"
-"""The same by TLS: no other host, and no other path, can set it."""
+_HOST_COOKIE: Final = f"__Host-{_COOKIE}"  # the same by TLS: no other host, and no other path, can set it
 _TOKEN: Final = re.compile(r"[!-+\--:<-~]{1,512}")  # what a cookie can hold
 _ROLES: Final = (("admin", "admin"), ("put", "operator"), ("read", "viewer"))
 _DAY: Final = 86_400
@@ -66,8 +65,7 @@ class Ask:
         self.request, self.context, self.feed = request, context, feed
         self.query = request.query_params
         self.store = context.queue.store
-        self.root = str(request.scope.get("root_path", "")).rstrip("/")
-        """The path under which the page is mounted, without a slash at the end."""
+        self.root = str(request.scope.get("root_path", "")).rstrip("/")  # the path under which the page is mounted
         self.here = request.scope["path"].removeprefix(self.root)
         self.cookie_path = f"{self.root}/"
 

@@ -6,7 +6,7 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -27,7 +27,7 @@ from ..visible import Sees, page
 from .answers import Ask
 from .filters import Asked
 
-__all__ = ["ACTIONS", "Action", "Bulk", "count", "matching", "progress_of", "start", "states_of", "stop"]
+__all__ = ["ACTIONS", "Action", "Bulk", "count", "made", "matching", "progress_of", "start", "states_of", "stop"]
 
 _BATCH: Final = 250  # jobs in one transaction
 _PATIENCE: Final = 1.5  # seconds that counting may take
@@ -143,12 +143,15 @@ def _batch(store: Store, bulk: Bulk, asked: Asked, sees: Sees, after: str) -> st
     jobs = [job for job in found.jobs if not bulk.action.timed or job.due != bulk.due]
     commands = [bulk.action.command(job.id, bulk.due) for job in jobs if fits is None or fits(job)]
     bulk.seen += len(jobs)
-    if commands:
-        # A retry whose key is taken by now is JobExists: the others have happened.
-        bulk.changed += sum(outcome is Change.MADE for outcome in intact(store.apply(commands)))
+    bulk.changed += made(store, commands)
     _keep(store, bulk)
     bulk.stopped = store.ask(GetNote(_STOP + bulk.id)) is not None
     return found.next
+
+
+def made(store: Store, commands: Sequence[Command[Change]]) -> int:
+    """Apply commands; return how many have changed something. A retry whose key is taken by now is JobExists."""
+    return sum(outcome is Change.MADE for outcome in intact(store.apply(commands))) if commands else 0
 
 
 def states_of(action: Action, filter: Filter) -> tuple[State, ...]:

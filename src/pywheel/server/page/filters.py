@@ -27,7 +27,7 @@ _MOST: Final = 256 << 10  # bytes: the ids of many jobs, and a search
 ROOM: Final = 64 << 10
 """Bytes of a form for all fields but a body."""
 _NUMBER: Final = 2_000  # fields
-_AS_TYPED: Final = frozenset(("body", "error", "like", "per", "text"))
+_AS_TYPED: Final = frozenset(("body", "error", "like", "per", "text"))  # fields in which spaces around count
 TIMES: Final = ("delay", "at")
 """The fields that say when jobs are due: one of them does."""
 

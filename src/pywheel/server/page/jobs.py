@@ -18,14 +18,14 @@ from ...jobs.bodies import is_encrypted
 from ...jobs.commands import Change
 from ...jobs.job import Attempt, Job, State
 from ...jobs.queries import Filter, GetHistories, GetJob
-from ...stores.contract import Store, intact
+from ...stores.contract import Store
 from ..api.records import job_out
 from ..problems import Problem
 from ..sse import EventStream
 from ..tokens import Grant
 from ..visible import Sees, job_id, job_of, page
 from .answers import HEADERS, Ask, visitor_of
-from .bulk import ACTIONS, Action, count, matching, progress_of, start, states_of, stop
+from .bulk import ACTIONS, Action, count, made, matching, progress_of, start, states_of, stop
 from .drawings import timeline
 from .filters import TIMES, Asked, Fields, fields, new_due, texts, typed_in
 from .words import error_group, first_line, number, shown, stamp
@@ -184,9 +184,7 @@ def _sensible(ask: Ask, asked: Asked) -> list[Action]:
     """Return the actions that make sense for what was found, if the visitor may take them."""
     if not ask.visitor.may("admin"):
         return []
-    return [
-        action for action in ACTIONS.values() if not asked.state or any(asked.state == state for state in action.states)
-    ]
+    return [action for action in ACTIONS.values() if not asked.state or asked.state in action.states]
 
 
 def _action(given: Fields) -> Action:
@@ -208,10 +206,7 @@ def _ids(given: Fields) -> list[int]:
 
 def _to_each(store: Any, action: Action, ids: list[int], visitor: Grant, due: int) -> int:
     known = [job for id in ids if (job := store.ask(GetJob(id))) is not None and visitor.may("admin", job.topic)]
-    found = [job for job in known if job.state in action.states]
-    return sum(
-        outcome is Change.MADE for outcome in intact(store.apply([action.command(job.id, due) for job in found]))
-    )
+    return made(store, [action.command(job.id, due) for job in known if job.state in action.states])
 
 
 # ---- one job --------------------------------------------------------------------------------------------------------
