@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 LONGEST = 16_384
+_SEALED = "The id of the key that the {} is encrypted with, which this server has not."
 
 
 def says(description: str, **bounds: Any) -> Meta:
@@ -19,6 +20,7 @@ def says(description: str, **bounds: Any) -> Meta:
     return Meta(description=description, **bounds)
 
 
+Delay = float | str | None
 Topic = Annotated[str, says("1 to 16384 characters.", min_length=1, max_length=LONGEST, examples=["mail"])]
 Key = Annotated[str, says("Unique among the live jobs of its topic.", min_length=1, max_length=LONGEST)]
 Moment = Annotated[datetime, says("RFC 3339, with a time zone.", tz=True)]
@@ -32,8 +34,7 @@ Wait = Annotated[float, says("Seconds to wait for its end; at most 30.", ge=0)]
 Error = Annotated[str | None, says("What went wrong; its end is kept if it is long.")]
 PRIORITY = Annotated[int, says("Of what is due of the topic the highest comes first.", ge=-9, le=9)]
 Expires = Annotated[
-    float | str | None,
-    says("How long after its due time it may begin; later it is cancelled instead. A span such as 10m."),
+    Delay, says("How long after its due time it may begin; later it is cancelled instead. A span such as 10m.")
 ]
 ATTEMPTS = Annotated[int, says("How often it is tried in all.", ge=1, le=1_000_000)]
 DryRun = Annotated[bool, says("Count what it would be, and change nothing.")]
@@ -41,11 +42,12 @@ DryRun = Annotated[bool, says("Count what it would be, and change nothing.")]
 
 Body = Annotated[Raw, says("Any JSON; it is kept as it was sent.")]
 Base64 = Annotated[str | None, says("The body as bytes, in base64, instead of `body`.")]
-Ttr = Annotated[float | str | None, says("How long a handler may run: the lease.")]
+Ttr = Annotated[Delay, says("How long a handler may run: the lease.")]
 Headers = Annotated[dict[str, str] | None, says("Text by name, for the handler.")]
 Limit = Annotated[int, says("At most so many; there may be fewer, and yet a next.", ge=1, le=1_000)]
 Cursor = Annotated[str, says("`next` of the answer before; opaque.", min_length=1, max_length=60_000)]
 Next = Annotated[str | None, says("The cursor of the next part; null after the last.")]
+WorkerName = Annotated[str, says("The worker of the last attempt, or how its id begins.", min_length=1, max_length=200)]
 _searched = partial(says, min_length=1, max_length=1_000)
 CatchUp = Literal["none", "one", "all"]
 Overlap = Literal["skip", "queue", "overlap"]
@@ -71,7 +73,7 @@ class NewJob(In, gc=False):
     topic: Topic
     body: Body = field(default_factory=Raw)
     body_base64: Base64 = None
-    delay: Annotated[float | str | None, says("Due so long from now: seconds, or text such as 30m.")] = None
+    delay: Annotated[Delay, says("Due so long from now: seconds, or text such as 30m.")] = None
     at: Annotated[Moment | None, says("When it is due, instead of a delay.")] = None
     key: Key | None = None
     replace: Annotated[bool, says("Let a delayed job with this key take these values.")] = False
@@ -80,8 +82,7 @@ class NewJob(In, gc=False):
     headers: Headers = None
     to: Annotated[str | None, says("Where an outlet delivers it: a URL, or a name.")] = None
     dedupe_for: Annotated[
-        float | str | None,
-        says("Refuse it also if a job with its key ended less than so long ago: seconds, or text like 10m."),
+        Delay, says("Refuse it also if a job with its key ended less than so long ago: seconds, or text like 10m.")
     ] = None
     priority: PRIORITY = 0
     expires: Expires = None
@@ -120,9 +121,7 @@ class JobOut(Struct, omit_defaults=True, kw_only=True):
     created: Time
     body: Annotated[Raw | UnsetType, says("The body, if it is JSON.")] = UNSET
     body_base64: Annotated[str | None, says("The body, if it is something else than JSON.")] = None
-    encrypted: Annotated[
-        str | None, says("The id of the key that the body is encrypted with, which this server has not.")
-    ] = None
+    encrypted: Annotated[str | None, says(_SEALED.format("body"))] = None
     key: str | None = None
     ttr: Annotated[float | None, says("Seconds.")] = None
     max_attempts: int | None = None
@@ -144,9 +143,7 @@ class ReservedJob(JobOut, kw_only=True):
 class _HasResult(Struct, omit_defaults=True, kw_only=True):
     result: Annotated[Raw | UnsetType, says("What the handler returned, if that is kept and is JSON.")] = UNSET
     result_base64: Annotated[str | None, says("The same, if it is something else than JSON.")] = None
-    encrypted: Annotated[
-        str | None, says("The id of the key that the result is encrypted with, which this server has not.")
-    ] = None
+    encrypted: Annotated[str | None, says(_SEALED.format("result"))] = None
 
 
 class AttemptOut(_HasResult, kw_only=True):
@@ -178,7 +175,7 @@ class History(Struct):
 class Reschedule(In):
     """When the job is due instead: one of the two."""
 
-    delay: Annotated[float | str | None, says("From now: seconds, or text such as 30m.")] = None
+    delay: Annotated[Delay, says("From now: seconds, or text such as 30m.")] = None
     at: Moment | None = None
 
 
@@ -216,10 +213,7 @@ class Filter(In):
     error: Annotated[str, says("The last error contains this text.", max_length=1_000)] | None = None
     text: Annotated[str, _searched("The body contains this text.")] | None = None
     header: Annotated[str, _searched("It has this header, or of `name=value` this value.")] | None = None
-    worker: (
-        Annotated[str, says("The worker of the last attempt, or how its id begins.", min_length=1, max_length=200)]
-        | None
-    ) = None
+    worker: WorkerName | None = None
     priority: PRIORITY | None = None
 
 
@@ -365,7 +359,7 @@ class NewSchedule(In):
     topic: Topic
     body: Body = field(default_factory=Raw)
     body_base64: Base64 = None
-    every: Annotated[float | str | None, says("How often, since 1970 in UTC: 1 s or more.")] = None
+    every: Annotated[Delay, says("How often, since 1970 in UTC: 1 s or more.")] = None
     cron: Annotated[str | None, says("When, instead: a cron expression of five or six fields.")] = None
     tz: Annotated[str | None, says("The time zone of `cron`; UTC unless told.")] = None
     catch_up: CatchUp = "none"
@@ -428,7 +422,7 @@ class Nack(In):
     """How an attempt failed."""
 
     delay: Annotated[
-        float | str | UnsetType | None,
+        Delay | UnsetType,
         says("Due again so long from now; without it as the retry policy says; null makes the job dead."),
     ] = UNSET
     error: Error = None
