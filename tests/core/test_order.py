@@ -48,28 +48,6 @@ def test_a_batch_comes_out_in_the_order_it_was_rescheduled_in(any_wheel_class, s
     assert difference(wheel.advance(70_000), order) is None
 
 
-@pytest.mark.parametrize("size", MORE)
-def test_batches_on_a_few_ticks_come_out_in_order_with_some_cancelled_and_moved_on_the_way(any_wheel_class, size):
-    chance = random.Random(size)
-    ticks = [300, 301, 65_536, 65_537]
-    wheel = any_wheel_class()
-    handles = {number: wheel.schedule(chance.choice(ticks), number) for number in range(size)}
-    last_touch = dict.fromkeys(handles, 0)
-    for touch, number in enumerate(shuffled(size, seed=1), start=1):
-        if number % 5 == 0:
-            assert wheel.cancel(handles.pop(number))
-        elif number % 5 < 3:
-            assert wheel.reschedule(handles[number], chance.choice(ticks))
-            last_touch[number] = touch
-    pending = sorted(handles, key=lambda number: (wheel.deadline(handles[number]), last_touch[number], number))
-    deadline = {number: wheel.deadline(handles[number]) for number in pending}
-    wheel._check()
-    for tick in ticks:
-        expected = [number for number in pending if deadline[number] == tick]
-        assert difference(wheel.advance(tick), expected) is None
-    assert len(wheel) == 0
-
-
 @pytest.mark.parametrize("size", SIZES)
 def test_past_deadlines_in_any_order_come_out_sorted(any_wheel_class, size):
     wheel = any_wheel_class(2**62)

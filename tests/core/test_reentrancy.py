@@ -190,30 +190,3 @@ def test_an_index_method_may_call_back_too(any_core):
         full.schedule(Number(3, lambda: full.schedule(3, "first")), "second")
     assert full.advance(3) == ["first"]
     wheel._check()
-
-
-def test_an_index_method_that_raises_changes_nothing(any_wheel_class):
-    class Refuses:
-        def __index__(self):
-            raise RuntimeError("no number today")
-
-    wheel = any_wheel_class(10)
-    handle = wheel.schedule(20, 7)
-    calls = [
-        lambda: wheel.schedule(Refuses(), 7),
-        lambda: wheel.reschedule(Refuses(), 30),
-        lambda: wheel.reschedule(handle, Refuses()),
-        lambda: wheel.cancel(Refuses()),
-        lambda: wheel.advance(Refuses()),
-        lambda: wheel.advance(30, Refuses()),
-        lambda: wheel.deadline(Refuses()),
-        lambda: wheel.get(Refuses()),
-        lambda: Refuses() in wheel,
-        lambda: wheel.__init__(Refuses()),
-        lambda: wheel.__init__(max_pending=Refuses()),
-    ]
-    for call in calls:
-        with pytest.raises(RuntimeError, match="no number today"):
-            call()
-    assert (wheel.now, len(wheel), wheel.deadline(handle)) == (10, 1, 20)
-    wheel._check()

@@ -173,6 +173,16 @@ def test_the_repr_says_what_is_in_it(make, words):
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
 
+def test_tasks_never_become_fewer_than_none(q):
+    handle = q.put_nowait("a", 5)
+    q.task_done()
+    q.remove(handle)
+    q.put_nowait("b")
+    q.task_done()
+    with pytest.raises(ValueError, match="task_done"):
+        q.task_done()
+
+
 # ---- shut down -------------------------------------------------------------------------------------------------------
 
 

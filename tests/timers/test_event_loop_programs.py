@@ -4,7 +4,6 @@ import asyncio
 import gc
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -78,42 +77,6 @@ def test_timers_misused_from_other_threads_do_no_harm(pywheel):
 
 
 # ---- files and processes -----------------------------------------------------------------------------------------
-
-
-def test_streams_datagrams_and_servers(run_ours):
-    async def main():
-        async def serve(reader, writer):
-            async with asyncio.timeout(LIMIT):
-                writer.write((await reader.readline()).upper())
-                await writer.drain()
-            writer.close()
-
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        async with server:
-            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-            writer.write(b"hello\n")
-            assert await reader.readline() == b"HELLO\n"
-            assert await reader.read() == b""
-            writer.close()
-            await writer.wait_closed()
-
-        class Echo(asyncio.DatagramProtocol):
-            def connection_made(self, transport):
-                self.transport = transport
-
-            def datagram_received(self, data, address):
-                self.transport.sendto(data[::-1], address)
-
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_datagram_endpoint(Echo, local_addr=("127.0.0.1", 0))
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-            client.setblocking(False)
-            await loop.sock_connect(client, transport.get_extra_info("sockname"))
-            await loop.sock_sendall(client, b"abc")
-            assert await asyncio.wait_for(loop.sock_recv(client, 10), LIMIT) == b"cba"
-        transport.close()
-
-    run_ours(main())
 
 
 @pytest.mark.stress

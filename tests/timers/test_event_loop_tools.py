@@ -93,28 +93,3 @@ def test_call_at_and_call_soon_that_are_replaced_in_the_class_are_called_from_th
         loop.call_soon(nothing)
     assert call_soon.call_count == 1
     loop.close()
-
-
-def test_close_drops_the_timers_without_making_a_list_of_them(pywheel):
-    """Sorted, a million of them cost seconds at the exit of the interpreter."""
-    if pywheel.implementation == "native":
-        pytest.skip("the native loop lists them, in a fraction of the time")
-    listed = []
-
-    class Loop(pywheel.EventLoop):
-        @property
-        def _scheduled(self):
-            handles = super()._scheduled
-            listed.append(len(handles))
-            return handles
-
-        @_scheduled.setter
-        def _scheduled(self, handles):
-            assert not handles
-
-    loop = Loop()
-    for number in range(100):
-        loop.call_later(100 + number, nothing)
-    del listed[:]
-    loop.close()
-    assert not any(listed)

@@ -9,14 +9,8 @@ from tests.jobs.waiting import LIMIT
 SHORT = 0.05  # a timeout that is to end
 
 
-# ---- aiohttp ---------------------------------------------------------------------------------------------------------
-
-
 class AiohttpSite:
-    """A server with an answer at once, one too late, a body in pieces, and a web socket."""
-
-    def __init__(self, keepalive=LIMIT):
-        self.keepalive = keepalive  # seconds; a client that comes back at their end may find its connection closed
+    """A server with an answer at once, one too late, and a body in pieces."""
 
     async def __aenter__(self):
         from aiohttp import web
@@ -28,10 +22,9 @@ class AiohttpSite:
                 web.get("/now", self.now),
                 web.get("/late", self.late),
                 web.get("/pieces", self.pieces),
-                web.get("/socket", self.socket),
             ]
         )
-        self.runner = web.AppRunner(application, keepalive_timeout=self.keepalive, shutdown_timeout=1)
+        self.runner = web.AppRunner(application, shutdown_timeout=1)
         await self.runner.setup()
         site = web.TCPSite(self.runner, "127.0.0.1", 0)
         await site.start()
@@ -64,16 +57,6 @@ class AiohttpSite:
             await asyncio.sleep(0.002)
         return response
 
-    async def socket(self, request):
-        from aiohttp import WSMsgType, web
-
-        socket = web.WebSocketResponse(heartbeat=float(request.query["heartbeat"]))
-        await socket.prepare(request)
-        async for message in socket:
-            if message.type is WSMsgType.TEXT:
-                await socket.send_str(message.data[::-1])
-        return socket
-
 
 def test_aiohttp_serves_and_its_client_waits_no_longer_than_it_is_told(run_ours):
     aiohttp = pytest.importorskip("aiohttp")
@@ -93,79 +76,6 @@ def test_aiohttp_serves_and_its_client_waits_no_longer_than_it_is_told(run_ours)
                 assert await response.text() == "at last"
 
     run_ours(main())
-
-
-def test_aiohttp_keeps_web_sockets_alive_and_closes_idle_connections(run_ours):
-    aiohttp = pytest.importorskip("aiohttp")
-
-    async def talk(session, heartbeat):
-        async with session.ws_connect("/socket", params={"heartbeat": heartbeat}, heartbeat=heartbeat) as socket:
-            for _ in range(3):
-                await asyncio.sleep(3 * heartbeat)
-                await socket.send_str("abc")
-                assert await socket.receive_str(timeout=LIMIT) == "cba"
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(socket.receive_str(), SHORT)
-
-    async def main():
-        async with AiohttpSite(keepalive=0.2) as site, aiohttp.ClientSession(site.url) as session:
-            for heartbeat in (0.01, 0.1, 1, 10):  # seconds; a slow machine does not answer within half of a short one
-                try:
-                    await talk(session, heartbeat)
-                    break
-                except (aiohttp.ClientError, TypeError):  # "no pong", or a message that is no text
-                    if heartbeat == 10:
-                        raise
-            connections = site.runner.server.connections
-            while connections:
-                connections = site.runner.server.connections
-                await asyncio.sleep(0.01)
-
-    run_ours(main())
-
-
-# ---- websockets ------------------------------------------------------------------------------------------------------
-
-
-def test_websockets_pings_answers_and_gives_up_in_time(run_ours):
-    pytest.importorskip("websockets")
-    from websockets.asyncio.client import connect
-    from websockets.asyncio.server import serve
-
-    gone = asyncio.Event()
-
-    async def echo(connection):
-        async for message in connection:
-            await connection.send(message.upper())
-
-    async def never_answer(reader, writer):
-        await reader.read()
-        writer.close()
-        gone.set()
-
-    async def main():
-        async with serve(echo, "127.0.0.1", 0, ping_interval=0.01, ping_timeout=LIMIT) as server:
-            host, port = server.sockets[0].getsockname()
-            async with connect(f"ws://{host}:{port}", open_timeout=LIMIT, ping_interval=0.01) as connection:
-                for word in ("one", "two", "three"):
-                    await connection.send(word)
-                    assert await asyncio.wait_for(connection.recv(), LIMIT) == word.upper()
-                    await asyncio.sleep(0.03)  # pings go to and fro
-                with pytest.raises(asyncio.TimeoutError):
-                    await asyncio.wait_for(connection.recv(), SHORT)
-                await asyncio.wait_for(await connection.ping(), LIMIT)
-
-        async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as silent:
-            host, port = silent.sockets[0].getsockname()
-            with pytest.raises(TimeoutError):
-                async with connect(f"ws://{host}:{port}", open_timeout=SHORT):
-                    pass
-            await gone.wait()
-
-    run_ours(main())
-
-
-# ---- httpx and anyio -------------------------------------------------------------------------------------------------
 
 
 def test_anyio_cancels_scopes_in_time_and_only_those(run_ours):

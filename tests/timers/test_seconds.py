@@ -186,6 +186,7 @@ def deadline(package, length, start, schedule):
 @given(length=TICKS, start=NANOSECONDS, value=NUMBERS)
 @example(length=1_000_000, start=0, value=0.1)
 @example(length=1_000_000, start=0, value=0.001)
+@example(length=1_000_000, start=0, value=0.001_000_001)
 @example(length=1_000_000, start=2**61 + 1, value=0.3)
 @example(length=1_000, start=0, value=4_000_000_000.1)
 @example(length=1_000_000, start=0, value=1e9 - 1e-7)

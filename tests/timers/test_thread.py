@@ -80,7 +80,7 @@ def test_no_thread_is_started_before_the_first_timer(pywheel):
 
 
 @pytest.mark.parametrize("how", ["call_later", "reset", "reschedule"])
-def test_a_sooner_timer_wakes_it_while_it_sleeps(timers, how):
+def test_a_sooner_timer_added_while_it_sleeps_wakes_it(timers, how):
     sleeps, done = Sleeps(timers), threading.Event()
     timer = timers.call_later(40_000, done.set)
     sleeps.wait_for(1)

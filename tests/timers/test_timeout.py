@@ -345,18 +345,6 @@ def test_what_is_no_time_is_refused_as_by_asyncio(pywheel, run_each, name, argum
     assert run_each(main(pywheel)) is run_each(main(asyncio))
 
 
-def test_what_enters_is_made_by_aenter_alone(pywheel, run_each):
-    async def main():
-        timeout = pywheel.timeout(FAR)
-        entering = timeout.__aenter__()
-        with pytest.raises(TypeError, match=r"^cannot create "):
-            next(type(entering)())
-        await entering
-        await timeout.__aexit__(None, None, None)
-
-    run_each(main())
-
-
 def test_a_long_chain_of_timeouts_is_released(pywheel):
     """The deadline may be any object, another one of them, too."""
     timeout = None
