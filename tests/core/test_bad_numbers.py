@@ -178,5 +178,7 @@ def test_arguments_are_checked_from_left_to_right(wheel_class):
             wheel.advance(first, second)
     with pytest.raises(TypeError, match="handle"):
         wheel.reschedule("x", -1)
+    with pytest.raises(OverflowError, match="deadline"):
+        wheel.schedule(-1, "x")
     with pytest.raises(ValueError, match="limit"):
         wheel.advance(5, -1)  # bad arguments come before bad timing

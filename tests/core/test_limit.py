@@ -34,10 +34,12 @@ def test_a_limit_of_zero_moves_now_and_returns_nothing(any_wheel_class):
 
 def test_a_negative_limit_is_an_error_that_changes_nothing(any_wheel_class):
     wheel, _ = full_wheel(any_wheel_class)
+    wheel.advance(1)
     for limit in (-1, -(2**63), -(10**5000)):
-        with pytest.raises(ValueError, match="limit"):
-            wheel.advance(1000, limit)
-    assert (wheel.now, len(wheel)) == (0, 9)
+        for now in (2, 1000):  # with nothing due, and with all
+            with pytest.raises(ValueError, match="limit"):
+                wheel.advance(now, limit)
+    assert (wheel.now, len(wheel)) == (1, 9)
 
 
 def test_held_back_timers_come_before_any_that_is_due_later(any_wheel_class):
