@@ -1,4 +1,4 @@
-"""What is wrong with a file, or with a store in memory, is found, told, and mended."""
+"""What is wrong with a file, a database, or a store in memory is found, told, and mended."""
 
 import sqlite3
 
@@ -12,6 +12,7 @@ from pywheel.stores import verify as faults
 from pywheel.stores.sqlite import dialect
 from pywheel.testing import ManualClock
 from tests.stores.damaged import NOW, Jobs, beside, found, mended
+from tests.stores.on_mysql.emptied import emptied
 
 
 @pytest.fixture
@@ -29,104 +30,152 @@ def ids(*pairs):
     return {fault.what: list(some) for fault, some in pairs}
 
 
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/jobs.db"
+    server = request.getfixturevalue(f"{request.param}_server")
+    return emptied(server) if request.param == "mariadb" else server.url()
+
+
+on_sqlite, on_servers = (
+    pytest.mark.parametrize("url", kinds, indirect=True) for kinds in (["sqlite"], ["postgres", "mariadb"])
+)
+
+
 @pytest.fixture
-def sqlite(tmp_path, clock):
-    with open(f"sqlite:///{tmp_path}/jobs.db", clock=clock) as store:
+def store(url, clock):
+    with open(url, clock=clock) as store:
         yield store
 
 
-def damage(store, *statements):
-    """Write past the store."""
-    connection = sqlite3.connect(store.path, isolation_level=None)
-    for statement in statements:
-        connection.execute(*statement) if isinstance(statement, tuple) else connection.execute(statement)
-    connection.close()
+@pytest.fixture
+def jobs(store):
+    return Jobs(store)
 
 
-def test_sqlite_a_state_that_is_none_is_delayed_again(sqlite):
-    jobs = Jobs(sqlite)
-    damage(
-        sqlite,
-        ("UPDATE job SET state = 9 WHERE id = ?", (jobs.keyed,)),
-        ("UPDATE finished SET state = 9 WHERE id = ?", (jobs.dead,)),
-    )
+@pytest.fixture
+def damage(store):
+    """Writes past the store."""
+    if hasattr(store, "path"):
+        connection = sqlite3.connect(store.path, isolation_level=None)
+        execute, close = connection.execute, connection.close
+    else:
+        connection = store._connect(float("inf"))
+        mysql = hasattr(connection, "ask")
+        execute = (lambda text: connection.ask([text])) if mysql else connection.execute
+        close = connection.end if mysql else connection.close
+    prefix = "" if hasattr(store, "path") else store.dialect.tables
+    yield lambda statement, *values: execute(statement.replace("{p}", prefix) % values)
+    close()
+
+
+def test_a_state_that_is_none_is_delayed_again(store, jobs, damage):
+    damage("UPDATE {p}job SET state = 9 WHERE id = %s", jobs.keyed)
+    damage("UPDATE {p}finished SET state = 9 WHERE id = %s", jobs.dead)
     expected = ids((faults.NOWHERE, [jobs.keyed, jobs.dead]), (faults.COUNTS, ["t"]))
-    assert found(sqlite) == expected
-    assert mended(sqlite) == expected
+    assert found(store) == expected
+    assert mended(store) == expected
     for id in (jobs.dead, jobs.keyed):
-        job = sqlite.ask(GetJob(id))
+        job = store.ask(GetJob(id))
         assert (job.state, job.due, job.attempt) == (State.DELAYED, NOW, 0)
-    assert [attempt.error for attempt in sqlite.ask(GetHistories([jobs.dead]))[0]] == ["e"]
-    assert sqlite.ask(GetJob(("t", "key"))).id == jobs.keyed
+    assert [attempt.error for attempt in store.ask(GetHistories([jobs.dead]))[0]] == ["e"]
+    assert store.ask(GetJob(("t", "key"))).id == jobs.keyed
 
 
-def test_sqlite_a_job_that_is_delayed_again_leaves_its_key_to_the_live_job_that_has_it(sqlite):
-    jobs = Jobs(sqlite)
-    sqlite.apply([ops.Put((NewJob("t", b"new", NOW, "old"),))])
-    damage(sqlite, ("UPDATE finished SET state = 9 WHERE id = ?", (jobs.done,)))
-    assert mended(sqlite) == ids((faults.NOWHERE, [jobs.done]), (faults.COUNTS, ["t"]))
-    assert sqlite.ask(GetJob(jobs.done)).state is State.DELAYED
-    assert sqlite.ask(GetJob(("t", "old"))).body == b"new"
+def test_a_job_that_is_delayed_again_leaves_its_key_to_the_live_job_that_has_it(store, jobs, damage):
+    store.apply([ops.Put((NewJob("t", b"new", NOW, "old"),))])
+    damage("UPDATE {p}finished SET state = 9 WHERE id = %s", jobs.done)
+    assert mended(store) == ids((faults.NOWHERE, [jobs.done]), (faults.COUNTS, ["t"]))
+    assert store.ask(GetJob(jobs.done)).state is State.DELAYED
+    assert store.ask(GetJob(("t", "old"))).body == b"new"
 
 
-def test_sqlite_a_job_that_is_live_and_finished_is_finished(sqlite):
-    jobs = Jobs(sqlite)
-    columns = "topic, due, created, body"
-    again = f"INSERT INTO job (id, next, {columns}) SELECT id, due, {columns} FROM finished WHERE id = ?"
-    damage(sqlite, (again, (jobs.done,)))
+def test_a_job_that_is_live_and_finished_is_finished(store, jobs, damage):
+    columns = "id, topic, due, created, body"
+    damage(f"INSERT INTO {{p}}job (next, {columns}) SELECT due, {columns} FROM {{p}}finished WHERE id = %s", jobs.done)
     expected = ids((faults.TWICE, [jobs.done]), (faults.COUNTS, ["t"]))
-    assert found(sqlite) == expected
-    assert mended(sqlite) == expected
-    assert sqlite.ask(GetJob(jobs.done)).state is State.DONE
+    assert found(store) == expected
+    assert mended(store) == expected
+    assert store.ask(GetJob(jobs.done)).state is State.DONE
 
 
 @pytest.mark.parametrize("wrong", ["unspent = 5", "unspent = -1", "started = NULL"])
-def test_sqlite_a_claim_that_cannot_be_is_void(sqlite, wrong):
-    jobs = Jobs(sqlite)
-    damage(sqlite, f"UPDATE job SET {wrong} WHERE state = 1")
-    assert mended(sqlite) == ids((faults.LEASES, [jobs.running]))
-    assert sqlite.apply([ops.Ack(jobs.running, 1)]) == [False]
-    sqlite.clock.advance(61)
-    assert sqlite.ask(GetJob(jobs.running)).state is State.DELAYED
+def test_a_claim_that_cannot_be_is_void(store, jobs, damage, wrong):
+    damage(f"UPDATE {{p}}job SET {wrong} WHERE state = 1")
+    assert mended(store) == ids((faults.LEASES, [jobs.running]))
+    assert store.apply([ops.Ack(jobs.running, 1)]) == [False]
+    store.clock.advance(61)
+    assert store.ask(GetJob(jobs.running)).state is State.DELAYED
 
 
-def test_sqlite_history_beyond_the_claims_is_kept_and_claims_go_on_behind_it(sqlite):
-    jobs = Jobs(sqlite)
-    row = "INSERT INTO attempt (job, claim, attempt, ended, outcome) VALUES (?, 4, 4, 0, 2)"
-    damage(sqlite, *((row, (id,)) for id in (jobs.again, jobs.running, jobs.dead)))
-    assert found(sqlite) == ids((faults.CLAIMS, [jobs.running, jobs.dead, jobs.again]))
-    mended(sqlite)
-    assert (sqlite.ask(GetJob(jobs.again)).claims, sqlite.ask(GetJob(jobs.again)).attempt) == (4, 1)
-    assert (sqlite.ask(GetJob(jobs.running)).claims, sqlite.ask(GetJob(jobs.running)).attempt) == (5, 1)
-    assert [attempt.claim for attempt in sqlite.ask(GetHistories([jobs.dead]))[0]] == [4, 5]
-    sqlite.clock.advance(10**4)
-    [job] = [
-        job for job in sqlite.apply([ops.Reserve("t", 100, ops.ClaimPolicy(9, 9), "w")])[0] if job.id == jobs.again
-    ]
-    assert sqlite.apply([ops.Ack(job.id, job.claims)]) == [True]
+def test_history_beyond_the_claims_is_kept_and_claims_go_on_behind_it(store, jobs, damage):
+    those = (jobs.again, jobs.running, jobs.dead)
+    for id in those:
+        damage("INSERT INTO {p}attempt (job, claim, attempt, ended, outcome) VALUES (%s, 4, 4, 0, 2)", id)
+    assert found(store) == ids((faults.CLAIMS, [jobs.running, jobs.dead, jobs.again]))
+    mended(store)
+    assert [store.ask(GetJob(id)).claims for id in those] == [4, 5, 5]
+    assert {store.ask(GetJob(id)).attempt for id in those} == {1}
+    assert [attempt.claim for attempt in store.ask(GetHistories([jobs.dead]))[0]] == [4, 5]
+    assert store.apply([ops.Retry(jobs.dead)]) == [ops.Change.MADE]
+    store.clock.advance(10**4)
+    [claimed] = store.apply([ops.Reserve("t", 100, ops.ClaimPolicy(9, 9), "w")])
+    assert store.apply([ops.Ack(job.id, job.claims) for job in claimed]) == [True] * 5
 
 
-def test_sqlite_history_of_no_job_is_dropped(sqlite):
-    Jobs(sqlite)
-    damage(sqlite, "INSERT INTO attempt (job, claim, attempt, ended, outcome) VALUES (999, 1, 1, 0, 2)")
-    assert mended(sqlite) == ids((faults.HISTORY, [999]))
+def test_history_of_no_job_is_dropped(store, jobs, damage):
+    damage("INSERT INTO {p}attempt (job, claim, attempt, ended, outcome) VALUES (999999, 1, 1, 0, 2)")
+    assert mended(store) == ids((faults.HISTORY, [999999]))
 
 
-def test_sqlite_counts_are_made_anew_with_what_is_put_behind_them(sqlite):
-    Jobs(sqlite)
-    damage(sqlite, "UPDATE counts SET live = 77, dead = dead - 1", "UPDATE counted SET job = 2")
-    sqlite.apply([ops.Put((NewJob("u", b"", NOW),))])
-    assert found(sqlite) == ids((faults.COUNTS, ["t"]))
-    mended(sqlite)
-    sqlite.apply([ops.Put((NewJob("u", b"", NOW),))])
-    assert sqlite.ask(CountJobs())["u"].delayed == 2
-    assert sqlite.ask(CountJobs())["t"].delayed == 3
+@on_servers
+def test_counts_and_ids_are_made_anew(store, jobs, damage):
+    damage("INSERT INTO {p}tally (topic, live, done, cancelled, dead) SELECT id, 5, -1, 0, 0 FROM {p}topic")
+    mysql = store.url.startswith("mysql")
+    damage("UPDATE {p}number SET value = %s WHERE name = 'id'" if mysql else "SELECT setval('{p}id', %s)", jobs.keyed)
+    assert found(store) == ids((faults.COUNTS, ["t"]), (faults.IDS, list(jobs)[2:]))
+    mended(store)
+    with open(store.secret_url, clock=store.clock) as other:
+        [[id]] = other.apply([ops.Put((NewJob("t", b"", NOW),))])
+    assert id > max(jobs)
 
 
-def test_sqlite_an_index_that_lacks_a_job_is_made_anew(sqlite):
-    jobs = Jobs(sqlite)
+@on_servers
+def test_a_job_of_no_topic_is_told_and_left(store, jobs, damage):
+    damage("DELETE FROM {p}topic")
+    with open(store.secret_url, clock=store.clock) as other:
+        [finding] = [one for one in other.verify(repair=True) if one.what == faults.TOPICS.what]
+        assert (finding.number, finding.repaired) == (7, False)
+
+
+@on_servers
+def test_a_store_says_which_server_it_is_and_how_much_room_it_takes(store):
+    before = store.about()
+    store.apply([ops.Put(tuple(NewJob("t", bytes(1_000), 0) for _ in range(2_000)))])
+    after = store.about()
+    assert before.keys() == after.keys() == {"version", "table_bytes", "index_bytes"}
+    assert int(after["version"].partition(".")[0]) >= 10
+    assert before["table_bytes"] > 0
+    assert after["table_bytes"] >= before["table_bytes"] + 1_500_000 or "MariaDB" in after["version"]  # it counts later
+
+
+@on_sqlite
+def test_sqlite_counts_are_made_anew_with_what_is_put_behind_them(store, jobs, damage):
+    damage("UPDATE counts SET live = 77, dead = dead - 1")
+    damage("UPDATE counted SET job = 2")
+    store.apply([ops.Put((NewJob("u", b"", NOW),))])
+    assert found(store) == ids((faults.COUNTS, ["t"]))
+    mended(store)
+    store.apply([ops.Put((NewJob("u", b"", NOW),))])
+    assert store.ask(CountJobs())["u"].delayed == 2
+    assert store.ask(CountJobs())["t"].delayed == 3
+
+
+@on_sqlite
+def test_sqlite_an_index_that_lacks_a_job_is_made_anew(store, jobs, damage):
     name = "job_next"
-    connection = sqlite3.connect(sqlite.path, isolation_level=None)
+    connection = sqlite3.connect(store.path, isolation_level=None)
     row = connection.execute("SELECT type, name, tbl_name, rootpage, sql FROM sqlite_schema WHERE name = ?", (name,))
     saved = row.fetchone()
     connection.execute("PRAGMA writable_schema = ON")
@@ -136,27 +185,27 @@ def test_sqlite_an_index_that_lacks_a_job_is_made_anew(sqlite):
     connection.execute("PRAGMA writable_schema = ON")
     connection.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", saved)
     connection.close()
-    [[what, examples]] = found(sqlite).items()
+    [[what, examples]] = found(store).items()
     assert what == faults.INDEXES.what
     assert "job_next" in examples[0]
-    mended(sqlite)
+    mended(store)
 
 
-def test_sqlite_a_job_of_no_topic_is_told_and_left(sqlite):
-    jobs = Jobs(sqlite)
-    damage(sqlite, ("UPDATE job SET topic = 55 WHERE id = ?", (jobs.plain,)))
-    assert found(sqlite) == ids((faults.COUNTS, ["t"]), (faults.TOPICS, [jobs.plain]))
-    findings = sqlite.verify(repair=True)
+@on_sqlite
+def test_sqlite_a_job_of_no_topic_is_told_and_left(store, jobs, damage):
+    damage("UPDATE job SET topic = 55 WHERE id = %s", jobs.plain)
+    assert found(store) == ids((faults.COUNTS, ["t"]), (faults.TOPICS, [jobs.plain]))
+    findings = store.verify(repair=True)
     assert [(one.what, one.repaired) for one in findings] == [(faults.TOPICS.what, False), (faults.COUNTS.what, True)]
-    assert sqlite.verify() == [finding for finding in findings if not finding.repaired]
-    assert sqlite.ask(CountJobs())["t"].delayed == len(sqlite.ask(ListJobs(Filter("t", State.DELAYED), 0, 9))) == 2
+    assert store.verify() == [finding for finding in findings if not finding.repaired]
+    assert store.ask(CountJobs())["t"].delayed == len(store.ask(ListJobs(Filter("t", State.DELAYED), 0, 9))) == 2
 
 
-def test_sqlite_what_is_only_looked_at_stays_as_it_is(sqlite):
-    Jobs(sqlite)
-    damage(sqlite, "UPDATE counts SET live = 77")
-    assert sqlite.verify() == sqlite.verify() != []
-    assert sqlite.ask(CountJobs())["t"].delayed == 76
+@on_sqlite
+def test_sqlite_what_is_only_looked_at_stays_as_it_is(store, jobs, damage):
+    damage("UPDATE counts SET live = 77")
+    assert store.verify() == store.verify() != []
+    assert store.ask(CountJobs())["t"].delayed == 76
 
 
 def test_in_memory_all_that_is_found_in_a_file_is_found_and_mended(clock):
@@ -170,6 +219,5 @@ def test_in_memory_all_that_is_found_in_a_file_is_found_and_mended(clock):
         assert store.apply([ops.Put((NewJob("t", b"", NOW),))]) == [[8]]
 
 
-@pytest.mark.parametrize("place", ["memory:", "sqlite"])
-def test_beside_others_at_work_nothing_is_wrong_and_a_repair_harms_nobody(place, tmp_path):
-    beside(place if place == "memory:" else f"sqlite:///{tmp_path}/jobs.db")
+def test_beside_others_at_work_nothing_is_wrong_and_a_repair_harms_nobody(any_url):
+    beside(any_url)

@@ -13,7 +13,7 @@ from pywheel.jobs.queries import CountJobs, GetJob, GetNextLease, ListNotes
 from pywheel.stores import open
 from pywheel.stores import verify as faults
 from pywheel.testing import ManualClock
-from tests.stores.damaged import NOW, Jobs, beside, found, mended
+from tests.stores.damaged import NOW, Jobs, found, mended
 from tests.stores.on_redis import keys
 
 
@@ -192,7 +192,3 @@ def test_thousands_of_jobs_are_made_anew_in_steps(store, client):
     assert store.ask(CountJobs())["t"][:3] == (1_800, 500, 700)
     assert store.ask(GetJob(("t", f"k{number - 1}"))).id == put[-1]
     assert store.ask(GetJob(("t", f"k{number - 1}"))).state is State.DELAYED
-
-
-def test_beside_others_at_work_nothing_is_wrong_and_a_repair_harms_nobody(redis_server):
-    beside(redis_server.url())
