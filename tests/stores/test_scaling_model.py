@@ -1,21 +1,11 @@
 """The model behind docs/scaling.md, where it can be worked out on paper; and that it runs."""
 
-import functools
-import json
-import math
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from benchmarks.report.text import with_part
-from benchmarks.scaling.kinds import MEASURED, Kind, kinds
-from benchmarks.scaling.model import Run, Setup, simulate
+from benchmarks.scaling.kinds import Kind, kinds
+from benchmarks.scaling.model import Setup, simulate
 from benchmarks.scaling.servers import Way
-from pywheel.jobs.job import SHARDS, SLICE, slice_of
-
-ROOT = Path(__file__).parents[2]
 
 
 def drained(kind, jobs=10_000, **options):
@@ -88,25 +78,6 @@ def test_what_a_dead_worker_held_is_due_again_after_a_second():
     assert outcome.late == pytest.approx([1 + 2 * 5e-3] * 10)
 
 
-def test_the_owner_of_a_slice_delivers_what_is_due_in_it_and_others_look_when_theirs_begins():
-    seen = []
-    run = Run(Setup(Kind("x"), workers=4, rate=200, seconds=5, background=False))
-    [topic] = run.topics
-    for worker in run.workers:
-        worker.wake = functools.partial(lambda worker: seen.append((run.events.now, worker)), worker)
-    topic.idle = dict.fromkeys(run.workers)
-    run.events.now = 0.51
-    topic.tell()
-    [(_, owner)] = seen
-    assert owner is topic.owner[slice_of(510)]
-    run.events.run(2.0)
-    looks = seen[1:]
-    assert {worker for _, worker in looks} == {*run.workers} - {owner}
-    for when, worker in looks:
-        first = next(slot for slot in range(11, 64) if topic.owner[slot % SHARDS] is worker)
-        assert when == pytest.approx(first * SLICE / 1_000)
-
-
 def test_a_worker_behind_is_helped_within_two_slices():
     kind = Kind("x", worker=50e-6)
     one, four = (simulate(Setup(kind, workers=count, rate=40_000, seconds=2, background=False)) for count in (1, 4))
@@ -122,14 +93,6 @@ def test_looks_grow_with_slices_and_not_with_jobs():
     )
     assert few == pytest.approx(20 * 1e-4, rel=0.1)  # twenty slices begin in a second
     assert many == pytest.approx(few, rel=0.1)
-
-
-def test_a_claim_passes_over_what_another_one_has_locked():
-    free, locked = (
-        drained(Kind("x", flush=1e-3, passed=each), 40_000, workers=4, server_cores=4).server for each in (0.0, 1e-6)
-    )
-    assert free == 0
-    assert locked > 0
 
 
 def test_a_store_that_was_away_is_caught_up_with():
@@ -151,29 +114,7 @@ def test_a_setup_has_the_same_outcome_each_time():
     assert simulate(setup).late == simulate(setup).late
 
 
-def test_every_kind_has_costs():
-    for kind in kinds().values():
-        assert kind.deliver > 0
-        assert kind.worker > 0
-        assert math.isfinite(kind.deliver_bytes)
-
-
 def test_a_table_is_put_between_its_marks():
     page = "a\n<!-- x -->\nold\n<!-- /x -->\nb"
     assert with_part(page, "x", "new") == "a\n<!-- x -->\n\nnew\n\n<!-- /x -->\nb"
     assert with_part(page, "y", "new") == page
-
-
-@pytest.mark.stress
-def test_make_simulate_answers_every_question_of_the_page(tmp_path):
-    measured = json.loads(MEASURED.read_text())
-    small = tmp_path / "small.json"
-    small.write_text(json.dumps({name: measured[name] for name in ("host", "load", "postgres", "redis")}))
-    command = [sys.executable, "-m", "benchmarks.scaling", "--brief", "--measured", str(small)]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    page = (ROOT / "docs" / "scaling.md").read_text()
-    for name in ("compared", "workers", "load", "cores", "topics", "near", "stores", "failures"):
-        assert f"\n{name}\n" in told
-    for name in ("workers", "load", "stores", "failures"):
-        assert f"<!-- {name} -->" in page
-        assert f"<!-- /{name} -->" in page
