@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pywheel import NotAStore, StoreBusy, StoreClosed, StoreCorrupt, StoreFull
+from pywheel import NotAStore, StoreBusy, StoreCorrupt, StoreFull
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from pywheel.stores.address import Address
@@ -133,10 +133,3 @@ def test_what_is_no_journal_is_refused(file):
         open(f"journal://{file}")
     with pytest.raises(NotAStore, match="there is no option 'sync'"):
         open(f"journal://{file}?sync=off")
-
-
-def test_a_closed_one_says_so(journal):
-    journal.close()
-    journal.close()
-    with pytest.raises(StoreClosed):
-        put(journal)

@@ -15,13 +15,13 @@ from pywheel.stores import open
 from tests.jobs.waiting import until, working
 from tests.stores.network import Proxy
 
-TERMS = ops.ClaimPolicy(60_000, 3)
+TERMS = ops.ClaimPolicy(60_000, 3, slack=0)
 WAYS = ["claim", "claim beside others", "reserve"]
 
 
-def put(store, body, key="k"):
+def put(store, body, key="k", **options):
     """Put a job that is due, and return its id; None if it runs already."""
-    [outcome] = store.apply([ops.Put((NewJob("t", body, 0, key, replace=True),))])
+    [outcome] = store.apply([ops.Put((NewJob("t", body, 0, key, replace=True, **options),))])
     return None if isinstance(outcome, JobExists) else outcome[0]
 
 

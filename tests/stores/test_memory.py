@@ -3,13 +3,12 @@
 import os
 import random
 import signal
-import threading
 from contextlib import suppress
 
 import pytest
 
 from pywheel import StoreBusy, StoreClosed
-from pywheel.jobs import NewJob, State
+from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores.memory import MemoryStore
@@ -158,22 +157,3 @@ def test_the_same_commands_with_the_same_chance_come_to_the_same():
             assert all(10**6 + 1_500 <= due <= 10**6 + 2_500 for due in dues[-1])
     assert dues[0] == dues[1]
     assert len(set(dues[0])) > 20
-
-
-# ---- threads --------------------------------------------------------------------------------------------------------
-
-
-def test_threads_that_use_it_at_once_each_have_what_they_put(store):
-    found = []
-
-    def work():
-        mine = [put(store) for _ in range(100)]
-        found.append((mine, [store.ask(GetJob(id)).state for id in mine]))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert sorted(id for mine, _ in found for id in mine) == list(range(1, 401))
-    assert {state for _, states in found for state in states} == {State.DELAYED}

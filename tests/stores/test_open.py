@@ -72,11 +72,6 @@ def test_the_url_of_a_store_opens_the_same_file(tmp_path, name):
             assert again.ask(GetJob(id)).id == id
 
 
-def test_an_address_may_quote_characters(tmp_path):
-    with open(f"sqlite:///{tmp_path}/a%20b%3F.db"):
-        assert (tmp_path / "a b?.db").exists()
-
-
 def test_without_create_a_missing_and_an_empty_file_are_refused(path):
     for _ in range(2):
         with pytest.raises(NotAStore, match="put a job first"):
@@ -99,13 +94,6 @@ def test_what_is_no_file_is_refused_before_anything_is_made(tmp_path):
 def test_a_name_that_is_too_long_is_refused_in_one_line(tmp_path, create):
     with pytest.raises(NotAStore, match=r"^/.{1,100}\.\.\.: the name is too long: give a shorter one$"):
         open(f"sqlite:///{tmp_path}/{'a' * 300}.db", create=create)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="names of POSIX are bytes")
-def test_a_name_may_have_bytes_that_are_no_text(tmp_path):
-    with open(f"sqlite:///{tmp_path}/\udcff.db") as store:
-        put(store)
-    assert (tmp_path / os.fsdecode(b"\xff.db")).exists()
 
 
 @pytest.mark.stress

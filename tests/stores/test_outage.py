@@ -44,15 +44,6 @@ def test_an_outage_makes_errors_that_say_how_long_it_lasts(clock):
     assert outage.away("timeout").seconds == 0
 
 
-def test_an_answer_ends_an_outage(clock):
-    outage = Outage("x://db")
-    asked(outage, StoreAway("away"))
-    clock[0] += 5
-    assert asked(outage, StoreAway("away")).seconds == 5
-    outage.over()
-    assert asked(outage, StoreAway("away")).seconds == 0
-
-
 def test_an_error_keeps_its_seconds_when_it_is_pickled(clock):
     outage = Outage("x://db")
     asked(outage, StoreAway("away"))

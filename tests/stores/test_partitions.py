@@ -1,7 +1,6 @@
 """Several stores as one: where jobs go, what comes back in which order, and what happens while one is away."""
 
 from collections import Counter
-from datetime import timedelta
 from itertools import pairwise
 
 import pytest
@@ -13,16 +12,9 @@ from pywheel.jobs.commands import (
     Ack,
     Announce,
     Cancel,
-    Change,
     Claim,
     ClaimPolicy,
-    Delete,
-    Expire,
-    Nack,
-    Pause,
-    Purge,
     Put,
-    Release,
     Reserve,
     SetNote,
 )
@@ -160,14 +152,6 @@ class TestPuts:
         assert put(store, *jobs, nonce="n") == ids
         assert total(store) == 4
 
-    def test_a_parent_hands_its_key_on(self, store):
-        for key in "abcd":
-            put(store, keyed(key))
-        [jobs] = store.apply([Reserve("t", 4, TERMS, "w")])
-        for job in jobs:
-            [child] = put(store, keyed(job.key, parent=(job.id, job.claims)))
-            assert store.ask(GetJob(("t", job.key))).id == child
-
 
 def fail(when, commands):
     if when == "before" and type(commands[0]) is Put and "only looked at" not in str(commands[0]):
@@ -181,32 +165,6 @@ class TestClaims:
         assert [(job.due, store.ids.store(job.id)) for job in jobs] == [(NOW - 9, place) for place in range(3)]
         assert ids[1] in [job.id for job in jobs]
         assert [len(store.apply([Reserve("t", 4, TERMS, "w")])[0]) for _ in range(5)] == [4, 4, 4, 1, 0]
-
-    def test_a_reserve_takes_what_was_lost_in_any_store(self, store, clock):
-        ids = in_each(store)
-        assert len(store.apply([Reserve("t", 9, TERMS, "w")])[0]) == 4
-        clock.advance(timedelta(seconds=1))
-        assert {job.id for job in store.apply([Reserve("t", 9, TERMS, "w")])[0]} == set(ids)
-
-    def test_a_claim_begins_with_the_first_ids_and_holds_the_rest(self, store):
-        ids = [id for _ in range(5) for id in in_each(store)]
-        [claimed] = store.apply([Claim("t", tuple(ids), TERMS, "w", 6)])
-        assert claimed.begun == 6
-        assert {job.id for job in claimed.jobs[:6]} == set(ids[:6])
-        assert [job.id for job in claimed.jobs[6:]] == sorted(ids[6:])
-        assert all(store.ask(GetJob(job.id)) == job for job in claimed.jobs)
-
-    def test_a_claim_keeps_to_its_limits_whatever_the_stores(self, store, clock):
-        ids = in_each(store)
-        store.apply([Claim("t", tuple(ids), TERMS, "w", 4)])
-        clock.advance(timedelta(seconds=1))
-        [claimed] = store.apply([Claim("t", tuple(ids), TERMS, "w", 4, suspects=1)])
-        assert len(claimed.jobs) == 1
-        assert sorted(due.id for due in claimed.left) == sorted(set(ids) - {claimed.jobs[0].id})
-        others = [id for _ in range(3) for id in in_each(store)]
-        [claimed] = store.apply([Claim("t", tuple(others), TERMS, "w", 9, bytes=8)])
-        assert len(claimed.jobs) == 8
-        assert {due.id for due in claimed.left} == set(others) - {job.id for job in claimed.jobs}
 
     def test_a_claim_of_the_first_takes_a_share_of_each_store(self, store):
         ids = [id for _ in range(5) for id in in_each(store)]
@@ -240,29 +198,6 @@ class TestClaims:
         with pytest.raises(StoreAway):
             store.apply([Claim("t", (), TERMS, "w", 9, limit=9)])
 
-    def test_a_paused_topic_gives_nothing_anywhere(self, store):
-        ids = in_each(store)
-        assert store.apply([Pause("t", paused=True), Pause("t", paused=True)]) == [True, False]
-        [claimed, reserved] = store.apply([Claim("t", tuple(ids), TERMS, "w", 9), Reserve("t", 9, TERMS, "w")])
-        assert (claimed.jobs, claimed.paused, reserved) == ([], True, [])
-        [claimed] = store.apply([Claim("t", (), TERMS, "w", 9, limit=9)])
-        assert (claimed.jobs, claimed.paused, claimed.next) == ([], True, None)
-
-    def test_outcomes_come_in_the_order_of_the_commands(self, store):
-        ids = in_each(store)
-        [jobs] = store.apply([Reserve("t", 3, TERMS, "w")])
-        waiting = next(id for id in ids if id not in {job.id for job in jobs})
-        commands = [
-            Ack(jobs[2].id, 1),
-            Cancel(waiting),
-            Nack(jobs[0].id, 1, None),
-            Ack(jobs[2].id, 1),
-            Release(jobs[1].id, 1),
-            Delete(waiting),
-            Delete(waiting),
-        ]
-        assert store.apply(commands) == [True, Change.MADE, State.DEAD, False, True, Change.MADE, Change.NOT_FOUND]
-
 
 class TestLooking:
     def test_the_first_that_are_due_are_those_of_all_stores_in_order(self, store):
@@ -273,23 +208,6 @@ class TestLooking:
         assert store.ask(ListFirstDue("t", 5)) == found[:5]
         assert first[0] == found[0].id
         assert store.ask(GetNextDues()) == {"t": NOW - 9}
-
-    def test_pages_of_a_list_meet(self, store):
-        ids = [id for _ in range(70) for id in in_each(store)]
-        found = []
-        while page := store.ask(ListJobs(Filter("t"), found[-1] if found else 0, 9)):
-            found += [job.id for job in page]
-        assert found == sorted(ids)
-
-    def test_limits_hold_for_all_stores_together(self, store, clock):
-        ids = [id for _ in range(3) for id in in_each(store)]
-        store.apply([Cancel(id) for id in ids])
-        purged = [store.apply([Purge(State.CANCELLED, 0, "t", 5)])[0] for _ in range(4)]
-        assert purged == [5, 5, 2, 0]
-        in_each(store), in_each(store)
-        store.apply([Reserve("t", 9, TERMS, "w")])
-        clock.advance(timedelta(seconds=1))
-        assert [store.apply([Expire(3)])[0].ended for _ in range(4)] == [3, 3, 2, 0]
 
     def test_faults_of_any_store_are_found_with_ids_for_everybody(self, store):
         ids = in_each(store)

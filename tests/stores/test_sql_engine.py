@@ -16,7 +16,6 @@ from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import CountJobs, Filter, GetForecast, GetHistories, GetJob, ListEnded, ListJobs
 from pywheel.stores import open
 from pywheel.stores.sqlite import dialect
-from pywheel.stores.sqlite.dialect import TAIL
 from tests.stores.files import NOW, TERMS, put
 
 
@@ -86,23 +85,6 @@ def test_ids_that_another_program_gave_in_its_own_transaction_are_not_given_agai
             assert after == between + (end == "COMMIT")
             assert after > first[-1]
         assert queue.topics.counts()["t"].delayed == 6
-
-
-def test_an_id_is_not_given_again_whose_job_another_store_has_deleted(store, path, clock):
-    put(store)
-    with open(f"sqlite:///{path}", clock=clock) as other:
-        gone = put(other)
-        assert other.apply([ops.Delete(gone)]) == [ops.Change.MADE]
-    assert put(store) == gone + 1
-
-
-def test_puts_alone_are_counted_when_they_are_many(store):
-    for number in range(TAIL + 5):
-        put(store, topic="t" if number % 2 else "u")
-    counts = store.ask(CountJobs())
-    assert counts["t"].delayed + counts["u"].delayed == TAIL + 5
-    [[counted]] = store._connection.execute("SELECT job FROM counted").fetchall()
-    assert counted >= TAIL
 
 
 def test_a_reserve_under_a_limit_that_is_reached_looks_at_no_more_jobs_than_it_wants(store):
@@ -211,10 +193,3 @@ def test_the_last_ends_of_very_many_topics_take_few_statements(store):
     assert {one.topic for one in store.ask(ListEnded(None, 0, 10))} == {"t7", "t8"}
     assert len(texts) < 10
     assert max(map(len, texts)) < 2_000  # no list of all topics
-
-
-def test_rows_that_are_kept_by_column_are_a_sequence_of_rows():
-    rows = dialect.Columns([[1, 2, 3], ["a", "b", "c"]])
-    assert [*rows] == rows[:] == [(1, "a"), (2, "b"), (3, "c")]
-    assert (rows[0], rows[-1], rows[1:], len(rows)) == ((1, "a"), (3, "c"), [(2, "b"), (3, "c")], 3)
-    assert not dialect.Columns([[], []])

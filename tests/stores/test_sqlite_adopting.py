@@ -74,11 +74,3 @@ def test_a_file_that_is_not_there_or_empty_becomes_a_store_as_ever(tmp_path):
     adopt(tmp_path / "new.db")
     with JobQueue(f"sqlite:///{tmp_path}/new.db") as queue:
         assert queue.put("t")
-
-
-def test_a_newer_store_is_no_stranger_and_stays_one(tmp_path):
-    with JobQueue(f"sqlite:///{tmp_path}/jobs.db"):
-        pass
-    before = (tmp_path / "jobs.db").read_bytes()
-    adopt(tmp_path / "jobs.db")
-    assert (tmp_path / "jobs.db").read_bytes() == before

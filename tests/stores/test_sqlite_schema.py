@@ -4,15 +4,12 @@ import random
 from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from pywheel.jobs import NewJob, State, lifecycle
+from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as c
 from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.job import Counts
-from pywheel.jobs.queries import CountJobs, GetHistories, GetJob, GetNextDues, GetStates, ListJobs
-from pywheel.stores import Filter
+from pywheel.jobs.queries import CountJobs, GetNextDues
 from pywheel.stores import open as open_store
 from pywheel.stores.sql import claim, manage, read
 from pywheel.stores.sql.transaction import Lookup, Names
@@ -58,114 +55,6 @@ def test_the_uncounted_tail_stays_short(store):
     put(store, topic="u", count=3 * TAIL)
     assert counted(store) == 4 * TAIL + 7
     assert store.ask(CountJobs()) == {"t": Counts(delayed=TAIL + 7), "u": Counts(delayed=3 * TAIL)}
-
-
-def test_a_job_that_is_forgotten_from_the_tail_is_not_counted(store):
-    ids = [put(store)[0] for _ in range(3)]
-    outcomes = store.apply([c.Put((NewJob("t", b"", NOW),)), c.Delete(ids[1]), c.Delete(ids[2] + 1), c.Cancel(ids[0])])
-    assert outcomes[1:] == [c.Change.MADE] * 3
-    assert store.ask(CountJobs()) == {"t": Counts(delayed=1, cancelled=1)}
-
-
-# ---- ids ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("end", [c.Cancel, None])
-def test_the_id_of_a_job_that_is_forgotten_is_not_given_again(store, end):
-    ids = put(store, count=3, headers={"h": "1"})
-    if end:
-        assert store.apply([end(id) for id in ids]) == [c.Change.MADE] * 3
-    for id in ids:
-        assert apply(store, c.Delete(id))
-    assert store.ask(ListJobs(Filter(), 0, 9)) == []
-    assert apply(store, c.Delete(ids[-1])) is apply(store, c.Retry(ids[-1], NOW)) is c.Change.NOT_FOUND
-    assert store.ask(CountJobs()) == {"t": Counts()}
-    assert put(store) == [ids[-1] + 1]
-
-
-def test_ids_of_jobs_that_were_purged_are_not_given_again(store):
-    ids = put(store, count=3)
-    store.apply([c.Cancel(id) for id in ids])
-    assert apply(store, c.Purge(State.CANCELLED, 0, None, 9)) == 3
-    assert put(store) == [ids[-1] + 1]
-
-
-# ---- rules that stand in SQL too ------------------------------------------------------------------------------------
-
-
-@given(
-    claims=st.integers(0, 8),
-    unspent=st.integers(0, 8),
-    ttr=st.sampled_from((None, 0, 70)),
-    limit=st.sampled_from((None, 0, 5)),
-    delays=st.lists(st.integers(0, 10**6), max_size=4),
-    jitter=st.sampled_from((0.0, 0.1, 1.0)),
-    begun=st.booleans(),
-)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_claim_is_stored_as_lifecycle_has_it(store, claims, unspent, ttr, limit, delays, jitter, begun):
-    unspent = min(unspent, claims)
-    raw = store._connection
-    for table in ("job", "topic"):
-        raw.execute(f"DELETE FROM {table}")
-    raw.execute("INSERT INTO topic (id, name) VALUES (1, 't')")
-    columns = "id, topic, next, created, claims, unspent, ttr, max_attempts, body"
-    row = (NOW, NOW, claims, unspent, ttr, limit)
-    raw.execute(f"INSERT INTO job ({columns}) VALUES (7, 1, ?, ?, ?, ?, ?, ?, x'')", row)
-    claimed = apply(store, c.Claim("t", (7,), ClaimPolicy(1_000, 3, tuple(delays), jitter, 30, 200), "w", int(begun)))
-    stored = raw.execute("SELECT claims, claims - unspent, begun, next, due, backoff FROM job").fetchone()
-    [job] = claimed.jobs
-    attempt = lifecycle.attempts(claims + 1, unspent)
-    lease = NOW + ((ttr or 1_000) + 30 if begun else 200)
-    assert stored[:5] == (claims + 1, attempt, int(begun), lease, NOW)
-    assert (job.claims, job.attempt, job.lease_until) == (stored[0], stored[1], stored[3])
-    if attempt >= (limit or 3):
-        assert stored[5] is None
-        return
-    bounds = [lifecycle.backoff(delays, attempt, jitter, draw) for draw in (-1, 1)]
-    assert bounds[0] <= stored[5] <= bounds[1]
-
-
-@given(
-    st.lists(
-        st.tuples(st.booleans(), st.integers(-2, 2), st.integers(1, 4), st.integers(0, 9), st.integers(0, 70)),
-        max_size=12,
-    )
-)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_running_jobs_are_seen_and_lost_as_lifecycle_says(store, runs):
-    raw = store._connection
-    for table in ("job", "finished", "attempt", "counts", "note"):
-        raw.execute(f"DELETE FROM {table}")
-    raw.execute("INSERT OR IGNORE INTO topic (id, name) VALUES (1, 't')")
-    raw.execute("INSERT INTO counts VALUES (1, ?, 0, 0, 0)", (len(runs),))
-    raw.execute("UPDATE counted SET job = ?", (len(runs),))
-    columns = "id, topic, state, next, due, created, claims, unspent, started, begun, backoff, body"
-    states, endings = [], {}
-    for id, (begun, left, attempt, unspent, backoff) in enumerate(runs, 1):
-        again = backoff if attempt < 2 else None
-        values = (id, NOW + left, NOW - 9, NOW - 9, attempt + unspent, unspent, NOW - 5, begun, again)
-        raw.execute(f"INSERT INTO job ({columns}) VALUES (?, 1, 1, ?, ?, ?, ?, ?, ?, ?, ?, x'')", values)
-        run = lifecycle.Run(attempt + unspent, attempt, begun, NOW + left, 2, backoff)
-        states.append(lifecycle.seen(run, NOW))
-        if left <= 0:
-            endings[id] = lifecycle.lost(run)
-    assert store.ask(CountJobs())["t"] == Counts(*(states.count(state) for state in State))
-    before = store.ask(ListJobs(Filter(), 0, 99))
-    assert [job.state for job in before] == states
-    assert store.ask(GetStates([job.id for job in before])) == states
-    for state in State:
-        assert len(store.ask(ListJobs(Filter("t", state), 0, 99))) == states.count(state)
-    histories = store.ask(GetHistories([job.id for job in before]))
-    expired = apply(store, c.Expire(99))
-    assert expired.ended == len(endings)
-    assert store.ask(ListJobs(Filter(), 0, 99)) == before
-    assert store.ask(GetHistories([job.id for job in before])) == histories
-    for id, ending in endings.items():
-        job, (begun, left, attempt, unspent, _) = store.ask(GetJob(id)), runs[id - 1]
-        due = NOW - 9 if ending.due is None else ending.due
-        assert (job.state, job.due, job.lost) == (ending.state, due, ending.lost)
-        assert job.attempt == attempt - (not ending.spent)
 
 
 # ---- plans ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import pytest
 
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.jobs.queries import GetJob
 from pywheel.stores import open
 from tests.jobs.waiting import until
 
@@ -36,39 +35,6 @@ def ack(store, claimed):
 
 def now_ms():
     return time.time_ns() // 1_000_000
-
-
-def test_a_claim_looks_and_starts_in_one_statement(store, monkeypatch):
-    put(store, 30)
-    claim(store, 1)  # it learns what priorities the topic has
-    texts = []
-    rendered = type(store.dialect).text
-    monkeypatch.setattr(
-        type(store.dialect), "text", lambda dialect, text: [texts.append(text), rendered(dialect, text)][1]
-    )
-    claimed = claim(store, 20, begin=5)
-    assert (len(claimed.jobs), claimed.begun, claimed.left) == (20, 5, [])
-    assert store.dialect.take in texts
-    assert not [text for text in texts if text.startswith("UPDATE job")]
-    assert [job.id for job in claimed.jobs] == sorted(job.id for job in claimed.jobs)
-    assert ack(store, claimed) == [True] * 20
-
-
-def test_a_claim_gives_each_attempt_its_backoff(store):
-    policy = ops.ClaimPolicy(1, 5, (50, 4_000_000), hold=200)
-    [id] = put(store)
-    for attempt, backoff in enumerate((50, 4_000_000), 1):
-        [job] = until(lambda: store.apply([ops.Claim("t", (), policy, "w", 1, limit=1)])[0].jobs)
-        assert (job.id, job.attempt) == (id, attempt)
-        until(lambda: store.apply([ops.Expire(10)])[0].ended)
-        assert store.ask(GetJob(id)).due == job.lease_until + backoff
-
-
-def test_a_claim_of_more_bytes_than_it_may_have_takes_what_it_may(store):
-    put(store, 3)
-    claim(store, 1)
-    [claimed] = store.apply([ops.Claim("t", (), TERMS, "w", 2, bytes=1, limit=2)])
-    assert (len(claimed.jobs), len(claimed.left)) == (1, 1)
 
 
 def test_another_priority_is_claimed_first_as_soon_as_it_is_there(store):

@@ -1,24 +1,11 @@
 """The first end of a lease: whose it is, and what a look for it costs."""
 
-import pytest
-
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.jobs.queries import GetNextLease
 from pywheel.stores import open
-from pywheel.testing import ManualClock
 
 TERMS = ops.ClaimPolicy(60_000, 3)
 NOW = 1_700_000_000_000
-
-
-@pytest.mark.parametrize("topics", [1, 3, 30])
-def test_the_first_end_of_a_lease_is_that_of_any_topic_and_priority(postgres_server, topics):
-    with open(postgres_server.url(), clock=ManualClock(wall=NOW)) as store:
-        for number in range(topics):
-            store.apply([ops.Put((NewJob(f"t{number}", b"", 0, priority=-number % 10),))])
-            store.apply([ops.Reserve(f"t{number}", 1, ops.ClaimPolicy(60_000 - number, 3, slack=0), "w")])
-        assert store.ask(GetNextLease()) == NOW + 60_000 - (topics - 1)
 
 
 def test_a_look_for_the_first_lease_passes_over_none_that_ended_before(postgres_server):

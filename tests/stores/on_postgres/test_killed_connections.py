@@ -16,7 +16,6 @@ from tests.stores.network import Proxy
 from tests.stores.server import STORE
 
 WAITING = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND wait_event_type = 'Lock'"
-ALIVE = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
 TABLES = ["topic", "job", "finished", "attempt", "tally", "nonce", "note", "member"]
 
 
@@ -98,19 +97,3 @@ def test_a_connection_that_an_administrator_ends_in_the_middle_is_replaced(postg
         asked.join(60)
         assert not isinstance(asked.outcome, Exception), repr(asked.outcome)
         CALLS[name](store)
-
-
-def test_an_error_on_a_connection_that_is_cut_meanwhile_is_not_logged_as_well(postgres_server, caplog):
-    with open(postgres_server.url()) as store, store._use() as connection, postgres_server.connect() as admin:
-        pid = connection.info.backend_pid
-
-        def cut():
-            with connection.pipeline():
-                connection.execute("SELECT 1")
-                admin.execute(f"SELECT pg_terminate_backend({pid})")
-                until(lambda: not admin.execute(ALIVE, (pid,)).fetchall())
-                raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError):
-            cut()
-    assert [record for record in caplog.records if record.name == "psycopg"] == []

@@ -6,17 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pywheel import JobExists
-from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetHistories, GetJob
 from pywheel.stores import open
 from tests.jobs.waiting import until
 from tests.often import often
+from tests.stores.test_last_put import WAYS, claim, put
 
-TERMS = ops.ClaimPolicy(60_000, 3, slack=0)
 PRIORITIES = [(0, 0), (0, 5), (5, 0), (5, 5), (5, 7)]
-WAYS = ["claim", "claim beside others", "reserve"]
 
 
 class Gate:
@@ -98,22 +95,6 @@ def slow(gate):
     """The same store, of which whoever reads stops at the gate."""
     with open(gate.url) as store:
         yield store
-
-
-def put(store, body, **options):
-    """Put a job that is due, and return its id; None if it runs already."""
-    [outcome] = store.apply([ops.Put((NewJob("t", body, 0, "k", replace=True, **options),))])
-    return None if isinstance(outcome, JobExists) else outcome[0]
-
-
-def claim(store, how, id):
-    """Return the jobs that a worker gets."""
-    if how == "reserve":
-        [jobs] = store.apply([ops.Reserve("t", 9, TERMS, "w")])
-        return jobs
-    others = [ops.Expire(9)] if how == "claim beside others" else []
-    claimed, *_ = store.apply([ops.Claim("t", (id,), TERMS, "w", 1), *others])
-    return claimed.jobs
 
 
 def meanwhile(gate, slow, fast):

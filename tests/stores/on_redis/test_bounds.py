@@ -1,8 +1,5 @@
 """No call keeps others waiting for long: what each does is bounded, whatever else is stored. Counted, not timed."""
 
-import contextlib
-import threading
-
 import pytest
 
 from pywheel import JobQueue
@@ -71,17 +68,6 @@ def assert_short(calls, values=VALUES):
 
 class TestABacklogOfAnotherPriority:
     @pytest.mark.parametrize(("priority", "others"), BESIDE)
-    def test_a_reserve_takes_what_comes_first_without_walking_through_it(self, store, clock, monitor, priority, others):
-        now = clock.wall()
-        backlog = put(store, MANY, now - 30_000, others)
-        own = put(store, 20, now, priority)
-        monitor.calls()
-        [jobs] = store.apply([Reserve("t", 30, TERMS, "w")])
-        expected = [*own, *backlog[:10]] if priority > others else backlog[:30]
-        assert [job.id for job in jobs] == expected
-        assert_short(monitor.calls())
-
-    @pytest.mark.parametrize(("priority", "others"), BESIDE)
     def test_a_claim_takes_what_comes_first_without_walking_through_it(self, store, clock, monitor, priority, others):
         now = clock.wall()
         backlog = put(store, MANY, now - 30_000, others)
@@ -110,40 +96,6 @@ class TestABacklogOfAnotherPriority:
         [claimed] = store.apply([Claim("t", (), policy, "w", 50, limit=50)])
         assert (claimed.jobs, claimed.paused, len(claimed.left)) == ([], kind == "paused", 50 * (kind == "limited"))
         assert_short(monitor.calls(), 1_000)
-
-    def test_a_worker_delivers_beside_it(self, redis_server, monitor):
-        with JobQueue(redis_server.url()) as queue:
-            now = queue.store.clock.wall()
-            put(queue.store, MANY, now - 30_000, -5)
-            own = set(put(queue.store, 20, now, 0))
-            seen = []
-            enough = threading.Event()
-
-            def handle(job):
-                seen.append(job.id)
-                if own <= set(seen):
-                    enough.set()
-
-            queue.handler("t", concurrency=2)(handle)
-            monitor.calls()
-            with working(queue):
-                assert enough.wait(60)
-            calls = monitor.calls()
-            assert_short(calls)
-            assert len(seen) < MANY / 10
-
-    def test_a_mixture_of_priorities_is_read_and_reserved_in_short_calls(self, store, clock, monitor):
-        now = clock.wall()
-        jobs = [NewJob("t", b"", now, priority=0 if place % 400 == 7 else -5) for place in range(MANY)]
-        plain = []
-        for first in range(0, MANY, 1_000):
-            some = jobs[first : first + 1_000]
-            [ids] = store.apply([Put(tuple(some))])
-            plain += [id for id, job in zip(ids, some, strict=True) if job.priority == 0]
-        monitor.calls()
-        assert [due.id for due in store.ask(ListFirstDue("t", 30))] == plain[:30]
-        assert [job.id for job in store.apply([Reserve("t", 30, TERMS, "w")])[0]] == plain[:30]
-        assert_short(monitor.calls())
 
 
 @pytest.mark.parametrize("priority", [0, 3])
@@ -189,10 +141,6 @@ class TestLostLeases:
         assert expired == (self.JOBS, None, tuple(lost))
         assert_short(monitor.calls())
 
-    def test_an_expiry_ends_no_more_than_asked(self, store, due):
-        assert [store.apply([Expire(2_000)])[0].ended for _ in range(4)] == [2_000, 2_000, 1_000, 0]
-        assert len(due) == self.JOBS
-
     def test_a_purge_of_the_dead_ends_them_by_pieces(self, store, lost, monitor):
         monitor.calls()
         assert store.apply([Purge(State.DEAD, 0, None, 100)]) == [100]
@@ -206,40 +154,6 @@ class TestLostLeases:
         assert len(store.ask(GetPage(Filter("t", State.DEAD))).jobs) == 100
         assert store.ask(GetNextLease()) is not None
         assert_short(monitor.calls())
-
-    def test_commands_beside_a_reserve_happen_once(self, store, clock, due):
-        [[id], jobs] = store.apply([Put((NewJob("u", b"", clock.wall()),)), Reserve("t", 10, TERMS, "w")])
-        assert [job.id for job in jobs] == due[:10]
-        assert [job.id for job in store.apply([Reserve("u", 10, TERMS, "w")])[0]] == [id]
-        counts = store.ask(CountJobs())
-        assert (counts["t"].delayed, counts["t"].running, counts["u"].running) == (self.JOBS - 10, 10, 1)
-
-    def test_callers_at_the_same_time_each_get_their_own(self, redis_server, priority):
-        with JobQueue(redis_server.url()) as queue:
-            ids = put(queue.store, self.JOBS, queue.store.clock.wall(), priority)
-            claimed = [job.id for _ in range(10) for job in queue.reserve("t", 500, ttr=1)]
-            assert claimed == ids
-            until(lambda: queue.store.ask(CountJobs())["t"].running == 0)
-            found, others, failed = [], [], []
-            start = threading.Barrier(8)
-
-            def reserve():
-                with contextlib.suppress(threading.BrokenBarrierError):
-                    start.wait(60)
-                try:
-                    found.extend(job.id for job in queue.reserve("t", 500))
-                    others.append(queue.put("u"))
-                except Exception as error:
-                    failed.append(error)
-
-            threads = [threading.Thread(target=reserve) for _ in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(60)
-            assert failed == []
-            assert sorted(found) == ids[:4_000]
-            assert len(set(others)) == 8
 
     def test_a_worker_delivers_each_of_them_once_in_short_calls(self, redis_server, monitor, priority):
         with JobQueue(redis_server.url()) as queue:
@@ -343,20 +257,6 @@ class TestManyAtOnce:
         store.apply([Put(jobs)])
         [call] = monitor.calls()
         assert call.commands <= 1_100
-
-
-def test_a_limit_by_key_that_comes_late_finds_what_runs(store, clock, monitor):
-    put_keys = tuple(NewJob("t", b"", clock.wall(), key=f"{'ab'[place % 2]}:{place}") for place in range(700))
-    store.apply([Put(put_keys)])
-    assert len(store.apply([Reserve("t", 698, TERMS, "w")])[0]) == 698
-    monitor.calls()
-    [claimed] = store.apply([Claim("t", (), TERMS._replace(limits=Limits(350, ":")), "w", 9, limit=9)])
-    assert [job.key for job in claimed.jobs] == ["a:698", "b:699"]
-    [[more]] = store.apply([Put((NewJob("t", b"", clock.wall(), key="a:x"),))])
-    [claimed] = store.apply([Claim("t", (), TERMS._replace(limits=Limits(350, ":")), "w", 9, limit=9)])
-    assert (claimed.jobs, claimed.full) == ([], ((more, "a"),))
-    assert_short(monitor.calls())
-    assert store.verify() == []
 
 
 def test_an_expiry_looks_past_topics_whose_leases_ended_otherwise(store, clock):
