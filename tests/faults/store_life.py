@@ -5,6 +5,7 @@ usage: store_life.py FOLDER LOG SEED STEPS SYNCHRONOUS
 
 import random
 import sys
+from datetime import timedelta
 
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
@@ -30,6 +31,23 @@ def held(store):
         *map(str, store.ask(ListTopics())),
         *map(str, store.ask(ListNotes(""))),
     ]
+
+
+def deliver_the_rest(store, topics):
+    """All that is live is delivered once more, claimed or not, and what is put has an id that nothing had."""
+    store.clock.step(timedelta(milliseconds=10 * LEASE))
+    jobs = store.ask(ListJobs(Filter()))
+    live = sorted(job.id for job in jobs if job.state.live)
+    store.apply([ops.Pause(topic, False) for topic in topics])
+    ids, *claimed = store.apply(
+        [
+            ops.Put((NewJob("other", b"", NOW),)),
+            *(ops.Reserve(topic, 1_000, POLICY, "next") for topic in (*topics, "other")),
+        ]
+    )
+    assert ids[0] > max((job.id for job in jobs), default=0)
+    assert sorted(job.id for some in claimed for job in some) == [*live, *ids]
+    assert all(store.apply([ops.Ack(job.id, job.claims) for some in claimed for job in some]))
 
 
 class Life:

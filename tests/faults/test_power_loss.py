@@ -5,7 +5,6 @@ import random
 import time
 from collections import Counter
 from contextlib import closing
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,6 @@ from pywheel import StoreError
 from pywheel.client.circuit_breaker import CircuitBreaker
 from pywheel.client.forwarder import Forwarder
 from pywheel.client.spool import Spool
-from pywheel.jobs import NewJob
-from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import Filter, ListJobs
 from pywheel.stores import open
 from pywheel.testing import ManualClock
@@ -23,7 +20,7 @@ from tests.faults.calls import needs_preload
 from tests.faults.lives import OF_A_LIFE, fail_often
 from tests.faults.notes import NAME
 from tests.faults.spool_life import SERVER
-from tests.faults.store_life import LEASE, NOW, POLICY, TOPICS, held
+from tests.faults.store_life import NOW, TOPICS, deliver_the_rest, held
 from tests.seeds import SEED
 
 pytestmark = [pytest.mark.stress, needs_preload]
@@ -53,23 +50,6 @@ def account_of_steps(before, folder, notes, later):
         assert store.verify() == []
         deliver_the_rest(store, TOPICS)
     return found
-
-
-def deliver_the_rest(store, topics):
-    """All that is live is delivered once more, claimed or not, and what is put has an id that nothing had."""
-    store.clock.step(timedelta(milliseconds=10 * LEASE))
-    jobs = store.ask(ListJobs(Filter()))
-    live = sorted(job.id for job in jobs if job.state.live)
-    store.apply([ops.Pause(topic, False) for topic in topics])
-    ids, *claimed = store.apply(
-        [
-            ops.Put((NewJob("other", b"", NOW),)),
-            *(ops.Reserve(topic, 1_000, POLICY, "next") for topic in (*topics, "other")),
-        ]
-    )
-    assert ids[0] > max((job.id for job in jobs), default=0)
-    assert sorted(job.id for some in claimed for job in some) == [*live, *ids]
-    assert all(store.apply([ops.Ack(job.id, job.claims) for some in claimed for job in some]))
 
 
 def test_what_a_store_had_done_before_a_power_failure_is_there_once_and_whole(tmp_path):

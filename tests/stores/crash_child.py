@@ -1,10 +1,11 @@
-"""Run a fixed plan against a store and note each operation before and after it; be killed at the n-th statement.
+"""Run a fixed plan against a store and note each step before and after it; be killed at the n-th statement.
 
-usage: crash_child.py URL LEDGER N ...
+usage: crash_child.py FOLDER N ...
 
-Once for each N, in a process of its own, until one is not killed; prints N and exit codes. {} in URL and LEDGER is N.
+Once for each N, in a process and on a file of its own, until one is not killed; at 0 it notes what is held, too.
 """
 
+import json
 import os
 import signal
 import sys
@@ -12,22 +13,19 @@ import traceback
 
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import ClaimPolicy
 from pywheel.stores import open
 from pywheel.stores.sqlite import database as module
 from pywheel.testing import ManualClock
-
-NOW = 1_700_000_000_000
-TERMS = ClaimPolicy(10**9, 2)
+from tests.faults.store_life import NOW, POLICY, held
 
 
-def main(url, ledger, *numbers):
-    for at in numbers:
+def main(folder, *numbers):
+    for at in map(int, numbers):
         child = os.fork()  # it need not import all this
         if child == 0:
             code = 1
             try:
-                plan(url.format(at), ledger.format(at), at)
+                plan(f"{folder}/{at}", at)
                 code = 0
             except BaseException:
                 traceback.print_exc()
@@ -35,13 +33,13 @@ def main(url, ledger, *numbers):
                 os._exit(code)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         print(at, code)
-        if code != -signal.SIGKILL:
+        if at and code != -signal.SIGKILL:
             return
 
 
-def plan(url, ledger, at):
-    file = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    left = [int(at)]
+def plan(name, at):
+    file = os.open(f"{name}.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    left = [at]
 
     def count(statement):
         left[0] -= 1
@@ -56,50 +54,46 @@ def plan(url, ledger, at):
         return connection
 
     module.connect = traced
-    store = open(url, clock=ManualClock(wall=NOW))
+    store = open(f"sqlite:///{name}.db", clock=ManualClock(wall=NOW))
 
-    def run(name, op):
-        os.write(file, f"begin {name}\n".encode())
+    def note(what, value=None):
+        os.write(file, f"{json.dumps([what, value])}\n".encode())
+
+    def run(op):
+        note("begin")
         [outcome] = store.apply([op])
-        os.write(file, f"end {name} {outcome_text(outcome)}\n".encode())
+        note("end", held(store) if at == 0 else None)
         return outcome
 
     notifier = store.notifier("w")  # so that there are hints to write
-    run("announce", ops.Announce(notifier.worker, ("t",)))
+    run(ops.Announce(notifier.worker, ("t",)))
     notifier.publish(NOW)
     for number in range(3):
-        run(
-            f"put-{number}",
-            ops.Put((NewJob("t", b"%d" % number, NOW), NewJob("t", b"%d+" % number, NOW, f"k{number}")), f"n{number}"),
-        )
-    run("cancel-2", ops.Cancel(2))
-    jobs = run("claim", ops.Reserve("t", 4, TERMS, "w"))
-    run("ack", ops.Ack(jobs[0].id, 1))
-    run("nack", ops.Nack(jobs[1].id, 1, 0, "no"))
-    run("successor", ops.Put((NewJob("t", b"next", NOW, "k1", parent=(jobs[2].id, 1)),)))
-    run("release", ops.Release(jobs[2].id, 1))
-    run("reschedule", ops.Edit(6, NOW - 5))
-    run("retry", ops.Retry(jobs[0].id, NOW))
-    run("edit", ops.Edit(jobs[0].id, body=b"new", fields={"priority": 4}))
-    run("hold", ops.Claim("t", (6,), TERMS, "w", 0))
-    run("begin", ops.Begin(6, 1, 10**9))
-    run("delete", ops.Delete(7))
-    run("rewrite", ops.Rewrite(6, b"2+", b"two"))
-    run("keep", ops.SetNote("n", b"1", 10**9))
-    run("keep-again", ops.SetNote("n", b"2", absent=True))
-    run("forget", ops.SetNote("n", None))
-    run("expire", ops.Expire(10))
-    run("pause", ops.Pause("t", True))
-    run("resume", ops.Pause("t", False))
-    run("purge", ops.Purge(State.CANCELLED, 0, None, 10))
-    run("leave", ops.Announce(notifier.worker, ()))
+        jobs = NewJob("t", b"%d" % number, NOW), NewJob("t", b"%d+" % number, NOW, f"k{number}")
+        run(ops.Put(jobs, f"n{number}"))
+    run(ops.Cancel(2))
+    jobs = run(ops.Reserve("t", 4, POLICY, "w"))
+    run(ops.Ack(jobs[0].id, 1))
+    run(ops.Nack(jobs[1].id, 1, 0, "no"))
+    run(ops.Put((NewJob("t", b"next", NOW, "k1", parent=(jobs[2].id, 1)),)))
+    run(ops.Release(jobs[2].id, 1))
+    run(ops.Edit(6, NOW - 5))
+    run(ops.Retry(jobs[0].id, NOW))
+    run(ops.Edit(jobs[0].id, body=b"new", fields={"priority": 4}))
+    run(ops.Claim("t", (6,), POLICY, "w", 0))
+    run(ops.Begin(6, 1, 10**6))
+    run(ops.Delete(7))
+    run(ops.Rewrite(6, b"2+", b"two"))
+    run(ops.SetNote("n", b"1", 10**9))
+    run(ops.SetNote("n", b"2", absent=True))
+    run(ops.SetNote("n", None))
+    run(ops.Expire(10))
+    run(ops.Pause("t", True))
+    run(ops.Pause("t", False))
+    run(ops.Purge(State.CANCELLED, 0, None, 10))
+    run(ops.Announce(notifier.worker, ()))
     notifier.close()
     store.close()
-    os.write(file, b"over\n")
-
-
-def outcome_text(outcome):
-    return ",".join(str(getattr(item, "id", item)) for item in outcome) if isinstance(outcome, list) else str(outcome)
 
 
 if __name__ == "__main__":
