@@ -197,10 +197,6 @@ def ids(hints):
     return {due.id for due in hints.due}
 
 
-def mode_of(path):
-    return path.stat().st_mode & 0o777
-
-
 def workers_of(path):
     return Path(f"{path}-workers")
 

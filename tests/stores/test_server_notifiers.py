@@ -1,4 +1,4 @@
-"""Wake-ups and presence of workers in several processes on a server's store."""
+"""Wake-ups and presence of workers in several processes on a store."""
 
 import contextlib
 import os
@@ -47,13 +47,8 @@ while True:
 
 
 @pytest.fixture
-def url(server):
-    return server.url()
-
-
-@pytest.fixture
-def store(url):
-    with open(url) as store:
+def store(shared_url):
+    with open(shared_url) as store:
         yield store
 
 
@@ -119,15 +114,17 @@ def said(process, count):
     return found
 
 
-def test_a_put_of_one_process_wakes_the_worker_of_another(store, url):
-    with child("-c", WORKER, url) as process:
+@pytest.mark.stress
+def test_a_put_of_one_process_wakes_the_worker_of_another(store, shared_url):
+    with child("-c", WORKER, shared_url) as process:
         name_of(process)
         ids = set(put(store, 50)) | set(put(store)) | {id for _ in range(5) for id in put(store)}
         assert said(process, len(ids)) == ids
 
 
-def test_each_is_told_of_its_own_shards(store, url):
-    with child("-c", WORKER, url) as one, child("-c", WORKER, url) as other:
+@pytest.mark.stress
+def test_each_is_told_of_its_own_shards(store, shared_url):
+    with child("-c", WORKER, shared_url) as one, child("-c", WORKER, shared_url) as other:
         names = name_of(one), name_of(other)
         until(lambda: {member.worker for member in store.ask(ListWorkers())} == {*names})
         ids = put(store, 2 * SHARDS)
@@ -136,8 +133,9 @@ def test_each_is_told_of_its_own_shards(store, url):
             assert said(process, len(expected)) == expected
 
 
-def test_one_that_is_killed_is_gone_at_once_and_one_that_leaves_too(store, url):
-    with Beating(store) as me, child("-c", WORKER, url) as process:
+@pytest.mark.stress
+def test_one_that_is_killed_is_gone_at_once_and_one_that_leaves_too(store, shared_url):
+    with Beating(store) as me, child("-c", WORKER, shared_url) as process:
         other = name_of(process)
         until(lambda: other in me.silences())
         process.kill()
@@ -149,8 +147,9 @@ def test_one_that_is_killed_is_gone_at_once_and_one_that_leaves_too(store, url):
         until(lambda: next_one.notifier.worker not in me.silences())
 
 
-def test_one_that_is_stopped_is_passed_by_and_reads_all_again_when_it_goes_on(store, url):
-    with Beating(store) as me, child("-c", WORKER, url) as process:
+@pytest.mark.stress
+def test_one_that_is_stopped_is_passed_by_and_reads_all_again_when_it_goes_on(store, shared_url):
+    with Beating(store) as me, child("-c", WORKER, shared_url) as process:
         other = name_of(process)
         until(lambda: other in me.silences())
         os.kill(process.pid, signal.SIGSTOP)
@@ -168,8 +167,9 @@ def test_one_that_is_stopped_is_passed_by_and_reads_all_again_when_it_goes_on(st
         until(lambda: me.silences()[other] < 2)
 
 
-def test_a_pause_is_quiet_once_all_have_said_so_and_a_stopped_one_is_waited_for(store, url):
-    with child("-c", WORKER, url) as process:
+@pytest.mark.stress
+def test_a_pause_is_quiet_once_all_have_said_so_and_a_stopped_one_is_waited_for(store, shared_url):
+    with child("-c", WORKER, shared_url) as process:
         name_of(process)
         put(store)
         store.apply([ops.Pause("t", True)])
@@ -184,8 +184,9 @@ def test_a_pause_is_quiet_once_all_have_said_so_and_a_stopped_one_is_waited_for(
         assert store.quiet("t", 30)
 
 
-def test_hints_that_were_lost_with_the_connection_are_made_up_for(server, store, url):
-    with Proxy(server) as proxy, open(server.again(url, via=proxy)) as cut, Beating(cut) as me:
+def test_hints_that_were_lost_with_the_connection_are_made_up_for(server):
+    url = server.url()
+    with Proxy(server) as proxy, open(url) as store, open(server.again(url, via=proxy)) as cut, Beating(cut) as me:
         until(lambda: me.notifier.worker in {member.worker for member in store.ask(ListWorkers())})
         first = put(store, 3)
         until(lambda: me.heard >= set(first))
@@ -220,12 +221,12 @@ def test_a_hint_that_was_read_with_an_answer_is_not_waited_for(postgres_server):
         ears.close()
 
 
-def test_a_worker_of_a_program_with_thousands_of_open_files_is_woken(store, url):
+def test_a_worker_of_a_program_with_thousands_of_open_files_is_woken(store, shared_url):
     """`select` knows files up to 1 023."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(4_096, limits[0]), limits[1]))
     try:
-        with contextlib.ExitStack() as files, open(url) as other:
+        with contextlib.ExitStack() as files, open(shared_url) as other:
             for _ in range(1_024):
                 files.enter_context(Path(os.devnull).open())
             ears = store.notifier("w")

@@ -74,6 +74,7 @@ def test_users_of_one_group_share_a_database_whatever_their_umask(path):
         assert one.open() is None
         assert two.open() is None
         assert [one.put(), two.put(), one.put(), two.put()] == [1, 2, 3, 4]
+        assert [one.work(), two.work()] == [None, None]
 
 
 @pytest.mark.stress
@@ -203,15 +204,6 @@ def test_the_log_stays_bounded(store, path):
     for _ in range(30):
         store.apply([ops.Put(tuple(NewJob("t", b"x" * 300, NOW) for _ in range(1_000)))])
     assert path.with_name("jobs.db-wal").stat().st_size < 20_000_000
-
-
-def test_a_copy_without_a_log_gets_one(path, store):
-    put(store)
-    copy = path.with_name("copy.db")
-    store._connection.execute(f"VACUUM INTO '{copy}'")
-    with reopened(copy) as opened:
-        assert opened._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert opened.ask(GetJob(1)).id == 1
 
 
 def test_nothing_after_a_commit_raises(store, monkeypatch):

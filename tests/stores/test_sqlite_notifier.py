@@ -1,13 +1,11 @@
 """Wake-ups and presence of the SQLite store: who is rung, who reads which hint, and who is there."""
 
 import math
-import threading
 
 import pytest
 
 from pywheel.jobs.job import SHARDS, SLICE, Due
-from tests.jobs.waiting import LIMIT
-from tests.stores.notifying import FAR, by_owner, ids, run, settle, settled
+from tests.stores.notifying import FAR, by_owner, ids, settle, settled
 
 # ---- rings and hints ------------------------------------------------------------------------------------------------
 
@@ -25,26 +23,6 @@ def test_only_the_owner_is_rung_and_gets_the_hint(host, other):
         assert ids(worker.hints()) == mine
         assert worker.wait(0) is False
         assert worker.hints() == ([], False)
-
-
-def test_one_job_rings_one_of_many(host):
-    workers = [host.notifier("t") for _ in range(20)]
-    settled(*workers)
-    for worker in workers:
-        worker.publish(FAR)
-    host.put(10)
-    assert [worker.wait(0) for worker in workers].count(True) == 1
-
-
-def test_a_worker_of_another_topic_is_not_rung(host):
-    mine, theirs = host.notifier("t"), host.notifier("u")
-    settled(mine, theirs)
-    mine.publish(FAR)
-    theirs.publish(FAR)
-    id = host.put(10, "t")
-    assert theirs.wait(0) is False
-    assert mine.wait(0) is True
-    assert ids(mine.hints()) == {id}
 
 
 def test_a_put_whose_writer_died_before_it_rang_is_found_by_the_next_looks(host, other):
@@ -101,17 +79,6 @@ def look(worker):
     worker.beat(0)
 
 
-def test_nobody_is_rung_and_no_hint_is_given_beyond_the_horizon_or_without_a_worker(host):
-    worker = host.notifier("t")
-    worker.publish(100)
-    host.put(101)
-    host.put(1, "nobody")
-    assert worker.wait(0) is False
-    assert worker.hints() == ([], False)
-    assert host.furthest() == 100
-    assert host.furthest("nobody") == -1
-
-
 def test_a_horizon_that_moves_during_the_commit_causes_a_reload(host):
     worker = host.notifier("t")
     worker.publish(100)
@@ -124,18 +91,6 @@ def test_a_horizon_that_moves_during_the_commit_causes_a_reload(host):
     assert worker.wait(0) is True
     assert worker.hints() == ([], True)
     assert worker.hints() == ([], False)
-
-
-def test_many_jobs_at_once_are_told_to_their_owners(host):
-    workers = [host.notifier("t") for _ in range(3)]
-    settled(*workers)
-    for worker in workers:
-        worker.publish(1_000)
-    with host.transaction() as turn:
-        put = {turn.insert("t", due)[0]: due for due in range(0, 2_000, 20)}
-    near = {id: due for id, due in put.items() if due <= 1_000}
-    for worker, mine in zip(workers, by_owner(near, workers), strict=True):
-        assert ids(worker.hints()) == mine
 
 
 def test_a_worker_that_comes_while_a_put_commits_reads_again(host, other):
@@ -176,36 +131,7 @@ def test_hints_that_are_too_many_cause_a_reload(host, transactions, jobs):
     assert not worker.hints().reload
 
 
-def test_a_hint_names_no_job_that_is_finished_or_running(host):
-    worker = host.notifier("t")
-    worker.publish(FAR)
-    done, running, left = [host.put(1) for _ in range(3)]
-    host.connection.execute("DELETE FROM job WHERE id = ?", (done,))
-    run(host, running)
-    [due] = worker.hints().due
-    assert due == Due(1, left, "t")
-
-
 # ---- who is there ---------------------------------------------------------------------------------------------------
-
-
-def test_members_are_those_that_announced_topics(host, other):
-    a, b = host.notifier("t", "u"), other.notifier("t")
-    host.presence.notifier("has not said a thing")
-    a.beat(17)
-    found = {member.worker: member for member in b.members()}
-    assert found.keys() == {a.worker, b.worker}
-    assert found[a.worker].topics == {"t", "u"}
-    assert found[a.worker].behind == 17
-    assert [member.worker for member in b.members()] == sorted(found)
-
-
-def test_every_start_has_an_id_of_its_own(host):
-    first = host.notifier("t")
-    first.close()
-    again = host.notifier("t")
-    assert first.worker != again.worker
-    assert again.worker.startswith("w@0.")
 
 
 def test_members_cost_no_query_unless_one_came_or_went(host, other):
@@ -222,26 +148,6 @@ def test_members_cost_no_query_unless_one_came_or_went(host, other):
     other.notifier("t")
     assert len(worker.members()) == 2
     assert host.queries == before + 1
-
-
-def test_a_worker_that_announces_nothing_is_out_at_once_and_the_others_are_woken(host, other):
-    a, b = host.notifier("t"), other.notifier("t")
-    settle(a)
-    other.announce(b.worker)
-    assert a.wait(0) is True
-    assert [member.worker for member in a.members()] == [a.worker]
-    a.publish(FAR)
-    b.publish(FAR)
-    put = {host.put(1) for _ in range(SHARDS)}
-    assert ids(a.hints()) == put
-
-
-def test_a_clean_close_is_seen_at_once(host, other):
-    a, b = host.notifier("t"), other.notifier("t")
-    settle(a)
-    b.close()
-    assert a.wait(0) is True
-    assert [member.worker for member in a.members()] == [a.worker]
 
 
 def test_a_silent_worker_owns_nothing_until_it_speaks_again(host, other, clock):
@@ -335,24 +241,6 @@ def test_a_foreign_worker_does_no_harm(host, clock):
     assert [member.worker for member in worker.members()] == [worker.worker]
     worker.ring("somebody")
     worker.ring("x@y.z")
-
-
-def test_a_worker_can_be_rung(host, other):
-    a, b = host.notifier("t"), other.notifier("t")
-    settled(a, b)
-    a.ring(b.worker)
-    assert b.wait(LIMIT) is True
-    assert a.wait(0) is False
-
-
-def test_a_wake_is_no_ring(host):
-    worker = host.notifier("t")
-    worker.wake()
-    assert worker.wait(LIMIT) is False
-    thread = threading.Timer(0.05, worker.wake)
-    thread.start()
-    assert worker.wait(LIMIT) is False
-    thread.join()
 
 
 def test_puts_of_one_program_out_of_turn_alarm_nobody_who_is_not_concerned(host, other):

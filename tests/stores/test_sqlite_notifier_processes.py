@@ -1,78 +1,20 @@
 """Wake-ups and presence across processes: stopped, killed, many."""
 
 import multiprocessing
-import os
-import signal
-import threading
 
 import pytest
 
 from pywheel import StoreError
-from pywheel.jobs.job import SHARDS
 from pywheel.stores.sqlite import page
 from pywheel.stores.sqlite.page import GONE, HEARTBEAT, SLOTS
-from tests.jobs.waiting import LIMIT, until
-from tests.stores.notifying import FAR, Host, by_owner, child, ids, names, settle, settled, workers_of
+from tests.jobs.waiting import LIMIT
+from tests.stores.notifying import FAR, Host, by_owner, ids, names, settled, workers_of
 
 # ---- many, and processes --------------------------------------------------------------------------------------------
 
 
-WORKER = """
-import sys, time
-from pywheel.stores.sqlite import page
-from tests.stores.notifying import *
-page.SILENT = 3_000
-host = Host(sys.argv[1])
-worker = host.notifier("t")
-worker.publish(10**9)
-print(worker.worker, flush=True)
-while True:
-    if worker.wait(0.1):
-        for due in worker.hints().due:
-            print(due.id, flush=True)
-    worker.beat(0)
-"""
-
-
-@pytest.mark.stress
-def test_a_stopped_process_is_passed_by_and_reads_again_when_it_goes_on(path, monkeypatch):
-    monkeypatch.setattr(page, "SILENT", 3_000)  # a busy machine may keep a process from beating for shorter
-    host = Host(path)
-    with child("-c", WORKER, path) as process:
-        worker = process.stdout.readline().strip()
-        mine = host.notifier("t")
-        mine.publish(FAR)
-        stop = threading.Event()
-        beating = threading.Thread(target=lambda: [mine.beat(0) or stop.wait(0.1) for _ in iter(stop.is_set, True)])
-        beating.start()
-        try:
-            until(lambda: {member.worker for member in mine.members()} == {worker, mine.worker})
-            os.kill(process.pid, signal.SIGSTOP)
-            silent = {member.worker: member for member in mine.members()}
-            until(lambda: {m.worker: m for m in mine.members()}[worker].silent > 3.5)
-            assert silent[worker].silent < LIMIT
-            settle(mine)
-            put = {host.put(1) for _ in range(SHARDS)}
-            assert ids(mine.hints()) == put
-            os.kill(process.pid, signal.SIGCONT)
-            until(lambda: {m.worker: m for m in mine.members()}[worker].silent < 0.5)
-            put = host.put_all_over()
-            theirs, _ = [by_owner(put, [type("W", (), {"worker": worker}), mine])[n] for n in (0, 1)]
-            assert {int(process.stdout.readline()) for _ in theirs} == theirs
-        finally:
-            stop.set()
-            beating.join()
-            process.kill()
-    host.close()
-
-
-@pytest.mark.stress
-def test_a_killed_worker_leaves_its_slot_and_its_row_to_the_next(path):
-    host = Host(path)
-    with child("-c", WORKER, path) as process:
-        killed = process.stdout.readline().strip()
-        process.kill()
-    assert killed in host.members()
+def test_a_killed_worker_leaves_its_slot_and_its_row_to_the_next(host, other):
+    killed = other.notifier("t").worker
     words = host.presence.page.words
     words[page._BORN] -= 60_000  # all have come over to it long since
     words[HEARTBEAT] -= GONE
@@ -80,7 +22,6 @@ def test_a_killed_worker_leaves_its_slot_and_its_row_to_the_next(path):
     assert worker.worker.startswith("w@0.")
     assert killed not in host.members()
     assert [member.worker for member in worker.members()] == [worker.worker]
-    host.close()
 
 
 def test_two_hundred_workers(path, clock):

@@ -1,6 +1,5 @@
 """The fair turn to write, between stores and between processes: advice, for which nobody waits long."""
 
-import fcntl
 import os
 import signal
 import threading
@@ -203,60 +202,6 @@ def test_one_who_died_while_waiting_holds_nobody_up(page):
     page.words[module._WAITED_FOR] = 1  # what it leaves behind
     assert run(page)
     assert not is_waited_for(page)
-
-
-def test_who_may_only_read_the_side_files_blocks_no_writer(path, store):
-    """A descriptor that only reads can lock with flock, and not with a record lock for writing.
-
-    With one for reading it could keep writers off: so nobody else gets such a descriptor, see the modes of these files.
-    """
-    file = os.open(f"{path}-workers", os.O_RDONLY)
-    if module._OPEN_FILE_LOCKS:
-        fcntl.flock(file, fcntl.LOCK_EX)
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with process(path) as other:
-        assert other.open() is None
-        assert other.put() == 1
-        assert other.work() is None
-    store.notifier("w").close()
-    os.close(file)
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
-def test_who_may_only_read_the_database_cannot_open_the_side_files(path):
-    for folder in path.parents[:-2]:
-        folder.chmod(folder.stat().st_mode | 0o055)
-    path.touch()
-    path.chmod(0o644)
-    with open(f"sqlite:///{path}") as store, process(path) as reader:
-        put(store)
-        reader.become(12_345, 12_346, 0o022)
-        assert reader.may_read(path) is True
-        assert reader.may_read(f"{path}-workers") is False
-
-
-def test_a_store_writes_beside_a_process_that_was_stopped_in_its_turn(path, turn_naps):
-    """Its turn is no transaction: only that would have to be waited for."""
-    with open(f"sqlite:///{path}") as store, open(f"sqlite:///{path}") as second, process(path) as other:
-        put(store)
-        other.take_turn()
-        other.stop()
-        worker = second.notifier("w")
-        second.apply([ops.Announce(worker.worker, ("t",))])
-        worker.publish(2**62)
-        worker.hints()
-        for each in (store, second):
-            put(each)
-        before = list(turn_naps)
-        for _ in range(20):
-            put(store)
-            assert worker.wait(60)
-            assert worker.hints().reload
-            put(second)
-        assert turn_naps == before
-        other.kill()
-        put(store)
 
 
 def test_after_the_page_was_deleted_writers_share_one_turn_again(path, monkeypatch):

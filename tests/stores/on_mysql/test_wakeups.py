@@ -61,21 +61,6 @@ def test_many_at_once_are_heard_of(two):
     ears.close()
 
 
-def test_hints_are_taken_away_once_they_are_heard(two):
-    one, other = two
-    ears = listening(one)
-    put(other, NewJob("t", b"", 0))
-    heard(ears)
-
-    def gone():
-        ears._beat_at -= 2
-        ears.beat(0)
-        return not one.raw(["SELECT job FROM pywheel_hint"])[0]
-
-    until(gone)
-    ears.close()
-
-
 def test_who_is_gone_without_a_word_is_known_to_be(two):
     """The lock that its session held has gone with it."""
     one, other = two

@@ -1,8 +1,6 @@
 """Workers beside each other on Redis: who is there, who died, and who hears of what."""
 
 import contextlib
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -11,11 +9,10 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel.jobs import State
-from pywheel.jobs.commands import Announce, Claim, ClaimPolicy, Edit, Put
-from pywheel.jobs.job import SHARDS, SLICE, Due, NewJob, slice_of
+from pywheel.jobs.commands import Announce, Claim, ClaimPolicy, Put
+from pywheel.jobs.job import Due, NewJob
 from pywheel.jobs.queries import ListWorkers
 from pywheel.stores import open
-from pywheel.stores.ownership import owners
 from pywheel.testing import ManualClock
 from tests.isolated.child import environment
 from tests.jobs.waiting import LIMIT, until, working
@@ -76,16 +73,6 @@ class TestGone:
                 until(lambda: names(queue) == ["child", "own"])
                 process.kill()
                 until(lambda: names(queue) == ["own"])
-
-    def test_jobs_of_a_worker_that_was_stopped_are_done_by_others(self, url):
-        with JobQueue(url) as queue, worker_process(url) as process:
-            queue.handler("t", concurrency=4)(lambda job: None)
-            with working(queue, name="own"):
-                until(lambda: names(queue) == ["child", "own"])
-                process.send_signal(signal.SIGSTOP)
-                ids = queue.put_many([queue.job("t", b"", delay=0.1) for _ in range(64)])
-                until(lambda: all(queue.get(id).state is State.DONE for id in ids))
-                process.send_signal(signal.SIGCONT)
 
     def test_a_worker_that_was_killed_is_forgotten_in_every_store(self, redis_server):
         with JobQueue(redis_server.url(stores=4)) as queue, redis_server.connect() as client:
@@ -179,40 +166,6 @@ class TestHints:
             assert ([due.id for due in hints.due], hints.reload) == ([id], False)
             notifier.close()
 
-    def test_thousands_of_hints_all_come(self, redis_server, clock):
-        with open(redis_server.url(), clock=clock) as store:
-            notifier = store.notifier("w")
-            store.apply([Announce(notifier.worker, ("t",))])
-            notifier.publish(clock.wall() + 60_000)
-            notifier.hints()
-            ids = [
-                id
-                for _ in range(11)
-                for id in store.apply([Put(tuple(NewJob("t", b"", 0, delay=0) for _ in range(1_000)))])[0]
-            ]
-            hints = notifier.hints()
-            assert (sorted(due.id for due in hints.due), hints.reload) == (ids, False)
-            notifier.close()
-
-    def test_a_job_that_is_due_later_is_told_to_the_owner_of_that_time(self, redis_server, clock):
-        with open(redis_server.url(), clock=clock) as store:
-            ears = [store.notifier(name) for name in "ab"]
-            store.apply([Announce(one.worker, ("t",)) for one in ears])
-            for one in ears:
-                one.publish(clock.wall() + 60_000)
-                one.beat(0)
-                one.hints()
-            [[id]] = store.apply([Put((NewJob("t", b"", clock.wall()),))])
-            assert sorted(len(one.hints().due) for one in ears) == [0, 1]
-            table = owners("t", [one.worker for one in ears])
-            for number in range(1, 2 * SHARDS):
-                due = clock.wall() + number * SLICE
-                store.apply([Edit(id, due)])
-                told = {one.worker: one.hints().due for one in ears}
-                assert [worker for worker, dues in told.items() if dues] == [table[slice_of(due)]]
-            for one in ears:
-                one.close()
-
     def test_a_worker_alone_asks_little_while_there_is_nothing_to_do(self, redis_server):
         with JobQueue(redis_server.url()) as queue, redis_server.connect() as client:
             queue.handler("t")(lambda job: None)
@@ -228,22 +181,3 @@ class TestHints:
                 until(lambda: len(queue.store.ask(ListWorkers())) == 1)
                 until(lambda: asked() < 30)  # it reads all once more, soon after it began
                 assert client.info("commandstats")["cmdstat_fcall"]["calls"]
-
-
-class TestForks:
-    def test_a_store_that_was_opened_before_a_fork_works_on_both_sides(self, url):
-        with JobQueue(url) as queue:
-            first = queue.put("t", b"parent")
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    assert queue.get(first).body == b"parent"
-                    queue.put("t", b"child")
-                    queue.close()
-                    code = 0
-                finally:
-                    os._exit(code)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-            queue.put("t", b"again")
-            assert {job.body for job in queue.jobs.list()} == {b"parent", b"child", b"again"}
