@@ -12,6 +12,7 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel.jobs import Outcome, State
+from pywheel.jobs.queries import ListWorkers
 from tests.faults.calls import library, needs_preload
 from tests.isolated.child import environment
 from tests.jobs.waiting import finished, until
@@ -174,4 +175,5 @@ def test_on_a_server_the_clock_of_a_programs_host_is_nothing(server, clock):
                 id = program.put(delay)
                 assert before - 5 <= queue.get(id).due - delay * 1000 <= time.time() * 1000 + 5
                 done(queue, id)
+            assert [member.silent < 60 for member in queue.store.ask(ListWorkers())] == [True]
         assert queue.get(soon).state is State.DELAYED

@@ -7,6 +7,7 @@ import pytest
 
 from pywheel import JobQueue, NotAStore, StoreError, Worker
 from pywheel.stores import open
+from tests.stores.network import Proxy
 
 SECRET = "s3:cr@t/x"
 QUOTED = "s3%3Acr%40t%2Fx"
@@ -46,10 +47,18 @@ def hides(text):
     return not {part for part in (SECRET, QUOTED, "cr@t", "cr%40t") if part in text}
 
 
+def shown(error):
+    """Return all that somebody could see of an error: its own text and those that it came from."""
+    found = []
+    while error is not None:
+        found += [str(error), *map(repr, (error, *error.args)), *getattr(error, "__notes__", ())]
+        error = error.__cause__ or error.__context__
+    return "\n".join(found)
+
+
 def test_a_store_works_with_its_password_and_does_not_show_it(guarded, caplog):
     caplog.set_level(logging.DEBUG)
-    url = url_of(guarded)
-    with JobQueue(url) as queue:
+    with Proxy(guarded) as proxy, JobQueue(url_of(guarded, via=proxy)) as queue:
         queue.handler("t")(print)
         queue.put("t", delay="1h")
         assert hides(f"{queue!r} {queue.store!r} {queue.store.url} {queue.store.address!r}")
@@ -61,6 +70,12 @@ def test_a_store_works_with_its_password_and_does_not_show_it(guarded, caplog):
         assert "shop@" in queue.store.url
         with JobQueue(queue.store.secret_url) as other:  # as a child process does
             assert other.topics.counts()["t"].delayed == 1
+        proxy.cut()
+        for call in (lambda: queue.put("t"), queue.topics.counts, lambda: queue.store.notifier("w")):
+            with pytest.raises(StoreError) as caught:
+                call()
+            assert hides(shown(caught.value))
+        assert hides(caplog.text)
 
 
 def test_a_wrong_password_is_a_named_error_that_shows_neither(guarded):

@@ -3,12 +3,14 @@
 import signal
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import count
 
 import pytest
 
-from pywheel import Fixed, JobQueue, StoreAway, StoreBusy, Worker
+from pywheel import Fixed, JobQueue, StoreAway, StoreBusy, StoreError, Worker
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob, ListJobs
@@ -172,6 +174,43 @@ def test_cut_at_any_byte_a_change_that_was_told_has_happened_and_one_that_was_no
                 assert happened is bool(told and told[0]), (n, cut, told)
             else:
                 assert not happened or "not known" in said, (n, cut, said)
+
+
+# ---- killed ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_told_before_the_server_was_killed_is_there_once(durable_server):
+    url = durable_server.url(timeout="20s")
+    over, told, moved = threading.Event(), [], []
+
+    def write(store, name):
+        for number in count():
+            if over.is_set():
+                return
+            body = f"{name}-{number}"
+            with suppress(StoreError):
+                [id] = put(store, NewJob("t", body.encode(), 0, body if number % 2 else None))
+                told.append(body.encode())
+                if store.apply([ops.Edit(id, 10**12)]) == [ops.Change.MADE]:
+                    moved.append(id)
+
+    with open(url) as one, open(url) as other, ThreadPoolExecutor(3) as threads:
+        assert one.durability == "fsync"
+        writers = [threads.submit(write, store, name) for store, name in ((one, "a"), (one, "b"), (other, "c"))]
+        for _ in range(4):
+            before = len(told)
+            until(lambda before=before: len(told) > before + 20)
+            durable_server.kill()
+            durable_server.start()
+        over.set()
+        for writer in writers:
+            writer.result()
+        found = {job.id: job for job in one.ask(ListJobs(Filter("t"), 0, 10**6))}
+        bodies = Counter(job.body for job in found.values())
+        assert set(told) <= set(bodies)
+        assert max(bodies.values()) == 1
+        assert {found[id].due for id in moved} == {10**12}
+        assert one.ask(CountJobs())["t"].delayed == len(found)
 
 
 # ---- workers --------------------------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from redis import ConnectionError as Refused
 
-from pywheel import JobQueue, NotAStore, StoreAway, StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreTooNew
+from pywheel import JobQueue, NotAStore, StoreAway, StoreBusy, StoreFull, StoreReadOnly, StoreTooNew
 from pywheel.jobs.commands import Ack, Announce, ClaimPolicy, Put, Reserve
-from pywheel.jobs.job import NewJob, State
+from pywheel.jobs.job import NewJob
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from tests.stores.servers import Redis
@@ -125,13 +125,6 @@ def test_where_no_memory_is_left_nothing_is_put_and_all_else_goes_on(redis_serve
 
 
 class TestWrongAddresses:
-    def test_a_wrong_password_is_told_without_it(self, redis_server):
-        with redis_server.connect() as client:
-            client.execute_command("ACL", "SETUSER", "known", "on", ">right", "~*", "&*", "+@all")
-        for user in ("known:s3cret@", ":s3cret@", "nobody:s3cret@"):
-            url = redis_server.url().replace("redis+unix://", f"redis+unix://{user}")
-            assert "password" in refusal(NotAStore, url)
-
     def test_a_password_that_is_missing_is_asked_for(self, redis_server):
         with server() as redis:
             with redis.connect() as client:
@@ -215,22 +208,6 @@ class TestWrongAddresses:
         open(url, create=False).close()
 
 
-def test_stores_of_one_server_do_not_mix(redis_server):
-    with open(redis_server.url()) as one, open(redis_server.url()) as other:
-        one.apply([Put((JOB._replace(key="k"),))])
-        assert other.ask(CountJobs()) == {}
-        assert other.apply([Put((JOB._replace(key="k"),))]) == [[1]]
-
-
-def test_functions_that_the_server_forgot_are_loaded_again(redis_server):
-    with open(redis_server.url()) as store, redis_server.connect() as client:
-        store.apply([Put((JOB,))])
-        client.function_flush()
-        [jobs] = store.apply([Reserve("t", 1, TERMS, "w")])
-        client.function_flush()
-        assert store.ask(GetJob(jobs[0].id)).state is State.RUNNING
-
-
 def test_a_server_may_forget_its_functions_all_the_time(redis_server):
     over = threading.Event()
 
@@ -266,33 +243,9 @@ def test_times_beyond_what_a_double_can_hold_are_rounded_and_nothing_breaks(redi
         assert (job.ttr, job.max_attempts) == (2**60 + 1, 2**60 + 1)
 
 
-def test_bodies_of_some_mebibytes_come_and_go(redis_server):
-    body = bytes(range(256)) * (8 << 12)
-    with open(redis_server.url()) as store:
-        [[id]] = store.apply([Put((JOB._replace(body=body),))])
-        [[job]] = store.apply([Reserve("t", 1, TERMS, "w")])
-        assert (job.id, job.body) == (id, body)
-
-
 def test_a_store_says_where_it_is(redis_server):
     with open(redis_server.url(prefix="mine")) as store:
         about = store.about()
     assert int(about["version"].partition(".")[0]) >= 7
     assert about["memory_bytes"] > 0
     assert about["prefix"] == "mine"
-
-
-def test_an_error_of_a_store_is_one(redis_server):
-    with server() as redis:
-        store = open(redis.url(timeout="500ms"))
-        redis.pause()
-        try:
-            with pytest.raises(StoreAway, match=r"no answer within 0\.5 s"):
-                store.ask(CountJobs())
-        finally:
-            redis.resume()
-        assert store.ask(CountJobs()) == {}
-        redis.kill()
-        with pytest.raises(StoreError):
-            store.ask(CountJobs())
-        store.close()
