@@ -1,6 +1,7 @@
 """Several stores as one: where jobs go, what comes back in which order, and what happens while one is away."""
 
 from collections import Counter
+from datetime import timedelta
 from itertools import pairwise
 
 import pytest
@@ -14,6 +15,9 @@ from pywheel.jobs.commands import (
     Cancel,
     Claim,
     ClaimPolicy,
+    Expire,
+    Pause,
+    Purge,
     Put,
     Reserve,
     SetNote,
@@ -152,6 +156,14 @@ class TestPuts:
         assert put(store, *jobs, nonce="n") == ids
         assert total(store) == 4
 
+    def test_a_parent_hands_its_key_on(self, store):
+        for key in "abcd":
+            put(store, keyed(key))
+        [jobs] = store.apply([Reserve("t", 4, TERMS, "w")])
+        for job in jobs:
+            [child] = put(store, keyed(job.key, parent=(job.id, job.claims)))
+            assert store.ask(GetJob(("t", job.key))).id == child
+
 
 def fail(when, commands):
     if when == "before" and type(commands[0]) is Put and "only looked at" not in str(commands[0]):
@@ -198,6 +210,14 @@ class TestClaims:
         with pytest.raises(StoreAway):
             store.apply([Claim("t", (), TERMS, "w", 9, limit=9)])
 
+    def test_a_paused_topic_gives_nothing_anywhere(self, store):
+        ids = in_each(store)
+        assert store.apply([Pause("t", paused=True), Pause("t", paused=True)]) == [True, False]
+        [claimed, reserved] = store.apply([Claim("t", tuple(ids), TERMS, "w", 9), Reserve("t", 9, TERMS, "w")])
+        assert (claimed.jobs, claimed.paused, reserved) == ([], True, [])
+        [claimed] = store.apply([Claim("t", (), TERMS, "w", 9, limit=9)])
+        assert (claimed.jobs, claimed.paused, claimed.next) == ([], True, None)
+
 
 class TestLooking:
     def test_the_first_that_are_due_are_those_of_all_stores_in_order(self, store):
@@ -208,6 +228,16 @@ class TestLooking:
         assert store.ask(ListFirstDue("t", 5)) == found[:5]
         assert first[0] == found[0].id
         assert store.ask(GetNextDues()) == {"t": NOW - 9}
+
+    def test_limits_hold_for_all_stores_together(self, store, clock):
+        ids = [id for _ in range(3) for id in in_each(store)]
+        store.apply([Cancel(id) for id in ids])
+        purged = [store.apply([Purge(State.CANCELLED, 0, "t", 5)])[0] for _ in range(4)]
+        assert purged == [5, 5, 2, 0]
+        in_each(store), in_each(store)
+        store.apply([Reserve("t", 9, TERMS, "w")])
+        clock.advance(timedelta(seconds=1))
+        assert [store.apply([Expire(3)])[0].ended for _ in range(4)] == [3, 3, 2, 0]
 
     def test_faults_of_any_store_are_found_with_ids_for_everybody(self, store):
         ids = in_each(store)

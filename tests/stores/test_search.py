@@ -5,7 +5,7 @@ import pytest
 from pywheel import BadJob, JobQueue, Keyring
 from pywheel.jobs import State
 from pywheel.jobs.commands import ClaimPolicy, Reserve
-from pywheel.jobs.queries import PAGE_MOST, Filter, GetPage, ListJobs
+from pywheel.jobs.queries import PAGE_MOST, Filter, GetPage, ListJobs, ListTopics
 from pywheel.stores.pages import search
 from tests.jobs.fixtures import clock, live_queue, metrics, queue
 from tests.worker.each_store import url
@@ -117,3 +117,9 @@ def test_a_store_that_is_asked_for_it_itself_says_what_to_ask_for(queue):
 def test_a_word_that_makes_no_sense_is_refused(queue, words):
     with pytest.raises(BadJob):
         queue.jobs.list(**words)
+
+
+def test_topics_are_listed_by_their_names(live_queue):
+    live_queue.put_many([live_queue.job(topic, delay=60) for topic in ("b", "ab", "\u00e9", "a", "B")])
+    names = [topic.name for topic in live_queue.store.ask(ListTopics())]
+    assert names == sorted(names)

@@ -113,3 +113,9 @@ def test_quiet_does_not_wait_for_who_came_after_the_pause_nor_for_who_is_gone(ho
     late.beat(0)
     assert gone.worker in host.members()
     assert host.presence.quiet("t", 0) is True
+
+
+def test_quiet_is_false_for_a_topic_that_is_not_paused(host):
+    host.put(1)
+    assert host.presence.quiet("t", 0) is False
+    assert host.presence.quiet("unheard of", 0) is False
