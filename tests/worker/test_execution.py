@@ -48,7 +48,12 @@ def in_thread(execution, job):
 
 
 def in_task(execution, job):
-    return asyncio.run(execution.arun(job))
+    async def program():
+        ended = await execution.arun(job)
+        assert current_job.get() is None
+        return ended
+
+    return asyncio.run(program())
 
 
 async def later(job):
