@@ -219,18 +219,13 @@ def test_a_projects_tests_may_put_into_the_database_of_the_test(shop_on_server, 
 ADDRESSES = {
     "postgresql": (
         {
-            "NAME": "sh/op",
-            "USER": "me",
-            "PASSWORD": "p@ss:w",
-            "HOST": "db",
-            "PORT": 6543,
+            "NAME": "sh/op", "USER": "me", "PASSWORD": "p@ss:w", "HOST": "db", "PORT": 6543,
             "OPTIONS": {"sslmode": "require", "pool": True},
         },
         "postgresql://me:p%40ss%3Aw@db:6543/sh%2Fop?sslmode=require",
     ),
     "postgresql-socket": (
-        {"NAME": "shop", "HOST": "/run/pg", "PORT": "5433"},
-        "postgresql:///shop?host=%2Frun%2Fpg&port=5433",
+        {"NAME": "shop", "HOST": "/run/pg", "PORT": "5433"}, "postgresql:///shop?host=%2Frun%2Fpg&port=5433",
     ),
     "postgresql-ipv6": ({"NAME": "shop", "HOST": "::1"}, "postgresql://[::1]/shop"),
     "mysql": (
@@ -238,11 +233,10 @@ ADDRESSES = {
         "mysql://me@db/shop?ssl_ca=%2Fca.pem",
     ),
     "mysql-socket": (
-        {"NAME": "shop", "USER": "me", "HOST": "/run/my.sock"},
-        "mysql://me@/shop?unix_socket=%2Frun%2Fmy.sock",
+        {"NAME": "shop", "USER": "me", "HOST": "/run/my.sock"}, "mysql://me@/shop?unix_socket=%2Frun%2Fmy.sock",
     ),
     "sqlite": ({"NAME": "/var/lib/a b?.db"}, "sqlite:////var/lib/a%20b%3F.db"),
-}
+}  # fmt: skip
 ADDRESS = """
 import json, sys
 import django, pymysql

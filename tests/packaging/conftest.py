@@ -1,21 +1,15 @@
 """The distributions, built once, as a release builds them: the sdist from the sources, the wheels from the sdist."""
 
-import shutil
 import tarfile
 
 import pytest
 
-from tests.packaging.tools import ROOT, Environment, python, run
+from tests.packaging.tools import Environment, python, run, sdist_of_a_copy
 
 
 @pytest.fixture(scope="session")
 def sdist(tmp_path_factory):
-    """The sdist of a copy of the sources: where it was built before, setuptools adds what it packed then."""
-    made = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "*.egg-info", "*.so", "*.pyd", "__pycache__")
-    folder = tmp_path_factory.mktemp("sdist")
-    shutil.copytree(ROOT, folder / "sources", ignore=made)
-    run([*python("-m", "build"), "--sdist", "--outdir", folder, folder / "sources"])
-    return next(folder.glob("*.tar.gz"))
+    return sdist_of_a_copy(tmp_path_factory.mktemp("sdist"))
 
 
 @pytest.fixture(scope="session")

@@ -14,17 +14,14 @@ import time
 from pathlib import Path
 
 from tests.packaging.test_install import SMOKE
-from tests.packaging.tools import ROOT, python, run
+from tests.packaging.tools import python, run, sdist_of_a_copy
 
 SECONDS = "import pywheel, pywheel.client, pywheel.worker; print(pywheel.__version__)"
-MADE = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "*.egg-info", "*.so", "*.pyd", "__pycache__")
 
 
 def sdist(folder: Path) -> Path:
     """Return the sdist of a clean copy of the sources, after twine has looked at it."""
-    shutil.copytree(ROOT, folder / "sources", ignore=MADE)
-    run([*python("-m", "build"), "--sdist", "--outdir", folder, folder / "sources"])
-    [found] = folder.glob("*.tar.gz")
+    found = sdist_of_a_copy(folder)
     run([*python("-m", "twine"), "check", "--strict", found])
     with tarfile.open(found) as content:
         print(f"{found.name}: {found.stat().st_size >> 10} kB, {len(content.getnames())} names", flush=True)

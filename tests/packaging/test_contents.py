@@ -61,40 +61,23 @@ def any_wheel(request):
     return request.getfixturevalue(request.param)
 
 
-def test_a_wheel_installs_pywheel_and_nothing_beside_it(any_wheel):
-    version = any_wheel.name.split("-")[1]
-    tops = {name.split("/")[0] for name in names(any_wheel)}
-    assert tops == {"pywheel", f"pywheel_timer-{version}.dist-info"}
-
-
-def test_a_wheel_has_every_module(any_wheel):
-    assert {name for name in names(any_wheel) if name.endswith(".py")} == MODULES
-
-
-def test_a_wheel_has_every_statement_of_the_stores(any_wheel):
+def test_a_wheel_has_every_module_header_statement_and_file_of_the_pages_and_no_sources_to_compile(any_wheel):
+    found, version = names(any_wheel), any_wheel.name.split("-")[1]
+    assert {name.split("/")[0] for name in found} == {"pywheel", f"pywheel_timer-{version}.dist-info"}
+    assert {name for name in found if name.endswith(".py")} == MODULES
+    assert {name for name in found if name.endswith((".sql", ".lua"))} == STATEMENTS
     assert len(STATEMENTS) > 5
-    assert {name for name in names(any_wheel) if name.endswith((".sql", ".lua"))} == STATEMENTS
-
-
-def test_a_wheel_has_every_file_of_the_pages_and_the_licences_of_others(any_wheel):
-    found = {name for name in names(any_wheel) if "/page/static/" in name or "/templates/" in name}
-    assert found == PAGE_FILES
-    assert "pywheel/server/page/static/htmx.LICENSE" in found
+    assert {name for name in found if "/page/static/" in name or "/templates/" in name} == PAGE_FILES
+    assert {name for name in found if name.endswith(".pxd")} == HEADERS
+    assert {"pywheel/core/levels.pxd", "pywheel/core/_wheel.pxd", "pywheel/timers/clock.pxd"} <= HEADERS
+    assert {"pywheel/py.typed", "pywheel/core/_wheel.pyi", "pywheel/server/page/static/htmx.LICENSE"} <= found
+    assert not suffixes(found) & {".c", ".pyx", ".o"}
 
 
 def test_a_wheel_brings_the_command(any_wheel):
     [name] = [name for name in names(any_wheel) if name.endswith(".dist-info/entry_points.txt")]
     with zipfile.ZipFile(any_wheel) as content:
         assert "pywheel = pywheel.cli:main" in content.read(name).decode()
-
-
-def test_a_wheel_has_the_types(any_wheel):
-    assert {"pywheel/py.typed", "pywheel/core/_wheel.pyi"} <= names(any_wheel)
-
-
-def test_a_wheel_has_every_pxd_in_its_package(any_wheel):
-    assert {"pywheel/core/levels.pxd", "pywheel/core/_wheel.pxd", "pywheel/timers/clock.pxd"} <= HEADERS
-    assert {name for name in names(any_wheel) if name.endswith(".pxd")} == HEADERS
 
 
 def test_the_native_core_uses_nothing_of_the_timers(wheel):
@@ -105,10 +88,6 @@ def test_the_native_core_uses_nothing_of_the_timers(wheel):
     sources += [path.read_text(encoding="utf-8") for path in (NATIVE / "pywheel" / "core").glob("*.pyx")]
     uses = re.compile(r"^ *(?:from|c?import) (pywheel\.\w+)", re.MULTILINE)
     assert {layer for source in sources for layer in uses.findall(source)} == {"pywheel.core", "pywheel._errors"}
-
-
-def test_a_wheel_has_no_sources_to_compile(any_wheel):
-    assert not suffixes(names(any_wheel)) & {".c", ".pyx", ".o"}
 
 
 def test_the_wheel_has_every_extension(wheel):

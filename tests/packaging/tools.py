@@ -1,6 +1,7 @@
 """Runs programs, in this environment and in fresh ones."""
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -52,3 +53,12 @@ class Environment:
     def run(self, program, *options, **variables):
         """Run a program given as text; return what it printed."""
         return run([self.python, *options, "-c", program], **variables)
+
+
+def sdist_of_a_copy(folder):
+    """Return the sdist of a copy of the sources: where it was built before, setuptools adds what it packed then."""
+    made = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "*.egg-info", "*.so", "*.pyd", "__pycache__")
+    shutil.copytree(ROOT, folder / "sources", ignore=made)
+    run([*python("-m", "build"), "--sdist", "--outdir", folder, folder / "sources"])
+    [found] = folder.glob("*.tar.gz")
+    return found
