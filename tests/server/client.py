@@ -71,6 +71,15 @@ class Api:
         self.runner.close()
 
 
+def scope(path, method="GET", query=b"", headers=()):
+    """Return what an application is told of a request, for those that no client sends."""
+    return {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1", "method": method,
+        "scheme": "http", "path": path, "raw_path": path.encode(), "root_path": "", "query_string": query,
+        "headers": [(b"host", b"localhost"), *headers], "client": ("127.0.0.1", 1), "server": ("localhost", 80),
+    }  # fmt: skip
+
+
 async def _closed(context):
     context.stopping.set()
     await asyncio.sleep(0)

@@ -10,7 +10,7 @@ from pywheel.server.access import Access, Failures, is_loopback
 from pywheel.server.problems import Problem
 from pywheel.server.tokens import Tokens
 from tests.asked import when_asked
-from tests.server.client import problem
+from tests.server.client import problem, scope
 
 # scope: what it lets one do, as (method, path, body)
 ACTIONS = {
@@ -169,15 +169,9 @@ def test_a_stream_ends_when_its_token_is_removed(guarded, queue):
         async def send(message):
             sent.append(message)
 
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "path": "/v1/events",
-            "raw_path": b"/v1/events",
-            "query_string": b"",
-            "headers": [(b"authorization", b"Bearer " + secret.encode())],
-        }
-        stream = asyncio.ensure_future(guarded.app(scope, receive, send))
+        stream = asyncio.ensure_future(
+            guarded.app(scope("/v1/events", headers=[(b"authorization", b"Bearer " + secret.encode())]), receive, send)
+        )
         while len(sent) < 2:
             await asyncio.sleep(0.01)
         tokens.remove(secret.split("_")[1])

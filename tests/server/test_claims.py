@@ -13,7 +13,7 @@ from pywheel.server import Limits
 from pywheel.server.api import claims
 from pywheel.server.tokens import id_of
 from tests.asked import when_asked
-from tests.server.client import Api, problem
+from tests.server.client import Api, problem, scope
 
 
 def test_a_reserved_job_runs_until_its_lease_ends(api):
@@ -233,10 +233,8 @@ class Leaving:
         self.sent = []
         content = b'{"topics": ["mail"], "wait": %d}' % wait
         self._messages = [{"type": "http.request", "body": content}]
-        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-        scope = {"type": "http", "method": "POST", "path": "/v1/reserve", "raw_path": b"/v1/reserve"}
-        scope |= {"query_string": b"", "headers": headers}
-        self.request = asyncio.ensure_future(api.app(scope, self._receive, self._send))
+        asked = scope("/v1/reserve", "POST", headers=[(b"content-type", b"application/json")])
+        self.request = asyncio.ensure_future(api.app(asked, self._receive, self._send))
 
     async def _receive(self):
         if self._messages:

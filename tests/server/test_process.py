@@ -37,39 +37,6 @@ def answer_of(content):
     return int(head.split()[1]), json.loads(body) if body else None
 
 
-def test_a_job_put_and_worked_on_over_a_socket(server):
-    id = server("POST", "/v1/jobs", json={"topic": "once"}).json()["id"]
-    [job] = server("POST", "/v1/reserve", json={"topics": ["once"]}).json()["jobs"]
-    assert job["id"] == id
-    assert server("POST", f"/v1/claims/{job['receipt']}/ack").status_code == 204
-    assert server("GET", f"/v1/jobs/{id}").json()["state"] == "done"
-
-
-def test_a_request_may_come_byte_by_byte(server):
-    with server.raw() as connection:
-        for byte in HEAD + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(BODY) + BODY:
-            connection.sendall(bytes([byte]))
-        assert answer_of(read_all(connection))[0] == 201
-
-
-def test_requests_on_one_connection_are_answered_in_their_order(server):
-    one = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
-    last = HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
-    with server.raw() as connection:
-        connection.sendall(one * 20 + last)
-        answers = read_all(connection).split(b"HTTP/1.1 ")[1:]
-    ids = [int(json.loads(answer.partition(b"\r\n\r\n")[2])["id"]) for answer in answers]
-    assert ids == sorted(ids)
-    assert len(ids) == 21
-
-
-def test_a_body_in_chunks_is_one_body(server):
-    with server.raw() as connection:
-        parts = b"".join(b"%x\r\n%s\r\n" % (1, BODY[place : place + 1]) for place in range(len(BODY)))
-        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + parts + b"0\r\n\r\n")
-        assert answer_of(read_all(connection))[0] == 201
-
-
 @pytest.mark.parametrize(
     ("content", "kind"),
     [

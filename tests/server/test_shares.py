@@ -74,9 +74,9 @@ async def slowly(*parts, taken, last):
     yield b" "
 
 
-def test_bodies_that_never_end_take_half_of_the_room_for_bodies_and_give_it_back(queue):
+def test_bodies_that_never_end_take_half_of_the_room_for_bodies_and_give_it_back(serving):
     """The first has 300 bytes of 1000: so its token may have 200 more."""
-    api = Api(queue, access="tokens", limits=Limits(arriving=1_000))
+    api = serving(access="tokens", limits=Limits(arriving=1_000))
     one, other = ({"authorization": f"Bearer {api.context.access.tokens.add(['put'])}"} for _ in range(2))
 
     async def put(headers, *parts, **events):
@@ -92,10 +92,7 @@ def test_bodies_that_never_end_take_half_of_the_room_for_bodies_and_give_it_back
         last.set()
         return [*found, await first, await put(one, b" " * 400, taken=now, last=now)]
 
-    try:
-        answers = api.run(asked())
-    finally:
-        api.close()
+    answers = api.run(asked())
     assert [answer.status_code for answer in answers] == [429, 201, 201, 201]
     assert problem(answers[0]) == "share-taken"
 
@@ -144,9 +141,8 @@ def test_one_token_takes_no_more_than_half_of_the_waits(site):
             assert answer.headers["retry-after"]
             assert f"{PLACES // 2}" in answer.json()["detail"]
             assert (await wait("admin", 0.01)).status_code == 204
-            assert (
-                await client.post("/v1/reserve", json={"topics": ["t"]}, headers=bearer("worker"))
-            ).status_code == 204
+            at_once = await client.post("/v1/reserve", json={"topics": ["t"]}, headers=bearer("worker"))
+            assert at_once.status_code == 204
             for _ in held:
                 site.queue.put("t")
             assert {answer.status_code for answer in await asyncio.gather(*held)} == {200}

@@ -255,39 +255,12 @@ def test_a_job_is_rescheduled_cancelled_retried_and_deleted(queue, person, site)
     assert queue.jobs.list() == []
 
 
-def test_a_selection_is_cancelled(shop, person, site):
-    person.goto(f"{site.url}/jobs?topic=order.expire&state=delayed")
-    for box in person.locator("#bulk tbody input[type=checkbox]").all()[:3]:
-        box.check()
-    person.get_by_role("button", name="Cancel…").click()
-    person.get_by_role("heading", name="Cancel 3 jobs?").wait_for()
-    person.get_by_role("button", name="Cancel 3").click()
-    person.get_by_text("3 of 3 jobs cancelled").wait_for()
-    assert shop.topics.counts()["order.expire"].cancelled == 3
-
-
 def test_all_of_a_page_are_selected_at_once(shop, person, site):
     person.goto(f"{site.url}/jobs?topic=order.expire&state=delayed")
     person.get_by_label("Select all jobs of this page").check()
     person.get_by_role("button", name="Delete…").click()
     person.get_by_role("button", name="Delete 50").click()
     person.get_by_text("50 of 50 jobs deleted").wait_for()
-
-
-def test_a_group_of_the_dead_is_retried(shop, person, site):
-    person.goto(f"{site.url}/dead")
-    person.get_by_role("button", name=re.compile("Retry 3 jobs of shop.notify")).click()
-    person.get_by_text("Done.").wait_for()
-    assert (shop.topics.counts()["shop.notify"].delayed, shop.topics.counts()["shop.notify"].dead) == (3, 1)
-
-
-def test_a_topic_is_paused_and_resumed(shop, person, site):
-    person.goto(site.url)
-    row(person, "mail.send").get_by_role("button", name="Pause").click()
-    row(person, "mail.send").get_by_text("paused").wait_for()
-    row(person, "mail.send").get_by_role("button", name="Resume").click()
-    person.get_by_text("mail.send goes on").wait_for()
-    assert not next(topic for topic in shop.topics.list() if topic.name == "mail.send").paused
 
 
 def test_a_schedule_is_run_paused_and_resumed(queue, person, site):

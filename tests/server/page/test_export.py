@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from pywheel import JobQueue
 from pywheel.jobs.commands import Nack
 from pywheel.jobs.queries import GetPage
 from pywheel.server import app
 from pywheel.server.page import jobs
+from tests.server.client import scope
 
 
 def lines(client, **query):
@@ -58,34 +58,22 @@ def test_a_token_for_some_topics_exports_them_alone(queue, guarded):
         assert client.get("/jobs/export").status_code == 303
 
 
-def test_an_export_whose_token_ends_says_so_at_its_end(queue, guarded, monkeypatch):
+@pytest.mark.parametrize("ends", ["token", "store"])
+def test_an_export_whose_token_or_store_ends_says_so_at_its_end(queue, guarded, monkeypatch, ends):
     queue.put_many([queue.job("mail", b"", delay=60) for _ in range(1_500)])
     real = jobs._page
 
     def over(*arguments):
-        guarded.context.access._known.clear()
-        guarded.tokens.pop("viewer", None)
-        return real(*arguments)
+        if ends == "token":
+            guarded.context.access._known.clear()
+            guarded.tokens.pop("viewer", None)
+        found = real(*arguments)
+        if ends == "store":
+            queue.close()
+        return found
 
     monkeypatch.setattr(jobs, "_page", over)
     with guarded.client("viewer") as client:
-        found = lines(client)
-    assert len(found) == 1_001
-    assert found[-1].keys() == {"error"}
-
-
-def test_an_export_that_the_store_fails_says_so_at_its_end(sites, monkeypatch):
-    queue = JobQueue("memory:")
-    queue.put_many([queue.job("mail", b"", delay=60) for _ in range(1_500)])
-    real = jobs._page
-
-    def closing(*arguments):
-        found = real(*arguments)
-        queue.close()
-        return found
-
-    monkeypatch.setattr(jobs, "_page", closing)
-    with sites(queue).client() as client:
         found = lines(client)
     assert len(found) == 1_001
     assert found[-1].keys() == {"error"}
@@ -96,11 +84,6 @@ def test_an_export_reads_no_further_than_it_has_sent(queue, monkeypatch):
     asked, sent, ask = [], [], queue.store.ask
     monkeypatch.setattr(queue.store, "ask", lambda query: asked.append(type(query) is GetPage) or ask(query))
     service = app(queue, access="open")
-    scope = {
-        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1", "method": "GET",
-        "scheme": "http", "path": "/jobs/export", "raw_path": b"/jobs/export", "root_path": "", "query_string": b"",
-        "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "server": ("localhost", 80),
-    }  # fmt: skip
 
     async def exported():
         takes, stuck = asyncio.Event(), asyncio.Event()
@@ -114,7 +97,7 @@ def test_an_export_reads_no_further_than_it_has_sent(queue, monkeypatch):
                 stuck.set()
                 await takes.wait()
 
-        going = asyncio.create_task(service(scope, receive, send))
+        going = asyncio.create_task(service(scope("/jobs/export"), receive, send))
         await stuck.wait()
         for _ in range(20):  # what should not be read would be by now
             await service.state.context.long(int)

@@ -56,23 +56,16 @@ def test_every_page_forbids_what_is_not_its_own(queue, client):
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_no_page_has_script_or_style_within(queue, client, nasty):
-    for path in every_page(queue):
-        text = re.sub("&lt;.*?&gt;", "", client.get(path).text)
-        assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", text), path
-        assert all(" src=" in tag for tag in re.findall(r"<script[^>]*>", text))
-
-
-def test_texts_of_jobs_stay_texts(queue, client, nasty):
+def test_texts_of_jobs_stay_texts_and_no_page_has_script_or_style_within(queue, client, nasty):
     for path in every_page(queue):
         text = client.get(path).text
-        assert "<script>alert" not in text
-        assert "<img src=x" not in text
-        assert "<hx-partial" not in text
-        assert "</template>" not in text
+        for part in ("<script>alert", "<img src=x", "<hx-partial", "</template>"):
+            assert part not in text
         assert "{{ 7*7 }}" in text or "7*7" not in text
-    parts = client.get("/jobs", params={"topic": NASTY}).text
-    assert "&lt;script&gt;alert(1)" in parts
+        text = re.sub("&lt;.*?&gt;", "", text)
+        assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", text), path
+        assert all(" src=" in tag for tag in re.findall(r"<script[^>]*>", text))
+    assert "&lt;script&gt;alert(1)" in client.get("/jobs", params={"topic": NASTY}).text
 
 
 def test_the_page_works_under_any_path(queue, sites):
@@ -216,22 +209,21 @@ def test_a_body_is_kept_and_never_shown_by_the_browser(queue, client):
 
 @pytest.mark.parametrize(
     ("result", "shown"),
-    [(b'{"a":1}', "&#34;a&#34;: 1"), (b"<b>text", "&lt;b&gt;text"), (b"\xff\x01", "ff 01"), (b"", "empty, 0 Bytes")],
+    [
+        (b'{"a":1}', "&#34;a&#34;: 1"),
+        (b"<b>text", "&lt;b&gt;text"),
+        (b"\xff\x01", "ff 01"),
+        (b"", "empty, 0 Bytes"),
+        (MAGIC + b"?", "The result is encrypted: this server has no key to it."),
+    ],
 )
 def test_a_result_is_shown_with_the_attempt_that_it_is_of(queue, client, result, shown):
     id = queue.put("mail", b"")
     [job] = queue.reserve("mail")
     queue.store.apply([Ack(id, job.claims, result)])
     text = client.get(f"/jobs/{id}").text
-    assert 'aria-label="Result"' in text
+    assert 'aria-label="Result"' in text or result.startswith(MAGIC)
     assert shown in text
-
-
-def test_a_result_that_is_encrypted_is_said_to_be(queue, client):
-    id = queue.put("mail", b"")
-    [job] = queue.reserve("mail")
-    queue.store.apply([Ack(id, job.claims, MAGIC + b"?")])
-    assert "The result is encrypted: this server has no key to it." in client.get(f"/jobs/{id}").text
 
 
 HARD = [b"[" * 950 + b"]" * 950, b"[" * 5_000 + b"]" * 5_000, "ä".encode() * 60_000, b"\xff" * 9]
@@ -242,11 +234,6 @@ def test_bodies_that_are_hard_to_show_are_shown(queue, client, body):
     id = queue.put("mail", body, delay=60)
     for view in ("", "json", "text", "hex", "xml"):
         assert client.get(f"/jobs/{id}?as={view}").status_code == 200
-
-
-def test_json_that_is_nested_deep_is_cut_and_not_written_out(queue, client):
-    id = queue.put("mail", b"[" * 400 + b",".join([b"1"] * 30_000) + b"]" * 400, delay=60)
-    assert len(client.get(f"/jobs/{id}").text) < 100_000
 
 
 def test_an_outlet_shows_what_it_notes_of_itself(queue, client):
@@ -267,8 +254,10 @@ def test_more_pages_than_the_limit_are_refused(queue, sites):
 
 
 def test_a_large_body_is_cut_and_said_to_be(queue, client):
-    id = queue.put("mail", json.dumps(["x" * 900_000]).encode(), delay=60)
-    answer = client.get(f"/jobs/{id}")
+    deep = queue.put("mail", b"[" * 400 + b",".join([b"1"] * 30_000) + b"]" * 400, delay=60)
+    assert len(client.get(f"/jobs/{deep}").text) < 100_000  # not written out with its margins
+    long = queue.put("mail", json.dumps(["x" * 900_000]).encode(), delay=60)
+    answer = client.get(f"/jobs/{long}")
     assert len(answer.text) < 200_000
     assert "download all of it" in answer.text
 
@@ -363,13 +352,7 @@ def test_a_token_of_the_store_lets_in_until_it_is_removed(queue, guarded, monkey
         assert client.get("/").headers["location"].startswith("/sign-in")
 
 
-def test_wrong_tokens_are_limited(guarded):
-    with guarded.client() as client:
-        answers = [post(client, "/sign-in", token=f"wrong{n}", next="/") for n in range(30)]
-    assert "too many" in answers[-1].text
-
-
-def test_behind_a_proxy_wrong_tokens_of_one_keep_nobody_else_out(guarded):
+def test_wrong_tokens_are_limited_and_behind_a_proxy_those_of_one_keep_nobody_else_out(guarded):
     guarded.context.access = Access("tokens", guarded.tokens, ["127.0.0.1"])
     with guarded.client() as client:
         client.headers["x-forwarded-for"] = "192.0.2.6"
