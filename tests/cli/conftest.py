@@ -7,6 +7,7 @@ import pytest
 
 from pywheel import JobQueue
 from pywheel.cli.app import run
+from tests.cli.running import running
 
 
 @pytest.fixture
@@ -45,6 +46,17 @@ def says(call):
 def queue(url):
     with JobQueue(url) as queue:
         yield queue
+
+
+@pytest.fixture
+def work(tmp_path):
+    """Run ``pywheel work`` with the source of a program, in a process of its own."""
+
+    def work(source, *arguments, **variables):
+        (tmp_path / "shop.py").write_text(source)
+        return running("work", "shop:queue", *arguments, folder=tmp_path, **variables)
+
+    return work
 
 
 @pytest.fixture

@@ -28,7 +28,8 @@ def test_info_says_which_store_this_is_and_what_it_promises(says, call, queue, t
     assert lines["path"] == f"{tmp_path}/jobs.db"
 
 
-def test_workers_lists_who_is_there(says, call, queue):
+def test_workers_lists_who_is_there(says, call, queue, monkeypatch):
+    monkeypatch.setattr(Member, "gone", False)  # however long a command takes here
     assert says("workers") == []
     with closing(queue.store.notifier(f"{socket.gethostname()}:{os.getpid()}")) as ear:
         queue.store.apply([Announce(ear.worker, ("mail", "close"))])
@@ -57,7 +58,8 @@ def test_a_worker_that_has_shown_nothing_for_long_is_listed_as_gone_and_not_coun
         assert call("workers")[1].splitlines()[1].split("\t")[3] == "gone"
 
 
-def test_a_worker_is_told_to_be_quiet_to_go_on_and_to_stop(says, call, queue):
+def test_a_worker_is_told_to_be_quiet_to_go_on_and_to_stop(says, call, queue, monkeypatch):
+    monkeypatch.setattr(Member, "gone", False)  # however long a command takes here
     with closing(queue.store.notifier("app1:4711")) as ear, closing(queue.store.notifier("app1:4712")) as other:
         queue.store.apply([Announce(one.worker, ("mail",)) for one in (ear, other)])
         told = [says("workers", "quiet", "app1:4711"), says("workers", "stop", ear.worker)]
@@ -69,7 +71,7 @@ def test_a_worker_is_told_to_be_quiet_to_go_on_and_to_stop(says, call, queue):
             code, _, error = call("workers", "quiet", name)
             assert (code, said in error) == (1, True)
         assert queue.store.ask(ListNotes("order:")) == []
-        queue.store.apply([Announce(ear.worker, (QUIET + "mail",))])
+        queue.store.apply([Announce(ear.worker, (QUIET + "mail",)), Announce(other.worker, ("mail",))])
         assert [(one["quiet"], one["topics"]) for one in says("workers")] == [(True, ["mail"]), (False, ["mail"])]
         assert call("workers")[1].splitlines()[1].split("\t")[3] == "quiet"
 

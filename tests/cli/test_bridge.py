@@ -1,15 +1,11 @@
 """``pywheel bridge``, as a process."""
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
-from contextlib import contextmanager
 
 import pytest
 
-from pywheel import JobQueue
+from tests.cli.running import running
 from tests.jobs.waiting import until
 from tests.outlets.amqp import amqp
 from tests.outlets.kafka_mock import Mock
@@ -18,20 +14,9 @@ JOBS = 500
 
 
 @pytest.fixture
-def jobs(tmp_path):
-    with JobQueue(f"sqlite:///{tmp_path}/jobs.db") as queue:
-        yield queue
-
-
-@contextmanager
-def bridge(*arguments, **environment):
-    command = [sys.executable, "-m", "pywheel.cli", "bridge", *arguments]
-    process = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+def bridge(url, tmp_path):
+    """Run a bridge into the store."""
+    return lambda *told, **variables: running("bridge", *told, "--store", url, folder=tmp_path, **variables)
 
 
 def put(jobs):
@@ -56,49 +41,45 @@ def left(server, queue):
     return asyncio.run(program())
 
 
-def test_it_takes_messages_until_sigterm(rabbitmq_server, jobs, stream):
-    arguments = ("rabbitmq", stream, "--exchange", f"{stream}.delayed", "--topic", "orders", "--store", jobs.store.url)
-    with bridge(*arguments, PYWHEEL_BROKER=rabbitmq_server.url().replace("//", "//guest:guest@")) as process:
-        said = process.stderr.readline()
-        assert "guest:guest" not in said
-        while "takes messages from" not in process.stderr.readline():
-            pass
+def test_it_takes_messages_until_sigterm(rabbitmq_server, queue, bridge, stream):
+    broker = rabbitmq_server.url().replace("//", "//guest:guest@")
+    arguments = ("rabbitmq", stream, "--exchange", f"{stream}.delayed", "--topic", "orders")
+    with bridge(*arguments, PYWHEEL_BROKER=broker) as command:
+        command.says("takes messages from")
         publish(rabbitmq_server, f"{stream}.delayed")
-        until(lambda: put(jobs) == JOBS)
-        process.send_signal(signal.SIGTERM)
-        _, rest = process.communicate(timeout=60)
-        assert process.returncode == 0, rest
-        assert f"{JOBS} taken, 0 refused" in rest
+        until(lambda: put(queue) == JOBS)
+        command.send(signal.SIGTERM)
+        said = command.ends()
+    assert f"{JOBS} taken, 0 refused" in said
+    assert "guest:guest" not in said
     assert left(rabbitmq_server, stream) == 0
 
 
-def test_killed_again_and_again_it_puts_each_message_once(rabbitmq_server, jobs, stream):
+def test_killed_again_and_again_it_puts_each_message_once(rabbitmq_server, queue, bridge, stream):
     async def declare():
         async with amqp(rabbitmq_server) as broker:
             return await broker.queue(stream, kind="fanout")
 
-    queue = asyncio.run(declare())
+    name = asyncio.run(declare())
     publish(rabbitmq_server, stream)
-    arguments = ("rabbitmq", queue, "--topic", "orders", "--store", jobs.store.url, "--prefetch", "20")
-    arguments = (*arguments, "--broker", rabbitmq_server.url())
+    arguments = ("rabbitmq", name, "--topic", "orders", "--prefetch", "20", "--broker", rabbitmq_server.url())
     for part in (1, 2, 3):
         with bridge(*arguments):
-            until(lambda part=part: put(jobs) > part * JOBS / 5)
+            until(lambda part=part: put(queue) > part * JOBS / 5)
     with bridge(*arguments):
-        until(lambda: put(jobs) == JOBS and left(rabbitmq_server, queue) == 0)
-    bodies = [job.body for job in jobs.jobs.list("orders", limit=JOBS + 10)]
+        until(lambda: put(queue) == JOBS and left(rabbitmq_server, name) == 0)
+    bodies = [job.body for job in queue.jobs.list("orders", limit=JOBS + 10)]
     assert sorted(map(int, bodies)) == list(range(JOBS))
 
 
 @pytest.mark.stress
-def test_it_takes_records_of_a_mock_cluster(jobs):
+def test_it_takes_records_of_a_mock_cluster(queue, bridge):
     mock = Mock()
     mock.produce("delayed", b"x", headers=[("pywheel-delay", b"1h")])
-    arguments = ("delayed", "--servers", mock.servers, "--topic", "orders", "--to", "orders", "--store", jobs.store.url)
-    with bridge("kafka", *arguments) as process:
-        until(lambda: put(jobs) == 1)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+    with bridge("kafka", "delayed", "--servers", mock.servers, "--topic", "orders", "--to", "orders") as command:
+        until(lambda: put(queue) == 1)
+        command.send(signal.SIGTERM)
+        command.ends()
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,15 @@ USAGE = [
     "serve --open --port {taken}", "work shop_of_exits:queue --metrics-port {taken}",
     "deliver --config none.toml", "deliver --config .", "rekey --keys-file none", "token add --scope foo",
     "backup {there}", "backup none/copy.db", "copy {store} {store}", "migrate --store sqlite:///x.db?a=1",
-    "bridge rabbitmq delayed --topic mail --broker nonsense",
+    "bridge rabbitmq delayed --topic mail --broker nonsense", "put", "sing", "put {empty}", "put mail {nested}",
+    "put mail --delay nan", "put mail --delay {digits}{digits}", "put mail --ttr 0", "put mail --max-attempts 0",
+    "put mail --max-attempts {digits}", "put mail --at tomorrow", "put mail --at 2030-01-01T00:00:00",
+    "put mail --at 0001-01-01T00:00:00+14:00", "cancel {digits}", "show {long}", "list --after {digits}", "list -n 0",
+    "list -n {digits}", "list -n {long}", "list --due-from tomorrow", "list --due-until 999999d",
+    "purge --older-than -5", "reschedule 7", "reschedule 7 -d 1e400", "edit 7", "edit 7 {bad", "edit 7 1 --priority 10",
+    "purge --state running", "new-key {spaced}", "work nonsense", "work no.such.module:queue", "work json:loads",
+    "work json:loads --grace soon",
+    "work json:loads --processes 0", "backup .", "counts --store ftp://localhost", "token list --bogus",
     *(f"counts --store {address}" for address in (
         "nosuch://host", "jobs.db", "sqlite://jobs.db", "sqlite:///jobs.db?x=1", "redis://localhost/one",
         "redis://localhost/0?nosuch=1", "redis+unix://", "postgresql://localhost:99999/x", "postgresql://h/x?nosuch=1",
@@ -35,12 +43,13 @@ USAGE = [
 STORE = [
     *(f"{command} --store sqlite:///none.db" for command in (
         "counts", "list", "show 1", "cancel 1", "info", "workers", "verify", "check", "vacuum", "backup new.db",
-        "retry-many --yes", "pause mail", "limit mail", "schedules list", "rekey --keys-file {keys}",
+        "retry-many --yes", "pause mail", "limit mail", "schedules list", "rekey --keys-file {keys}", "token list",
     )),
     *(f"{command} --store sqlite:///{{other}}" for command in ("put mail 1", "serve --open", "migrate", "verify")),
     "put mail 1 --store sqlite:///none/jobs.db", "work shop_of_exits:queue --store sqlite:///none/jobs.db",
     "counts --store redis+unix:///nowhere/redis.sock?timeout=100ms", "copy {store} sqlite:///none/jobs.db",
-    "spool show --spool sqlite:///none.db",
+    "spool show --spool sqlite:///none.db", "spool drain --spool sqlite:///none.db",
+    "counts --store sqlite:///no/such.db",
 ]  # fmt: skip
 TABLE = {0: DONE, 1: NO, 2: USAGE, 3: STORE}
 
@@ -59,15 +68,20 @@ def named(queue, url, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        yield {"store": url, "there": "other.txt", "other": "other.txt", "keys": "keys", "taken": port}
+        places = {"store": url, "there": "other.txt", "other": "other.txt", "keys": "keys", "taken": port}
+        words = {"empty": "", "spaced": "a b", "digits": "9" * 30, "long": "9" * 5_000, "nested": "[" * 100_000}
+        yield {**places, **words}
 
 
 @pytest.mark.parametrize(("code", "line"), [(code, line) for code, lines in TABLE.items() for line in lines])
-def test_the_exit_code_says_whose_turn_it_is(call, named, code, line):
+def test_the_exit_code_says_whose_turn_it_is(call, named, tmp_path, code, line):
     arguments = [re.sub(r"\{(\w+)\}", lambda found: str(named[found[1]]), word) for word in line.split()]
     found, out, err = call(*arguments)
     assert found == code, out + err
     assert "Traceback" not in err
+    if code > 1 and err:  # else it is the help of a group
+        assert (out, err.startswith("pywheel: "), err.count("\n")) == ("", True, 1)
+    assert not (tmp_path / "none.db").exists()
 
 
 def test_the_page_has_every_code():

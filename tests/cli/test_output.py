@@ -60,16 +60,6 @@ def test_every_command_that_prints_has_json():
         assert ("as_json" in command.callback.__annotations__) is (name not in without), name
 
 
-def test_every_command_says_what_it_does_and_the_main_ones_show_it(call):
-    for command in app.registered_commands:
-        name = command.name or command.callback.__name__
-        assert command.callback.__doc__, name
-        if name in ("put", "list", "work", "purge"):
-            shown = call(name, "--help")[1]
-            assert "Examples:" in shown
-            assert f"  pywheel {name}" in shown
-
-
 @pytest.mark.stress
 def test_the_version_can_be_asked_for_as_of_any_program():
     from pywheel import __version__, implementation
@@ -100,25 +90,28 @@ def test_a_reader_that_has_gone_is_no_error(arguments):
 
 @pytest.mark.stress
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["version", "--json"]], ids=str)
-def test_an_output_that_is_full_is_an_error_of_its_own(arguments):
+@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["version", "--json"], ["put", "t"]], ids=str)
+def test_an_output_that_is_full_is_an_error_of_its_own_and_a_put_has_happened(queue, arguments):
     with FULL.open("wb") as output, pipe(*arguments, stdout=output) as process:
         err = process.communicate(timeout=60)[1]
     assert process.returncode == 3
     assert err.startswith(b"pywheel: the output cannot be written: No space left")
     assert err.count(b"\n") == 1
+    assert ("t" in queue.topics.counts()) is ("put" in arguments)
 
 
 @pytest.mark.stress
 @pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX")
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_do_no_harm(tmp_path, closed):
+def test_closed_streams_do_no_harm(queue, closed):
     """A closed descriptor would be the store's: what is printed would land in its file."""
-    command = f'"{sys.executable}" -m pywheel.cli version {closed}'
-    result = subprocess.run(["sh", "-c", command], env=environment(), capture_output=True, timeout=60, check=False)
-    assert result.returncode == (3 if ">&-" in closed.split() else 0)
-    assert b"Traceback" not in result.stderr
-    assert result.stderr == (b"pywheel: the output cannot be written: it is closed\n" if closed == ">&-" else b"")
+    for words in ("version", "put t 7"):
+        command = f'"{sys.executable}" -m pywheel.cli {words} {closed}'
+        result = subprocess.run(["sh", "-c", command], env=environment(), capture_output=True, timeout=60, check=False)
+        assert result.returncode == (3 if ">&-" in closed.split() else 0)
+        assert b"Traceback" not in result.stderr
+        assert result.stderr == (b"pywheel: the output cannot be written: it is closed\n" if closed == ">&-" else b"")
+    assert [job.json() for job in queue.jobs.list()] == [7]
 
 
 @pytest.mark.stress

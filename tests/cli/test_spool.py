@@ -70,18 +70,3 @@ def test_a_refused_job_is_forgotten_and_the_rest_of_its_put_is_not_sent_as_the_w
 @pytest.mark.parametrize("wrong", ["five", "--5", "5.0", ""])
 def test_what_is_no_id_is_an_error_of_the_arguments(call, left, wrong):
     assert call("spool", "retry", wrong)[0] == 2
-
-
-def test_without_a_spool_there_is_nothing_to_show(call, queue, spool, tmp_path):
-    for command in ("show", "drain"):
-        code, _, err = call("spool", command)
-        assert code == 3
-        assert "there is no spool at" in err
-    assert not (tmp_path / "spool.db").exists()
-
-
-def test_help_teaches(call):
-    for command in ("show", "drain"):
-        code, out, _ = call("spool", command, "--help")
-        assert code == 0
-        assert "Examples:" in out

@@ -96,17 +96,3 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(call, queue, argumen
     assert (code, out) == (2, "")
     assert said in err
     assert queue.store.ask(ListNotes("")) == []
-
-
-def test_tokens_of_a_store_that_is_not_there_are_not_made_up(call, tmp_path):
-    code, out, err = call("token", "list", "--store", f"sqlite:///{tmp_path}/none.db")
-    assert (code, out) == (3, "")
-    assert "there is no" in err
-    assert not (tmp_path / "none.db").exists()
-
-
-def test_help_shows_how(call):
-    code, out, _ = call("token", "add", "--help")
-    assert code == 0
-    assert "--topics 'shop.*'" in out
-    assert "5 seconds" in call("token", "remove", "--help")[1]

@@ -48,7 +48,3 @@ def test_what_cannot_be_repaired_is_left_and_said(call, queue):
     ]
     assert "restore a backup" in err
     assert call("verify")[0] == 1
-
-
-def test_a_store_that_is_not_there_is_an_error(call):
-    assert call("verify")[0] == 3

@@ -2,15 +2,13 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 import threading
-from contextlib import contextmanager
 
 import pytest
 
 from pywheel import JobQueue
 from pywheel.jobs.queries import ListWorkers
+from tests.cli.running import running
 from tests.jobs.waiting import until
 from tests.outlets.amqp import amqp
 from tests.server.client import Process
@@ -57,30 +55,27 @@ def ended(server):
     return code, server.log.read_text()
 
 
-@pytest.mark.parametrize(("take_away", "said"), GONE)
-def test_an_idle_service_whose_store_is_gone_ends_with_that_error(serve, tmp_path, take_away, said):
-    server = serve()
-    assert server("POST", "/v1/jobs", json={"topic": "t"}).status_code == 201
+@pytest.mark.parametrize(
+    ("take_away", "said", "options"),
+    [
+        *((*gone, ()) for gone in GONE),
+        *((replace, "jobs.db was replaced by another file while it was open", (o,)) for o in ("--read-only", "--work")),
+    ],
+)
+def test_an_idle_service_whose_store_is_gone_ends_with_that_error(serve, tmp_path, take_away, said, options):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    JobQueue(url).close()
+    program = f"from pywheel import JobQueue\nqueue = JobQueue({url!r})\nqueue.handler('t')(print)"
+    (tmp_path / "shop.py").write_text(program)
+    server = serve(*options, target=("shop:queue",) if options else ())
+    if not options:
+        assert server("POST", "/v1/jobs", json={"topic": "t"}).status_code == 201
     take_away(tmp_path / "jobs.db")
     code, text = ended(server)
     assert code == STORE_FAILED
     assert said in text.splitlines()[-1]
     assert "Traceback" not in text
     assert not server.listens()
-
-
-@pytest.mark.parametrize("options", [(), ("--read-only",), ("--work",)], ids="".join)
-def test_a_service_that_only_reads_or_works_too_ends_as_well(serve, tmp_path, options):
-    url = f"sqlite:///{tmp_path}/jobs.db"
-    JobQueue(url).close()
-    (tmp_path / "shop.py").write_text(
-        f"from pywheel import JobQueue\nqueue = JobQueue({url!r})\nqueue.handler('t')(print)"
-    )
-    server = serve(*options, target=("shop:queue",))
-    replace(tmp_path / "jobs.db")
-    code, text = ended(server)
-    assert code == STORE_FAILED
-    assert "jobs.db was replaced by another file while it was open: open it again" in text
 
 
 def test_a_client_that_waits_is_told_at_once_that_no_job_comes(serve, tmp_path):
@@ -112,29 +107,14 @@ def test_a_service_goes_on_beside_a_store_that_is_as_it_was(serve, tmp_path):
     assert server.process.poll() is None
 
 
-@contextmanager
-def pywheel(*arguments, folder):
-    """Run a command in a process; yield it and the file of what it says."""
-    command = [sys.executable, "-m", "pywheel.cli", *map(str, arguments)]
-    log = folder / "said.txt"
-    with log.open("wb") as said:
-        process = subprocess.Popen(command, cwd=folder, stdout=said, stderr=said)
-    try:
-        yield process, log
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest.mark.parametrize("take_away", [delete, replace])
 def test_a_process_that_delivers_ends_as_well(tmp_path, take_away):
     (tmp_path / "outlets.toml").write_text('[outlets.shop]\nkind = "webhook"\n')
     url = f"sqlite:///{tmp_path}/jobs.db"
-    with pywheel("deliver", "--store", url, folder=tmp_path) as (process, log):
-        until(lambda: "working on" in log.read_text())
+    with running("deliver", "--store", url, folder=tmp_path) as command:
+        command.says("working on")
         take_away(tmp_path / "jobs.db")
-        assert process.wait(60) == STORE_FAILED
-        assert "while it was open" in log.read_text().splitlines()[-1]
+        assert "while it was open" in command.ends(STORE_FAILED).splitlines()[-1]
 
 
 @pytest.mark.parametrize("take_away", [delete, replace])
@@ -144,12 +124,10 @@ def test_a_bridge_ends_as_well_and_leaves_the_message_in_its_queue(rabbitmq_serv
             return await act(broker)
 
     name = asyncio.run(program(lambda broker: broker.queue()))
-    url = f"sqlite:///{tmp_path}/jobs.db"
-    arguments = ("rabbitmq", name, "--topic", "t", "--broker", rabbitmq_server.url(), "--store", url)
-    with pywheel("bridge", *arguments, folder=tmp_path) as (process, log):
-        until(lambda: "takes messages from" in log.read_text())
+    arguments = ("rabbitmq", name, "--topic", "t", "--broker", rabbitmq_server.url())
+    with running("bridge", *arguments, "--store", f"sqlite:///{tmp_path}/jobs.db", folder=tmp_path) as command:
+        command.says("takes messages from")
         take_away(tmp_path / "jobs.db")
         asyncio.run(program(lambda broker: broker.publish(b"{}", name, headers={"x-delay": 3_600_000})))
-        assert process.wait(60) == STORE_FAILED
-        assert "while it was open" in log.read_text().splitlines()[-1]
+        assert "while it was open" in command.ends(STORE_FAILED).splitlines()[-1]
     until(lambda: asyncio.run(program(lambda broker: broker.count(name))) == 1)
