@@ -189,15 +189,8 @@ class Spool:
 
     def settle(self, batch: Sequence[Waiting], outcomes: Sequence[Any]) -> None:
         """Note what became of puts that were sent: their ids, or why they were refused."""
-        self.file.apply(
-            [
-                c.Nack(row.id, row.claims, None, _text(outcome))
-                if isinstance(outcome, BaseException)
-                else c.Ack(row.id, row.claims)
-                for waiting, outcome in zip(batch, outcomes, strict=True)
-                for row in waiting.rows
-            ]
-        )
+        ends = zip(batch, outcomes, strict=True)
+        self.file.apply([_end(row, outcome) for waiting, outcome in ends for row in waiting.rows])
 
     def give_back(self, batch: Sequence[Waiting]) -> None:
         """Let puts wait again in their old places: the store is away."""
@@ -311,6 +304,11 @@ def _new_job(row: Job, told: Any) -> NewJob:
     return NewJob(
         **{**{name: told[name] for name in NewJob._fields if name in told}, "body": row.body, "parent": parent}
     )
+
+
+def _end(row: Job, outcome: Any) -> c.Ack | c.Nack:
+    refused = isinstance(outcome, BaseException)
+    return c.Nack(row.id, row.claims, None, _text(outcome)) if refused else c.Ack(row.id, row.claims)
 
 
 def _text(error: BaseException) -> str:

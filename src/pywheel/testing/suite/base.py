@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 from typing import Any, TypeVar
 
 from ...clock import Clock, ManualClock
@@ -124,6 +126,13 @@ class StoreTests(ABC):
         claimed = self.claim(id, **more)
         assert (len(claimed.jobs), claimed.begun) == (1, 0)
         return claimed.jobs[0]
+
+    def at_once(self, *functions: Callable[[], object]) -> None:
+        """Call functions at the same time, each in a thread of its own."""
+        barrier = Barrier(len(functions))
+        with ThreadPoolExecutor(len(functions)) as threads:
+            for called in [threads.submit(lambda one=one: (barrier.wait(), one())) for one in functions]:  # type: ignore[misc]
+                called.result()
 
     # ---- shorthand: looking -----------------------------------------------------------------------------------------
 

@@ -82,25 +82,18 @@ class ClaimTests(StoreTests):
     def test_of_many_threads_one_gets_each_job(self) -> None:
         ids = self.apply(c.Put(tuple(NewJob("t", b"", NOW) for _ in range(60))))
         won: list[int] = []
-        barrier = threading.Barrier(6)
 
         def reserve() -> None:
-            barrier.wait()
             for _ in range(20):
                 [jobs] = self.store.apply([c.Reserve("t", 2, TERMS, threading.current_thread().name)])
                 won.extend(job.id for job in jobs)
 
         def claim() -> None:
-            barrier.wait()
             for id in ids:
                 [claimed] = self.store.apply([c.Claim("t", (id,), TERMS, threading.current_thread().name, 1)])
                 won.extend(job.id for job in claimed.jobs)
 
-        threads = [threading.Thread(target=target) for target in (reserve, claim) * 3]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        self.at_once(*(reserve, claim) * 3)
         assert sorted(won) == ids
 
     def test_a_claim_takes_what_is_due_and_says_what_is_left(self) -> None:
@@ -360,8 +353,8 @@ class ClaimTests(StoreTests):
 
     def test_a_settlement_of_all_kinds_in_one_call_ends_each_claim_as_by_itself(self) -> None:
         for number in range(35):
-            self.put(max_attempts=1 if number % 7 == 6 else None)
-        jobs = self.reserve()
+            self.put(body=b"%d" % number, max_attempts=1 if number % 7 == 6 else None)
+        jobs = sorted(self.reserve(), key=lambda job: int(job.body))
         commands: list[c.Command[Any]] = []
         for place, job in enumerate(jobs):
             kinds: list[c.Command[Any]] = [

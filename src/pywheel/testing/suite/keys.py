@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from threading import Barrier, Thread
 from typing import Any
 
 from ..._errors import BadJob, JobExists, NonceTaken
@@ -369,21 +368,15 @@ class DedupeTests(StoreTests):
 
     def test_of_many_that_put_at_the_same_time_and_end_their_jobs_one_is_stored(self) -> None:
         outcomes: list[int | JobExists] = []
-        barrier = Barrier(4)
 
         def put_and_end() -> None:
-            barrier.wait()
             for _ in range(5):
                 outcome = self.tried(10**9)
                 outcomes.append(outcome)
                 if isinstance(outcome, int):
                     self.store.apply([Cancel(outcome)])
 
-        threads = [Thread(target=put_and_end) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        self.at_once(*[put_and_end] * 4)
         assert sum(isinstance(outcome, int) for outcome in outcomes) == 1
         assert all(isinstance(outcome, int | JobExists) for outcome in outcomes)
 

@@ -35,7 +35,8 @@ class PageTests(StoreTests):
         return [job.id for job in self.pages(limit, **more)]
 
     def both_ways(self, expected: list[int], **filter: Any) -> None:
-        """Check what a filter's pages hold, upwards and downwards."""
+        """Check what a filter's pages hold, upwards and downwards, and its list."""
+        assert self.listed(**filter) == sorted(expected)
         for limit in (1, 3, 1_000):
             assert self.paged(limit, **filter) == expected
             assert self.paged(limit, newest=True, **filter) == expected[::-1]
@@ -219,8 +220,8 @@ class PageTests(StoreTests):
             id = self.put(text, key=text)
             [job] = self.reserve(topic=text)
             self.apply(Nack(id, job.claims, None, text))
-            assert self.paged(topic=text, error=text, state=State.DEAD) == [id]
-            assert self.paged(topic=text, key=text) == [id]
+            self.both_ways([id], topic=text, error=text, state=State.DEAD)
+            self.both_ways([id], topic=text, key=text)
             assert id in self.paged(error=text)
         assert self.paged(error="\0") == []
         for filter in (Filter("\ud800"), Filter(key="\ud800"), Filter(error="\ud800")):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -62,9 +61,7 @@ class ScheduleTests(StoreTests):
             for _ in range(10):
                 notes.change("s", lambda before: before and replace(before, body=b"%d" % (int(before.body) + 1)))
 
-        with ThreadPoolExecutor(4) as threads:
-            for added in [threads.submit(add) for _ in range(4)]:
-                added.result()
+        self.at_once(*[add] * 4)
         found = ScheduleNotes(self.store).get("s")
         assert found is not None
         assert found.body == b"40"
