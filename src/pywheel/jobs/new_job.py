@@ -19,17 +19,9 @@ from .job import FIELDS, Job, NewJob
 from .limits import PRIORITIES
 
 __all__ = [
-    "EditOptions",
-    "JobOptions",
-    "PutOptions",
-    "SharedOptions",
-    "batch",
-    "edit",
-    "misspelt",
-    "new_job",
-    "parent_of",
+    "EditOptions", "JobOptions", "PutOptions", "SharedOptions", "batch", "edit", "misspelt", "new_job", "parent_of",
     "too_long",
-]
+]  # fmt: skip
 
 _MOST_ATTEMPTS: Final = 1_000_000
 _TEXT_BY_NAME: Final = "headers must be text by name"
