@@ -56,7 +56,7 @@ def app(
         raise ValueError("sign_in is for access='tokens': at an open server nobody has to sign in")
     tokens = None if access == "open" else Tokens(queue.sync.store)
     context = Context(queue.sync, Access(access, tokens, proxies, sign_in), read_only, limits or Limits())
-    middleware = [Middleware(Requests, context), Middleware(Bodies, context.limits)]
+    middleware = [Middleware(Requests, context=context), Middleware(Bodies, limits=context.limits)]
     if cors:
         middleware.insert(0, _cors(cors))
     health = [Route("/healthz", _healthy), Route("/readyz", _ready), Route("/metrics", _metrics)]
