@@ -1,5 +1,6 @@
-"""Threads that share wheels and drivers, for the thread sanitizer: `make tsan`. It needs no test library."""
+"""Threads that share wheels, drivers and loops, for the thread sanitizer: `make tsan`. It needs no test library."""
 
+import asyncio
 import gc
 import sys
 import threading
@@ -67,6 +68,48 @@ def share_timers(timers, *drivers):
     together(timers.stop, timers.stop, *drivers)
 
 
+async def look(timers):
+    loop = asyncio.get_running_loop()
+    handles = [loop.call_later(number % 7 * 0.0003, int) for number in range(30)]
+    for handle in handles[::2]:
+        handle.cancel()
+    made = [timers.call_later(number * 0.0003, Callee().call, number) for number in range(9)]
+    made[1].cancel(), made[2].reset(0.001), made[3].remaining(), timers.pending(), timers.next_deadline()
+    with suppress(TimeoutError):
+        async with pywheel.timeout(0.0005):
+            await asyncio.sleep(1)
+    async with pywheel.timeout(1):
+        await asyncio.sleep(0)
+
+
+def share_loops(loops):
+    """Threads call into loops that run side by side, each with timers and timeouts of its own."""
+    ready = threading.Barrier(len(loops) + 3)
+    heard = []
+
+    async def turns():
+        ready.wait()
+        async with pywheel.AsyncTimers() as timers:
+            for _ in range(ROUNDS // 15):
+                await look(timers)
+
+    def call():
+        ready.wait()
+        for number in range(ROUNDS):
+            loop = loops[number % len(loops)]
+            handle = loop.call_soon_threadsafe(heard.append, number)
+            if number % 3 == 0:
+                handle.cancel()
+            if number % 5 == 0:
+                loop.call_soon_threadsafe(loop.call_later, 0.0005, heard.append, number)
+            if number % 50 == 0:
+                loop.time(), loop.is_running(), handle.cancelled(), repr(handle)
+
+    together(*[lambda loop=loop: loop.run_until_complete(turns()) for loop in loops], *[call] * 3)
+    for loop in loops:
+        loop.close()
+
+
 def main():
     assert pywheel.implementation == "native"
     assert not sys._is_gil_enabled()
@@ -81,6 +124,7 @@ def main():
 
     share_timers(timers, drive, drive)
     share_timers(pywheel.ThreadTimers())
+    share_loops([pywheel.EventLoop(limit=20), pywheel.EventLoop()])
 
 
 if __name__ == "__main__":
