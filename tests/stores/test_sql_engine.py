@@ -150,6 +150,7 @@ def test_a_forecast_is_the_same_as_by_looking_at_every_job(store, topics):
         for _ in range(1_500)
     ]
     store.apply([ops.Put(tuple(jobs))])
+    store.apply([ops.Reserve("t0", 20, ClaimPolicy(50, 3, slack=0), "w")])  # leases that end between the edges
     edges = [NOW - 5, NOW, NOW + 1, NOW + 30, NOW + 31, NOW + 99, NOW + 500]
     for most in (1, 7, 10_000):
         assert store.ask(GetForecast(edges, None, most)) == looked_at(store, edges, None, most)
