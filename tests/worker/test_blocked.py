@@ -136,3 +136,22 @@ def test_a_loop_that_gets_no_thread_begins_when_it_gets_one(store, refused):
     with working(queue):
         assert finished(queue, queue.put("t")).state is State.DONE
     assert len(tries) == 5
+
+
+def test_a_worker_whose_jobs_began_just_as_it_found_them_stuck_goes_on(store):
+    """Nothing ends any more that would say that it can start jobs."""
+    queue = JobQueue(store)
+    queue.handler("t")(plain)
+    with working(queue) as worker:
+        finished(queue, queue.put("t"))
+        leases, topic = worker.dispatcher._leases, worker.dispatcher.topics["t"]
+        found, stuck = threading.Event(), leases.stuck
+
+        def too_late(now):
+            leases.stuck = stuck
+            found.set()
+            return {topic: True}
+
+        leases.stuck = too_late
+        assert found.wait(60)
+        assert finished(queue, queue.put("t")).state is State.DONE

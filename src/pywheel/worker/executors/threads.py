@@ -38,6 +38,11 @@ class Threads(Runner):
         self._tickets.put(ticket)
         self.tend()
 
+    def block(self) -> None:
+        """Note that tickets wait, if they still do: else no thread would ever say that they do not."""
+        with self._mutex:
+            self.blocked = self._spare < 0
+
     def tend(self) -> None:
         """Start the threads that are missing; if the system refuses, the next call tries again."""
         while self._spare < 0:
