@@ -59,10 +59,11 @@ aside = threading.Thread(target=seconds_pass)
 aside.start()
 begin, done = time.monotonic(), 0
 while (now := time.monotonic()) < begin + seconds:
-    while done * BATCH < (now - begin) * rate:
+    if done * BATCH < (now - begin) * rate:
         put_last[0] = batch()
         done += 1
-    time.sleep(BATCH / rate / 2)
+    else:
+        time.sleep(BATCH / rate / 2)
 over.set()
 aside.join()
 print(next(numbers) - 1, *cancelled)
