@@ -101,14 +101,14 @@ def held(queue):
 
     def hold(job):
         began.set()
-        go.wait(60)
+        go.wait(600)
 
     async def hold_on_the_loop(job):
         await asyncio.to_thread(hold, job)
 
     def held(handle=hold):
         queue.handler("t", ttr="5m")(handle)
-        run = Run(Worker(queue, grace=60))
+        run = Run(Worker(queue, grace=600))
         queue.put("t")
         assert began.wait(60)
         return run, go.set
