@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="say which were not measured with this version, and fail")
     options = parser.parse_args()
     if options.check:
-        sys.exit("\n".join(of_other_versions(options.folder)))
+        sys.exit("\n".join(of_other_versions(options.folder)) or None)
     root = ROOT if options.folder.resolve() == RESULTS else ROOT / "build" / "report"
     for part in PARTS:
         if (found := read(options.folder / f"{part.results}.json"))["results"]:

@@ -1,11 +1,13 @@
 """The pages of figures are what their results give, to the letter; and README, capacity and others quote the same."""
 
 import re
+import sys
 
 import pytest
 
 import pywheel
 from benchmarks import kept
+from benchmarks.report.__main__ import main
 from benchmarks.report.parts import PARTS, of_other_versions
 from benchmarks.report.quotes import CAPACITY, EVENT_LOOP, README, quoted
 from tests.docs.pages import text
@@ -96,6 +98,14 @@ def test_what_was_measured_with_another_version_or_not_at_all_is_named(tmp_path)
     assert f"docs/jobs-benchmarks.md: jobs measured with pywheel 0.1.0, this is {pywheel.__version__}" in lines
     assert any(line.startswith("docs/jobs-peers.md: queues measured with nothing that is kept") for line in lines)
     assert not any("stores-benchmarks" in line for line in lines)
+
+
+def test_a_check_fails_exactly_where_something_was_measured_with_another_version(tmp_path, monkeypatch):
+    for folder in (kept.RESULTS, tmp_path):
+        monkeypatch.setattr(sys, "argv", ["report", "--check", str(folder)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == ("\n".join(of_other_versions(folder)) or None)
 
 
 def test_results_are_kept_with_a_line_for_each_measure(tmp_path):
