@@ -13,7 +13,7 @@ from pywheel.jobs.queries import CountJobs, GetNextDues
 from pywheel.stores import open as open_store
 from pywheel.stores.sql import claim, manage, read
 from pywheel.stores.sql.transaction import Lookup, Names
-from pywheel.stores.sqlite.dialect import TAIL, Carrier, Ids
+from pywheel.stores.sqlite.dialect import TAIL, Carrier
 
 NOW = 1_700_000_000_000
 
@@ -81,7 +81,7 @@ def test_the_next_due_time_of_a_topic_is_the_first_of_the_index(store):
 def test_a_claim_reads_only_what_is_due(store):
     put(store)
     policy = ClaimPolicy(1_000, 3)
-    tx = store._transaction(Names("topic"), Names("worker"), Ids())
+    tx = store._apart()
     for found in plans(store, claim.reserve(tx, [c.Reserve("t", 10, policy, "w")])):
         for step in found:
             assert "SCAN j " not in f"{step} ", found
@@ -91,7 +91,7 @@ def test_a_claim_reads_only_what_is_due(store):
 def test_a_purge_reads_only_what_ended_long_ago(store):
     [id] = put(store)
     apply(store, c.Cancel(id))
-    tx = store._transaction(Names("topic"), Names("worker"), Ids())
+    tx = store._apart()
     found = plans(store, manage.purge(tx, [c.Purge(State.CANCELLED, 0, None, 1)]))
     assert any("finished_ended (topic=? AND state=? AND ended<?)" in step for steps in found for step in steps), found
 
