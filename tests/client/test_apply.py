@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from pywheel import JobExists
 from pywheel.events import JobsPut
 from pywheel.jobs import NewJob
@@ -14,41 +12,28 @@ JOB = NewJob("t", b"b", 0)
 KEYED = NewJob("t", b"b", 0, "k")
 
 
-@pytest.fixture(params=["blocking", "asyncio"])
-def applied(request, queue):
-    """Return what `apply` and `apply_all` do, in one of two ways."""
-    if request.param == "blocking":
-        return queue.calls.apply, queue.calls.apply_all
-    return (
-        lambda command: asyncio.run(_awaited(lambda: queue.calls.aapply(command))),
-        lambda commands: asyncio.run(queue.calls.aapply_all(commands)),
-    )
+def apply_all(queue, *commands):
+    return asyncio.run(queue.calls.aapply_all(commands))
 
 
-async def _awaited(call):
-    return await call()
-
-
-def test_commands_together_are_one_transaction(applied, queue):
-    _, apply_all = applied
+def test_commands_together_are_one_transaction(queue):
     calls = []
     apply = queue.store.apply
     queue.store.apply = lambda commands: calls.append(len(commands)) or apply(commands)
-    ids, before = apply_all([Put((JOB, KEYED), "n"), SetNote("idem:n", b"print", 1_000, absent=True)])
-    again, print_ = apply_all([Put((JOB, KEYED), "n"), SetNote("idem:n", b"print", 1_000, absent=True)])
-    refused, other = apply_all([Put((KEYED,)), Put((JOB,))])
+    ids, before = apply_all(queue, Put((JOB, KEYED), "n"), SetNote("idem:n", b"print", 1_000, absent=True))
+    again, print_ = apply_all(queue, Put((JOB, KEYED), "n"), SetNote("idem:n", b"print", 1_000, absent=True))
+    refused, other = apply_all(queue, Put((KEYED,)), Put((JOB,)))
     assert (again, before, print_) == (ids, None, b"print")
     assert isinstance(refused, JobExists)
     assert len(other) == 1
     assert calls == [2, 2, 2]
-    assert apply_all([]) == []
+    assert apply_all(queue) == []
 
 
-def test_jobs_that_are_put_so_are_told_of(applied, queue):
-    apply, apply_all = applied
+def test_jobs_that_are_put_so_are_told_of(queue):
     told = []
     queue.events.listeners = (told.append,)
-    apply(Put((JOB, KEYED)))
-    apply_all([Put((JOB,)), Put((KEYED,)), Cancel(1)])
-    apply(Cancel(1))
-    until(lambda: told == [JobsPut("t", 2), JobsPut("t", 1)])  # of asyncio's a thread tells, after the answer
+    queue.calls.apply(Put((JOB, KEYED)))
+    apply_all(queue, Put((JOB,)), Put((KEYED,)), Cancel(1))
+    queue.calls.apply(Cancel(1))
+    until(lambda: told == [JobsPut("t", 2), JobsPut("t", 1)])  # a thread tells, after the answer

@@ -156,7 +156,7 @@ def test_a_task_that_is_cancelled_leaves_nothing(queue):
 
 def test_many_wait_by_one_thread_and_get_each_its_own(queue, monkeypatch):
     queue.handler("t", results=True)(lambda job: job.json())
-    monkeypatch.setattr("pywheel.client.store_listener._LINGER", 0.0)
+    monkeypatch.setattr("pywheel.stores.listener._LINGER", 0.0)
 
     async def main():
         ids = await queue.aio.put_many([queue.job("t", number, delay=0.2) for number in range(500)])

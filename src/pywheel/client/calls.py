@@ -152,18 +152,11 @@ class Calls:
 
     # ---- many -------------------------------------------------------------------------------------------------------
 
-    def apply_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+    async def aapply_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands in order, in one transaction; return the outcome of each, which may be an exception.
 
         StoreError: the store cannot do it; then nothing has changed.
         """
-        with TracedCommands(self.events.tracer, commands) as traced:
-            traced.outcomes = outcomes = intact(self.store.apply(traced.commands))
-        self._applied(commands, outcomes)
-        return outcomes
-
-    async def aapply_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """`apply_all`, for asyncio."""
         with TracedCommands(self.events.tracer, commands) as traced:
             traced.outcomes = outcomes = intact(await self.batches.add(Together(traced.commands)))
         return outcomes

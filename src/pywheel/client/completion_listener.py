@@ -20,8 +20,8 @@ from ..jobs.job import Job, State
 from ..jobs.queries import GetHistories, GetStates
 from ..jobs.results import Result
 from ..stores.contract import Store
+from ..stores.listener import StoreListener, Topic
 from ..stores.notifier import ENDS_OF, Notifier
-from .store_listener import StoreListener, Topic
 
 __all__ = ["CompletionListener", "results"]
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from ...client.store_listener import StoreListener, Topic
 from ...jobs.commands import Expire
 from ...jobs.job import Due
 from ...jobs.queries import GetNextDues, GetNextLease
 from ...stores.contract import Store, intact
+from ...stores.listener import StoreListener, Topic
 from ...stores.notifier import Notifier, workers
 from ...stores.ownership import shards_of, turn
 

@@ -14,8 +14,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from .._errors import StoreClosed, StoreError, StoreReplaced
 from ..jobs.commands import Announce
-from ..stores.contract import Store, intact, pauses
-from ..stores.notifier import Member, Notifier
+from .contract import Store, intact, pauses
+from .notifier import Member, Notifier
 
 __all__ = ["StoreListener", "Topic"]
 
