@@ -12,6 +12,7 @@ from pywheel import BadOption, JobQueue, StoreBusy, StoreError
 from pywheel.client import copy_steps
 from pywheel.client.copier import Copier
 from pywheel.client.copy_steps import HEADER, TOPIC
+from pywheel.events import LeaseLost
 from pywheel.jobs import NewJob, Outcome, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetHistories, GetJob, ListJobs, ListNotes, ListTopics
@@ -443,8 +444,13 @@ def test_beside_producers_and_workers_every_job_is_done_once(urls, monkeypatch):
     if urls is None:
         pytest.skip("two processes' worth of stores")
     monkeypatch.setattr(copy_steps, "PAGE", 50)
-    done, told, over = Counter(), [], threading.Event()
-    with JobQueue(urls[0]) as old, JobQueue(urls[1]) as new:
+    done, told, over, lost = Counter(), [], threading.Event(), set()
+
+    def listen(event):
+        if isinstance(event, LeaseLost):  # on a busy machine what is held for a second may be over
+            lost.add(event.job.json())
+
+    with JobQueue(urls[0], listeners=[listen]) as old, JobQueue(urls[1], listeners=[listen]) as new:
         old.put_many(old.job("later", n, delay="1h", key=f"l{n}") for n in range(300))
 
         def produce():
@@ -475,7 +481,8 @@ def test_beside_producers_and_workers_every_job_is_done_once(urls, monkeypatch):
                 producer.join(60)
             assert copy.switch(60).late >= 20
             until(lambda: len(done) == len(told))
-        assert done == Counter(told)
+        assert done.keys() == {*told}
+        assert {number for number, times in done.items() if times > 1} <= lost
         assert new.topics.counts()["later"].delayed == 300
         assert new.topics.counts()["now"].done == len(told)
         assert live(old.store) == []

@@ -5,6 +5,7 @@ import contextlib
 import sqlite3
 from importlib import import_module
 from inspect import isawaitable
+from secrets import token_hex
 from urllib.parse import urlsplit
 
 import pytest
@@ -206,16 +207,16 @@ def test_a_job_exists_from_the_commit_on_and_not_after_a_rollback(run, session, 
 def test_it_goes_together_with_what_else_the_transaction_does(run):
     async def test(queue, mine):
         await mine.begin()
-        await mine.run("CREATE TABLE IF NOT EXISTS async_orders (number bigint, job bigint)")
-        await mine.run("DELETE FROM async_orders")
+        table = f"orders_{token_hex(4)}"
+        await mine.run(f"CREATE TABLE {table} (number bigint, job bigint)")
         await mine.commit()
         await mine.begin()
-        await mine.run("INSERT INTO async_orders VALUES (1, 0)")
+        await mine.run(f"INSERT INTO {table} VALUES (1, 0)")
         id = await queue.put("order", connection=mine.given)
-        await mine.run(f"UPDATE async_orders SET job = {id}")
+        await mine.run(f"UPDATE {table} SET job = {id}")
         await mine.commit()
         await mine.begin()
-        assert [tuple(row) for row in await mine.run("SELECT job FROM async_orders")] == [(id,)]
+        assert [tuple(row) for row in await mine.run(f"SELECT job FROM {table}")] == [(id,)]
         await mine.rollback()
         assert (await queue.get(id)).topic == "order"
 
