@@ -186,7 +186,7 @@ class WorkerStarted(NamedTuple):
 
 
 class WorkerDrains(NamedTuple):
-    """A worker claims nothing more, and waits so many seconds for its handlers."""
+    """A worker claims nothing more. It waits up to `grace` seconds for its handlers."""
 
     worker: str
     grace: float
@@ -270,8 +270,8 @@ _COMMON: Final = frozenset({JobsPut, JobsSpooled, JobsClaimed, BacklogSeen, JobS
 class Events:
     """Tells every listener.
 
-    `listeners` hear of everything; while there are none, whoever would tell of what happens with each job need not even
-    make the event. `log` hears of what is rare, whether or not there are listeners.
+    `listeners` hear of everything. Without any, events that come with each job need not even be made. `log` hears of
+    rare events alone, and hears them in any case.
     """
 
     def __init__(self, listeners: Iterable[Listener] = (), log: Listener | None = None) -> None:

@@ -10,8 +10,8 @@ sound:
   another interpreter, these methods hold the lock.
 - What takes longer holds the lock, takes the levels away, leaves a mark, and prepares everything. If its mark is still
   there, nobody has come in between: it changes `_timers`, in one call of C code, and puts the levels back. If not, it
-  begins again. Another such call may be under way, or was interrupted: then whoever has the lock finds no levels, and
-  makes new ones.
+  begins again. Where another such call is under way, or was interrupted, there are no levels: the next one that has the
+  lock makes new ones.
 """
 
 from __future__ import annotations

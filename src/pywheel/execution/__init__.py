@@ -1,4 +1,4 @@
-"""How a handler is run, whoever runs it: a worker's executors, the process of an isolated handler, or a test."""
+"""The one way to run a handler: for a worker's executors, for the process of an isolated handler, for tests."""
 
 from .execute import Ended, Execution, end_child, settlement
 from .ticks import admit, is_tick

@@ -1,7 +1,7 @@
 """Whether a claimed job may run: it may have expired; of a tick the schedule may have changed, or one before run still.
 
-Whoever has claimed such a job asks here before the handler starts. The claim is what counts: of two ticks that are
-claimed, the one that was claimed later gives way.
+A worker asks here after the claim and before the handler starts. Of two ticks that are claimed, the later claim gives
+way.
 """
 
 from __future__ import annotations

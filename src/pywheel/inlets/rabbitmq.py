@@ -140,7 +140,7 @@ def _headers(properties: Any, given: Mapping[str, Any]) -> dict[str, str]:
     """Return a job's headers that say what a message's headers and properties do."""
     headers = _properties(properties)
     table: dict[str, Any] = {}
-    for name, value in given.items():  # x-delay too: whoever consumes sees it as with the plugin
+    for name, value in given.items():  # x-delay too: consumers see it with the plugin as well
         if name.startswith(OWN_PREFIX):
             continue
         if isinstance(value, str) and not is_own(name):

@@ -108,7 +108,7 @@ def signature(function: Callable[..., Any], *, wrapped: bool = True) -> inspect.
 
 
 def callable_with(function: Callable[..., Any], count: int, wanted: str) -> None:
-    """Check that a function can be called with so many arguments. TypeError. Of some built-in ones nobody knows."""
+    """Check that a function takes `count` arguments. TypeError. Some built-in functions do not say: they pass."""
     try:
         its = signature(function, wrapped=False)
     except (TypeError, ValueError):

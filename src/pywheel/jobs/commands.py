@@ -57,7 +57,7 @@ R = TypeVar("R")
 Ref = int | tuple[str, str]
 
 NONCES_KEPT: Final = 31 * 86_400_000
-"""A nonce is known for at least so many ms, by the store's clock."""
+"""For how many ms a nonce is known at least, by the store's clock."""
 NONCES_FORGOTTEN: Final = 10
 """A put with a nonce forgets up to so many that are older: more than come, so that what is kept stays bounded."""
 NOTES_FORGOTTEN: Final = 10
