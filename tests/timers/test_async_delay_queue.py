@@ -73,7 +73,7 @@ def test_a_far_deadline_does_not_overflow_the_loops_timer(run, make):
         q = make()
         q.put_nowait("in 140 years", 140 * 365 * 86_400)
         (task,) = await start(1, q.get)
-        wait = q._alarm.when() - asyncio.get_running_loop().time()
+        wait = q._alarm.handle().when() - asyncio.get_running_loop().time()
         assert round(wait, 3) <= 86_400  # uvloop counts milliseconds, and a difference of floats is not exact
         q.put_nowait("now")
         assert await task == "now"
@@ -113,17 +113,17 @@ def test_the_loop_has_one_timer_for_a_queue_and_none_when_nobody_waits(run, make
         q = make()
         for number in range(100):
             q.put_nowait(number, 1000 + number)
-        assert q._alarm is None
+        assert q._alarm.handle() is None
         tasks = await start(3, q.get)
-        alarm = q._alarm
+        alarm = q._alarm.handle()
         q.put_nowait("later", 5000)
-        assert q._alarm is alarm
+        assert q._alarm.handle() is alarm
         assert not alarm.cancelled()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert alarm.cancelled()
-        assert q._alarm is None
+        assert q._alarm.handle() is None
         assert not q._getters
 
     run(main)
@@ -291,6 +291,6 @@ def test_each_item_comes_out_once_and_not_early_whoever_is_cancelled(run, make, 
         assert q.empty()
         assert len(set(market.put)) == len(market.put)
         assert Counter(market.got + market.removed) == Counter(market.put)
-        assert (q._alarm, q._woken, len(q._getters), len(q._putters)) == (None, None, 0, 0)
+        assert (q._alarm.handle(), q._woken, len(q._getters), len(q._putters)) == (None, None, 0, 0)
 
     run(main)

@@ -179,7 +179,7 @@ def test_leaving_the_block_stops_it(pywheel, run):
             timer = timers.call_later(0, print)
         assert timers.stopped
         assert not timer.active()
-        assert timers._alarm is None
+        assert timers._alarm.handle() is None
 
     run(main)
 

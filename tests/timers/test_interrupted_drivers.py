@@ -1,5 +1,6 @@
 """Drivers that an exception meets from outside: a signal's handler raises, or another thread sets it."""
 
+import asyncio
 import threading
 from contextlib import suppress
 from itertools import count
@@ -9,7 +10,7 @@ import pytest
 from tests.interrupts import Intrusion, at_each_place, interrupt, traced
 from tests.jobs.waiting import until
 
-AIO = ("timers/_aio.py",)
+AIO = ("timers/_aio.py", "timers/_alarm.py")
 
 
 def run_until_called(loop, calls, times=1):
@@ -69,6 +70,92 @@ def test_an_interrupt_at_any_place_leaves_the_driver_stopped_or_awake(pywheel, e
         run_until_called(each_loop, beats, 1 if clock else 2)
         run_until_called(each_loop, others)
         timers.stop()
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_an_interrupt_at_any_place_of_the_loops_turn_leaves_the_driver_awake(pywheel):
+    def turns(times):
+        nonlocal now
+        for _ in range(times):
+            now += 1
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+
+    for intrusion in at_each_place(("asyncio/base_events.py", "asyncio/events.py"), interrupt):
+        loop, now = asyncio.SelectorEventLoop(), 0
+        loop.time = lambda: now  # noqa: B023 - as it is then
+        timers, beats = pywheel.AsyncTimers(loop), []
+        timers.call_every(1, beats.append, 1)
+        with suppress(KeyboardInterrupt), traced(intrusion):
+            turns(4)
+        beats.clear()
+        turns(16)
+        assert len(beats) > 10, intrusion.left
+        loop.close()
+
+
+class BeforeTheCall(Intrusion):
+    """Intrudes where the loop has taken the handle of an alarm, and has not called it."""
+
+    def concerns(self, code):
+        return code is asyncio.Handle._run.__code__
+
+    def meets(self, frame, here):
+        handle = frame.f_locals["self"]
+        if handle is not None and handle._callback is next:
+            super().meets(frame, here)
+
+
+@pytest.fixture(params=["asyncio", "EventLoop"])
+def calling_loop(request, pywheel):
+    """A loop that calls its handles in Python."""
+    loop = asyncio.SelectorEventLoop() if request.param == "asyncio" else pywheel.EventLoop()
+    loop.set_debug(True)
+    yield loop
+    loop.close()
+
+
+def test_timers_run_whose_alarm_an_interrupt_took_from_the_loop(pywheel, calling_loop):
+    timers, calls = pywheel.AsyncTimers(calling_loop), []
+    for _ in range(100):
+        timers.call_later(0.001, calls.append, 1)
+    with pytest.raises(KeyboardInterrupt), traced(BeforeTheCall(1, (), interrupt)):
+        run_until_called(calling_loop, calls)
+    assert not calls
+    run_until_called(calling_loop, calls, 100)
+
+
+def test_a_getter_is_woken_whose_alarm_an_interrupt_took_from_the_loop(pywheel, calling_loop):
+    async def get():
+        got.append(await q.get())
+
+    q, got = pywheel.AsyncDelayQueue(), []
+    task = calling_loop.create_task(get())
+    calling_loop.call_soon(lambda: q.put_nowait("item", 0.001))
+    with pytest.raises(KeyboardInterrupt), traced(BeforeTheCall(1, (), interrupt)):
+        run_until_called(calling_loop, got)
+    run_until_called(calling_loop, got)
+    assert got == ["item"]
+    assert task.done()
+
+
+@pytest.mark.parametrize("make", ["AsyncTimers", "AsyncDelayQueue"])
+def test_a_move_of_the_clock_is_seen_that_an_interrupt_took_from_the_loop(pywheel, clock, calling_loop, make):
+    async def get():
+        calls.append(await q.get())
+
+    calls = []
+    if make == "AsyncTimers":
+        pywheel.AsyncTimers(calling_loop, clock=clock).call_later(1, calls.append, 1)
+    else:
+        q = pywheel.AsyncDelayQueue(clock=clock)
+        q.put_nowait("item", 1)
+        calling_loop.create_task(get())
+        calling_loop.run_until_complete(asyncio.sleep(0))
+    clock.advance(2)
+    with pytest.raises(KeyboardInterrupt), traced(BeforeTheCall(1, (), interrupt)):
+        run_until_called(calling_loop, calls)
+    run_until_called(calling_loop, calls)
 
 
 # ---- threads -------------------------------------------------------------------------------------------------------

@@ -310,6 +310,17 @@ def test_reschedule_needs_an_open_block_that_has_time(pywheel, run_each):
     run_each(main())
 
 
+def test_what_is_awaited_may_be_driven_by_name(pywheel, run_each):
+    async def main():
+        timeout = pywheel.timeout(1)
+        with pytest.raises(StopIteration) as stop:
+            timeout.__aenter__().__await__().__next__()
+        assert stop.value.value is timeout
+        await timeout.__aexit__(None, None, None)
+
+    run_each(main())
+
+
 # ---- misuse ----------------------------------------------------------------------------------------------------------
 
 

@@ -285,15 +285,6 @@ def test_an_interrupt_at_any_place_of_asking_for_a_timer_leaves_the_other_timeou
         asyncios.run_until_complete(main(intrusion))
 
 
-@pytest.fixture
-def no_collector():
-    """No collection, which would have loops of before closed while places are counted."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
 @pytest.mark.usefixtures("no_collector")
 def test_an_interrupt_at_any_place_of_a_turn_leaves_the_other_timeouts(pywheel):
     """The loop itself loses the handle that it holds then, and a task the cancellation that has begun."""

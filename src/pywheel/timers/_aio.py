@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from math import inf, nextafter
 from operator import index
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from .._seconds import first_ns
 from ..clock import Clock, ManualClock, MonotonicClock
+from ._alarm import Alarm
 from ._driver import Driver, Timer
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ class AsyncTimers(Driver):
         )
         self._at = clock is None and not _is_uvloop(type(self._loop))  # the loop can be told when, in its own time
         self._wake_before = ASLEEP
-        self._alarm: asyncio.Handle | None = None
-        self._moved = False
+        self._alarm = Alarm(self._loop, self._wake, self._arm)
+        self._move = Alarm(self._loop, self._wake, self._arm)  # that of a ManualClock, from any thread
         self._tasks: set[asyncio.Task[Any]] = set()
         if isinstance(clock, ManualClock):
             clock.attach(self)
@@ -97,58 +98,31 @@ class AsyncTimers(Driver):
     def _sooner(self) -> None:
         self._arm()
 
-    # An interrupt may come between any two steps. So the loop is asked for the next alarm before the last one is
-    # cancelled, and what an interrupt ends begins with `_arm` again: one alarm too many wakes us for nothing, once.
-
     def _arm(self) -> None:
         """Have the loop wake us for the earliest deadline."""
         self._wake_before = ASLEEP  # until it was asked, also if it refuses, because it is closed
         tick = self._next_tick()
-        last, self._alarm = self._alarm, None if tick is None else self._ask(tick)
-        if last is not None:  # the one that woke us, unless that was one too many
-            last.cancel()
-        if tick is not None:
+        if tick is None:
+            self._alarm.cancel()
+        else:
+            self._ask(tick)
             self._wake_before = tick
 
-    def _ask(self, tick: int) -> asyncio.Handle | None:
-        """Ask the loop to wake us by this tick, in a context of our own: the caller's would live on."""
+    def _ask(self, tick: int) -> None:
         now = self._now_ns()
         delay = min(tick * self._length - now, FAR)
         if delay <= 0:
-            return self._loop.call_soon(next, self._waker(), context=Context())
-        if self._at:
-            return self._loop.call_at((now + delay) / 1e9, next, self._waker(), context=Context())
-        if isinstance(self.clock, ManualClock):
-            return None
-        delay = max(delay, MILLISECOND)  # at least what uvloop counts in, or it would spin
-        return self._loop.call_later(delay / 1e9, next, self._waker(), context=Context())
-
-    def _waker(self) -> Generator[None, None, None]:
-        """Return what the loop is to call `next` with."""
-        waker = self._wakes()
-        next(waker)
-        return waker
-
-    def _wakes(self) -> Generator[None, None, None]:
-        """Call `_wake`, and have a next alarm whatever ends it.
-
-        A function is interrupted as soon as it begins, before any `try` in it, and uvloop holds signals back until
-        then; the loop has forgotten its handle by that time. But a generator goes on in the midst of a `try`.
-        """
-        try:
-            while True:
-                yield
-                self._wake()
-        except GeneratorExit:  # the loop will not call
-            pass
-        except BaseException:
-            self._moved = False
-            self._arm()
-            raise
+            self._alarm.ask(self._loop.call_soon)
+        elif self._at:
+            self._alarm.ask(self._loop.call_at, (now + delay) / 1e9)
+        elif isinstance(self.clock, ManualClock):
+            self._alarm.cancel()  # its next move wakes us
+        else:
+            # At least what uvloop counts in, or it would spin.
+            self._alarm.ask(self._loop.call_later, max(delay, MILLISECOND) / 1e9)
 
     def _wake(self) -> None:
         """Run what is due, a bounded number of callbacks. A loop that wakes us early is asked again."""
-        self._moved = False
         self._wake_before = AWAKE  # for the time of the callbacks
         if not self.stopped and not self._running:
             self._run_some(self._limit)
@@ -158,16 +132,7 @@ class AsyncTimers(Driver):
         return None  # the loop runs them when it gets its turn
 
     def _clock_moved(self, run: bool) -> None:  # noqa: ARG002
-        if self._moved:
-            return  # the loop has not looked yet: one turn is enough
-        self._moved = True
-        try:
-            self._loop.call_soon_threadsafe(next, self._waker(), context=Context())
-        except RuntimeError:
-            pass  # the loop is closed
-        except BaseException:
-            self._moved = False
-            raise
+        self._move.ask_soon()
 
     def _spawn(self, timer: Timer, coroutine: Coroutine[Any, Any, Any], context: Context | None) -> None:
         assert context is not None  # as all timers here have one

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from .._seconds import unsigned_ns
 from ..clock import Clock, ManualClock, monotonic_or
 from ._aio import _clock_of
+from ._alarm import Alarm
 from ._delay_items import NEVER, DelayItems
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class AsyncDelayQueue(DelayItems[T]):
         self._woken: asyncio.Future[None] | None = None  # a getter that has not had its turn yet
         self._putters: Waiting = deque()
         self._joiners: Waiting = deque()
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm: Alarm | None = None  # of the loop
         self._alarm_at = NEVER
         self._is_manual = isinstance(clock, ManualClock)
         if isinstance(clock, ManualClock):
@@ -150,34 +150,26 @@ class AsyncDelayQueue(DelayItems[T]):
             self._set_alarm(due, wait)
 
     def _set_alarm(self, due: int, wait: int) -> None:
-        if self._alarm is not None:
+        self._alarm_at = NEVER
+        if self._alarm is None or self._is_manual:  # nobody has waited yet, or the clock's moves ring
+            return
+        if due == NEVER:
             self._alarm.cancel()
-        self._alarm, self._alarm_at = None, NEVER
-        if due != NEVER and not self._is_manual:
+        else:
             milliseconds = -(wait // -1_000_000)  # a loop's unit: for less, some loops would not sleep at all
-            ring = self._ring()
-            next(ring)
-            self._alarm = self._running_loop().call_later(min(milliseconds / 1e3, FAR), next, ring)
+            self._alarm.ask(self._running_loop().call_later, min(milliseconds / 1e3, FAR))
             self._alarm_at = due
 
-    def _ring(self) -> Generator[None, None, None]:
-        """Look again; a loop that woke us early is asked again. A generator, for the reason in `AsyncTimers._wakes`."""
-        try:
-            while True:
-                yield
-                self._set_alarm(NEVER, 0)
-                self._look()
-        except GeneratorExit:  # the loop will not call
-            pass
-        except BaseException:
-            self._set_alarm(NEVER, 0)
-            self._look()
-            raise
+    def _ring(self) -> None:
+        """Look again; a loop that woke us early is asked again."""
+        self._alarm_at = NEVER
+        self._look()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop that runs. RuntimeError if none does, or another than before."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
+            self._alarm = Alarm(loop, self._ring, self._ring)
             self._loop = loop
         elif self._loop is not loop:
             raise RuntimeError(f"{self!r} belongs to another event loop")
@@ -206,9 +198,8 @@ class AsyncDelayQueue(DelayItems[T]):
         return None  # those that wait wake when the loop gets its turn
 
     def _clock_moved(self, run: bool) -> None:  # noqa: ARG002
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._look)
+        if self._alarm is not None:
+            self._alarm.ask_soon()
 
 
 async def _turn_of(future: asyncio.Future[None], waiting: Waiting) -> None:

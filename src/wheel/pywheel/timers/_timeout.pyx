@@ -668,7 +668,9 @@ cdef class Entering:
         return self
 
     def __next__(self):
-        """Replaced below."""
+        """What `next` calls is below: this is for calls by name."""
+        enter(self.timeout)
+        raise StopIteration(self.timeout)
 
 
 @cython.final
