@@ -1,5 +1,6 @@
 """Queues and dicts that a signal's handler meets in the middle of what they do: it raises, or uses them itself."""
 
+import asyncio
 import queue
 from contextlib import suppress
 
@@ -10,6 +11,7 @@ from tests.jobs.waiting import until
 from tests.timers.queues import waiting, watched
 
 QUEUE = ("timers/_delay_items.py", "timers/_delay_queue.py")
+ASYNC_QUEUE = ("timers/_delay_items.py", "timers/_async_delay_queue.py", "timers/_alarm.py")
 DICT = ("timers/_ttl_dict.py",)
 
 
@@ -85,6 +87,37 @@ def test_an_interrupt_at_any_place_leaves_no_consumer_without_the_item(pywheel, 
             until(lambda: crowd.done() > before)  # noqa: B023 - called at once
         q.shutdown(immediate=True)
         until(lambda: crowd.done() == 2)  # noqa: B023 - called at once
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_at_any_place_leaves_no_task_without_the_item(pywheel):
+    async def use():
+        q.put_nowait("sooner", 1)
+        await q.get()
+        await q.put("now")
+        q.remove(q.put_nowait("never", 1))
+
+    def turns(are_enough):
+        for _ in range(30):
+            if not are_enough():
+                clock.jump(0.5)
+                loop.call_soon(loop.stop)
+                loop.run_forever()
+
+    for intrusion in at_each_place(ASYNC_QUEUE, interrupt):
+        clock, loop = pywheel.ManualClock(), asyncio.SelectorEventLoop()
+        loop.time = clock.time
+        q = pywheel.AsyncDelayQueue()
+        getters = [loop.create_task(q.get()) for _ in range(3)]
+        turns(lambda: clock.time() > 2)  # noqa: B023 - called at once
+        with suppress(KeyboardInterrupt), traced(intrusion):
+            turns(loop.create_task(use()).done)
+        for number in range(5):
+            loop.call_soon(q.put_nowait, number, number / 10)
+        turns(lambda: all(getter.done() for getter in getters))  # noqa: B023 - called at once
+        assert all(getter.done() for getter in getters), intrusion.left
+        loop.close()
 
 
 def test_an_interrupt_at_any_place_of_any_call_leaves_a_sound_dict(pywheel, clock):

@@ -83,7 +83,7 @@ class AsyncDelayQueue(DelayItems[T]):
         nanoseconds = unsigned_ns(delay, "delay")
         while self.full() and not self._is_shut:
             try:
-                await _turn_of(self._line_up(self._putters), self._putters)
+                await self._turn_in(self._putters)
             except BaseException:
                 if not self.full():  # perhaps it was us who were told
                     _wake_one(self._putters)
@@ -109,7 +109,7 @@ class AsyncDelayQueue(DelayItems[T]):
     async def join(self) -> None:
         """Wait until `task_done` was called for each item that was put, other than those removed or dropped."""
         while self._unfinished:
-            await _turn_of(self._line_up(self._joiners), self._joiners)
+            await self._turn_in(self._joiners)
 
     # ---- waiting ---------------------------------------------------------------------------------------------------
 
@@ -119,24 +119,30 @@ class AsyncDelayQueue(DelayItems[T]):
         while not items:
             if self._is_over():
                 raise QueueShutDown
-            getter = self._line_up(self._getters)
-            if was_next:  # woken in vain: nothing was due after all, or somebody else took it
-                self._getters.rotate()
+            getter: asyncio.Future[None] = self._running_loop().create_future()
             try:
+                self._getters.append(getter)
+                if was_next:  # woken in vain: nothing was due after all, or somebody else took it
+                    self._getters.rotate()
                 self._look()
-                await _turn_of(getter, self._getters)
+                await getter
                 items = self._take()
             finally:
                 was_next = self._woken is getter
                 if was_next:
                     self._woken = None
+                _leave(getter, self._getters)
                 self._look()
         return items
 
-    def _line_up(self, waiting: Waiting) -> asyncio.Future[None]:
+    async def _turn_in(self, waiting: Waiting) -> None:
+        """Wait in a line until it is woken."""
         future: asyncio.Future[None] = self._running_loop().create_future()
-        waiting.append(future)
-        return future
+        try:
+            waiting.append(future)
+            await future
+        finally:
+            _leave(future, waiting)
 
     def _look(self) -> None:
         """See to it that one getter is woken for the next item: now if that is due, else when it will be."""
@@ -202,15 +208,12 @@ class AsyncDelayQueue(DelayItems[T]):
             self._alarm.ask_soon()
 
 
-async def _turn_of(future: asyncio.Future[None], waiting: Waiting) -> None:
-    """Wait until it is woken; whoever is cancelled leaves the line."""
-    try:
-        await future
-    except BaseException:
-        future.cancel()
-        with suppress(ValueError):  # it was woken before
+def _leave(future: asyncio.Future[None], waiting: Waiting) -> None:
+    """Take a future out of its line, unless it was woken."""
+    future.cancel()
+    if future.cancelled():
+        with suppress(ValueError):
             waiting.remove(future)
-        raise
 
 
 def _first(waiting: Waiting) -> asyncio.Future[None] | None:
@@ -224,8 +227,8 @@ def _wake_one(waiting: Waiting) -> asyncio.Future[None] | None:
     """Wake the first that still waits, and return it."""
     first = _first(waiting)
     if first is not None:
+        first.set_result(None)  # first: what is done is passed, wherever an interrupt leaves it
         waiting.popleft()
-        first.set_result(None)
     return first
 
 
