@@ -36,12 +36,12 @@ def measures(part: int, minutes: float) -> list[Measure]:
 def _puts() -> list[Measure]:
     return [
         Measure("one", ROUNDS, ">= 0.85 of the floor", "`put` one by one, a second", _one_by_one),
-        Measure("threads32", ROUNDS, ">= 30 000", "by 32 threads, a second", lambda f: put.by_threads(_url(f), 32)),
+        Measure("threads32", ROUNDS, ">= 30,000", "by 32 threads, a second", lambda f: put.by_threads(_url(f), 32)),
         Measure(
-            "tasks100", ROUNDS, ">= 80 000", "by 100 asyncio tasks, a second", lambda f: put.by_tasks(_url(f), 100)
+            "tasks100", ROUNDS, ">= 80,000", "by 100 asyncio tasks, a second", lambda f: put.by_tasks(_url(f), 100)
         ),
-        Measure("many100", ROUNDS, ">= 75 000", "`put_many` of 100, jobs a second", lambda f: _by_batches(f, 100)),
-        Measure("many1000", ROUNDS, ">= 150 000", "`put_many` of 1000, jobs a second", lambda f: _by_batches(f, 1000)),
+        Measure("many100", ROUNDS, ">= 75,000", "`put_many` of 100, jobs a second", lambda f: _by_batches(f, 100)),
+        Measure("many1000", ROUNDS, ">= 150,000", "`put_many` of 1000, jobs a second", lambda f: _by_batches(f, 1000)),
     ]
 
 
@@ -67,7 +67,7 @@ def _deliveries(part: int) -> list[Measure]:
     late = "p50 <= 1, p99 <= 3, max <= 20"
     beside = "late beside a producer that runs flat out, ms"
     return [
-        Measure("late", 1, late, "late, 20 000 jobs, ms", lambda f: deliver.lateness(_url(f), f, 20_000 // part)),
+        Measure("late", 1, late, "late, 20,000 jobs, ms", lambda f: deliver.lateness(_url(f), f, 20_000 // part)),
         Measure(
             "near",
             ROUNDS,
@@ -76,9 +76,9 @@ def _deliveries(part: int) -> list[Measure]:
             lambda f: deliver.near(_url(f), f),
         ),
         Measure("beside", 1, "p99 <= 5", beside, lambda f: deliver.beside_a_producer(_url(f), f)),
-        Measure("drain5", ROUNDS, ">= 50 000", "drain of 5 000 due, a second", lambda f: modes.drain(_url(f), 5_000)),
+        Measure("drain5", ROUNDS, ">= 50,000", "drain of 5,000 due, a second", lambda f: modes.drain(_url(f), 5_000)),
         Measure(
-            "drain100", ROUNDS, ">= 25 000", "drain of 100 000 due, a second", lambda f: modes.drain(_url(f), hundred)
+            "drain100", ROUNDS, ">= 25,000", "drain of 100,000 due, a second", lambda f: modes.drain(_url(f), hundred)
         ),
     ]
 
@@ -99,7 +99,7 @@ def _modes(part: int) -> list[Measure]:
 
 def _beside_each_other(part: int) -> list[Measure]:
     some, million, waiting = 20_000 // part, 1_000_000 // part, 300_000 // part
-    late = "late, 5 000 topics with handlers, 200 jobs a second, ms"
+    late = "late, 5,000 topics with handlers, 200 jobs a second, ms"
     drains = {"sleeps": "sleeps 2 ms in asyncio", "computes": "computes 0.2 ms in Python"}
     return [
         *(
@@ -176,7 +176,7 @@ def _crowds(part: int) -> list[Measure]:
 
 def _views(part: int) -> list[Measure]:
     hundred, many = 100_000 // part, 10_000_000 // part
-    listed = f"the first 50 of {hundred:,} jobs of 5 000 topics, ms"
+    listed = f"the first 50 of {hundred:,} jobs of 5,000 topics, ms"
     return [
         Measure("list", 1, "<= 20 ms", listed, lambda f: views.listing(_url(f), 5_000, hundred)),
         Measure("counts", 1, "<= 5 ms", "`counts()` with many jobs, ms", lambda f: views.counting(_url(f), many)),

@@ -53,16 +53,16 @@ def _bytes(kept: Kept) -> str:
 
 CAPACITY = {
     "stores": [
-        Quote("| drain of 100 000 due jobs by one worker, a second | ", " |\n", _drains),
+        Quote("| drain of 100,000 due jobs by one worker, a second | ", " |\n", _drains),
         Quote("| bytes of a waiting job | ", " |\n", _bytes),
     ],
     "jobs": [
         Quote("share that wait: ", " a second by 100 tasks on SQLite", _count("tasks100")),
-        Quote("on SQLite, ", " by `put_many` of 1 000", _count("many1000", "put_many")),
+        Quote("on SQLite, ", " by `put_many` of 1,000", _count("many1000", "put_many")),
     ],
     "service": [
         Quote("64 connections put ", " jobs a second over HTTP", _count("many", "http")),
-        Quote("one connection puts ", " in batches of 1 000", _count("batch", "jobs/s")),
+        Quote("one connection puts ", " in batches of 1,000", _count("batch", "jobs/s")),
     ],
 }
 """What docs/capacity.md quotes, by the name of the results."""
@@ -70,7 +70,7 @@ CAPACITY = {
 
 README = [
     Quote("delivers ", " due jobs a second from a SQLite file", _count("drain100")),
-    Quote("begins half of 20 000 within ", " ms of their time", _late("p50")),
+    Quote("begins half of 20,000 within ", " ms of their time", _late("p50")),
     Quote("99 of 100 within ", " ms", _late("p99")),
 ]
 

@@ -23,7 +23,7 @@ def number(value: float) -> str:
 
 def size(count: int) -> str:
     """Return a count in groups of three digits."""
-    return f"{count:,}".replace(",", " ")
+    return f"{count:,}"
 
 
 def times(ratio: float | None) -> str:

@@ -80,9 +80,9 @@ def test_a_page_says_with_which_version_and_on_what_its_medians_were_measured():
 
 
 def test_a_page_quotes_the_median_and_leaves_what_was_not_measured():
-    page = "which share that wait: 7 a second by 100\n  tasks on SQLite, 8 by `put_many` of 1 000."
+    page = "which share that wait: 7 a second by 100\n  tasks on SQLite, 8 by `put_many` of 1,000."
     written = quoted(page, CAPACITY["jobs"], rows(tasks100=[98_815.6, 1.0, 100_000.0]))
-    assert written == page.replace("wait: 7 a", "wait: 98 816 a")
+    assert written == page.replace("wait: 7 a", "wait: 98,816 a")
 
 
 def test_readme_keeps_its_figures_where_only_a_part_was_measured():

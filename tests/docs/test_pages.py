@@ -85,8 +85,8 @@ def test_options_of_a_put_stand_before_the_arguments_of_its_task(name):
 
 
 def test_capacity_quotes_what_was_measured():
-    quoted = re.findall(r"\b\d{1,3}(?: \d{3})+\b", prose("docs/capacity.md"))
-    figures = {number.replace(" ", ",") for number in quoted if not number.endswith("000")}
+    quoted = re.findall(r"\b\d{1,3}(?:,\d{3})+\b", prose("docs/capacity.md"))
+    figures = {number for number in quoted if not number.endswith("000")}
     measured = "".join(text(f"docs/{name}-benchmarks.md") for name in ("jobs", "stores", "service"))
     assert len(figures) > 5
     assert {figure for figure in figures if figure not in measured} == set()

@@ -22,7 +22,7 @@ def chart(answers: Mapping[str, Points], path: Path) -> None:
         _lines(panels[0], "one store: jobs/s by workers", answers["workers"])
         panels[0].set_ylim(bottom=0)
         _lines(panels[1], "p99 in ms by jobs/s, 8 workers", answers["load"])
-        _lines(panels[2], "100 000 jobs/s: p99 in ms by stores", answers["stores"])
+        _lines(panels[2], "100,000 jobs/s: p99 in ms by stores", answers["stores"])
         for panel in (panels[0], panels[2]):
             panel.set_xscale("log", base=2)
             panel.xaxis.set_major_formatter("{x:.0f}")

@@ -15,7 +15,7 @@ from benchmarks.report.text import number
 
 PANELS = {
     ("tasks", "rate"): "puts by 100 tasks, a second",
-    ("drain100", "rate"): "drain of 100 000, a second",
+    ("drain100", "rate"): "drain of 100,000, a second",
     ("late", "p99"): "late at p99, ms (less is better)",
     ("near", "p99"): "put due in 50 ms: late at p99, ms",
 }

@@ -58,13 +58,13 @@ GROUPS = {
         Figure("many", "ratio", "`put_many` of 1000 / fastest bulk insert by the same driver", _goals(0.7, 0.7, 0.85)),
     ],
     "Deliveries": [
-        Figure("drain5", "rate", "drain of 5 000 due, a second"),
-        Figure("drain5", "of sqlite", "drain of 5 000 / SQLite's in the same round", _SQLITE),
-        Figure("drain100", "rate", "drain of 100 000 due, a second"),
-        Figure("drain100", "of sqlite", "drain of 100 000 / SQLite's in the same round", _SQLITE),
-        Figure("late", "p50", "late, 20 000 jobs due over 15 s: p50, ms", least=False),
-        Figure("late", "p99", "late, 20 000 jobs due over 15 s: p99, ms", _goals(8, 12, 5), least=False, fsyncs=2),
-        Figure("late", "early", "how many of the 20 000 came early", 0, least=False),
+        Figure("drain5", "rate", "drain of 5,000 due, a second"),
+        Figure("drain5", "of sqlite", "drain of 5,000 / SQLite's in the same round", _SQLITE),
+        Figure("drain100", "rate", "drain of 100,000 due, a second"),
+        Figure("drain100", "of sqlite", "drain of 100,000 / SQLite's in the same round", _SQLITE),
+        Figure("late", "p50", "late, 20,000 jobs due over 15 s: p50, ms", least=False),
+        Figure("late", "p99", "late, 20,000 jobs due over 15 s: p99, ms", _goals(8, 12, 5), least=False, fsyncs=2),
+        Figure("late", "early", "how many of the 20,000 came early", 0, least=False),
         Figure(
             "near", "p99", "late, put by another process due in 50 ms: p99, ms", _goals(5, 10, 5), least=False, fsyncs=2
         ),
@@ -80,7 +80,7 @@ GROUPS = {
         ),
     ],
     "Several processes": [
-        Figure(measure, key, f"drain of 20 000, the handler {handler}: {title}", least=not key.endswith("ms"))
+        Figure(measure, key, f"drain of 20,000, the handler {handler}: {title}", least=not key.endswith("ms"))
         for measure, handler in (("sleeps", "sleeps 2 ms in asyncio"), ("computes", "computes 0.2 ms in Python"))
         for key, title in (
             ("one", "1 process, a second"),
@@ -91,7 +91,7 @@ GROUPS = {
     ],
     "Beside others": [
         *(
-            Figure("claims", f"{topic} {way}", f"{title} 300 000 due jobs {what} / without", 2, least=False)
+            Figure("claims", f"{topic} {way}", f"{title} 300,000 due jobs {what} / without", 2, least=False)
             for topic, what in (
                 ("priority", "of a lower priority"),
                 ("paused", "in a paused topic"),
@@ -115,7 +115,7 @@ GROUPS = {
         Figure(
             "scripts",
             "longest",
-            "longest command beside 50 000 lost leases, 300 000 of a lower priority, 10 000 running, ms",
+            "longest command beside 50,000 lost leases, 300,000 of a lower priority, 10,000 running, ms",
             5,
             least=False,
         ),
@@ -133,16 +133,16 @@ GROUPS = {
         Figure("stalled", "unstarted", "the network of one silent, s", 4, least=False),
     ],
     "What it takes": [
-        Figure("idle", "queries", "2 idle workers, 1 000 000 far jobs: queries a second", 2, least=False),
+        Figure("idle", "queries", "2 idle workers, 1,000,000 far jobs: queries a second", 2, least=False),
         Figure("idle", "server", "2 idle workers: the server's processor time, % of a core", 0.3, least=False),
         Figure("bytes", "bytes", "bytes a job of 128 bytes", _goals(370, 420, 310), least=False),
-        Figure("steps", "few", "put and deliver a job beside 1 000 far ones, us", least=False),
-        Figure("steps", "tenth", "put and deliver a job beside 100 000 far ones / 1 000", 1.2, least=False),
-        Figure("steps", "all", "put and deliver a job beside 1 000 000 far ones / 1 000", 1.2, least=False),
+        Figure("steps", "few", "put and deliver a job beside 1,000 far ones, us", least=False),
+        Figure("steps", "tenth", "put and deliver a job beside 100,000 far ones / 1,000", 1.2, least=False),
+        Figure("steps", "all", "put and deliver a job beside 1,000,000 far ones / 1,000", 1.2, least=False),
         Figure(
             "steps",
             "history",
-            "put and deliver a job beside 1 000 000 finished ones / 1 000 far ones",
+            "put and deliver a job beside 1,000,000 finished ones / 1,000 far ones",
             1.2,
             least=False,
         ),

@@ -47,7 +47,7 @@ def comparison(results: Results, path: Path) -> None:
             ratios = {peer: results.usual_ratio("schedule+cancel", peer, base, workload) or 0 for peer in peers}
             _bars(panel, f"start and cancel a timer, {title}", {peer: ours * ratios[peer] for peer in peers})
         figure.supxlabel(
-            "time for one timer with 100 000 pending, by the median ratio of 1 000 to 1 000 000; shorter is better",
+            "time for one timer with 100,000 pending, by the median ratio of 1,000 to 1,000,000; shorter is better",
             fontsize=9,
         )
         save(figure, path)

@@ -13,11 +13,11 @@ OTHERS = ("pure TimingWheel", "heapq", "sortedcontainers")
 LOOPS = ("EventLoop", "Timers", "asyncio", "uvloop")
 MEASURES = ("schedule", "cancel", "schedule+cancel", "reschedule", "delivery")
 OTHER_CALLS = {
-    ("schedule again", 100_000): "`schedule` of 100 000 timers into memory that is there already",
-    ("empty tick", 100_000): "`advance` by a tick on which nothing is due, 100 000 pending",
+    ("schedule again", 100_000): "`schedule` of 100,000 timers into memory that is there already",
+    ("empty tick", 100_000): "`advance` by a tick on which nothing is due, 100,000 pending",
     ("jump of 2^40", 0): "`advance` by 2^40 ticks on an empty wheel",
-    ("next_deadline", 100_000): "`next_deadline`, 100 000 pending",
-    ("cancel+next_deadline", 100_000): "cancel a random timer, then `next_deadline`, 100 000 pending",
+    ("next_deadline", 100_000): "`next_deadline`, 100,000 pending",
+    ("cancel+next_deadline", 100_000): "cancel a random timer, then `next_deadline`, 100,000 pending",
 }
 
 
@@ -50,9 +50,9 @@ def other_calls(results: Results) -> str:
 
 
 def horizons(results: Results) -> str:
-    """Return a row for each measure with 100 000 timers of any horizon."""
+    """Return a row for each measure with 100,000 timers of any horizon."""
     rows = [(measure, *_beside(results, measure, 100_000, OTHERS, "horizons")) for measure in MEASURES]
-    return table(("100 000 pending", "TimingWheel", *OTHERS), rows)
+    return table(("100,000 pending", "TimingWheel", *OTHERS), rows)
 
 
 def _beside(
@@ -170,7 +170,7 @@ def callbacks(results: Results) -> str:
 
 
 def in_a_loop(results: Results) -> str:
-    """Return what 20 000 timers of a running loop take, one after the other: EventLoop's, and the others' times it."""
+    """Return what 20,000 timers of a running loop take, one after the other: EventLoop's, and the others' times it."""
     rows = []
     for measure in ("call_later+cancel", "call_at+fire"):
         ours = results.ns(measure, "EventLoop", workload="callbacks")

@@ -46,7 +46,7 @@ def _event_loop(results: Results) -> list[Goal]:
     collected = results.ratio("gc.collect in a running loop", LOOP, "nothing", M, CALLBACKS)
     goals.append(Goal("gc.collect in a running `EventLoop`, 1M pending, against none", [Part(3, collected)], "x"))
     late = results.value("p99_ms", "lateness", LOOP, 100 * K, CALLBACKS)
-    goals.append(Goal("100 000 timers a second for 5 s on `EventLoop`, late by p99", [Part(3, late)], " ms"))
+    goals.append(Goal("100,000 timers a second for 5 s on `EventLoop`, late by p99", [Part(3, late)], " ms"))
     return goals
 
 
@@ -95,7 +95,7 @@ def _lateness(results: Results) -> list[Goal]:
     drivers = THREAD, DRIVER
     return [
         Goal(
-            "100 000 timers a second for 5 s, late by p99: `ThreadTimers` / `AsyncTimers`",
+            "100,000 timers a second for 5 s, late by p99: `ThreadTimers` / `AsyncTimers`",
             [Part(3, value("p99_ms", driver)) for driver in drivers],
             " ms",
         ),

@@ -74,12 +74,12 @@ def _ticks(results: Results) -> list[Goal]:
     worst = [_worst(*(results.value("worst", "tick", call, M, span) for call in calls)) for span in (near, far)]
     return [
         Goal(
-            "`KeyWheel.advance` by one tick with 1M pending, delays to 60 000 ticks: median",
+            "`KeyWheel.advance` by one tick with 1M pending, delays to 60,000 ticks: median",
             [Part(1.2, _scaled(usual, 1e-3))],
             " us",
         ),
         Goal(
-            "the worst of 120 000 ticks, any wheel, any call; with delays to 600 000 ticks",
+            "the worst of 120,000 ticks, any wheel, any call; with delays to 600,000 ticks",
             [Part(0.3, _scaled(each, 1e3)) for each in worst],
             " ms",
         ),
