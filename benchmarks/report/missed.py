@@ -1,10 +1,9 @@
-"""Which goals were missed, read from the rows of a table: a page leads with them."""
+"""Which goals were missed, read from the rows of a table."""
 
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 NUMBER: Final = r"\d[\d ,]*(?:\.\d+)?"
@@ -13,23 +12,23 @@ VALUE: Final = re.compile(rf"(?:([^\d,][^,]*?) )?({NUMBER})(?: \({NUMBER}\))?")
 COUNT: Final = re.compile(r"(?<=\d)[ ,](?=\d{3}\b)")
 
 
-def missed(rows: Iterable[Sequence[str]], heading: str = "##") -> str:
-    """Return the section of the goals that were missed; of each row the last two cells are goal and measured."""
-    lines, before, goals = [], 0.0, 0
-    for cells in rows:
-        title, goal, measured = cells[0], cells[-2], cells[-1]
+def verdicts(rows: Iterable[Sequence[str]]) -> list[bool | None]:
+    """Return of each row whether it reached its goal, None without one; its last two cells are goal and measured."""
+    found: list[bool | None] = []
+    before = 0.0
+    for *_, goal, measured in rows:
         values = _values(measured)
         clauses = _clauses(goal, values, before)
-        goals += bool(clauses)
-        if not all(clauses):
-            lines.append(textwrap.fill(f"- {title}", 120, subsequent_indent="  "))
+        found.append(all(clauses) if clauses else None)
         before = next(iter(values.values()), before)
-    if not lines:
-        return f"All {goals} goals were reached."
-    return (
-        f"{heading} What was missed\n\nOf {goals} goals {goals - len(lines)} were reached. These were not:\n\n"
-        + "\n".join(lines)
-    )
+    return found
+
+
+def reached(verdicts: Collection[bool | None]) -> str:
+    """Return how many of the goals were reached."""
+    goals, missed = len(verdicts) - list(verdicts).count(None), list(verdicts).count(False)
+    said = f"All {goals} goals were reached." if not missed else f"Of {goals} goals {goals - missed} were reached."
+    return f"{said} Rows in **bold** missed theirs." if missed else said
 
 
 def _values(measured: str) -> dict[str, float]:

@@ -55,7 +55,7 @@ PARTS = [
     Part("docs/stores-benchmarks.md", "stores", _whole(stores)),
     Part("docs/jobs-peers.md", "queues", _whole(queues)),
     *(
-        Part("docs/service-benchmarks.md", name, _marked(name, partial(rows, TEMPLATES / f"{name}.md", heading="###")))
+        Part("docs/service-benchmarks.md", name, _marked(name, partial(rows, TEMPLATES / f"{name}.md")))
         for name in ("service", "outlets")
     ),
     Part("docs/scaling.md", "crew", _marked("crew", crew)),

@@ -9,24 +9,29 @@ from typing import Any
 
 from benchmarks.host import told
 from benchmarks.kept import Kept
-from benchmarks.report.missed import missed
+from benchmarks.report.missed import reached, verdicts
 from benchmarks.report.text import number, table
 
 HEAD = ("measure", "goal", "measured")
 LESS_IS_BETTER = ("p50", "p99", "p100", "processor ms")
 
 
-def page(template: Path, kept: Kept, heading: str = "##") -> str:
-    """Return a page, or a part of one whose headings are deeper."""
+def page(template: Path, kept: Kept) -> str:
+    """Return a page, or a part of one."""
     results = kept["results"].values()
     rows = [[found["title"], found["goal"], shown(found["rounds"])] for found in results]
+    known = verdicts(rows)
+    rounds = max(len(found["rounds"]) for found in results)
+    for cells, verdict in zip(rows, known, strict=True):
+        if verdict is False:
+            cells[0] = f"**{cells[0]}**"
     return template.read_text(encoding="utf-8").format(
         about=told(kept["about"]),
         versions=kept["about"]["versions"],
-        rounds=max(len(found["rounds"]) for found in results),
+        rounds=f"{rounds} times" if rounds > 1 else "once",
         floors=floors(list(results)),
         table=table(HEAD, rows),
-        missed=missed(rows, heading),
+        reached=reached(known),
     )
 
 
