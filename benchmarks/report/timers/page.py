@@ -35,7 +35,6 @@ def page(kept: Kept) -> str:
         ticks=tables.ticks(results),
         growth=tables.growth(results),
         memory=tables.memory(results),
-        collection=tables.collection(results),
         programs=programs(results),
         timeouts=tables.timeouts(results),
         ttl_dict=tables.ttl_dict(results),
@@ -47,5 +46,5 @@ def page(kept: Kept) -> str:
 def taken(results: Results) -> str:
     """Return how quiet the machine was."""
     others = results.about["others"]
-    text = f"The last run took {results.about['seconds'] / 60:.0f} minutes."
+    text = f"The last run took {results.about['seconds'] / 60:.0f} min."
     return text if others is None else f"{text} Other programs took {others:.0%} of the processors meanwhile."

@@ -91,9 +91,8 @@ def ticks(results: Results) -> str:
         for peer in results.peers("tick", span):
             usual = results.ns("tick", peer, 1_000_000, span) or 0
             worst = (results.value("worst", "tick", peer, 1_000_000, span) or 0) * 1e9
-            count = results.value("ticks", "tick", peer, 1_000_000, span) or 0
-            rows.append((peer, span, f"{count:.0f}", spoken(usual), spoken(worst)))
-    return table(("call", "timers", "ticks", "median", "worst"), rows)
+            rows.append((peer, span, spoken(usual), spoken(worst)))
+    return table(("call", "timers", "median", "worst"), rows)
 
 
 def growth(results: Results) -> str:
@@ -111,12 +110,6 @@ def memory(results: Results) -> str:
         values = [results.value(how, "bytes", peer, size) for size in sizes for how in ("resident", "counted")]
         rows.append((peer, *(f"{value:.0f}" if value else "" for value in values)))
     return table(head, rows)
-
-
-def collection(results: Results) -> str:
-    """Return what gc.collect takes."""
-    rows = [(peer, spoken(results.ns("gc.collect", peer, 1_000_000) or 0)) for peer in results.peers("gc.collect")]
-    return table(("a million payloads in", "gc.collect"), rows)
 
 
 def timeouts(results: Results) -> str:
