@@ -90,7 +90,7 @@ def _modes(part: int) -> list[Measure]:
             mode.name,
             1,
             f">= {mode.least}",
-            f"drain of {many:,} due, {mode.title}: a second, of the plain rate",
+            f"drain of {many:,}: {mode.title}",
             lambda f, mode=mode: modes.beside_plain(_urls(f), mode, many),  # type: ignore[misc]
         )
         for mode in modes.MODES
@@ -107,7 +107,7 @@ def _beside_each_other(part: int) -> list[Measure]:
                 name,
                 1,
                 "",
-                f"drain of {some:,} due by 4 processes and by 1, the handler {title}",
+                f"drain of {some:,} by 4 processes and by 1: the handler {title}",
                 lambda f, name=name: crowds.by_processes(_urls(f), f, name, some),  # type: ignore[misc]
             )
             for name, title in drains.items()

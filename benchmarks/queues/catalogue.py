@@ -64,7 +64,7 @@ PEERS = [
             server,
             f"{_HERE}pywheel",
             durability,
-            "threads; coroutines for handlers that sleep",
+            "the same",
             "that a job comes once",
             _ALL,
             _OWN,
