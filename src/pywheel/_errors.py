@@ -46,7 +46,7 @@ class TimersStopped(PywheelError):
 
 
 class BadJob(PywheelError, ValueError):
-    """What was given for a job cannot be one: an empty topic, a naive datetime, a body over the limit.
+    """A job makes no sense: an empty topic, a naive datetime, a body over the limit.
 
     It is about jobs alone: topics, keys, bodies, delays and times, priorities, headers, the options of a put, and what
     names jobs, such as references, filters and cursors. What else a queue, worker, handler, task, schedule, outlet or
@@ -74,7 +74,7 @@ class BadBody(PywheelError, ValueError):
 
 
 class BadResult(PywheelError, ValueError):
-    """What a handler returned cannot be kept as its job's result: it is no JSON, or too long."""
+    """The return value of a handler cannot be kept as its job's result: it is no JSON, or too long."""
 
 
 class NoKey(BadBody):

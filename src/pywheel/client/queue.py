@@ -112,7 +112,7 @@ class JobQueue(_Queue, Applies):
             topic: what kind of job it is; a handler is registered for a topic.
             body: bytes, or anything that JSON can say.
             delay: seconds, a timedelta, or text such as "30m", counted by the store from the moment it stores the job.
-                Negative, or without `at` none: due at once.
+                Without it and `at`, or if it is negative, the job is due at once.
             at: an aware datetime, instead of a delay.
             key: yours, unique among the live jobs of the topic.
             replace: let a delayed job that has the key take these values. It keeps its id.
@@ -124,11 +124,11 @@ class JobQueue(_Queue, Applies):
             traceparent: W3C trace context of the caller, for the handler.
             connection: yours to the store's own database, with a transaction open: the job exists exactly if that
                 commits. The driver's, or SQLAlchemy's connection or session, or Django's.
-            dedupe_for: refuse the job also if one with its key ended less than so long ago, however it ended. It is
-                asked of the finished jobs that are there still: not of those that were pruned or deleted.
-            priority: from -9 to 9: of what is due of the topic the highest comes first.
-            expires: how long after its due time it may begin. Who claims it later cancels it instead. A retry has a
-                due time of its own.
+            dedupe_for: for how long after the end of a job with the same key the put is refused, however it ended. Jobs
+                that were pruned or deleted do not count.
+            priority: from -9 to 9; of the due jobs of a topic the highest comes first.
+            expires: how long after its due time it may begin. A worker that claims it later cancels it instead. A
+                retry has a due time of its own.
 
         Raises:
             BadJob: an argument makes no sense.

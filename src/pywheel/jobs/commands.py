@@ -108,7 +108,7 @@ class Command(Generic[R]):
 
 
 class Change(StrEnum):
-    """What came of a change that was asked for: true if it was made, else why nothing has changed, as text."""
+    """The outcome of a change: true if it was made, otherwise the reason why nothing has changed, as text."""
 
     MADE = "made"
     NOT_FOUND = "not found"

@@ -60,21 +60,21 @@ def priorities(lanes: int) -> tuple[int, ...]:
 
 
 class Limit(NamedTuple):
-    """At most so many jobs of a topic run at once, or of each group of them."""
+    """How many jobs of a topic, or of each group of them, may run at once."""
 
     most: int
     per: str | None = None
-    """What ends the part of a key that names the group, such as ":". A job without a key is in no group."""
+    """The text that ends the group's part of a key, such as ":". A job without a key is in no group."""
 
 
 class Rate(NamedTuple):
-    """At most so many jobs of a topic begin, on the average of each `period`."""
+    """How many jobs of a topic may begin in each `period`, on average."""
 
     jobs: int
     period: Duration
     burst: int | None = None
-    """How many may begin at once after a pause. In no period more than jobs + burst - 1 begin. None: a tenth of a
-    second's worth, and 1 at least."""
+    """How many may begin at once after a pause; by default as many as begin in a tenth of a second, at least 1. In no
+    period more than jobs + burst - 1 begin."""
 
 
 class Limits(NamedTuple):

@@ -81,21 +81,21 @@ class Webhook(Outlet[Any]):
     `handler(..., concurrency=)` says how many deliveries are under way in all.
 
     Args:
-        url: where all jobs go; without one each must say.
+        url: where all jobs go; without it each job must have a `to`.
         allow_to: the URLs below which a job may name one of its own, such as ``https://hooks.shop.example/tenants/``:
             the same scheme, host and port, and a path that begins with theirs. Without a `url` and without these a job
             may name any.
         secrets: of signatures: ``whsec_`` and base64; several during a rotation; or a function of the job.
-        name: for people, and for `pywheel outlets`; the topic unless told.
-        timeout: how long a delivery may take in all: less than the handler's ttr. A job's own ttr bounds it, too.
+        name: for people, and for `pywheel outlets`; by default the topic.
+        timeout: how long a delivery may take in all: less than the handler's ttr. A job's own ttr bounds it as well.
         connect_timeout: how long a connection may take.
-        headers: sent with each delivery. But for ``user-agent`` and the like they want a `url` or `allow_to`: whoever
-            may put a job would learn them.
+        headers: sent with each delivery. Except ``user-agent`` and the like they need a `url` or `allow_to`:
+            otherwise anybody who may put a job could learn them.
         pass_headers: names of headers of the job that are sent too. Trace context is, always.
         allow: networks, addresses and names that are within one's own network and may be reached all the same.
         ports: those that may be used; none for any.
-        per_host: how many deliveries to one host are under way at most. Unless told it is 20 where each job says where
-            it goes, and with a `url` as many as the handler may.
+        per_host: how many deliveries to one host are under way at most. The default is 20 without a `url`; with one
+            it is the handler's `concurrency`.
         ca: the certificates of authorities, as PEM text, instead of those of the system.
         tls: the context for https, instead of one with `ca`.
         proxy: an HTTP proxy, which then says where connections may go. That of the environment is not used.
