@@ -1,4 +1,4 @@
-"""A chat over TCP, one line a message. Whoever gives no name in time, or stops answering pings, is disconnected.
+"""A chat over TCP, one line a message. A client that gives no name in time, or answers no ping, is disconnected.
 
 Each connection has a timeout for its first line, a timer that sends pings, and one that each of its lines resets.
 Without `--port` three clients connect: ann talks and goes, bob answers no ping, and one gives no name.

@@ -1,4 +1,4 @@
-"""A failure detector: a hundred thousand members send heartbeats, and whoever misses them is found dead.
+"""A failure detector: a hundred thousand members send heartbeats, and those that stop are found dead.
 
 Each member has one timer. A heartbeat resets it; if it fires, the member is suspected. A thread runs the timers, others
 receive the heartbeats.

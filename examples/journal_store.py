@@ -1,6 +1,6 @@
-"""A store of one's own: the store in memory, with a journal in a file that makes it durable.
+"""A store of your own: the store in memory, with a journal in a file that makes it durable.
 
-Every change is written to the journal, and reaches the disk, before it is made; opening the store makes them all again.
+Every change is written to the journal, and reaches the disk, before it is made; opening the store repeats them all.
 For one process at a time, with as many jobs as fit into its memory. A distribution makes it known by an entry point:
 
     [project.entry-points."pywheel.stores"]

@@ -1,8 +1,8 @@
-"""A poller: asks many sources again and again, and none of them, nor all together, too often.
+"""A poller: it asks many sources again and again, with a limit for each and for all together.
 
 Each source has a periodic timer with a coroutine function as callback; a jitter spreads them. A limit on requests a
-second is another periodic timer, which hands out permits; polls that find none are left out. One source fails: that is
-reported, and the others go on.
+second is another periodic timer, which hands out permits; a poll that finds none is left out. One source fails: that
+is reported, and the others go on.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Sessions of a web shop: a request keeps its session alive, an idle one is logged out, and there is room for some.
+"""Sessions of a web shop: a request keeps its session alive, an idle one is logged out, and their number is bounded.
 
 python examples/session_cache.py
 """

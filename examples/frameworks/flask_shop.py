@@ -2,7 +2,7 @@
 
 flask --app flask_shop run
 gunicorn --preload --workers 2 --config gunicorn.conf.py flask_shop:app
-pywheel work flask_shop:queue                       # if no process of the server shall work
+pywheel work flask_shop:queue                       # if no process of the server is to work
 """
 
 import os
