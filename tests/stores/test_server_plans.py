@@ -42,14 +42,13 @@ class OfPostgres:
 
     def __init__(self, monkeypatch):
         self.texts = []
-        execute = postgres.connection.Timed.execute
+        ask = postgres.connection.Timed.ask
 
-        def explained(asked, query, values=None, **options):
-            if isinstance(query, str) and "pywheel_" in query and not query.startswith("EXPLAIN"):
-                self.texts.append((query, values))
-            return execute(asked, query, values, **options)
+        def explained(connection, asked):
+            self.texts += [(text, values) for text, values in asked if "pywheel_" in text]
+            return ask(connection, asked)
 
-        monkeypatch.setattr(postgres.connection.Timed, "execute", explained)
+        monkeypatch.setattr(postgres.connection.Timed, "ask", explained)
 
     def plan(self, connection, asked):
         text, values = asked

@@ -62,9 +62,8 @@ def damage(store):
         execute, close = connection.execute, connection.close
     else:
         connection = store._connect(float("inf"))
-        mysql = hasattr(connection, "ask")
-        execute = (lambda text: connection.ask([text])) if mysql else connection.execute
-        close = connection.end if mysql else connection.close
+        execute = getattr(connection, "execute", lambda text: connection.ask([text]))
+        close = connection.end
     prefix = "" if hasattr(store, "path") else store.dialect.tables
     yield lambda statement, *values: execute(statement.replace("{p}", prefix) % values)
     close()

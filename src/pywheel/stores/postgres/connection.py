@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import errors, waiting
 from psycopg.generators import PQGen  # type: ignore[attr-defined]
-from psycopg.waiting import Ready, Wait
 
 from ..._errors import (
     BadJob,
@@ -26,6 +25,7 @@ from ..._errors import (
     StoreReadOnly,
 )
 from ..relational.session import Conflict, MetLock
+from .pipeline import Asked, Pipeline, Row
 
 __all__ = ["Timed", "connect", "meaning"]
 
@@ -48,31 +48,13 @@ _LASTING: Final = "set_config('idle_session_timeout', '0', false), "  # a worker
 _LASTING_SINCE: Final = 140_000
 
 
-class _Together(psycopg.Pipeline):
-    """Statements that go out together, at a sync. psycopg would let go of the interpreter, and write, for each."""
-
-    def _communicate_gen(self) -> PQGen[None]:
-        if self.result_queue[-1] is None:  # a sync
-            while self.command_queue:
-                self.command_queue.popleft()()
-            yield from super()._communicate_gen()
-
-    def _fetch_gen(self, *, flush: bool) -> PQGen[None]:
-        # A sync has gone out. A flush behind it, which psycopg would send, ends the server's idle_in_transaction timer.
-        yield from super()._fetch_gen(flush=flush and self.pgconn.status != psycopg.pq.ConnStatus.OK)
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # psycopg would log what goes wrong now, though the first error says it all.
-        with suppress(psycopg.Error, StoreError) if error is not None else nullcontext():
-            super().__exit__(None, None, None)
-
-
 class Timed(psycopg.Connection[Any]):
     """A connection that is closed if an answer does not come in time: the server may be stopped, or cut off."""
 
     until: float = math.inf
     pooled = False
     """Whether a pooler such as pgbouncer gives it another session for each transaction, perhaps."""
+    trips: Pipeline
 
     def wait(self, gen: PQGen[_V], interval: float = 0.5, timeout: float | None = None) -> _V:
         """Wait for an answer. StoreAway beyond `until`."""
@@ -81,7 +63,7 @@ class Timed(psycopg.Connection[Any]):
             left = min(left, timeout)
         left = min(max(left, 0.001), 1e6)
         try:
-            return waiting.wait(self._all_sent(gen), self.pgconn.socket, interval=interval, timeout=left)
+            return waiting.wait(gen, self.pgconn.socket, interval=interval, timeout=left)
         except errors._WaitTimeout:
             self.pgconn.finish()
             raise StoreAway("the server did not answer in time: the connection was given up") from None
@@ -91,17 +73,9 @@ class Timed(psycopg.Connection[Any]):
             self.pgconn.finish()
             raise
 
-    @contextmanager
-    def pipeline(self) -> Iterator[psycopg.Pipeline]:
-        """Send statements without waiting for the answer to each."""
-        self._pipeline = _Together(self)
-        try:
-            with super().pipeline() as pipeline:
-                yield pipeline
-        except psycopg.Error:
-            # What a pipeline that failed did not come to, psycopg takes for prepared all the same.
-            self._prepared.clear()
-            raise
+    def ask(self, statements: Sequence[Asked]) -> list[list[Row]]:
+        """Run statements in order, in one trip; return the rows of each. None runs after one that fails."""
+        return self.wait(self.trips.answers(statements))
 
     @property
     def ready(self) -> bool:
@@ -120,31 +94,11 @@ class Timed(psycopg.Connection[Any]):
         except (psycopg.Error, StoreError):
             self.close()
 
-    def _all_sent(self, gen: PQGen[_V]) -> PQGen[_V]:
-        """Send all that is to be sent before an answer is waited for.
-
-        A pipeline of psycopg 3.3 waits for the answer to what lies in libpq's buffer, if the socket would not take it.
-        """
-        try:
-            wanted = next(gen)
-            while True:
-                if wanted is Wait.R and self.pgconn.flush():
-                    ready = yield Wait.RW
-                    if not ready & Ready.R:
-                        continue
-                else:
-                    ready = yield wanted
-                wanted = gen.send(ready)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-
 
 def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool = True) -> Timed:
     """Return a new connection. StoreAway, NotAStore. A `light` one need not wait for the disk when it commits."""
     left = max(min(until - time.monotonic(), _CONNECT), 1)
-    connection = Timed.connect(
-        conninfo, autocommit=True, connect_timeout=math.ceil(left), prepare_threshold=1 if prepare else None
-    )
+    connection = Timed.connect(conninfo, autocommit=True, connect_timeout=math.ceil(left), prepare_threshold=None)
     version = connection.info.server_version
     if version < _OLDEST:
         connection.close()
@@ -157,7 +111,7 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
         [(pid, _)] = connection.execute(settings.encode(), {"pid": connection.info.backend_pid}).fetchall()
         if pid != connection.info.backend_pid:
             connection.pooled = True
-            connection.prepare_threshold = None
+        connection.trips = Pipeline(connection.pgconn, prepares=prepare and not connection.pooled)
     except BaseException:
         connection.close()
         raise

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from ..relational.dialect import MORE, Later, ServerDialect, is_number
 from ..sql.rows import TAKEN, listed
 from ..sql.schema import TABLES, TYPES
 from ..sql.statement import Do, Drop, Each, Insert, NewNames, Select, Statement, WriteJobs
+from .pipeline import Asked
 
 __all__ = ["Later", "PostgresDialect", "numbers"]
 
@@ -148,25 +150,28 @@ class PostgresDialect(ServerDialect):
 
     # ---- forms ------------------------------------------------------------------------------------------------------
 
-    def statement(self, one: Statement) -> tuple[str, Any] | None:
-        """Return a statement and its values, None if there is nothing to do."""
-        if isinstance(one, Insert):
-            return self._insert(one, one.columns[:1] if one.unless_taken else ())
+    def said(self, one: Statement, now: int | None) -> list[Asked]:
+        """Return what a statement comes to: mostly one. Its rows are those of the last."""
+        if isinstance(one, Each):
+            text = self.text(one.text)
+            return [(text, {**values, "now": now}) for values in one.values]
         if isinstance(one, Drop):
-            return None  # a WriteJobs has deleted them
+            return []  # a WriteJobs has deleted them
+        if isinstance(one, Insert):
+            return [self._insert(one, now)] if one.rows else []
         if isinstance(one, NewNames):
             text = f"INSERT INTO {one.table} (name) SELECT name FROM {{w: name}} ORDER BY name ON CONFLICT DO NOTHING"
-            return self.text(text), self.bound(text, {"w": [(name,) for name in one.names]})
-        if isinstance(one, WriteJobs):
-            text = self.kept((one.write, one.source, one.where), lambda: self._changed(one))
-            return self.text(text), self.bound(text, one.values)
-        assert not isinstance(one, Each)  # that is several
-        return self.text(one.text), self.bound(one.text, one.values)
+            values: Mapping[str, Any] = {"w": [(name,) for name in one.names]}
+        elif isinstance(one, WriteJobs):
+            text, values = self.kept((one.write, one.source, one.where), lambda: self._changed(one)), one.values
+        else:
+            text, values = one.text, one.values
+        return [(self.text(text), self.bound(text, values, now))]
 
-    def bound(self, text: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    def bound(self, text: str, values: Mapping[str, Any], now: int | None) -> dict[str, Any]:
         """Return the values of a statement, lists as arrays."""
         lists = self.kept(("lists", text), lambda: _lists(text))
-        bound: dict[str, Any] = {}
+        bound: dict[str, Any] = {"now": now}
         for name, value in values.items():
             if type(value) is not list:
                 bound[name] = value
@@ -195,16 +200,15 @@ class PostgresDialect(ServerDialect):
             returns = ", ".join(one.returns)
         return f"{text} RETURNING {returns}" if returns else text
 
-    def _insert(self, one: Insert, returning: tuple[str, ...]) -> tuple[str, Any] | None:
-        if not one.rows:
-            return None
-        forms, values = _formed(one)
-        key = (one.table, one.columns, forms, one.unless_taken, returning)
+    def _insert(self, one: Insert, now: int | None) -> Asked:
+        forms, values = _formed(one, now)
+        returning = one.columns[:1] if one.unless_taken else ()
+        key = (one.table, one.columns, forms, one.unless_taken)
         return self.kept(key, lambda: self.text(self._inserting(one, forms, returning))), values
 
-    def put(self, one: Insert) -> tuple[str, Any]:
+    def put(self, one: Insert, now: int | None) -> Asked:
         """Return one statement that inserts jobs and counts them, and with `unless_taken` tells which."""
-        forms, values = _formed(one)
+        forms, values = _formed(one, now)
         values["jobs"] = len(one.rows)
         key = ("put", one.columns, forms, one.unless_taken)
         return self.kept(key, lambda: self.text(self._putting(one, forms))), values
@@ -247,16 +251,14 @@ class PostgresDialect(ServerDialect):
         return self.named(re.sub(r"\{([a-z]+)\}", lambda match: self.kinds[match[1]], TABLES + MORE + _MORE))
 
 
-def _formed(one: Insert) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _formed(one: Insert, now: int | None) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Return the forms of columns, and their values: one for all rows, or a list."""
     if len(one.rows) == 1:
         [row] = one.rows
-        forms = tuple(["one later" if type(value) is Later else "one" for value in row])
-        row = [int(value) if type(value) is Later else value for value in row]  # psycopg looks long for a subclass
-        return forms, dict(zip(one.columns, row, strict=True))
+        return _forms_of(*map(type, row)), {**dict(zip(one.columns, row, strict=True)), "now": now}
     columns = list(zip(*one.rows, strict=True))
     forms = ("list", *map(_form, one.columns[1:], columns[1:]))  # one of them is a list in any case
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"now": now}
     for name, column, form in zip(one.columns, columns, forms, strict=True):
         if form.startswith("one"):
             values[name] = int(column[0]) if form == "one later" else column[0]
@@ -265,6 +267,12 @@ def _formed(one: Insert) -> tuple[tuple[str, ...], dict[str, Any]]:
         if form == "list mixed":
             values[f"{name}_later"] = numbers(type(value) is Later for value in column)
     return forms, values
+
+
+@lru_cache(256)
+def _forms_of(*kinds: type) -> tuple[str, ...]:
+    """Return the forms of the columns of one row."""
+    return tuple("one later" if kind is Later else "one" for kind in kinds)
 
 
 def _form(name: str, column: Sequence[Any]) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -13,14 +12,14 @@ from psycopg.rows import tuple_row
 from ..._errors import OutcomeUnknown
 from ..relational.session import Conflict, OwnSession, SessionWithin, drive
 from ..sql import read
-from ..sql.statement import Batch, Do, Each, Insert, Select, Statement
+from ..sql.statement import Batch, Do, Insert, Select, Statement
 from ..within import module_of, wait
-from .dialect import PostgresDialect
+from .pipeline import numbered
 
 if TYPE_CHECKING:
     from .store import PostgresStore
 
-__all__ = ["PostgresSession", "PostgresWithin", "rows_of", "started"]
+__all__ = ["PostgresSession", "PostgresWithin"]
 
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGUN: Final = "SELECT pg_current_xact_id()::text, pg_postmaster_start_time()::text"
@@ -29,26 +28,6 @@ _STATUS: Final = (
     "SELECT CASE WHEN pg_postmaster_start_time()::text = :born THEN pg_xact_status(:id::xid8) ELSE 'restarted' END"
 )
 """What became of a transaction. A server that was started anew may have given its number to another."""
-
-
-def started(execute: Callable[..., Any], dialect: PostgresDialect, batch: Batch, now: int | None) -> list[Any]:
-    """Send statements; return a cursor for each, None where there is nothing to send."""
-    cursors: list[Any] = []
-    for one in batch:
-        if isinstance(one, Each):
-            text = dialect.text(one.text)
-            for values in one.values:
-                execute(text, {**values, "now": now})
-            cursors.append(None)
-            continue
-        said = dialect.statement(one)
-        cursors.append(None if said is None else execute(said[0], {**said[1], "now": now}, binary=True))
-    return cursors
-
-
-def rows_of(cursors: Sequence[Any]) -> list[Any]:
-    """Return the rows of each."""
-    return [cursor.fetchall() if cursor is not None and cursor.description else [] for cursor in cursors]
 
 
 class PostgresSession(OwnSession):
@@ -78,16 +57,15 @@ class PostgresSession(OwnSession):
         return Select("SELECT pg_logical_emit_message(true, 'pywheel', '')::text")
 
     def _put(self, insert: Insert, *, again: bool) -> Sequence[int] | None:
-        text, values = self._store.dialect.put(insert)
         if again and (there := self._there(insert)):
             return there
         try:
             with self._store.translated():
-                cursor = self._connection.execute(text, {**values, "now": self._now})
+                [rows] = self._connection.ask([self._store.dialect.put(insert, self._now)])
         except Conflict:
             if not again:
                 raise  # else the first was under way until now
-        return self._there(insert) if again else [id for [id] in cursor.fetchall()] if cursor.description else None
+        return self._there(insert) if again else [id for [id] in rows] if insert.unless_taken else None
 
     def _there(self, insert: Insert) -> list[int]:
         """Return which of some new jobs are stored."""
@@ -117,16 +95,17 @@ class PostgresWithin(SessionWithin):
             [(self._now,)] = self._execute(_CLOCK)
 
     def _rows(self, one: Statement) -> Sequence[Any]:
-        return started(self._execute, self._lent.dialect, (one,), self._now)[0] or ()
+        answers = [self._execute(*asked) for asked in self._lent.dialect.said(one, self._now)]
+        return answers[-1] if answers else ()
 
-    def _execute(self, text: str, values: Any = None, *, binary: bool = False) -> Sequence[Any]:
+    def _execute(self, text: str, values: Any = None) -> Sequence[Any]:
         """Run a statement; return its rows, as tuples, whatever the caller's connection makes of them."""
         theirs = self._theirs
         with self._lent.translated():
             if isinstance(theirs, psycopg.Connection):
-                return _fetched(psycopg.Cursor(theirs, row_factory=tuple_row).execute(text, values, binary=binary))
+                return _fetched(psycopg.Cursor(theirs, row_factory=tuple_row).execute(text, values, binary=True))
             if isinstance(theirs, psycopg.AsyncConnection):
-                return wait(_awaited(theirs, text, values, binary))
+                return wait(_awaited(theirs, text, values))
             try:  # other drivers, of whose errors we know no more than the code
                 if module_of(theirs) == "asyncpg":
                     return wait(_by_asyncpg(theirs, text, values or {}))
@@ -145,29 +124,16 @@ def _fetched(cursor: Any) -> Sequence[Any]:
     return cursor.fetchall() if cursor.description else ()
 
 
-async def _awaited(connection: psycopg.AsyncConnection[Any], text: str, values: Any, binary: bool) -> Sequence[Any]:
+async def _awaited(connection: psycopg.AsyncConnection[Any], text: str, values: Any) -> Sequence[Any]:
     async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
-        await cursor.execute(text, values, binary=binary)
+        await cursor.execute(text, values, binary=True)
         return await cursor.fetchall() if cursor.description else ()
 
 
 async def _by_asyncpg(connection: Any, text: str, values: Mapping[str, Any]) -> Sequence[Any]:
-    text, names = _numbered(text)
+    text, names, _ = numbered(text)
+    text = _ARRAY.sub(r"\1::text\2", text)  # those of numbers are given as text
     return await connection.fetch(text, *map(values.__getitem__, names))  # type: ignore[no-any-return]
 
 
-_VALUE: Final = re.compile(r"%\((\w+)\)[sb](::(?:bigint|int|smallint|boolean)\[\])?|%%")
-
-
-@lru_cache(256)
-def _numbered(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a statement as asyncpg takes it, and the names of its values. Arrays of numbers are text: `numbers`."""
-    places: dict[str, int] = {}
-
-    def numbered(match: re.Match[str]) -> str:
-        if match[1] is None:
-            return "%"
-        place = places.setdefault(match[1], len(places) + 1)
-        return f"${place}::text{match[2]}" if match[2] else f"${place}"
-
-    return _VALUE.sub(numbered, text), tuple(places)
+_ARRAY: Final = re.compile(r"(\$[0-9]+)(::(?:bigint|int|smallint|boolean)\[\])")

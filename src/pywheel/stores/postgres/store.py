@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from itertools import islice
 from typing import Any, ClassVar, Final
 
 import psycopg
@@ -16,7 +16,7 @@ from .connection import Timed, connect, meaning
 from .dialect import PostgresDialect
 from .migrate import Migration
 from .notifier import PostgresNotifier, ring
-from .session import PostgresSession, PostgresWithin, rows_of, started
+from .session import PostgresSession, PostgresWithin
 
 __all__ = ["PostgresStore"]
 
@@ -86,11 +86,12 @@ class PostgresStore(RelationalStore):
 
     def send(self, connection: Timed, batch: Batch, now: int | None) -> list[Any]:
         """Run statements in order on a connection, in one trip; return the rows of each."""
-        with connection.pipeline() if len(batch) > 1 else nullcontext():
-            cursors = started(connection.execute, self.dialect, batch, now)
-        return rows_of(cursors)
+        said = [self.dialect.said(one, now) for one in batch]
+        asked = [one for some in said for one in some]
+        rows = iter(connection.ask(asked) if asked else ())
+        return [([], *islice(rows, len(some)))[-1] for some in said]
 
     def _draw_ids(self, count: int) -> Sequence[int]:
-        text = f"SELECT nextval('{self.dialect.tables}id') FROM generate_series(1, :count)"
-        [rows] = self.run(Select(text, {"count": count}))
-        return [id for [id] in rows]
+        text = f"SELECT array(SELECT nextval('{self.dialect.tables}id') FROM generate_series(1, :count))"
+        [[(ids,)]] = self.run(Select(text, {"count": count}))
+        return ids  # type: ignore[no-any-return]
