@@ -126,10 +126,9 @@ class Lane:
     def _run(
         self, session: OwnSession, commands: Sequence[c.Command[Any]], commit: Commit | None, *, eager: bool
     ) -> list[Any]:
-        puts = all(type(command) is c.Put for command in commands)
-        tx = self.store.transaction(self.store.ids.many, eager=eager and puts)
+        tx = self.store.transaction(self.store.ids.many, eager=eager)
         commit = commit or Commit()
-        found = plain(tx, commands, self.store.ids.many) if puts else None
+        found = plain(tx, commands, self.store.ids.many)
         outcomes: list[Any]
         if found is not None:
             insert, outcomes = found
@@ -145,12 +144,15 @@ class Lane:
             session.commit(counted, tx.tally.new[0][0] if tx.tally.new else None)
         commit.outcomes, commit.stored = outcomes, True
         tx.committed()
-        self.store.tell(commands, outcomes, tx.changes)
+        if found is None:
+            self.store.note_leases(commands, outcomes, tx.changes)
+        self.store.tell(tx.changes)
         if counts:
             self.store.count()
-        for place, outcome in enumerate(outcomes):
-            if outcome is NOT_FREE:
-                outcomes[place] = self._put_by_look(commands[place])
+        if NOT_FREE in outcomes:
+            for place, outcome in enumerate(outcomes):
+                if outcome is NOT_FREE:
+                    outcomes[place] = self._put_by_look(commands[place])
         return outcomes
 
     def _put_by_look(self, command: c.Command[Any]) -> Any:
@@ -226,6 +228,8 @@ def claims_beside(commands: Sequence[c.Command[Any]]) -> int | None:
 
     What a limit lets begin depends on what has ended.
     """
+    if len(commands) <= _MANY:
+        return None
     first = next((place for place, command in enumerate(commands) if type(command) is c.Claim), 0)
     if first < _MANY or any(type(command) not in SETTLING for command in commands[:first]):
         return None

@@ -103,6 +103,7 @@ class RelationalStore(SqlStore):
         self._prefix: str = known.get("prefix", "pywheel_")
         self._seconds: float = known.get("timeout", _SECONDS)
         self._outage = Outage(address.shown)
+        self._translated = _Translated(self)
         self._connections = Connections(self._connect, _MOST, self._seconds)
         self._configure(known, passed)
 
@@ -168,25 +169,19 @@ class RelationalStore(SqlStore):
 
     # ---- connections ------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def translated(self) -> Iterator[None]:
-        """Raise what the server says as one of our errors."""
-        try:
-            try:
-                yield
-            except self.driver_error as error:
-                kind, said, todo = self.meaning(error, self.address.hide)
-                raise kind(": ".join(filter(None, (self.shown, said, todo)))) from error
-            except OSError as error:
-                said = self.address.hide(error)
-                raise StoreAway(f"{self.shown}: {said}: is the server up, and the address right?") from error
-        except (StoreAway, AttributeError) as error:  # PyMySQL looks for the socket that another thread has closed
-            if self._connections.closed:
-                raise StoreClosed(CLOSED) from None
-            if isinstance(error, StoreAway):
-                self._outage.noted(error)
-            raise
-        self._outage.over()
+    def translated(self) -> _Translated:
+        """Raise what the server says within as one of our errors."""
+        return self._translated
+
+    def ours(self, error: BaseException) -> BaseException:
+        """Return the error of ours that one of the driver means; another one as it is."""
+        if isinstance(error, self.driver_error):
+            kind, said, todo = self.meaning(error, self.address.hide)
+            return kind(": ".join(filter(None, (self.shown, said, todo))))
+        if isinstance(error, OSError):
+            said = self.address.hide(error)
+            return StoreAway(f"{self.shown}: {said}: is the server up, and the address right?")
+        return error
 
     @contextmanager
     def _use(self, until: float | None = None) -> Iterator[Any]:
@@ -359,14 +354,17 @@ class RelationalStore(SqlStore):
 
     # ---- after a commit ---------------------------------------------------------------------------------------------
 
-    def tell(self, commands: Sequence[Command[Any]], outcomes: Sequence[Any], changes: Changes) -> None:
-        """Note leases, and tell whom the changes concern."""
+    def note_leases(self, commands: Sequence[Command[Any]], outcomes: Sequence[Any], changes: Changes) -> None:
+        """Note the ends of leases that were given, and of those that were found."""
         for command, outcome in zip(commands, outcomes, strict=True):
             if type(command) is Expire:
                 self.leases.found(outcome.next_lease, time.monotonic())
         if changes.leases < _NEVER:
             self._presence.claimed()
             self.leases.gave(changes.leases)
+
+    def tell(self, changes: Changes) -> None:
+        """Tell whom the changes concern."""
         if changes.moved or changes.announced or changes.paused:
             with suppress(StoreError):  # what is to be told of is stored
                 self._presence.tell(changes)
@@ -507,6 +505,32 @@ class RelationalStore(SqlStore):
             lane.begin_anew()
         self._connections.after_fork()
         self._presence.after_fork(leave=RelationalNotifier.abandoned)
+
+
+class _Translated:
+    """Raises what the server of a store says as one of our errors. Not a generator: that takes longer, at each put."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: RelationalStore) -> None:
+        self._store = store
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
+        store = self._store
+        if error is None:
+            store._outage.over()
+            return
+        ours = store.ours(error)
+        if isinstance(ours, StoreAway | AttributeError):  # PyMySQL looks for the socket that another thread has closed
+            if store._connections.closed:
+                raise StoreClosed(CLOSED) from None
+            if isinstance(ours, StoreAway):
+                store._outage.noted(ours)
+        if ours is not error:
+            raise ours from error
 
 
 def _some(ids: Iterator[int], count: int) -> list[int]:
