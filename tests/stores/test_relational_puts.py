@@ -6,6 +6,7 @@ from pywheel.jobs import NewJob
 from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
+from pywheel.stores.relational.lanes import Ids
 from pywheel.testing import ManualClock
 
 NOW = 1_700_000_000_000
@@ -29,3 +30,16 @@ def test_each_job_of_a_put_has_its_own_values(request, kind, count):
             (job.topic, job.body, job.due or NOW + job.delay, NOW, job.ttr, job.headers or {}) for job in some
         ]
         assert sum(one.delayed for one in counts.values()) == count
+
+
+def test_ids_are_taken_ahead_so_that_most_puts_of_many_are_one_trip():
+    numbers, taken = iter(range(1, 2**63)), []
+
+    def draw(count):
+        taken.append(count)
+        return [next(numbers) for _ in range(count)]
+
+    ids = Ids(draw)
+    assert [id for _ in range(80) for id in ids.many(1_000)] == [*range(1, 80_001)]
+    assert len(taken) <= 14
+    assert sum(taken) < 90_000

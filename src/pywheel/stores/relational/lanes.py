@@ -37,7 +37,7 @@ TRIES: Final = 12
 _MAY_WAIT: Final = frozenset({c.Import, c.Cancel, c.Edit, c.Delete, c.Retry, c.Rewrite, c.Pause})
 _MOST: Final = 10_000  # keys and jobs that are remembered
 _GATHER: Final = 0.5  # of a commit's time, for which one waits for more to share it
-_MOST_IDS: Final = 1_024
+_MOST_IDS: Final = 8_192  # taken ahead at once: each time the server commits
 _MANY: Final = 200  # ends of claims that take longer than a commit
 
 
@@ -254,8 +254,9 @@ class Ids:
         """Return so many ids."""
         with self._lock:
             if len(self._left) < count:
-                self._left.extend(self._draw(max(count - len(self._left), self._block)))
-                self._block = min(2 * self._block, _MOST_IDS)
+                taken = max(count - len(self._left), self._block)
+                self._left.extend(self._draw(taken))
+                self._block = min(2 * taken, _MOST_IDS)
             return [self._left.popleft() for _ in range(count)]
 
     def forget(self) -> None:
