@@ -32,6 +32,18 @@ def test_each_job_of_a_put_has_its_own_values(request, kind, count):
         assert sum(one.delayed for one in counts.values()) == count
 
 
+@pytest.mark.servers
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_delay_may_be_negative(request, kind, count):
+    with open(request.getfixturevalue(f"{kind}_server").url(), clock=ManualClock(wall=NOW)) as store:
+        [ids] = store.apply([Put((NewJob("t", b"", 0, delay=-5),) * count)])
+        assert [store.ask(GetJob(id)).due for id in ids] == [NOW - 5] * count
+    with open(request.getfixturevalue(f"{kind}_server").url()) as store:  # the server's clock
+        [ids] = store.apply([Put((NewJob("t", b"", 0, delay=-5_000),) * count)])
+        assert [job.created - job.due for job in map(store.ask, map(GetJob, ids))] == [5_000] * count
+
+
 def test_ids_are_taken_ahead_so_that_most_puts_of_many_are_one_trip():
     numbers, taken = iter(range(1, 2**63)), []
 

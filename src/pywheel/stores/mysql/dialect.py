@@ -364,7 +364,12 @@ def in_parts(rows: Iterable[Sequence[Any]], moment: str) -> Iterator[str]:
 
 
 def parted(texts: Iterable[str], most: int, between: str) -> Iterator[str]:
-    """Yield texts joined, as many at once as are not too long."""
+    """Yield texts joined, as many at once as are not too long: mostly all of them."""
+    texts = list(texts)
+    if sum(map(len, texts)) + len(texts) * len(between) <= most:
+        if texts:
+            yield between.join(texts)
+        return
     some: list[str] = []
     size = 0
     for text in texts:
@@ -385,7 +390,7 @@ def _column(values: Sequence[Any], moment: str) -> list[str]:
     if kinds == {bytes}:
         return [f"x'{value.hex()}'" if value else "''" for value in values]
     if kinds == {Later}:
-        return [f"{moment}{value:+d}" for value in values] if any(values) else [moment] * len(values)
+        return [f"{moment}+{value!r}" for value in values] if any(values) else [moment] * len(values)
     return [literal(value, moment) for value in values]
 
 
