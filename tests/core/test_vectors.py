@@ -1,5 +1,6 @@
 """Operations with their expected results, in strict order: our own, and recordings of other wheels where present."""
 
+import functools
 import json
 import os
 from itertools import groupby
@@ -115,11 +116,16 @@ DRIVERS = pytest.mark.parametrize("driver", [Single, Keys, Portions, Bulk], ids=
 FILES = [*OURS.glob("timers_*.jsonl"), *PEERS.glob("timers_*.jsonl")]
 
 
+@functools.cache
+def operations_of(file):
+    _, *operations = map(json.loads, file.read_text().splitlines())
+    return operations
+
+
 @DRIVERS
 @pytest.mark.parametrize("file", sorted(FILES), ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_vectors_give_what_they_say(any_core, driver, file):
-    _, *operations = map(json.loads, file.read_text().splitlines())
-    replay(driver(any_core), operations)
+    replay(driver(any_core), operations_of(file))
 
 
 def test_every_vector_file_is_there():

@@ -7,14 +7,17 @@ from pathlib import Path
 from pywheel import Worker
 
 LIMIT = 240  # seconds, less than pytest's own limit: on a busy machine a process may take one to start
+LOOKS = 0.001, 0.005  # seconds between two looks at a fact: at first, and in the end, as a look has its cost
 
 
 def until(fact, limit=LIMIT):
     """Return a fact once it holds; fail if it does not within minutes."""
     end = time.monotonic() + limit
+    pause, longest = LOOKS
     while not (found := fact()):
         assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.001)
+        time.sleep(pause)
+        pause = min(pause * 1.2, longest)
     return found
 
 

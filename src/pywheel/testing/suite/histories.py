@@ -22,6 +22,8 @@ TOPICS = ("a", "b")
 NOTES = ("n", "n:1", "n:2", "m:1", "m:n1")
 LIMITS = (Limits(2), Limits(1, "k"), Limits(None, None, 3_500, 2), Limits(3, None, 900, 1))
 STEPS = 150
+LOOK = 15  # steps between two looks at all that is kept
+SOME = 8  # jobs that are asked for one by one at each look
 EDITS: tuple[tuple[str, Any], ...] = (
     ("priority", 3), ("priority", 0), ("ttr", 40), ("ttr", None), ("headers", {"e/": "2"}), ("headers", {}),
 )  # fmt: skip
@@ -233,7 +235,8 @@ class Pair:
         model, store = self.model, self.test.store
         jobs = model.jobs(q.Filter())
         assert store.ask(q.ListJobs(q.Filter(), 0, 10**9)) == jobs
-        assert [store.ask(q.GetJob(job.id)) for job in jobs] == jobs
+        some = self.random.sample(jobs, min(len(jobs), SOME))
+        assert [store.ask(q.GetJob(job.id)) for job in some] == some
         assert store.ask(q.CountJobs()) == model.counts()
         for state in State:
             assert store.ask(q.ListJobs(q.Filter(state=state), 0, 10**9)) == [job for job in jobs if job.state is state]
@@ -246,8 +249,7 @@ class Pair:
         for prefix in ("", "n", "n:", "m:"):
             assert _without_words(store.ask(q.ListNotes(prefix))) == _without_words(model.notes(prefix))
         assert [store.ask(q.GetNote(name)) for name in NOTES] == [model.note(name) for name in NOTES]
-        for id in self.ids:
-            assert store.ask(q.GetHistories([id]))[0] == model.history(id)
+        assert store.ask(q.GetHistories([*self.ids])) == [model.history(id) for id in self.ids]
         leases = [job.lease_until for job in jobs if job.lease_until is not None]
         assert not leases or (store.ask(q.GetNextLease()) or 0) <= min(leases)
         store.apply([c.Expire(10**6)])  # the next due times depend on who has looked
@@ -270,7 +272,7 @@ class ModelTests(StoreTests):
         assert self.store.verify() == []
 
     def test_random_operations_end_as_in_the_model(self) -> None:
-        for seed in (*range(3), *(randrange(10**6) for _ in range(3))):
+        for seed in (0, 1, *(randrange(10**6) for _ in range(2))):
             self.clock = ManualClock(wall=NOW)
             self.store.close()
             self.store = self.make_store(self.clock)
@@ -283,7 +285,7 @@ class ModelTests(StoreTests):
         for number in range(STEPS):
             try:
                 pair.step()
-                if number % 10 == 9:
+                if number % LOOK == LOOK - 1:
                     pair.look()
                     self.recount()
             except AssertionError as error:
