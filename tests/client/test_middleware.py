@@ -15,12 +15,6 @@ who = contextvars.ContextVar("who", default="nobody")
 
 
 @pytest.fixture
-def url():
-    """The address of a store: what is tested here is the same on all."""
-    return "memory:"
-
-
-@pytest.fixture
 def seen():
     return []
 

@@ -53,12 +53,6 @@ class Calls(list):
 
 
 @pytest.fixture
-def url():
-    """The address of a store: what is tested here is the same on all."""
-    return "memory:"
-
-
-@pytest.fixture
 def calls():
     return Calls()
 
