@@ -126,7 +126,7 @@ def test_a_claim_that_is_not_committed_yet_counts(kind, earlier, request):
                     quick.apply([Claim(topic, (ids[2],), policy, "quick", 1)])
                 proxy.heal()
                 answer.result()
-            assert quick.ask(CountJobs())[topic].running == 1
+            assert slow.ask(CountJobs())[topic].running == 1
             if through:
                 break
         assert sends > 1

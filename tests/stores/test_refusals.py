@@ -162,7 +162,7 @@ def test_the_least_rights_that_are_documented_are_enough(database, url, run, use
         ears.beat(0)
         for workers in (ears.members(), store.ask(ListWorkers())):  # neither may see the other's session
             assert {member.worker for member in workers if member.silent < 10} == {notifier.worker, ears.worker}
-        [[job]] = store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(1_000, 3), "w")])
+        [[job]] = store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")])
         outcomes = store.apply([ops.Ack(job.id, job.claims), ops.Pause("t", True), ops.Delete(id)])
         assert outcomes == [True, True, ops.Change.MADE]
         notifier.close()
