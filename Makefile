@@ -93,7 +93,7 @@ planted: $(VENV)/test.group $(VENV)/native
 # What that leaves out: processes, signals, kills, real time; many examples, long histories; what SQLite does, on the disk.
 stress: MORE = 2
 stress: export HYPOTHESIS_PROFILE ?= ci
-stress: export PYWHEEL_REOPEN ?= 1
+stress: export PYWHEEL_REOPEN ?= 10
 stress: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -o faulthandler_timeout=1200 -m "$(HERE) and (stress or hypothesis or disk)" $(ARGS)
 
@@ -103,7 +103,9 @@ fuzz: export PYWHEEL_FUZZ ?= 10000000
 fuzz: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -o faulthandler_timeout=0 tests/core/test_twins.py $(ARGS)
 
-# Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so.
+# Each process of pytest starts its own servers; what is not installed is skipped, with a line that says so. Their data
+# lie in memory, where it has room for them: MariaDB makes tables seven times as fast there.
+servers: export TMPDIR ?= $(shell $(PYTHON) tests/scratch.py)
 servers: $(VENV)/test.group $(VENV)/native
 	@$(BIN)/python -m pytest $(PARALLEL) -o faulthandler_timeout=1200 -m "servers and not clients and not frameworks and not packaging" $(ARGS)
 

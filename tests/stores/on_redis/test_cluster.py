@@ -12,16 +12,17 @@ from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from pywheel.testing import StoreSuite
 from tests.jobs.waiting import until, working
-from tests.stores import cluster as clusters
+from tests.stores.cluster import Cluster, replicated
 from tests.stores.on_redis.keys import faults
 from tests.stores.on_redis.test_contract import by_store
+from tests.stores.servers import started
 
 JOB = NewJob("t", b"b", 0, delay=3_600_000)
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    yield from clusters.started()
+    yield from started(Cluster)
 
 
 class TestStoresOfACluster(StoreSuite):
@@ -73,14 +74,14 @@ def test_a_worker_is_woken_from_every_node(cluster):
 
 
 def test_a_slot_that_moves_takes_its_store_along(cluster):
-    url = cluster.url(timeout="500ms")
-    with JobQueue(url) as queue:
+    url, hasty = (cluster.url(prefix="moves", **options) for options in ({}, {"timeout": "500ms"}))
+    with JobQueue(url) as queue, JobQueue(hasty) as asking:
         ids = queue.put_many([queue.job("t", b"", key=f"k{number}") for number in range(600)])
         [prefix] = prefixes(queue.store)
         before = cluster.master(prefix)
         to = next(node for node in cluster.nodes if node is not before)
         with cluster.moving(prefix, to):
-            for attempt in (lambda: queue.put("t", b""), queue.topics.counts, lambda: open(url)):
+            for attempt in (lambda: asking.put("t", b""), asking.topics.counts, lambda: open(hasty)):
                 with pytest.raises(StoreAway, match="moving"):
                     attempt()
         assert cluster.master(prefix) is to
@@ -109,7 +110,7 @@ def test_addresses_that_lead_elsewhere(cluster, redis_server):
 @pytest.fixture
 def replicated_cluster():
     """With a replica of each master, to be broken."""
-    yield from clusters.started(replicas=1)
+    yield from started(Cluster, replicas=1)
 
 
 def test_what_was_replicated_survives_a_master_and_work_goes_on(replicated_cluster):
@@ -120,7 +121,7 @@ def test_what_was_replicated_survives_a_master_and_work_goes_on(replicated_clust
         queue.handler("t", concurrency=10)(lambda job: done.append(job.id))
         with working(queue):
             master = cluster.master(prefixes(store)[0])
-            clusters.replicated(master)
+            replicated(master)
             taking_over = cluster.replica_of(master)
             master.kill()
             until(lambda: cluster.master(prefixes(store)[0]) is taking_over)
