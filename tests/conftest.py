@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(items):
             or any(name.endswith("_server") for name in fixtures)
         ):
             item.add_marker("servers")
-        if "sqlite" in item.nodeid.lower():
+        if "sqlite" in item.nodeid.lower() and item.nodeid.startswith("tests/stores/"):
             item.add_marker("disk")
 
 

@@ -4,17 +4,16 @@ import tempfile
 
 from pywheel.stores import open
 from pywheel.testing.suite.edits import EditTests
-from pywheel.testing.suite.histories import ModelTests
 from pywheel.testing.suite.views import ViewTests
 from pywheel.testing.suite.workers import WorkerTests
 
 
-class Wakeups(WorkerTests, ViewTests, EditTests, ModelTests):
+class Wakeups(WorkerTests, ViewTests, EditTests):
     """Those of its tests in which somebody is woken, for a store that does only this in another way."""
 
 
 class Reopened:
-    """Opens the store anew after every operation."""
+    """Opens the store anew after every operation: all parts of the suite on files, random operations on servers."""
 
     def reopen(self):
         self.store.close()

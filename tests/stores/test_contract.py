@@ -7,7 +7,8 @@ import pytest
 from pywheel import JobQueue
 from pywheel.stores import open
 from pywheel.testing import FaultyStore, StoreSuite
-from tests.stores.suites import InFolder, Reopened
+from pywheel.testing.suite.histories import ModelTests
+from tests.stores.suites import InFolder, Reopened, Wakeups
 
 
 class TestMemory(StoreSuite):
@@ -15,7 +16,7 @@ class TestMemory(StoreSuite):
         return open("memory:", clock=clock)
 
 
-class TestSqlite(InFolder, StoreSuite):
+class TestFile(InFolder, StoreSuite):
     def make_store(self, clock):
         self.path = self.place()
         self.url = f"sqlite:///{self.path}"
@@ -53,12 +54,12 @@ class TestSqlite(InFolder, StoreSuite):
 
 
 @pytest.mark.stress
-class TestSqliteReopened(Reopened, TestSqlite):
-    pass
+class TestFileReopened(Reopened, TestFile):
+    """On the disk, where `make test` has the other one in memory."""
 
 
 @pytest.mark.stress
-class TestFaultyStoreWithoutFaults(StoreSuite):
+class TestFaultyStoreWithoutFaults(Wakeups, ModelTests):
     def make_store(self, clock):
         return FaultyStore(open("memory:", clock=clock))
 

@@ -36,17 +36,15 @@ def installed(tmp_path_factory):
 
 @pytest.mark.stress
 class TestJournal(InFolder, StoreSuite):
-    def make_store(self, clock):
-        self.url = f"journal://{self.place()}"
-        return open(self.url, clock=clock)
-
-
-class TestJournalReopened(TestJournal):
     """Opened anew after each of the first operations, then after every tenth: it reads the whole journal then."""
 
     def setup_method(self, method):
         super().setup_method(method)
         self.operations = 0
+
+    def make_store(self, clock):
+        self.url = f"journal://{self.place()}"
+        return open(self.url, clock=clock)
 
     def reopen(self):
         self.operations += 1

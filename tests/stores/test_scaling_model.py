@@ -28,7 +28,7 @@ def test_one_worker_on_one_store_delivers_a_batch_in_each_time_of_a_step(way):
 @pytest.mark.parametrize("load", [0.1, 0.3, 0.6])
 def test_lateness_with_claims_one_by_one_is_that_of_a_queue_with_one_server_and_constant_service(load):
     service = 1e-3
-    outcome = simulate(Setup(Kind("x", deliver=service), rate=load / service, seconds=100, most=1, background=False))
+    outcome = simulate(Setup(Kind("x", deliver=service), rate=load / service, seconds=30, most=1, background=False))
     assert mean(outcome) == pytest.approx(service * (1 + load / 2 / (1 - load)), rel=0.03)
 
 

@@ -1,9 +1,10 @@
-"""The store on MySQL keeps the contract, also when it is opened anew after every operation, and behind a proxy."""
+"""The store on MySQL keeps the contract, also when it is opened anew after every operation."""
 
 import pytest
 
 from pywheel.stores import open
 from pywheel.testing import StoreSuite
+from pywheel.testing.suite.histories import ModelTests
 from tests.stores.on_mysql.emptied import emptied
 from tests.stores.suites import Reopened, Wakeups
 
@@ -25,7 +26,7 @@ class TestMysql(OnMysql, StoreSuite):
     pass
 
 
-class TestMysqlReopened(Reopened, TestMysql):
+class TestMysqlReopened(Reopened, OnMysql, ModelTests):
     pass
 
 

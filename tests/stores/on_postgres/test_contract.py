@@ -4,6 +4,7 @@ import pytest
 
 from pywheel.stores import open
 from pywheel.testing import StoreSuite
+from pywheel.testing.suite.histories import ModelTests
 from tests.stores.suites import Reopened, Wakeups
 
 
@@ -22,7 +23,7 @@ class TestPostgres(OnPostgres, StoreSuite):
     pass
 
 
-class TestPostgresReopened(Reopened, TestPostgres):
+class TestPostgresReopened(Reopened, OnPostgres, ModelTests):
     pass
 
 
