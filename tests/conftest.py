@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import real_time, seeds
 from tests.implementations import CORES, MODULES, SMALL, TINY_POOL, load
+from tests.often import often
 from tests.outlets.brokers import Nats, RabbitMQ
 from tests.stores import servers
 
@@ -211,7 +212,7 @@ def shared_url(request, tmp_path):
     return address(request, tmp_path)
 
 
-@pytest.fixture(params=["memory", "sqlite", *servers.STORES])
+@pytest.fixture(params=[*often(["memory", "sqlite"]), *servers.STORES])
 def any_url(request, tmp_path):
     """The address of an empty store of each kind."""
     return address(request, tmp_path)

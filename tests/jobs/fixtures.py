@@ -3,6 +3,7 @@ import pytest
 from pywheel import JobQueue
 from pywheel.observe import Tally
 from pywheel.testing import ManualClock
+from tests.often import often
 
 NOW = 1_700_000_000_000
 
@@ -12,7 +13,7 @@ def clock():
     return ManualClock(wall=NOW)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=often(["memory", "sqlite"]))
 def url(request, tmp_path):
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
 
