@@ -95,7 +95,7 @@ def a_key_belongs_to_all_topics():
     command(ops.Put, told=told)
 
 
-@found_by(S + "a_key_stays_taken_for_so_long_after_its_job_was_done", "assert self.taken_by() == id")
+@found_by(S + "a_key_stays_taken_for_so_long_after_its_job_was_done", "assert self.taken_by() == job.id")
 def a_finished_job_frees_its_key_at_once():
     puts(dedupe_for=lambda job: None)
 
@@ -256,7 +256,7 @@ def an_ack_needs_no_receipt():
     command(ops.Ack, lambda ack: replace(ack, claims=seen.get(ack.id, ack.claims)))
 
 
-@found_by(S + "a_result_stands_with_the_attempt_that_made_the_job_done", "assert self.history(id) == [")
+@found_by(S + "a_result_stands_with_the_attempt_that_made_the_job_done", "assert self.history(first.id) == [")
 def a_result_is_lost():
     command(ops.Ack, lambda ack: replace(ack, result=None))
 
