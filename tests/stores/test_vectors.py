@@ -111,7 +111,6 @@ def test_a_store_in_memory_gives_the_expected_results(file):
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("reopen", [False, True], ids=["open", "reopened"])
 @pytest.mark.parametrize("file", VECTORS, ids=lambda file: file.stem)
-def test_a_store_that_lasts_gives_the_expected_results(file, reopen, shared_url):
-    replay(shared_url, file, reopen=reopen * SOME)
+def test_a_store_that_lasts_gives_the_expected_results(file, shared_url):
+    replay(shared_url, file, reopen=SOME)

@@ -69,9 +69,6 @@ def test_a_suspects_probation_counts_from_the_answer_to_its_claim():
     assert quarantine.room(13.3) == 1
 
 
-# ---- several workers ------------------------------------------------------------------------------------------------
-
-
 # ---- a store that goes away -----------------------------------------------------------------------------------------
 
 

@@ -1,15 +1,15 @@
-"""Processes on one Redis that are killed, stopped, told to go and forked at random, and the accounting afterwards."""
+"""Processes on several stores that are killed, stopped, told to go and forked at random, and the accounting afterwards.
 
-import pytest
+Of one store on a server, which dies now and then too, `tests/worker/test_ledger.py` tells.
+"""
 
 from tests.seeds import SEED
 from tests.worker.accounts import Accounts
 from tests.worker.test_ledger import ROUNDS, Storm
 
 
-@pytest.mark.parametrize("stores", [1, 4])
-def test_whatever_happens_to_processes_no_job_is_lost_early_doubled_or_kept_waiting(tmp_path, redis_server, stores):
-    storm = Storm(tmp_path, SEED, redis_server.url(stores=stores))
+def test_whatever_happens_to_processes_no_job_is_lost_early_doubled_or_kept_waiting(tmp_path, redis_server):
+    storm = Storm(tmp_path, SEED, redis_server.url(stores=4))
     try:
         storm.rounds(ROUNDS)
         storm.calm_down()
