@@ -12,12 +12,11 @@ from tests.jobs.waiting import alive, until
 from tests.worker.noted import Noted
 
 PROGRAM = """
-import atexit, os, sys, time
+import os, time
 from pathlib import Path
 from pywheel import JobQueue
 
 HERE = Path(__file__).parent
-ROLE = "worker" if "pywheel.processes.child" in sys.orig_argv else "main"
 NOTES = os.open(HERE / "notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 def note(word, *facts):
@@ -28,8 +27,7 @@ def at(step, *facts):
     while (HERE / f"hold-{step}").exists():
         time.sleep(0.005)
 
-atexit.register(at, f"{ROLE}-exit")
-at(f"{ROLE}-import")
+at("import")
 queue = JobQueue(f"sqlite:///{HERE}/jobs.db")
 
 @queue.handler("t", ttr="1h", concurrency=1)
@@ -50,7 +48,8 @@ class Stepped:
         self._saved = 0
 
     def start(self, *options):
-        command = [sys.executable, "-m", "pywheel.cli", "work", "shop:queue", "--reload", "--no-live", *options]
+        command = [sys.executable, "-m", "pywheel.cli", "work", "shop:queue", "--reload", *options]
+        self.processes = 2 if "--processes" in options else 1
         variables = environment(PYWHEEL_STORE=None, PYTHONDONTWRITEBYTECODE="1")
         # The tests themselves may run under nohup, or in the background of a shell.
         before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGHUP, signal.SIGQUIT)}
@@ -101,8 +100,7 @@ class Stepped:
     def working(self):
         """Wait until all are at work."""
         self.says("working on")
-        if "--processes" in self.process.args:
-            self.reached("worker-import", 2)  # the other one may begin after the first job has ended
+        self.reached("import", self.processes)  # another one may begin after the first job has ended
         id = self.queue.put("t")
         until(lambda: not self.queue.get(id).state.live)
 
@@ -116,10 +114,10 @@ class Stepped:
 
     def starts(self):
         """Return how often the program was imported."""
-        return len(self.noted("main-import")), len(self.noted("worker-import"))
+        return len(self.noted("import"))
 
     def pids(self):
-        return {int(line[0]) for role in ("main", "worker") for line in self.noted(f"{role}-import")}
+        return {int(line[0]) for line in self.noted("import")}
 
     def ended(self):
         """Wait until the command and all its workers have ended; return the exit code."""
@@ -136,4 +134,4 @@ class Stepped:
         self._reader.join(60)
         self.process.stderr.close()
         self.queue.close()
-        print("".join(self.said), *map(self.noted, ("main-import", "worker-import", "handler", "main-exit")), sep="\n")
+        print("".join(self.said), *map(self.noted, ("import", "handler")), sep="\n")

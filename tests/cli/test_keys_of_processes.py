@@ -74,7 +74,7 @@ def test_work_handles_and_puts_with_the_keys(queue, url, tmp_path, options, isol
     (tmp_path / "shop.py").write_text(text)
     options = [url if option == "elsewhere" else option for option in options]
     id = queue.put("t", {"card": "hush"})
-    with pywheel("work", "shop:queue", *options, "--no-live", folder=tmp_path) as command:
+    with pywheel("work", "shop:queue", *options, folder=tmp_path) as command:
         assert finished(queue, id).state is State.DONE, command.err
     assert [is_encrypted(body) for body in stored(queue, "next")] == [True]
     assert [job.json() for job in queue.jobs.list("next")] == [{"card": "hush"}]
@@ -85,7 +85,7 @@ def test_a_programs_own_keyring_is_no_other(queue, url, tmp_path):
     made = f"queue = JobQueue({url!r}, encryption=Keyring({{'a': {KEY!r}}}))"
     (tmp_path / "shop.py").write_text(own + PROGRAM.format(url="", isolate=False).replace("queue = JobQueue()", made))
     id = queue.put("t", {"card": "hush"})
-    with pywheel("work", "shop:queue", "--no-live", folder=tmp_path, keys=OTHER):
+    with pywheel("work", "shop:queue", folder=tmp_path, keys=OTHER):
         assert finished(queue, id).state is State.DONE
     assert [job.json() for job in queue.jobs.list("next")] == [{"card": "hush"}]
 
@@ -94,7 +94,7 @@ def test_a_programs_own_keyring_is_no_other(queue, url, tmp_path):
 def test_work_without_the_key_says_how_to_mend_it(queue, url, tmp_path, keys, said):
     (tmp_path / "shop.py").write_text(PROGRAM.format(url=repr(url), isolate=False))
     id = queue.put("t", {"card": "hush"})
-    with pywheel("work", "shop:queue", "--no-live", folder=tmp_path, keys=keys) as command:
+    with pywheel("work", "shop:queue", folder=tmp_path, keys=keys) as command:
         command.says("bodies_sealed")
     assert said in command.err
     assert "PYWHEEL_KEYS" in command.err

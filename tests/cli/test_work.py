@@ -1,26 +1,18 @@
-"""``pywheel work`` up to the worker: which queue, which store, which topics; what it says; its view; its reload."""
+"""``pywheel work`` up to the worker: which queue, which store, which topics; what it says; its reload."""
 
-import contextlib
-import io
 import os
 import sys
+import time
 import types
-from pathlib import Path
 
 import pytest
-from rich.console import Console
-
 from pywheel import BadOption, JobQueue
-from pywheel.cli import live_view
-from pywheel.cli.live_view import LiveView
-from pywheel.cli.work import Terms, _Drain, _Look, _ready, _say_what_is_wrong
-from pywheel.events import JobEnded, JobGivenBack, JobsPut, JobStarted, LeaseLost, WorkerDrains
-from pywheel.jobs import Counts, Job, Outcome, State
-from pywheel.processes import reload
+from pywheel.cli.work import Sources, Terms, _Drain, _Look, _ready
+from pywheel.events import JobEnded, JobGivenBack, JobStarted, LeaseLost, WorkerDrains
+from pywheel.jobs import Job, Outcome, State
 from pywheel.stores.address import Address
-from tests.jobs.waiting import until
 
-TERMS = Terms(None, {"topics": None, "grace": 30, "keep": None}, live=False)
+TERMS = Terms(None, {"topics": None, "grace": 30, "keep": None})
 
 
 @pytest.fixture
@@ -97,10 +89,10 @@ def test_a_store_in_the_environment_that_does_not_count_is_noted(monkeypatch, ca
     assert alone.startswith("pywheel: working on sqlite:////here.db, topics mail\n")
     assert ("PYWHEEL_STORE names another store" in alone) is (chosen is None)
     about = {"store": "sqlite:////here.db", "topics": ["mail"]}
-    look = _Look(types.SimpleNamespace(about=about, stopping=False), terms, contextlib.ExitStack())
+    look = _Look(types.SimpleNamespace(about=about, stopping=False), terms)
     look()
     look()
-    assert capsys.readouterr().err == alone.replace("working on", "1 processes working on")
+    assert capsys.readouterr().err == alone.replace("working on", "1 process working on")
 
 
 def test_a_drain_says_how_many_handlers_are_under_way(capsys):
@@ -118,89 +110,27 @@ def test_a_drain_says_how_many_handlers_are_under_way(capsys):
     assert "no handler is under way" in capsys.readouterr().err
 
 
-# ---- the live view --------------------------------------------------------------------------------------------------
-
-
-class Asked:
-    """A queue that counts how often it is asked."""
-
-    def __init__(self, topics=3, takes=0.0):
-        self.calls, self.listeners, self.takes, self.now = 0, [], takes, 1_000.0
-        self.events, self.topics = types.SimpleNamespace(listen=self.listeners.append), self
-        self.found = {f"t{n:03}": Counts(delayed=n % 2) for n in range(topics)}
-
-    def counts(self):
-        self.calls += 1
-        self.now += self.takes
-        return self.found
-
-
-def view_of(queue, monkeypatch):
-    monkeypatch.setattr(live_view, "time", types.SimpleNamespace(monotonic=lambda: queue.now))
-    return LiveView(queue)
-
-
-def shown(view):
-    out = io.StringIO()
-    Console(file=out, width=120).print(view.render())
-    return out.getvalue()
-
-
-@pytest.mark.parametrize(("takes", "pauses", "calls"), [(0.0, [0.1] * 100, {5, 6}), (1.0, [0.5] * 200, {1, 2})])
-def test_the_view_counts_every_two_seconds_and_a_slow_store_a_hundredth_of_the_time(monkeypatch, takes, pauses, calls):
-    queue = Asked(takes=takes)
-    view = view_of(queue, monkeypatch)
-    for pause in pauses:
-        queue.now += pause
-        shown(view)
-    assert queue.calls in calls
-
-
-def test_many_topics_do_not_push_the_numbers_off_the_screen(monkeypatch):
-    queue = Asked(topics=500)
-    view = view_of(queue, monkeypatch)
-    queue.listeners[0](JobsPut("t", 1))
-    text = shown(view)
-    assert len(text.splitlines()) < 30
-    assert "and 480 more topics" in text
-    assert "t001" in text
-    assert "t000" not in text
-    assert "late p50 / p99 / max" in text
-
-
 # ---- reload ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_sources_of_the_program_are_watched_and_no_others():
-    files = reload.project_files()
-    assert Path(__file__).resolve() in files
-    assert not [file for file in files if "site-packages" in file.parts or file.parent.name == "json"]
-    assert Path(reload.__file__).resolve() not in files
-
-
-def test_a_changed_source_is_told_once_and_ends_in_beginning_again(monkeypatch, tmp_path):
-    source, told = tmp_path / "shop.py", []
-    source.write_text("")
-    monkeypatch.setattr(reload, "project_files", lambda: {source})
-    monkeypatch.setattr(reload, "_EVERY", 0.001)
-    monkeypatch.setattr(reload, "begin_again", lambda stopped: told.append(stopped()))
-    worker = types.SimpleNamespace(told_to_stop=False, retire=lambda: told.append("retire"))
-    with reload.Watch(told.append).over(worker):
-        os.utime(source, (1, 1))
-        until(lambda: "retire" in told)
-    assert told == [f"{source} has changed, beginning again", "retire", False]
-
-
-def test_a_program_that_cannot_be_loaded_is_waited_for(monkeypatch, tmp_path, capsys):
-    import threading
-
-    source = tmp_path / "shop.py"
-    source.write_text("(")
+def test_a_source_that_changes_comes_or_goes_is_told_once_and_looked_for_twice_a_second(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reload, "_EVERY", 0.001)
-    threading.Timer(0.05, os.utime, (source, (1, 1))).start()
-    reload.wait_for_change(lambda: _say_what_is_wrong(SyntaxError("never closed")))
-    assert "SyntaxError: never closed" in capsys.readouterr().err
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    now, source = 0.0, tmp_path / "shop" / "jobs.py"
+    for folder in ("shop", ".venv", "node_modules"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "jobs.py").write_text("")
+    sources = Sources()
+    assert sources.changed() is None
+    for change in (lambda: os.utime(source, (1, 1)), source.unlink, source.touch):
+        for folder in (".venv", "node_modules"):
+            os.utime(tmp_path / folder / "jobs.py", (now, now))
+        change()
+        assert sources.changed() is None
+        now += 0.5
+        assert sources.changed() == source
+        now += 0.5
+        assert sources.changed() is None
 
 
 def test_without_the_extra_of_its_metrics_it_says_so_before_it_starts_processes(call, monkeypatch):

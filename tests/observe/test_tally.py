@@ -108,7 +108,7 @@ def test_values_beyond_the_buckets_are_counted(value):
 
 
 def test_half_a_million_jobs_take_no_more_memory_than_a_thousand():
-    """And reading a percentile costs by the buckets: the live view does it four times a second."""
+    """And reading a percentile costs by the buckets: whoever watches does it several times a second."""
 
     def size(count):
         tally = Tally()

@@ -36,7 +36,7 @@ def jobs(tmp_path, broker):
 def shop(jobs, broker, via=None):
     """A worker in a process of its own."""
     places = {"SHOP_STORE": jobs.store.url, "SHOP_KIND": broker.kind, "SHOP_BROKER": broker.url(via)}
-    command = [sys.executable, "-m", "pywheel.cli", "work", "tests.outlets.shop:queue", "--no-live"]
+    command = [sys.executable, "-m", "pywheel.cli", "work", "tests.outlets.shop:queue"]
     worker = subprocess.Popen(
         command, env={**os.environ, **places}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

@@ -24,7 +24,6 @@ if __name__ == "__main__":
             "up": [worker.pid for worker in supervisor.workers if worker.ready and not worker.draining],
             "all": [worker.pid for worker in supervisor.workers],
             "counts": supervisor.counts,
-            "late": supervisor.late,
             "about": supervisor.about,
         }
         status.with_suffix(".new").write_text(json.dumps(told))

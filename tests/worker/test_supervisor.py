@@ -34,7 +34,6 @@ def test_several_workers_share_the_jobs_and_one_view_counts_them(shop):
     assert {int(line[1]) for line in shop.lines("start")} == set(workers)
     until(lambda: shop.status("counts").get("done") == 30)
     assert shop.status("counts")["claimed"] >= 30
-    assert shop.status("late") == sorted(shop.status("late"))
     assert shop.status("about") == {
         "store": shop.queue.store.url,
         "topics": ["alone", "freeze", "steady", "t"],
@@ -244,7 +243,7 @@ def dying(monkeypatch, processes, done):
     """Return a supervisor, which loses no time, of workers that have done so much when they die."""
     monkeypatch.setattr(module, "_BACKOFF", (0.0, 0.0))
     supervisor = Supervisor("shop:queue", processes)
-    ready = json.dumps({"ready": True, "counts": {"done": done}, "late": []})
+    ready = json.dumps({"ready": True, "counts": {"done": done}})
     script = f"import os, sys; os.write(int(sys.argv[1]), {ready.encode() + bytes([10])!r})"
     supervisor._command = [sys.executable, "-S", "-E", "-c", script]
     return supervisor

@@ -11,8 +11,8 @@ from .._errors import BadOption
 from ..jobs.durations import KEEP, duration
 from ..outlets.answers import shown
 from ..outlets.config import Configured, load
-from .options import Grace, Keep, Live, Target, kept_for, span
-from .output import Output, on_terminal
+from .options import Grace, Keep, Target, kept_for, span
+from .output import Output
 from .work import Terms, run
 
 if TYPE_CHECKING:  # the other commands need not wait for this
@@ -27,7 +27,6 @@ def deliver(
     check: Annotated[bool, typer.Option("--check", help="Say what would run, and run nothing.")] = False,
     grace: Grace = "30s",
     keep: Keep = KEEP,
-    live: Live = None,
 ) -> None:
     """Deliver the jobs of topics by the outlets of a config file, until SIGTERM, Ctrl-C, or the end of the terminal.
 
@@ -38,7 +37,6 @@ def deliver(
     outlets = load(config)
     duration(span(grace), "--grace", error=BadOption)
     options: WorkerOptions = {"grace": span(grace), "keep": kept_for(keep)}
-    terms = Terms(on.store, options, on_terminal() if live is None else live)
     if check:
         _say(outlets, on)
         return
@@ -49,7 +47,7 @@ def deliver(
                     topic, concurrency=configured.concurrency, ttr=configured.ttr, retry=configured.retry
                 )
                 register(configured.outlet)
-        run(queue, terms)
+        run(queue, Terms(on.store, options))
 
 
 def _say(outlets: list[Configured], out: Output) -> None:

@@ -49,7 +49,6 @@ Keep = Annotated[
     ),
 ]
 Grace = Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM or Ctrl-C.")]
-Live = Annotated[bool | None, typer.Option(help="Show counts and lateness; on a terminal it does by itself.")]
 InTopic = Annotated[str | None, typer.Option("--topic", "-t", help="Of this topic only.")]
 Delay = Annotated[
     str | None, typer.Option("--delay", "-d", help="From now: 30s, 10m, 1h 30m, 2d; a number is seconds.")
@@ -130,11 +129,11 @@ class AStore:
 
         Keys are for commands that put, show or deliver bodies. Those that carry bodies as they lie take none.
         """
-        return JobQueue(absolute(self.store), encryption=Keyring.of_environment() if keys else None)
+        return self.existing(keys=keys, create=True)
 
-    def existing(self, *, keys: bool = False) -> JobQueue:
+    def existing(self, *, keys: bool = False, create: bool = False) -> JobQueue:
         """Return the queue of a store that is there. NotAStore if it is not."""
-        return JobQueue(absolute(self.store), create=False, encryption=Keyring.of_environment() if keys else None)
+        return JobQueue(absolute(self.store), create=create, encryption=Keyring.of_environment() if keys else None)
 
 
 @dataclass(kw_only=True)

@@ -1,13 +1,13 @@
-"""``pywheel work``: a worker from a module, or several worker processes, kept alive, and one view of them."""
+"""``pywheel work``: a worker from a module, or several worker processes, kept alive."""
 
 from __future__ import annotations
 
 import os
-import traceback
+import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
@@ -20,15 +20,17 @@ from ..jobs.durations import KEEP, duration
 from ..jobs.handler import MOST_AT_ONCE
 from ..observe import logs
 from ..stores.address import Address
-from .options import Grace, Keep, Live, absolute, kept_for, parts, placed, program, span
-from .output import fail, note, on_terminal, say
+from .options import Grace, Keep, absolute, kept_for, parts, placed, program, span
+from .output import fail, note, say
 
 if TYPE_CHECKING:  # the other commands need not wait for these
     from ..processes import Supervisor
-    from ..processes.reload import Watch
-    from ..worker.base import BaseWorker, WorkerOptions
+    from ..worker.base import WorkerOptions
 
 __all__ = ["Terms", "run", "work"]
+
+_EVERY: Final = 0.5  # seconds between looks at the sources
+_NOT_OURS: Final = ("node_modules", "__pycache__", "site-packages")
 
 
 class Terms(NamedTuple):
@@ -36,7 +38,6 @@ class Terms(NamedTuple):
 
     store: str | None
     options: WorkerOptions  # of each worker
-    live: bool
     processes: int = 1
     log: str = "text"
     metrics: tuple[str, int] | None = None  # host and first port
@@ -70,9 +71,10 @@ def work(
     processes: Annotated[
         int, typer.Option(min=1, help="How many worker processes to keep alive; SIGHUP replaces them one by one.")
     ] = 1,
-    reload: Annotated[bool, typer.Option("--reload", help="Begin again when the program's sources change.")] = False,
-    live: Live = None,
-    log_format: Annotated[str, typer.Option(help="text, or json: an object a line, also on a terminal.")] = "text",
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Replace the workers when a source below the working directory changes.")
+    ] = False,
+    log_format: Annotated[str, typer.Option(help="text, or json: an object a line.")] = "text",
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -86,13 +88,10 @@ def work(
     It then starts nothing more, waits for the handlers that run, and gives back what they have not finished by the
     end of the grace. A second signal ends the grace.
     """
-    shown = on_terminal() and log_format == "text" if live is None else live
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
     options: WorkerOptions = {"topics": parts(topics) or None, "concurrency": concurrency}
     options |= {"grace": span(grace), "keep": kept_for(keep)}
-    terms = Terms(store, options, shown, processes, log_format, metrics)
-    if log_format not in logs.FORMS:
-        raise BadOption(f"--log-format is {' or '.join(logs.FORMS)}, not {log_format[:40]!r}")
+    terms = Terms(store, options, processes, log_format, metrics)
     duration(span(grace), "--grace", error=BadOption)
     if metrics is not None:
         needed("prometheus_client", "telemetry")  # said here, and not by each process that is started
@@ -104,34 +103,6 @@ def work(
         run(_ready(target, terms), terms)
 
 
-def _reloading(target: str, terms: Terms) -> None:
-    """Work; when a source changes, drain and begin again. A program that cannot be loaded is waited for."""
-    from ..processes.reload import Watch, begin_again, interruptible, wait_for_change
-
-    with interruptible() as interrupted:
-        try:
-            queue = _ready(target, terms)
-        except Exception as error:  # noqa: BLE001  (whatever is wrong with it: somebody is mending it)
-            if not interrupted():
-                wait_for_change(partial(_say_what_is_wrong, error))
-            begin_again(interrupted)
-            return
-    watch = Watch(lambda text: note(f"pywheel: {text}"))
-    if terms.processes > 1:
-        queue.close()  # it is loaded here for the sake of its sources
-        _supervise(target, terms, watch)
-    else:
-        run(queue, terms, watch)
-
-
-def _say_what_is_wrong(error: Exception) -> None:
-    if isinstance(error, PywheelError):
-        fail(str(error))
-    else:
-        traceback.print_exception(error)
-    note("pywheel: waiting for a change of the sources; Ctrl-C ends it")
-
-
 def _ready(target: str, terms: Terms) -> JobQueue:
     """Return the queue, on the store that is wanted. BadOption if it cannot do what is wanted."""
     queue = program(target)
@@ -139,35 +110,16 @@ def _ready(target: str, terms: Terms) -> JobQueue:
     return placed(queue, terms.store)
 
 
-def run(queue: JobQueue, terms: Terms, watch: Watch | None = None) -> None:
-    """Run one worker in this process until it is told to stop. With a watch: begin again when a source changes."""
-    from ..worker import Worker  # the other commands need not wait for these
-    from .live_view import LiveView
+def run(queue: JobQueue, terms: Terms) -> None:
+    """Run one worker in this process until it is told to stop."""
+    from ..worker import Worker  # the other commands need not wait for it
 
-    if not terms.live:
-        logs.begin(terms.log)
+    logs.begin(terms.log)
     pulse = None if terms.metrics is None else _exposed(queue, terms, *terms.metrics)
     worker = Worker(queue, **terms.options | {"pulse": pulse})
     terms.say_where("working", queue.store.url, terms.options.get("topics") or queue.handlers)
-    queue.events.listen(_Drain(terms, lambda: worker.told_to_stop))
-    with worker.signals(), _watching(watch, worker), LiveView(queue) if terms.live else nullcontext():
-        worker.run()
-
-
-def _supervise(target: str, terms: Terms, watch: Watch | None = None) -> None:
-    """Run worker processes until told to stop. The program is imported by them, not here. With a watch: as `run`."""
-    from ..processes import Supervisor
-
-    if not terms.live:
-        logs.begin(terms.log)
-    store = None if terms.store is None else absolute(terms.store)
-    supervisor = Supervisor(target, terms.processes, store=store, metrics=terms.metrics, **terms.options)
-    with supervisor.signals(), _watching(watch, supervisor), ExitStack() as shown:
-        supervisor.run(_Look(supervisor, terms, shown))
-
-
-def _watching(watch: Watch | None, runner: BaseWorker | Supervisor) -> AbstractContextManager[None]:
-    return nullcontext() if watch is None else watch.over(runner)
+    queue.events.listen(_Drain(terms))
+    worker.run()
 
 
 def _exposed(queue: JobQueue, terms: Terms, host: str, port: int) -> Callable[..., None]:
@@ -182,9 +134,8 @@ def _exposed(queue: JobQueue, terms: Terms, host: str, port: int) -> Callable[..
 class _Drain:
     """Says what is waited for after the first signal."""
 
-    def __init__(self, terms: Terms, told_to_stop: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, terms: Terms) -> None:
         self._terms = terms
-        self._told_to_stop = told_to_stop
         self._under_way: set[tuple[int, int]] = set()
 
     def __call__(self, event: Event) -> None:
@@ -196,42 +147,93 @@ class _Drain:
             case WorkerDrains(grace=grace):
                 count = len(self._under_way)
                 handlers = f"{count} handler{'s' if count != 1 else ''} under way, {grace:g} s for them"
-                self._terms.say(
-                    f"draining, {handlers if count else 'no handler is under way'}; {_how_to_end(self._told_to_stop())}"
-                )
+                self._terms.say(f"draining, {handlers if count else 'no handler is under way'}; {_HOW_TO_END}")
             case _:
                 pass
 
 
-class _Look:
-    """Says what happens, and shows it, once it is known which store they work on."""
+_HOW_TO_END: Final = "Ctrl-C once more ends it"
 
-    def __init__(self, supervisor: Supervisor, terms: Terms, shown: ExitStack) -> None:
-        self._supervisor = supervisor
-        self._terms = terms
-        self._shown = shown
+
+# ---- several processes ----------------------------------------------------------------------------------------------
+
+
+def _supervise(target: str, terms: Terms, sources: Sources | None = None) -> None:
+    """Run worker processes until told to stop. The program is imported by them, not here."""
+    from ..processes import Supervisor
+
+    logs.begin(terms.log)
+    store = None if terms.store is None else absolute(terms.store)
+    supervisor = Supervisor(target, terms.processes, store=store, metrics=terms.metrics, **terms.options)
+    supervisor.run(_Look(supervisor, terms, sources))
+
+
+class _Look:
+    """Says what happens, once it is known which store they work on; has them replaced when a source changes."""
+
+    def __init__(self, supervisor: Supervisor, terms: Terms, sources: Sources | None = None) -> None:
+        self._supervisor, self._terms, self._sources = supervisor, terms, sources
         self._began = self._drains = False
 
     def __call__(self) -> None:
-        supervisor, about = self._supervisor, self._supervisor.about
+        supervisor, about, count = self._supervisor, self._supervisor.about, self._terms.processes
         if about and not self._began:
             self._began = True
-            self._terms.say_where(f"{self._terms.processes} processes working", about["store"], about["topics"])
-            if self._terms.live:
-                from .live_view import LiveView
-
-                queue = self._shown.enter_context(JobQueue(about["store"], create=False))
-                self._shown.enter_context(LiveView(queue, supervisor))
+            who = "1 process" if count == 1 else f"{count} processes"
+            self._terms.say_where(f"{who} working", about["store"], about["topics"])
         if self._began and supervisor.stopping and not self._drains:
             self._drains = True
-            count = len(supervisor.workers)
             grace = duration(self._terms.options["grace"], "--grace", error=BadOption) / 1000
-            self._terms.say(f"draining {count} processes, {grace:g} s for them; {_how_to_end(supervisor.told_to_stop)}")
+            self._terms.say(f"draining {len(supervisor.workers)} processes, {grace:g} s for them; {_HOW_TO_END}")
+        elif self._sources is not None and not supervisor.stopping:
+            changed = self._sources.changed()
+            if changed is not None:
+                self._terms.say(f"{changed} has changed")
+                supervisor.reload()
 
 
-def _how_to_end(told_to_stop: bool) -> str:
-    """Return what Ctrl-C does to a drain: one for a reload is not yet a stop."""
-    return "Ctrl-C once more ends it" if told_to_stop else "Ctrl-C stops it, twice at once"
+# ---- reload ---------------------------------------------------------------------------------------------------------
+
+
+def _reloading(target: str, terms: Terms) -> None:
+    """Work; a program that cannot begin is waited for until a source changes."""
+    sources = Sources()
+    while True:
+        try:
+            _supervise(target, terms, sources)
+        except PywheelError as error:
+            fail(str(error))
+            note("pywheel: waiting for a change of the sources; Ctrl-C ends it")
+            while sources.changed() is None:
+                time.sleep(_EVERY)
+        else:
+            return
+
+
+class Sources:
+    """The Python files below the working directory, and when each was changed last."""
+
+    def __init__(self) -> None:
+        self._seen = _times()
+        self._look_at = 0.0
+
+    def changed(self) -> Path | None:
+        """Return a file that has changed since this was asked last; None if none has, or it was asked a moment ago."""
+        if time.monotonic() < self._look_at:
+            return None
+        before, self._seen = self._seen, _times()
+        self._look_at = time.monotonic() + _EVERY
+        return next((file for file in before.keys() | self._seen if before.get(file) != self._seen.get(file)), None)
+
+
+def _times() -> dict[Path, int]:
+    times = {}
+    for here, folders, files in os.walk(Path.cwd()):
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in _NOT_OURS]
+        for file in (Path(here, name) for name in files if name.endswith(".py")):
+            with suppress(OSError):  # an editor may replace it just now
+                times[file] = file.stat().st_mtime_ns
+    return times
 
 
 def _shown(url: str) -> str:

@@ -1,4 +1,4 @@
-"""A listener that counts: for tests, for the live view, and for any monitoring system that asks from time to time.
+"""A listener that counts: for tests, and for any monitoring system that asks from time to time.
 
 Its memory is bounded by topics, not by jobs. A value goes into a bucket whose width is 9 % of the value.
 """

@@ -20,7 +20,6 @@ from types import FrameType
 from typing import Any, Final
 
 from .._errors import BadJob, BadOption, StoreError
-from ..events import Event, JobStarted
 from ..execution.loading import importing, load
 from ..jobs.handler import error_text
 from ..observe import Tally, logs
@@ -30,7 +29,6 @@ from .supervisor import STOP_NOW
 __all__ = ["main"]
 
 _EVERY: Final = 0.25  # seconds between reports
-_SAMPLES: Final = 50  # latenesses in a report, about
 _TRACE: Final = 2_500  # characters: a report is written whole or not at all if it is shorter than a page
 _WORDS: Final = ("claimed", "done", "retried", "dead", "released", "lease_lost")  # those of Tally that are reported
 _HUNG: Final = 10.0  # seconds beyond its grace that a worker without a supervisor has to end
@@ -42,18 +40,10 @@ class Report(Tally):
     def __init__(self, pipe: int) -> None:
         super().__init__()
         self._pipe = pipe
-        self._late: list[float] = []
         self._at = 0.0
         self.ready = False
         self.about: dict[str, Any] = {}
         """What never changes."""
-
-    def __call__(self, event: Event) -> None:
-        """Count an event."""
-        if isinstance(event, JobStarted):
-            self._late.append(event.late)
-        else:
-            super().__call__(event)
 
     def pulse(self, *, ready: bool) -> None:
         """Report, if it is time to. The supervisor takes a worker that does not for one that stands still."""
@@ -64,10 +54,8 @@ class Report(Tally):
     def now(self) -> None:
         """Report."""
         self._at = time.monotonic() + _EVERY
-        late, self._late = sorted(self._late, reverse=True), []
-        sample = [round(seconds, 5) for seconds in late[:: len(late) // _SAMPLES + 1]]  # the largest is among them
         counts = {word: self.total(word) for word in _WORDS}
-        self.tell({"ready": self.ready, "counts": counts, "late": sample, **self.about})
+        self.tell({"ready": self.ready, "counts": counts, **self.about})
 
     def fail(self, error: BaseException) -> None:
         """Say why this process ends."""

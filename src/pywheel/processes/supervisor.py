@@ -13,9 +13,9 @@ import signal
 import socket
 import subprocess
 import time
-from collections import Counter, deque
-from collections.abc import Callable, MutableSequence
-from contextlib import AbstractContextManager, suppress
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from multiprocessing.connection import wait
 from typing import Any, Final, Unpack
@@ -38,7 +38,6 @@ _LOOP: Final = 5  # deaths in a row that are called a crash loop
 _LOOK: Final = 0.25
 _ASLEEP: Final = 2.0  # seconds between two turns after which the supervisor itself stood still
 _SLOW_START: Final = 60.0  # seconds that a program may take to import
-_LATEST: Final = 2_000
 _MOST_TEXT: Final = 1 << 16  # characters of a report's line; what is longer is none
 STOP_NOW: Final = signal.SIGQUIT if hasattr(signal, "SIGQUIT") else signal.SIGTERM
 """Ends the grace of a worker that drains. SIGTERM does not, however often it comes: a service manager may send it to
@@ -77,7 +76,7 @@ class Supervisor:
     ) -> None:
         no_worker_while_importing()
         if os.name == "nt":
-            raise BadOption("more than one worker process needs POSIX: start several workers yourself")
+            raise BadOption("worker processes need POSIX: start workers one by one yourself, without reload")
         told = {
             "store": store,
             "options": options,
@@ -96,7 +95,6 @@ class Supervisor:
         self.about: dict[str, Any] = {}
         """What a worker said of itself: its ``store`` and its ``topics``. Empty until one is up."""
         self._gone: Counter[str] = Counter()
-        self._late: deque[float] = deque(maxlen=_LATEST)
         self._deaths = 0  # in a row
         self._start_at = 0.0
         self._renew: list[_WorkerProcess] = []  # those of the old version
@@ -120,37 +118,19 @@ class Supervisor:
         """
         return sum((worker.counts for worker in self.workers), Counter(self._gone))
 
-    @property
-    def told_to_stop(self) -> bool:
-        """Whether `stop` was called, or a signal came that stops."""
-        return self._stops > 0
-
-    def total(self, name: str) -> int:
-        """Return one of the counts."""
-        return self.counts[name]
-
-    def percentile(self, name: str, part: float) -> float | None:  # noqa: ARG002  (lateness is all there is)
-        """Return a lateness that `part` of the latest do not exceed; None without any."""
-        late = self.late
-        return late[min(int(part * len(late)), len(late) - 1)] if late else None
-
-    @property
-    def late(self) -> list[float]:
-        """How late the latest jobs started, in seconds, sorted: a sample, with the largest of each report."""
-        return sorted(self._late)
-
     def run(self, look: Callable[[], object] | None = None) -> None:
         """Work until `stop`, or, in the main thread, until SIGTERM or SIGINT; a second signal ends the grace period.
 
         SIGHUP replaces all workers, one by one; if the terminal was closed it is a stop. `look` is called some times
-        a second: for a live view. To be called once.
+        a second, for whoever wants to say or do more. To be called once.
 
         Raises:
             BadOption: there is no such program, or it cannot work with these options.
             StoreError: its store cannot be used.
             WorkersFailed: it cannot be imported, or all its first processes ended before they were up.
         """
-        with self.signals():
+        self._terminal = _on_terminal()
+        with on_signals({signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self._hang_up}):
             try:
                 while not self.stopping or self.workers:
                     self._turn()
@@ -164,10 +144,6 @@ class Supervisor:
     def stop(self) -> None:
         """Drain all workers. Called again: at once. From any thread, and from signal handlers."""
         self._stops += 1
-        self.retire()
-
-    def retire(self) -> None:
-        """Drain all workers, to make room for another supervisor. Unlike `stop` it never ends the grace."""
         self.stopping = True
         self._wake()
 
@@ -211,6 +187,8 @@ class Supervisor:
         lived = time.monotonic() - worker.started
         worked = worker.counts["done"] > 0  # it is a job that kills: the others must not wait for long
         self._deaths = 1 if lived > _STEADY or worked else self._deaths + 1
+        if worker.failed is not None and worker.failed["trace"]:
+            _LOGGER.error("the program cannot be imported\n%s", worker.failed["trace"].rstrip())
         if not self.about and (worker.failed is not None or self._deaths >= self._processes):
             self._give_up(worker)
             return
@@ -232,8 +210,6 @@ class Supervisor:
             self._error = kind(worker.reason)
         else:
             self._error = WorkersFailed(f"no worker could begin: {worker.reason}")
-        if worker.failed is not None and worker.failed["trace"]:
-            _LOGGER.error("the program cannot be imported\n%s", worker.failed["trace"].rstrip())
         self.stop()
 
     def _kill_stalled(self) -> None:
@@ -272,7 +248,7 @@ class Supervisor:
         if there >= self._processes + bool(self._renew) or time.monotonic() < self._start_at:
             return
         try:
-            worker = _WorkerProcess(self._command, self._told, self._late)
+            worker = _WorkerProcess(self._command, self._told)
         except OSError as error:
             _LOGGER.error("no worker can be started: %s", error)  # noqa: TRY400  (the system says why)
             self._start_at = time.monotonic() + _BACKOFF[1]
@@ -300,11 +276,6 @@ class Supervisor:
         with suppress(OSError):
             self._mouth.send(b"w")
 
-    def signals(self) -> AbstractContextManager[None]:
-        """Stop and reload on signals, where they can be had: in the main thread. `run` does so while it runs."""
-        self._terminal = self._terminal or _on_terminal()
-        return on_signals({signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self._hang_up})
-
     def _hang_up(self) -> None:
         """Replace all workers; or stop, if this comes from a terminal that was closed."""
         if self._terminal and not _on_terminal():
@@ -321,7 +292,7 @@ class _WorkerProcess:
         OSError: the system has no process, or no descriptor left.
     """
 
-    def __init__(self, command: list[str], told: bytes, late: MutableSequence[float]) -> None:
+    def __init__(self, command: list[str], told: bytes) -> None:
         ours, theirs = os.pipe()
         try:
             self._process = subprocess.Popen(
@@ -351,7 +322,6 @@ class _WorkerProcess:
         self.about: dict[str, Any] = {}
         self.failed: dict[str, str] | None = None
         """Why it could not begin, or go on, if it has said so."""
-        self._late = late
         self._rest = b""
 
     def read(self) -> None:
@@ -374,7 +344,6 @@ class _WorkerProcess:
                 return
             self.ready |= report["ready"]
             self.counts = Counter(report["counts"])
-            self._late.extend(report["late"])
             self.about = report
         except (ValueError, TypeError, KeyError):  # not from us: a handler has written there
             return
