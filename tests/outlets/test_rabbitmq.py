@@ -70,16 +70,13 @@ async def test_all_that_a_message_can_say_comes_from_headers(rabbitmq_server):
 
 
 @on_a_loop
-async def test_exchange_and_routing_key_come_from_the_outlet_or_from_the_job(rabbitmq_server):
+async def test_a_routing_key_comes_from_the_outlet_or_from_the_job(rabbitmq_server):
     async with amqp(rabbitmq_server) as broker:
         ours = await broker.queue("ours", key="a.b")
-        theirs = await broker.queue("theirs", key="c")
-        options = {"exchange": "ours", "routing_key": "a.b", "exchanges": ["th*"], "allow": ["c"]}
-        async with outlet(rabbitmq_server, **options) as deliver:
+        theirs = await broker.queue("ours", key="c")
+        async with outlet(rabbitmq_server, exchange="ours", routing_key="a.b", allow=["c"]) as deliver:
             await deliver(a_job(b"1"))
-            await deliver(a_job(b"2", exchange="theirs", to="c"))
-            with pytest.raises(GiveUp, match=r"does not let a job choose the exchange 'amq\.topic'"):
-                await deliver(a_job(exchange="amq.topic"))
+            await deliver(a_job(b"2", to="c"))
         assert (await broker.take(ours)).body == b"1"
         assert (await broker.take(theirs)).body == b"2"
 
@@ -121,30 +118,18 @@ async def test_not_mandatory_it_is_lost_and_the_attempt_has_succeeded(rabbitmq_s
 
 
 @on_a_loop
-async def test_an_exchange_that_is_not_there_harms_no_other(rabbitmq_server):
-    async with amqp(rabbitmq_server) as broker:
-        queue = await broker.queue("there")
-        async with outlet(rabbitmq_server, exchange="there", exchanges=["*"]) as deliver:
-            jobs = [a_job(exchange="missing") if number % 2 else a_job() for number in range(100)]
-            ends = await asyncio.gather(*map(deliver, jobs), return_exceptions=True)
-        assert all(isinstance(end, NotConfirmed) and "no exchange 'missing'" in str(end) for end in ends[1::2])
-        assert ends[::2] == [None] * 50
-        assert await broker.count(queue) == 50
-
-
-@on_a_loop
-async def test_there_are_never_very_many_channels(rabbitmq_server, monkeypatch):
-    monkeypatch.setattr(rabbitmq, "_MOST_CHANNELS", 3)
-    async with amqp(rabbitmq_server) as broker, outlet(rabbitmq_server, exchanges=["many*"]) as deliver:
-        queues = [await broker.queue(f"many{number}") for number in range(10)]
-        for _ in range(2):
-            for number in range(10):
-                await deliver(a_job(exchange=f"many{number}", to=""))
-            with pytest.raises(NotConfirmed, match="no exchange"):
-                await deliver(a_job(exchange="many-more"))
-        assert [await broker.count(queue) for queue in queues] == [2] * 10
-        link = await deliver._connection()
-        assert len(link._channels) <= 3
+async def test_an_exchange_that_is_not_there_fails_every_attempt_at_once_until_it_is(rabbitmq_server):
+    async with amqp(rabbitmq_server) as broker, outlet(rabbitmq_server, exchange="late", timeout="1h") as deliver:
+        ends = await asyncio.gather(*(deliver(a_job()) for _ in range(20)), return_exceptions=True)
+        assert all(isinstance(end, NotConfirmed) and "no exchange 'late'" in str(end) for end in ends)
+        queue = await broker.queue("late")
+        await deliver(a_job())
+        await broker.channel.exchange_delete("late")
+        with pytest.raises(NotConfirmed):
+            await deliver(a_job())
+        with pytest.raises(NotConfirmed, match="no exchange 'late'"):
+            await deliver(a_job())
+        assert await broker.count(queue) == 1
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ __all__ = ["CONTENT_TYPE", "MESSAGE_ID", "BrokerOutlet", "Link", "NotConfirmed",
 CONTENT_TYPE: Final = "content-type"
 MESSAGE_ID: Final = "message-id"
 """The header that names a message, instead of the job's own id. The bridge keeps there what a producer gave."""
-_OWN: Final = frozenset({TO, CONTENT_TYPE, MESSAGE_ID, "exchange"})
+_OWN: Final = frozenset({TO, CONTENT_TYPE, MESSAGE_ID})
 _OWN_PREFIXES: Final = ("amqp-", "kafka-")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between tries to connect
 _CLOSING: Final = 2.0  # seconds
@@ -174,11 +174,6 @@ class BrokerOutlet(Outlet[L]):
 
     def allowed(self, named: str) -> str:
         """Return a place that a job names: the outlet's own, or one of `allow`. GiveUp if it is neither."""
-        return named if self.place and named == self.place else chosen(named, self.allow, self.places, "allow")
-
-
-def chosen(name: str, allowed: tuple[str, ...], what: str, option: str) -> str:
-    """Return a name that a job gives. GiveUp if the outlet does not allow it."""
-    if not any(fnmatchcase(name, pattern) for pattern in allowed):
-        raise GiveUp(f"this outlet does not let a job choose the {what} {name[:80]!r}: {option} names those it may")
-    return name
+        if (self.place and named == self.place) or any(fnmatchcase(named, pattern) for pattern in self.allow):
+            return named
+        raise GiveUp(f"this outlet does not let a job choose the {self.places} {named[:80]!r}: allow names those it may")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import Iterable
 from typing import Any, ClassVar, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -19,10 +19,9 @@ from ..jobs.job import Job
 from ..jobs.managed import ManagedHandler, Notes
 from .answers import Answers, in_background
 
-__all__ = ["Outlet", "delivery_id", "failed", "opened_once", "texts"]
+__all__ = ["Outlet", "delivery_id", "texts"]
 
 C = TypeVar("C")
-K = TypeVar("K")
 _LONGEST_NAME: Final = 100
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -126,12 +125,17 @@ class Outlet(ManagedHandler, ABC, Generic[C]):
         """Have the next job open another connection, and close this one meanwhile: it is broken."""
         loop = asyncio.get_running_loop()
         opening = self._connections.get(loop)
-        if opening is not None and opening.done() and not failed(opening) and opening.result() is connection:
+        if opening is not None and opening.done() and not _failed(opening) and opening.result() is connection:
             del self._connections[loop]
             in_background(self._close(opening))
 
     async def _connection(self) -> C:
-        return await opened_once(self._connections, asyncio.get_running_loop(), self._opened)
+        """Return what one of those who ask opens for all. If that fails, it fails for all, and the next one tries."""
+        loop = asyncio.get_running_loop()
+        opening = self._connections.get(loop)
+        if opening is None or _failed(opening):
+            opening = self._connections[loop] = loop.create_task(self._opened())
+        return await asyncio.shield(opening)  # one that is cancelled takes no other's connection with it
 
     async def _opened(self) -> C:
         async with asyncio.timeout(self.open_timeout):
@@ -145,20 +149,7 @@ class Outlet(ManagedHandler, ABC, Generic[C]):
             await self.close(connection)
 
 
-async def opened_once(
-    known: MutableMapping[K, asyncio.Task[C]], key: K, open: Callable[[], Coroutine[Any, Any, C]]
-) -> C:
-    """Return what one of those who ask opens for all. If that fails, it fails for all, and the next one tries again."""
-    opening = known.get(key)
-    if opening is not None and opening.done() and not failed(opening):
-        return opening.result()
-    if opening is None or opening.done():
-        opening = known[key] = asyncio.get_running_loop().create_task(open())
-    return await asyncio.shield(opening)  # one that is cancelled takes no other's connection with it
-
-
-def failed(opening: asyncio.Task[Any]) -> bool:
-    """Whether something could not be opened."""
+def _failed(opening: asyncio.Task[Any]) -> bool:
     return opening.done() and (opening.cancelled() or opening.exception() is not None)
 
 

@@ -17,9 +17,7 @@ from ..jobs.durations import Duration
 from ..jobs.handler import GiveUp
 from ..jobs.job import Job
 from .addresses import is_address
-from .answers import in_background
-from .broker import CONTENT_TYPE, BrokerOutlet, Link, NotConfirmed, chosen, message_id, passed
-from .contract import failed, opened_once, texts
+from .broker import CONTENT_TYPE, BrokerOutlet, Link, NotConfirmed, message_id, passed
 
 if TYPE_CHECKING:
     from aiormq.channel import Channel
@@ -46,7 +44,6 @@ _HEARTBEAT: Final = "10"  # seconds, unless the address says otherwise
 _SHORT: Final = 255  # bytes of a short string of AMQP
 _LAST_SECOND: Final = 253_402_300_799  # of the year 9999
 _LONGEST_NAME: Final = 128  # bytes of a header's name: the client cuts longer ones
-_MOST_CHANNELS: Final = 200
 _COPIES: Final = ("CC", "BCC")  # headers with more routing keys, to which RabbitMQ gives the message too
 
 
@@ -65,7 +62,6 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
         url: ``amqp://user:password@host:5672/vhost``, or amqps, with aiormq's options, as ``?heartbeat=10&cafile=``.
         exchange: where it publishes; "" is the default exchange, whose routing keys are queues.
         routing_key: of jobs that say none in `to`.
-        exchanges: patterns of exchanges that a job may choose instead, by a header `exchange`; none unless told.
         allow: patterns of routing keys that jobs may say in `to`; unless told `routing_key` alone, or any.
         mandatory: whether a message that no queue takes is a failed attempt. If not it is lost.
         persistent: whether durable queues keep the message on disk. The broker confirms it once it is there.
@@ -86,7 +82,6 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
         *,
         exchange: str = "",
         routing_key: str = "",
-        exchanges: Iterable[str] = (),
         allow: Iterable[str] | None = None,
         mandatory: bool = True,
         persistent: bool = True,
@@ -97,7 +92,6 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
         if not isinstance(exchange, str):
             raise BadOption(f"the exchange must be a str, not {type(exchange).__name__}")
         self.exchange = exchange
-        self.exchanges = texts(exchanges, "exchanges")
         self.mandatory = mandatory
         self._mode = 2 if persistent else 1
         self._url = checked_url(url)
@@ -111,20 +105,27 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
 
     async def connect(self) -> RabbitLink:
         connection: Connection = self._amqp.connection.Connection(self._url)
-        await connection.connect()
-        return RabbitLink(connection)
+        link = RabbitLink(connection)
+        try:
+            await connection.connect()
+            link.channel = channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
+            if self.exchange:  # else the first publish would tell, and close the channel under all others
+                await channel.exchange_declare(self.exchange, passive=True)
+        except self._amqp.exceptions.ChannelNotFoundEntity as error:
+            await self.close(link)
+            raise NotConfirmed(f"RabbitMQ did not confirm: {error}") from error
+        except BaseException:
+            await self.close(link)
+            raise
+        return link
 
     async def publish(self, link: RabbitLink, job: Job) -> str:
-        exchange, key, properties = self._exchange_of(job), self.place_of(job), self._properties(job)
-        words: dict[str, Any] = {
-            "exchange": exchange,
-            "routing_key": key,
-            "properties": properties,
-            "mandatory": self.mandatory,
-        }
+        key, properties = self.place_of(job), self._properties(job)
         try:
-            channel = await link.channel(exchange)
-            await channel.basic_publish(job.body, wait=False, **words)
+            await link.channel.basic_publish(
+                job.body, exchange=self.exchange, routing_key=key, properties=properties, mandatory=self.mandatory,
+                wait=False,
+            )  # fmt: skip
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -132,19 +133,13 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
             raise NotConfirmed("the connection was closed before RabbitMQ confirmed") from None
         except self._amqp.exceptions.PublishError as returned:
             reason = getattr(returned.frame, "reply_text", None) or "returned"
-            where = f"exchange {exchange!r}, routing key {key!r}"
+            where = f"exchange {self.exchange!r}, routing key {key!r}"
             raise NotConfirmed(f"no queue takes the message: {reason}, {where}") from None
         except (TypeError, ValueError, struct.error) as error:  # before anything was sent
             raise GiveUp(f"RabbitMQ has no way to say it: {str(error) or type(error).__name__}") from error
         return "confirmed"
 
     # ---- from a job to a message ------------------------------------------------------------------------------------
-
-    def _exchange_of(self, job: Job) -> str:
-        named = job.headers.get("exchange")
-        if named is None or named == self.exchange:
-            return self.exchange
-        return chosen(named, self.exchanges, "exchange", "exchanges")
 
     def place_of(self, job: Job) -> str:
         """Return a job's routing key; the empty one is one."""
@@ -175,39 +170,16 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
 
 
 class RabbitLink(Link):
-    """A connection, and a channel for each exchange that is published to."""
+    """A connection, and the channel that is published by."""
+
+    channel: Channel
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._channels: dict[str, asyncio.Task[Any]] = {}
 
     @property
     def closed(self) -> bool:
-        return not self._connection.is_opened
-
-    async def channel(self, exchange: str) -> Channel:
-        """Return the channel of an exchange, open."""
-        opening = self._channels.get(exchange)
-        if opening is not None and _over(opening):
-            del self._channels[exchange]
-        if exchange not in self._channels and len(self._channels) >= _MOST_CHANNELS:
-            self._make_room()
-        return await opened_once(self._channels, exchange, lambda: self._open(exchange))
-
-    async def _open(self, exchange: str) -> Any:
-        channel: Any = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
-        if exchange:  # RabbitMQ closes a channel for an exchange that is not there; and all, if others have followed
-            await channel.exchange_declare(exchange, passive=True)
-        return channel
-
-    def _make_room(self) -> None:
-        """Forget a channel on which nothing is under way."""
-        for exchange, opening in self._channels.items():
-            if opening.done() and (_over(opening) or not opening.result().confirmations):
-                del self._channels[exchange]
-                if not _over(opening):
-                    in_background(opening.result().close())
-                return
+        return not self._connection.is_opened or self.channel.is_closed
 
     async def blocked(self) -> str:
         try:
@@ -227,10 +199,6 @@ def checked_url(url: Any) -> str:
         raise BadOption("the address of a RabbitMQ is written like amqp://user:password@host:5672/vhost")
     query = dict(parse_qsl(parts.query))
     return parts._replace(query=urlencode({"heartbeat": _HEARTBEAT, **query})).geturl()
-
-
-def _over(opening: asyncio.Task[Any]) -> bool:
-    return failed(opening) or (opening.done() and bool(opening.result().is_closed))
 
 
 def _short(text: str, header: str, most: int = _SHORT) -> str:
