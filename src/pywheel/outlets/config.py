@@ -41,7 +41,7 @@ _PASSWORD: Final = re.compile(r"://[^/?#\s]*:[^/?#\s]*@")
 
 
 class ConfigError(PywheelError, ValueError):
-    """A config file says what makes no sense. The message names the file, the line and the word, and how to mend it."""
+    """A config file says what makes no sense. The message names the file, the table and the word, and how to mend it."""
 
 
 class Configured(NamedTuple):
@@ -62,11 +62,10 @@ def load(file: Path) -> list[Configured]:
         ConfigError: it cannot be read, or says what makes no sense. The message says where, and how to mend it.
         ExtraMissing: a package is not installed.
     """
-    text, tables = _read(file)
     found: list[Configured] = []
     taken: dict[str, str] = {}
-    for title, words in tables.items():
-        table = _Table(file, text, title)
+    for title, words in _read(file).items():
+        table = _Table(file, title)
         if not isinstance(words, dict):
             raise table.error(None, f"is a table: write [outlets.{title}] and its words below")
         configured = table.configured(words)
@@ -78,10 +77,9 @@ def load(file: Path) -> list[Configured]:
     return found
 
 
-def _read(file: Path) -> tuple[str, dict[str, Any]]:
+def _read(file: Path) -> dict[str, Any]:
     try:
-        text = _content(file)
-        document = tomllib.loads(text)
+        document = tomllib.loads(_content(file))
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
     except ValueError as error:  # of TOML, with its line, or no UTF-8
@@ -92,7 +90,7 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
         raise ConfigError(f"{file}: {word[:80]} is not known{hint}")
     if not isinstance(tables, dict) or not tables:
         raise ConfigError(f'{file}: there is no outlet: write [outlets.shop], kind = "webhook", url = "https://..."')
-    return text, tables
+    return tables
 
 
 def _content(file: Path) -> str:
@@ -101,34 +99,18 @@ def _content(file: Path) -> str:
 
 
 class _Table:
-    """A table of a config file, and where it stands there."""
+    """A table of a config file."""
 
-    def __init__(self, file: Path, text: str, title: str) -> None:
-        self._file, self._lines, self._title = file, text.splitlines(), title
+    def __init__(self, file: Path, title: str) -> None:
+        self._file, self._title = file, title
 
     def error(self, word: str | None, message: str) -> ConfigError:
         """Return an error about a word of the table, or about all of it."""
-        line = self._line(word)
-        at = f"{self._file}:{line}" if line else str(self._file)
-        return ConfigError(f"{at}: [outlets.{self._title}]{f' {word}' if word else ''}: {message}")
-
-    def _line(self, word: str | None) -> int | None:
-        """Return the line of a word, or of its table; None where a file says it in another way."""
-        header = re.compile(rf"""\s*\[\s*["']?outlets["']?\s*\.\s*["']?{re.escape(self._title)}["']?\s*\]""")
-        begin = next((number for number, line in enumerate(self._lines, 1) if header.match(line)), None)
-        if begin is None or word is None:
-            return begin
-        key = re.compile(rf"\s*[\"']?{re.escape(word)}(_env|_file)?[\"']?\s*=")
-        for number, line in enumerate(self._lines[begin:], begin + 1):
-            if line.lstrip().startswith("["):
-                break
-            if key.match(line):
-                return number
-        return begin
+        return ConfigError(f"{self._file}: [outlets.{self._title}]{f' {word}' if word else ''}: {message}")
 
     @contextmanager
     def _about(self, word: str | None) -> Iterator[None]:
-        """Raise what is refused within as an error about a word."""
+        """Raise what is refused within as an error about a word, or about the table."""
         try:
             yield
         except (BadOption, OSError) as error:
@@ -176,10 +158,8 @@ class _Table:
         for word, parameter in known.items():
             if parameter.default is parameter.empty and word not in words:
                 raise self.error(None, f"{word} is missing: give one of {word}, {word}_env and {word}_file")
-        try:
+        with self._about(None):  # OSError: of TLS
             return its(**words, name=self._title)
-        except (BadOption, OSError) as error:  # of TLS
-            raise self.error(_culprit(its, words), str(error)) from error
 
     def _resolved(self, given: dict[str, Any], secret: frozenset[str] = frozenset()) -> dict[str, Any]:
         """Return words with what their variables and files lead to.
@@ -219,14 +199,3 @@ class _Table:
         if not value:
             raise self.error(word, f"{path} is empty")
         return value
-
-
-def _culprit(its: type[Outlet[Any]], words: dict[str, Any]) -> str | None:
-    """Return the word without which a class takes the others; if none of them is to blame, the first that must be."""
-    for word in words:
-        try:
-            its(**{other: value for other, value in words.items() if other != word})
-        except (BadOption, OSError, TypeError):  # TypeError: it must be given
-            continue
-        return word
-    return next((word for word, it in inspect.signature(its).parameters.items() if it.default is it.empty), None)
