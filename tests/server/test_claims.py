@@ -366,6 +366,17 @@ def test_jobs_claimed_before_the_store_went_away_are_given(api, monkeypatch):
     assert [job["topic"] for job in api.reserve("a", "b", limit=2)] == ["a"]
 
 
+def test_jobs_whose_answer_fails_are_given_back(api, monkeypatch):
+    async def away():
+        raise StoreAway("gone")
+
+    api.put()
+    monkeypatch.setattr(api.context, "receipt_key", away)
+    assert problem(api("POST", "/v1/reserve", json={"topics": ["mail"]})) == "store-away"
+    [job] = api.queue.jobs.list()
+    assert (job.state, job.attempt) == ("delayed", 0)
+
+
 def test_a_token_that_is_removed_while_its_reserve_waits_gets_nothing(bearing, queue):
     api = bearing("work")
     tokens = api.context.access.tokens

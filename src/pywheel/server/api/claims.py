@@ -13,7 +13,7 @@ from msgspec import UNSET
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from ..._errors import BadBody, PywheelError
+from ..._errors import BadBody, PywheelError, StoreError
 from ...client.claims import reserve_async
 from ...jobs import commands
 from ...jobs.durations import delay_ms, duration
@@ -37,32 +37,31 @@ __all__ = ["ack", "bury", "nack", "release", "reserve", "reserve_again", "touch"
 
 
 async def reserve(call: Call) -> Response:
-    """Claim due jobs, and wait for some if there are none."""
+    """Claim due jobs, and wait for some if there are none. What was claimed for an answer that fails is given back."""
     wish: Reserve = call.wish
-    for topic in dict.fromkeys(wish.topics):
+    topics = tuple(dict.fromkeys(wish.topics))
+    for topic in topics:
         call.demand(topic)
     ttr = checked("ttr", duration, wish.ttr, "ttr", 1)
     wait = min(checked("wait", duration, wish.wait, "wait") / 1000, call.context.limits.wait)
     policy = commands.ClaimPolicy(ttr, wish.max_attempts or DEFAULT.max_attempts)
-    wanted = _Wanted(call.context, tuple(dict.fromkeys(wish.topics)), wish.limit, policy, wish.worker)
-    if wait > 0:
-        with call.context.waits.place(call.grant.id):
-            jobs = await _long(call, wanted, wait)
-    else:
-        jobs = await wanted.claim()
-    if jobs and await call.is_disconnected():
-        await _give_back(call.context, jobs)
-        raise ClientDisconnect
-    if jobs:
-        call.claims, call.keep = [(job.id, job.claims) for job in jobs], ttr + UNDER_WAY
-        try:
-            shown = partial(reserved, await call.context.receipt_key())
-            return JsonResponse(Claims(await jobs_out(jobs, shown), await wanted.more(jobs)))
-        except asyncio.CancelledError:
-            await _give_back(call.context, jobs)
-            raise
-    wanted.refuse_sealed()
-    return Response(status_code=204)
+    wanted = _Wanted(call.context, topics, wish.limit, policy, wish.worker)
+    try:
+        if wait > 0:
+            with call.context.waits.place(call.grant.id):
+                await _long(call, wanted, wait)
+        else:
+            await wanted.claim()
+        if not wanted.jobs:
+            wanted.refuse_sealed()
+            return Response(status_code=204)
+        if await call.is_disconnected():
+            raise ClientDisconnect
+        call.claims, call.keep = [(job.id, job.claims) for job in wanted.jobs], ttr + UNDER_WAY
+        return await _given(call, wanted.jobs, more=await wanted.more())
+    except BaseException:
+        await _give_back(call.context, wanted.jobs)
+        raise
 
 
 async def reserve_again(call: Call, claims: Sequence[tuple[int, int]]) -> Response:
@@ -70,9 +69,12 @@ async def reserve_again(call: Call, claims: Sequence[tuple[int, int]]) -> Respon
     for topic in dict.fromkeys(call.wish.topics):
         call.demand(topic)
     jobs = await call.context.read(_still_held, call.queue.store, claims)
-    if not jobs:
-        return Response(status_code=204)
-    return JsonResponse(Claims(await jobs_out(jobs, partial(reserved, await call.context.receipt_key()))))
+    return await _given(call, jobs) if jobs else Response(status_code=204)
+
+
+async def _given(call: Call, jobs: list[Job], *, more: bool = False) -> Response:
+    """Return the answer with jobs that were claimed, and their receipts."""
+    return JsonResponse(Claims(await jobs_out(jobs, partial(reserved, await call.context.receipt_key())), more))
 
 
 def _still_held(store: Store, claims: Sequence[tuple[int, int]]) -> list[Job]:
@@ -80,29 +82,27 @@ def _still_held(store: Store, claims: Sequence[tuple[int, int]]) -> list[Job]:
     return [job for job, number in jobs if job is not None and job.state is State.RUNNING and job.claims == number]
 
 
-async def _long(call: Call, wanted: _Wanted, seconds: float) -> list[Job]:
-    """Claim jobs, or wait for them. A client that goes away gets none: what was claimed for it is given back."""
+async def _long(call: Call, wanted: _Wanted, seconds: float) -> None:
+    """Claim jobs, or wait for them. ClientDisconnect: the client went away."""
     context = call.context
     waiting = context.waiting = context.waiting or Waiting(context.queue.store)
     waiter = waiting.enter(wanted.topics)
     try:
         with call.ends() as ends:
-            jobs = await _first(call, wanted, waiter, ends, seconds)
-            if jobs:
+            await _first(call, wanted, waiter, ends, seconds)
+            if wanted.jobs:
                 await asyncio.sleep(0)  # what is known of the client by now
             if ends.gone.done():
-                await _give_back(context, jobs)
                 raise ClientDisconnect
-            return jobs
     finally:
         waiting.leave(waiter)
 
 
-async def _first(call: Call, wanted: _Wanted, waiter: Waiter, ends: Ends, seconds: float) -> list[Job]:
-    """Return the first jobs that come; [] after so many seconds, or when one of the ends has come."""
+async def _first(call: Call, wanted: _Wanted, waiter: Waiter, ends: Ends, seconds: float) -> None:
+    """Claim the first jobs that come, if some do within so many seconds and before one of the ends."""
     until = asyncio.get_running_loop().time() + seconds
-    jobs = await wanted.claim()
-    while not jobs and wanted.readable:
+    await wanted.claim()
+    while not wanted.jobs and wanted.readable:
         left = until - asyncio.get_running_loop().time()
         if left <= 0 or any(end.done() for end in ends):
             break
@@ -112,51 +112,49 @@ async def _first(call: Call, wanted: _Wanted, waiter: Waiter, ends: Ends, second
             woken.cancel()
             break
         await call.identify(wanted.topics)
-        jobs = await wanted.claim(waiter.take())
-    return jobs
+        await wanted.claim(waiter.take())
 
 
 @dataclass
 class _Wanted:
-    """What one caller wants to claim."""
+    """What one caller wants to claim, and has."""
 
     context: Context
     topics: tuple[str, ...]
     limit: int
     policy: commands.ClaimPolicy
     worker: str
+    jobs: list[Job] = field(default_factory=list)
     sealed: dict[str, BadBody] = field(default_factory=dict)  # topics of which nothing that is due can be read here
 
-    async def claim(self, first: str | None = None) -> list[Job]:
-        """Return jobs that are due, of the topics in their order."""
-        jobs: list[Job] = []
+    async def claim(self, first: str | None = None) -> None:
+        """Claim jobs that are due, of the topics in their order."""
         try:
             # Of several topics those where something is due, found by one query.
             due = self.topics if len(self.topics) == 1 else await self._due() if first is None else (first,)
             for topic in due:
                 if topic not in self.sealed:
-                    jobs += await self._claim(topic, self.limit - len(jobs), jobs)
-                if len(jobs) >= self.limit or self._room(jobs) <= 0:
+                    await self._claim(topic)
+                if len(self.jobs) >= self.limit or self._room <= 0:
                     break
-        except BaseException as error:
-            if jobs and isinstance(error, PywheelError):
-                return jobs  # they are claimed: what comes next is for the next request to learn
-            await _give_back(self.context, jobs)
-            raise
-        return jobs
+        except PywheelError:
+            if not self.jobs:  # else they are claimed: what comes next is for the next request to learn
+                raise
 
-    def _room(self, jobs: list[Job]) -> int:
-        """Return how many bytes of bodies may come beside those of these jobs."""
-        return self.context.limits.reserve - sum(len(job.body) for job in jobs)
+    @property
+    def _room(self) -> int:
+        """How many bytes of bodies may come beside those of these jobs."""
+        return self.context.limits.reserve - sum(len(job.body) for job in self.jobs)
 
-    def _may_be_full(self, jobs: list[Job]) -> bool:
+    @property
+    def _may_be_full(self) -> bool:
         """Whether a body that this server takes may have been too long to come along."""
         # What is sealed was longer than what is seen here.
-        return self._room(jobs) < 2 * self.context.queue.calls.max_body
+        return self._room < 2 * self.context.queue.calls.max_body
 
-    async def more(self, jobs: list[Job]) -> bool:
+    async def more(self) -> bool:
         """Return whether jobs are due that were left out because of their bodies. Mostly without a query."""
-        if len(jobs) >= self.limit or not self._may_be_full(jobs):
+        if len(self.jobs) >= self.limit or not self._may_be_full:
             return False
         try:
             return bool(await self._due())
@@ -180,30 +178,26 @@ class _Wanted:
         now = store.clock.wall()
         return tuple(topic for topic in self.topics if topic in dues and dues[topic] <= now)
 
-    async def _claim(self, topic: str, limit: int, before: list[Job]) -> list[Job]:
-        """Claim jobs of a topic, which come with those before them."""
+    async def _claim(self, topic: str) -> None:
+        """Claim jobs of a topic, beside those that were claimed."""
+        limit = self.limit - len(self.jobs)
         command = commands.Reserve(topic, limit, self.policy, self.worker)
-        if limit > 1 or before:
-            command.bytes, command.least = self._room(before), 0 if before else 1
-        claim = asyncio.ensure_future(reserve_async(self.context.queue.calls, command))
+        if limit > 1 or self.jobs:
+            command.bytes, command.least = self._room, 0 if self.jobs else 1
         try:
-            jobs = await asyncio.shield(claim)
-        except asyncio.CancelledError:  # the server ends: what was claimed is given back
-            with suppress(PywheelError):
-                await _give_back(self.context, await claim)
-            raise
+            jobs = await reserve_async(self.context.queue.calls, command)
         except BadBody as error:  # they stay as they are, for others who may have the key
             self.sealed[topic] = error
-            return []
-        waiting = self.context.waiting
-        if waiting is not None:
-            waiting.claimed(topic, len(jobs), more=len(jobs) == limit or self._may_be_full(before + jobs))
-        return jobs
+            return
+        self.jobs += jobs
+        if self.context.waiting is not None:
+            self.context.waiting.claimed(topic, len(jobs), more=len(jobs) == limit or self._may_be_full)
 
 
 async def _give_back(context: Context, jobs: list[Job]) -> None:
     if jobs:
-        await context.queue.calls.aapply_all([commands.Release(job.id, job.claims) for job in jobs])
+        with suppress(StoreError):  # then they are due again when their leases end
+            await context.queue.calls.aapply_all([commands.Release(job.id, job.claims) for job in jobs])
 
 
 # ---- settle ---------------------------------------------------------------------------------------------------------
