@@ -40,7 +40,7 @@ def tokens(store, clock):
 def test_a_secret_grants_what_its_token_says(tokens):
     secret = tokens.add(["put", "work"], ["shop.*"], START + HOUR, "shop backend")
     grant = tokens.grant(secret)
-    assert grant == Grant(id_of(secret), frozenset({"put", "work"}), ("shop.*",), START + HOUR, "shop backend")
+    assert grant == Grant(id_of(secret), frozenset({"put", "work"}), ("shop.*",), START + HOUR, "shop backend", START)
     assert grant.may("put", "shop.mail")
     assert grant.may("work", "shop.")
     assert not grant.may("put", "shop")
@@ -145,7 +145,7 @@ def test_what_is_no_token_grants_nothing_and_can_be_removed(tokens, store, value
     store.apply([SetNote(f"token:{id_of(secret)}", value)])
     assert tokens.grant(secret) is None
     [token] = tokens.list()
-    assert (token.id, token.scopes) == (id_of(secret), ())
+    assert (token.id, token.scopes) == (id_of(secret), frozenset())
     assert tokens.remove(token.id)
     assert tokens.list() == []
 
@@ -174,7 +174,7 @@ def test_an_id_that_is_taken_is_not_taken_again(tokens, monkeypatch):
     monkeypatch.setattr(module, "token_hex", lambda _: next(ids))
     first, second = tokens.add(["read"], note="first"), tokens.add(["admin"], note="second")
     assert (id_of(first), id_of(second)) == ("0" * 12, "1" * 12)
-    assert [token.note for token in tokens.list()] == ["first", "second"]
+    assert [token.name for token in tokens.list()] == ["first", "second"]
 
 
 def test_what_stands_for_a_token_is_its_id_its_secret_or_a_part_of_that(tokens):
@@ -195,14 +195,14 @@ def test_tokens_are_listed_without_their_secrets(tokens, clock):
     second = tokens.add(["admin"])
     listed = {token.id: token for token in tokens.list()}
     assert list(listed) == sorted(map(id_of, (first, second)))
-    assert listed[id_of(first)][1:] == (("put", "work"), ("b", "a"), START + HOUR, "first", START)
-    assert listed[id_of(second)][1:] == (("admin",), ("*",), None, "", START + timedelta(seconds=1))
+    assert listed[id_of(first)][1:] == ({"put", "work"}, ("b", "a"), START + HOUR, "first", START)
+    assert listed[id_of(second)][1:] == ({"admin"}, ("*",), None, "", START + timedelta(seconds=1))
 
 
 def test_many_tokens_are_listed(tokens):
     for number in range(1_010):
         tokens.add(["read"], note=str(number))
-    assert {token.note for token in tokens.list()} == {str(number) for number in range(1_010)}
+    assert {token.name for token in tokens.list()} == {str(number) for number in range(1_010)}
 
 
 def test_one_that_is_over_is_listed_for_a_while(tokens, store, clock):
@@ -211,9 +211,9 @@ def test_one_that_is_over_is_listed_for_a_while(tokens, store, clock):
     clock.advance(HOUR + timedelta(days=29))
     assert len(tokens.list()) == 2
     clock.advance(timedelta(days=1))
-    assert [token.note for token in tokens.list()] == ["stays"]
+    assert [token.name for token in tokens.list()] == ["stays"]
     store.apply([Purge(State.DONE, 0, None, 100)])
-    assert [token.note for token in tokens.list()] == ["stays"]
+    assert [token.name for token in tokens.list()] == ["stays"]
 
 
 # ---- bad input ------------------------------------------------------------------------------------------------------

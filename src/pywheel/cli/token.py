@@ -11,7 +11,7 @@ import typer
 
 from .._errors import BadOption
 from ..jobs.checks import did_you_mean
-from ..server.tokens import ROLES, SCOPES, Token, Tokens, id_of
+from ..server.tokens import ROLES, SCOPES, Grant, Tokens, id_of
 from .options import NO, Group, Target, bound, parts
 from .output import note
 
@@ -72,7 +72,7 @@ def remove(
     given = [_id(text) for text in ids or ()]
     with on.existing() as queue:
         tokens = Tokens(queue.store)
-        chosen = given if note_ is None else [one.id for one in tokens.list() if one.note == note_]
+        chosen = given if note_ is None else [one.id for one in tokens.list() if one.name == note_]
         removed = [id for id in dict.fromkeys(chosen) if tokens.remove(id)]
     on.emit({"removed": removed}, f"removed: {', '.join(removed)}" if removed else "no such token")
     return 0 if removed and len(removed) == len(set(chosen)) else NO
@@ -115,14 +115,15 @@ def _about(scopes: Iterable[str], topics: Iterable[str], until: datetime | None,
     return {"scopes": list(scopes), "topics": list(topics), "until": end, "note": text}
 
 
-def _record(one: Token, now: datetime) -> dict[str, Any]:
+def _record(one: Grant, now: datetime) -> dict[str, Any]:
     made = None if one.made is None else one.made.isoformat()
     over = one.until is not None and one.until <= now
-    return {"id": one.id, **_about(one.scopes, one.topics, one.until, one.note), "made": made, "over": over}
+    scopes = [scope for scope in SCOPES if scope in one.scopes]
+    return {"id": one.id, **_about(scopes, one.topics, one.until, one.name), "made": made, "over": over}
 
 
-def _line(one: Token, now: datetime) -> tuple[str, ...]:
+def _line(one: Grant, now: datetime) -> tuple[str, ...]:
     record = _record(one, now)
     until = "" if record["until"] is None else record["until"] + (", over" if record["over"] else "")
     made = record["made"] or ""
-    return one.id, ",".join(one.scopes), ",".join(one.topics), until, one.note, made[:19]
+    return one.id, ",".join(record["scopes"]), ",".join(one.topics), until, one.name, made[:19]

@@ -23,7 +23,7 @@ from ..jobs.durations import moment
 from ..jobs.queries import GetNote
 from ..stores.contract import Store, notes, outcome_of
 
-__all__ = ["ROLES", "SCOPES", "Grant", "Token", "Tokens", "id_of"]
+__all__ = ["ROLES", "SCOPES", "Grant", "Tokens", "id_of"]
 
 SCOPES: Final = ("read", "put", "work", "admin")
 """Looking; putting, and changing one job; reserving and settling; all of that, deleting, and changing many."""
@@ -38,13 +38,14 @@ _LONGEST_NOTE: Final = 200  # characters
 
 
 class Grant(NamedTuple):
-    """What the holder of a token may do."""
+    """A token without its secret: what its holder may do."""
 
     id: str
-    scopes: frozenset[str]
+    scopes: frozenset[str]  # none if what is stored cannot be read: then it grants nothing
     topics: tuple[str, ...]  # patterns, such as shop.*
     until: datetime | None
     name: str = ""  # who has it, for people
+    made: datetime | None = None
 
     def may(self, scope: str, topic: str | None = None) -> bool:
         """Whether it has a scope, for a topic; without one, for some topics: then each is to be asked for too."""
@@ -61,17 +62,6 @@ class Grant(NamedTuple):
     def sees(self) -> Callable[[str], bool] | None:
         """Whether a topic may be seen; None: every topic, so nobody needs to ask."""
         return None if self.everywhere else lambda topic: self.may("read", topic)
-
-
-class Token(NamedTuple):
-    """A token, without its secret."""
-
-    id: str
-    scopes: tuple[str, ...]  # () if what is stored cannot be read: then it grants nothing
-    topics: tuple[str, ...]
-    until: datetime | None
-    note: str
-    made: datetime | None
 
 
 class Tokens:
@@ -120,9 +110,9 @@ class Tokens:
         over = token.until is not None and token.until <= _time(self._store.clock.wall())
         if over or not compare_digest(digest, _digest(secret)):
             return None
-        return Grant(token.id, frozenset(token.scopes), token.topics, token.until, token.note)
+        return token
 
-    def list(self) -> list[Token]:
+    def list(self) -> list[Grant]:
         """Return all tokens, by id; those that are over for 30 days more. O(tokens)."""
         return [_read(name.removeprefix(_PREFIX), value)[0] for name, value in notes(self._store, _PREFIX)]
 
@@ -141,16 +131,15 @@ def _digest(secret: str) -> str:
     return sha256(secret.encode()).hexdigest()
 
 
-def _read(id: str, value: bytes) -> tuple[Token, str]:
+def _read(id: str, value: bytes) -> tuple[Grant, str]:
     """Return a token as it is stored, and the digest of its secret; "" of one that is none of ours."""
     try:
         record = json.loads(value)
-        given, topics = frozenset(record["scopes"]), tuple(map(str, record["topics"]))
-        scopes = tuple(scope for scope in SCOPES if scope in given)
+        scopes, topics = frozenset(SCOPES).intersection(record["scopes"]), tuple(map(str, record["topics"]))
         until = None if record["until"] is None else _time(record["until"])
-        return Token(id, scopes, topics, until, str(record["note"]), _time(record["made"])), str(record["digest"])
+        return Grant(id, scopes, topics, until, str(record["note"]), _time(record["made"])), str(record["digest"])
     except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
-        return Token(id, (), (), None, "(this cannot be read: remove it)", None), ""
+        return Grant(id, frozenset(), (), None, "(this cannot be read: remove it)"), ""
 
 
 def _time(milliseconds: int) -> datetime:

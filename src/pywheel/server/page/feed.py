@@ -63,7 +63,7 @@ class View(NamedTuple):
 
 
 def _rights(visitor: Grant) -> Grant:
-    return visitor._replace(id="", until=None, name="")
+    return visitor._replace(id="", until=None, name="", made=None)
 
 
 class Feed:
