@@ -31,7 +31,7 @@ def ask(server, method, path, body=b"", **headers):
 
 FORGED = "x%0d%0a" + LINE.replace(" ", "%20")
 ORIGINS = ["http://[", "http://[::1", "http://a]", "//[", "\N{LATIN SMALL LETTER E WITH ACUTE}://[", "http://a\x01["]
-PATHS = [f"/bulk/{FORGED}", f"/jobs/{FORGED}", "/topics", "/sign-in", "/sign-out", "/theme", "/jobs", "/dead"]
+PATHS = [f"/bulk/{FORGED}", f"/jobs/{FORGED}", "/topics", "/sign-in", "/sign-out", "/jobs", "/dead"]
 TARGETS = ["//[", "http://[", "/\\[", "//a]", "///["]
 
 
@@ -45,8 +45,6 @@ def test_signing_in_takes_what_is_no_path_for_none(serving, target):
     assert ask(serving, "GET", f"/sign-in?next={target}") == 200
     body = f"token=pw_1&next={target}".encode()
     assert ask(serving, "POST", "/sign-in", body, sec_fetch_site="same-origin") == 401
-    body = f"theme=dark&next={target}".encode()
-    assert ask(serving, "POST", "/theme", body, sec_fetch_site="same-origin") == 303
 
 
 def test_a_body_that_is_for_nothing_is_short(serving):
@@ -54,10 +52,9 @@ def test_a_body_that_is_for_nothing_is_short(serving):
     assert ask(serving, "GET", "/v1/openapi.json", b"{%s}" % (b" " * 4_096), content_type="application/json") == 413
 
 
-@pytest.mark.parametrize("path", ["/sign-in", "/theme"])
-def test_a_form_that_anybody_may_send_is_short(serving, path):
-    assert ask(serving, "POST", path, b"token=" + b"x" * 8_192, sec_fetch_site="same-origin") == 413
-    assert ask(serving, "POST", path, b"token=\xff", sec_fetch_site="same-origin") == 400
+def test_a_form_that_anybody_may_send_is_short(serving):
+    assert ask(serving, "POST", "/sign-in", b"token=" + b"x" * 8_192, sec_fetch_site="same-origin") == 413
+    assert ask(serving, "POST", "/sign-in", b"token=\xff", sec_fetch_site="same-origin") == 400
 
 
 @pytest.mark.parametrize("host", ["[", "a[", "a b", "http://[", "a\x7f", "\N{LATIN SMALL LETTER E WITH ACUTE}"])

@@ -23,7 +23,7 @@ def filled(text):
     for name, options in re.findall(r'<select id="(\w+)" name="\w+">(.*?)</select>', text):
         found[name] = "".join(re.findall(r'<option value="(\w*)" selected>', options))
     return {
-        name: value.replace("&#34;", '"') for name, value in found.items() if value and name not in ("next", "theme")
+        name: value.replace("&#34;", '"') for name, value in found.items() if value and name != "next"
     }
 
 

@@ -64,6 +64,5 @@ def routes(context: Context) -> list[BaseRoute]:
         look("/sign-in", answers.form, anybody=True),
         act("/sign-in", answers.enter, anybody=True),
         act("/sign-out", answers.leave, anybody=True),
-        act("/theme", answers.theme, anybody=True),
         Route("/static/{version}/{name}", asset, methods=["GET"], middleware=_PACKED),
     ]

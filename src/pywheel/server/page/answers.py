@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..context import Context
     from .feed import Feed
 
-__all__ = ["HEADERS", "Ask", "Handler", "enter", "form", "guarded", "leave", "theme", "visitor_of"]
+__all__ = ["HEADERS", "Ask", "Handler", "enter", "form", "guarded", "leave", "visitor_of"]
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -38,8 +38,6 @@ HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 _SAID: Final = "pywheel_said"  # the cookie with what was done, for the next view
-_THEME: Final = "pywheel_theme"
-_THEMES: Final = ("auto", "light", "dark")
 _COOKIE: Final = "pywheel_token"
 _HOST_COOKIE: Final = f"__Host-{_COOKIE}"  # the same by TLS: no other host, and no other path, can set it
 _TOKEN: Final = re.compile(r"[!-+\--:<-~]{1,512}")  # what a cookie can hold
@@ -91,8 +89,7 @@ class Ask:
 
     def page(self, template: str, /, status: int = 200, **values: Any) -> Response:
         """Return a whole page, with all headers."""
-        cookies, visitor = self.request.cookies, self.visitor
-        theme, said = cookies.get(_THEME, "auto"), unquote(cookies.get(_SAID, ""))[:500]
+        visitor, said = self.visitor, unquote(self.request.cookies.get(_SAID, ""))[:500]
         text = render(
             template,
             root=self.root,
@@ -101,7 +98,6 @@ class Ask:
             role=next((role for scope, role in _ROLES if scope in visitor.scopes), "nobody"),
             by_proxy=visitor.id.startswith(PROXY),
             store=self.store.url,
-            theme=theme if theme in _THEMES else "auto",
             said=said,
             **values,
         )
@@ -228,7 +224,7 @@ async def grant_of(ask: Ask, secret: str) -> Grant:
     return await access.identify(ask.request.scope, ask.context.read, secret.encode("latin-1", "replace"))
 
 
-# ---- signing in and out, light or dark ------------------------------------------------------------------------------
+# ---- signing in and out ---------------------------------------------------------------------------------------------
 
 
 async def form(ask: Ask) -> Response:
@@ -257,16 +253,6 @@ async def leave(ask: Ask) -> Response:
     answer = ask.back("/sign-in")
     answer.delete_cookie(_COOKIE, ask.cookie_path, httponly=True, samesite="strict")
     answer.delete_cookie(_HOST_COOKIE, "/", secure=True, httponly=True, samesite="strict")
-    return answer
-
-
-async def theme(ask: Ask) -> Response:
-    """Remember light, dark, or what the system says."""
-    given = await fields(ask.request, _MOST)
-    if given.get("theme", "") not in _THEMES:
-        raise Problem("bad-request", f"there is no such theme: {', '.join(_THEMES)}")
-    answer = ask.back(_target(given.get("next", "")))
-    ask.set_cookie(answer, _THEME, given.get("theme", ""), 365 * _DAY)
     return answer
 
 

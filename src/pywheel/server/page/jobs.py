@@ -226,7 +226,7 @@ async def show(ask: Ask) -> Response:
         job=job,
         history=history,
         segments=timeline(job, history, ask.now),
-        body=shown(job.body, ask.query.get("as", "")),
+        body=shown(job.body),
         result=None if result is None else shown(result),
         actions=actions,
         now=ask.now,

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
@@ -123,47 +123,39 @@ class Body(NamedTuple):
     """What to show of a body."""
 
     kind: str  # JSON, text, bytes, encrypted, empty
-    view: str  # json, text, hex, none
-    views: tuple[str, ...]  # the others that make sense
     text: str
     size: int  # bytes
     cut: bool  # whether it is longer
 
 
-def shown(data: bytes, wanted: str = "") -> Body:
-    """Return a body, or a result, as JSON, text or hexadecimal, as wanted or else as it is. O(what is shown).
-
-    O(body) for JSON.
-    """
-    kind, views, pretty = _looked_at(data)
-    view = wanted if wanted in views else (views[0] if views else "none")
+def shown(data: bytes) -> Body:
+    """Return a body, or a result, as JSON, text or hexadecimal. O(what is shown), and O(body) for JSON."""
+    kind, value = _kind(data)
     text, room = "", _MOST
-    if view == "json":
-        text = pretty
-    elif view == "text":
+    if kind == "JSON":
+        text = _pretty(value)
+    elif kind == "text":
         text = data[: _MOST + 1].decode("utf-8", "replace")
-    elif view == "hex":
-        text, room = _dump(data[:_HEX]), _HEX
-    cut = len(text) > _MOST or (view != "json" and len(data) > room)
-    return Body(kind, view, views, text[:_MOST], len(data), cut)
+    elif kind == "bytes":
+        text, room = "\n".join(data[start : start + 16].hex(" ") for start in range(0, min(len(data), _HEX), 16)), _HEX
+    cut = len(text) > _MOST or (kind != "JSON" and len(data) > room)
+    return Body(kind, text[:_MOST], len(data), cut)
 
 
-def _looked_at(data: bytes) -> tuple[str, tuple[str, ...], str]:
-    """Return what a body is, how it can be shown, and if it is JSON, as that."""
+def _kind(data: bytes) -> tuple[str, Any]:
+    """Return what a body is, and if it is JSON, its value."""
     if not data:
-        return "empty", (), ""
+        return "empty", None
     if is_encrypted(data):
-        return "encrypted", (), ""
+        return "encrypted", None
     if len(data) <= _JSON:
         with contextlib.suppress(ValueError, RecursionError):
-            return "JSON", ("json", "text", "hex"), _pretty(json.loads(data))
+            return "JSON", json.loads(data)
     try:
         text = data[:_BEGINNING].decode("utf-8", "strict" if len(data) <= _BEGINNING else "ignore")
     except UnicodeDecodeError:
-        return "bytes", ("hex",), ""
-    if any(character < " " and character not in "\t\n\r" for character in text):
-        return "bytes", ("hex", "text"), ""
-    return "text", ("text", "hex"), ""
+        return "bytes", None
+    return "bytes" if any(character < " " and character not in "\t\n\r" for character in text) else "text", None
 
 
 def _pretty(value: object) -> str:
@@ -194,12 +186,3 @@ def preview(job: Job) -> str:
         return "encrypted"
     text = job.body[:96].decode("utf-8", "replace").replace("\n", " ")
     return text if text.isprintable() else job.body[:24].hex(" ")
-
-
-def _dump(data: bytes) -> str:
-    lines = []
-    for start in range(0, len(data), 16):
-        row = data[start : start + 16]
-        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
-        lines.append(f"{start:08x}  {row[:8].hex(' '):23}  {row[8:].hex(' '):23}  {letters}")
-    return "\n".join(lines)

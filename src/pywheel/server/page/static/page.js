@@ -128,10 +128,6 @@
 
   // ---- forms ------------------------------------------------------------------------------------------------------
 
-  $("theme")?.addEventListener("change", (event) => {
-    event.target.form.elements.next.value = location.pathname.slice(root.length) + location.search;
-    event.target.form.requestSubmit();
-  });
   document.addEventListener("submit", (event) => {
     const sure = event.submitter?.dataset.sure;
     if (sure && !confirm(sure)) event.preventDefault();
