@@ -184,7 +184,7 @@ def verify(
     on: Target,
     repair: Annotated[bool, typer.Option("--repair", help="Make it right, while nobody else writes.")] = False,
 ) -> int:
-    """Look at every job of a store and at all that is kept about it; print what is wrong, a line each."""
+    """Look at every job and at all that is kept about it; print what is wrong, line by line. Exit code 1: some is."""
     with on.existing() as queue, progress("repairing" if repair else "looking at every job"):
         found = queue.store.verify(repair=repair)
     if not found:

@@ -37,7 +37,7 @@ def copy(
 
     Live jobs come with all they have, and what was tried so far; finished ones with their history. Which topics are
     paused is kept too. Ids are TO's own; the header pywheel-copied says the old one. The tokens of the service are
-    those of FROM, and no others, until TO is gone over to.
+    those of FROM, and no others, until TO is gone over to. Exit code 1: some jobs stayed, as TO has their keys.
     """
     seconds = duration(span(wait), "--wait", error=BadOption) / 1000
     with AStore(store=source).existing() as old:

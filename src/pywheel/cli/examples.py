@@ -59,7 +59,7 @@ _OF: Final[dict[str, str]] = {
   pywheel limit notify --as-code                 # as its code says again
   pywheel limit notify                           # what was set""",
     "work": """
-  pywheel work shop.jobs:queue                   # with a live view on a terminal, with log lines elsewhere
+  pywheel work shop.jobs:queue
   pywheel work shop.jobs:queue --topics mail,close --grace 5s
   pywheel work shop.jobs:queue --processes 4     # kept alive; SIGHUP replaces them one by one
   pywheel work shop.jobs:queue --reload          # while you write it
@@ -88,18 +88,14 @@ outlets.toml:
   PYWHEEL_BROKER=amqp://shop:secret@mq/shop pywheel bridge rabbitmq pywheel --topic orders
 
 A message says when by a header: x-delay (ms, as for the delayed-message plugin), pywheel-delay (seconds, or 30m), or
-pywheel-at (ISO 8601 with a time zone). It is acknowledged after its job is durable. One that makes no sense is rejected
-without requeueing: the queue's dead-letter exchange gets it, if there is one.""",
+pywheel-at (ISO 8601 with a time zone).""",
     "bridge kafka": """
   pywheel bridge kafka delayed --servers kafka-1:9092,kafka-2:9092 --topic orders --to orders
 
-A record says when by the same headers, as text; a delay counts from the record's time. Offsets are committed after the
-jobs are durable.""",
+A record says when by the same headers as a message of RabbitMQ; a delay counts from the record's time.""",
     "workers": """
   pywheel workers                                # who works on this store, on all its hosts
-  pywheel workers --json | jq '.[].topics'
-  pywheel workers quiet app1:4711                # it takes no new jobs, and finishes what it has begun
-  pywheel workers stop app1:4711                 # it drains and ends, as at SIGTERM""",
+  pywheel workers --json | jq '.[].topics'""",
     "workers quiet": """
   pywheel workers quiet app1:4711
   pywheel workers resume app1:4711""",
@@ -121,19 +117,14 @@ jobs are durable.""",
     "verify": """
   pywheel verify                                 # beside running workers
   pywheel verify --store redis://cache.internal/0 --json | jq .
-  pywheel verify --repair                        # after reading what it would do
-
-Exit codes: 0 nothing is wrong, or all of it was repaired; 1 something is, or is left; 3 the store cannot
-be looked at.""",
+  pywheel verify --repair                        # after reading what it would do""",
     "copy": """
   pywheel copy sqlite:///jobs.db postgresql://shop@db/shop --dry-run
   pywheel copy sqlite:///jobs.db postgresql://shop@db/shop            # beside producers and workers; again and again
   pywheel copy sqlite:///jobs.db postgresql://shop@db/shop --switch   # pauses FROM, and goes over to TO
 
 Ended in the middle, by whatever, the same command goes on where it was: nothing is there twice, nothing is missing.
-Passwords come best from a file, ?password_file=..., as arguments can be read by everybody on the host.
-
-Exit codes: 0 done; 1 some jobs stayed in FROM, as their key is taken in TO; 3 a store is away, or busy: try again.""",
+Passwords come best from a file, ?password_file=..., as arguments can be read by everybody on the host.""",
     "new-key": """
   pywheel new-key > keys                         # id:base64, the id is today
   pywheel new-key 2026-12 | cat - keys > keys.new && mv keys.new keys    # the first one encrypts, all decrypt
@@ -142,10 +133,7 @@ Exit codes: 0 done; 1 some jobs stayed in FROM, as their key is taken in TO; 3 a
   pywheel rekey --keys-file keys --store sqlite:///jobs.db
 
 Before it, give the new key to everybody who reads: see docs/encryption.md. Jobs that cannot be read, as their key is
-not in the file, stay as they are, and are counted.
-
-Exit codes: 0 all is encrypted with the first key; 1 some could not be read; 3 the store failed, the rest is
-left to do.""",
+not in the file, stay as they are, and are counted.""",
     "version": """
   pywheel version""",
     "outlets enable": """
@@ -153,15 +141,10 @@ left to do.""",
   pywheel outlets enable shop --target https://shop.example/hook
   pywheel retry-many --topic shop.notify --error "is disabled"     # what came meanwhile
 
-Workers know it some seconds later.
-
-Exit codes: 0 enabled; 1 nothing was disabled.""",
+Workers know it some seconds later.""",
     "schedules list": """
   pywheel schedules list
   pywheel schedules list --json | jq '.[] | select(.paused) | .name'
-  pywheel schedules run nightly                  # now, beside its others
-  pywheel schedules pause nightly
-  pywheel schedules remove nightly               # code that declares it makes it again
 
 The outcome is that of the last tick: a job's state, or skipped; nothing if its job is forgotten, or never was.""",
     "schedules pause": """
@@ -174,8 +157,6 @@ The outcome is that of the last tick: a job's state, or skipped; nothing if its 
     "spool show": """
   pywheel spool show --spool sqlite:////var/lib/shop/spool.db
   pywheel spool show --json | jq .refused
-  pywheel spool retry -5                         # send it again, which was refused
-  pywheel spool delete -5                        # or forget it
 
 A job waits, is being sent, or was refused by the store. A process that was killed a moment ago may leave a job as being
 sent. A refused job has its error and stays here until you retry or delete it. Ids are those that put returned.""",
@@ -183,10 +164,7 @@ sent. A refused job has its error and stays here until you retry or delete it. I
   pywheel spool drain --store postgresql://shop@db/shop --spool sqlite:////var/lib/shop/spool.db
 
 Programs whose queue has this spool do the same by themselves: this is for what a program left that runs no more. Both
-at once do no harm.
-
-Exit codes: 0 all is in the store; 1 some were refused, see `pywheel spool show`; 3 the store is away, the rest
-waits.""",
+at once do no harm.""",
     "spool retry": """
   pywheel spool retry -5                         # -5: what put returned""",
     "spool delete": """
@@ -208,9 +186,7 @@ The token is printed alone, once: the store has no more than its hash.""",
   pywheel token remove pw_5f0c3b9a7d21           # or what a token that was found begins with: the id is part of it
   pywheel token remove --note "shop backend"     # all with this note
 
-Servers refuse it within 5 seconds. Who has lost a token removes it, and adds another one.
-
-Exit codes: 0 removed; 1 there is none.""",
+Servers refuse it within 5 seconds. Who has lost a token removes it, and adds another one.""",
 }  # fmt: skip
 _OF["resume"], _OF["schedules resume"] = _OF["pause"], _OF["schedules pause"]
 _OF["workers resume"] = _OF["workers quiet"]

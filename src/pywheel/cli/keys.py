@@ -39,7 +39,7 @@ def rekey(
 ) -> int:
     """Encrypt the bodies of all jobs with the first key, also those that are plain; others work on meanwhile.
 
-    It may be ended and begun again: what is done is not done again.
+    It may be ended and begun again: what is done is not done again. Exit code 1: some could not be read.
     """
     if keys_file is None and "PYWHEEL_KEYS" not in os.environ:
         raise BadOption("there are no keys: give --keys-file, or set PYWHEEL_KEYS; `pywheel new-key` makes a key")

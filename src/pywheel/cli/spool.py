@@ -88,7 +88,7 @@ def _line(word: str, job: Job) -> tuple[Any, ...]:
 
 @spool.command()
 def drain(of: ASpool, on: Target) -> int:
-    """Forward all that waits to the store, in order, each put once."""
+    """Forward all that waits to the store, in order, each put once. Exit code 1: some were refused."""
     tally = Tally()
     with (
         of.existing() as file,
