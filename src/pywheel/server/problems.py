@@ -163,8 +163,10 @@ def checked(field: str, function: Callable[_P, _R], /, *args: _P.args, **kwargs:
 
 _AT: Final = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$?(?P<path>.*)`)?", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-_MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+_OF_FIELDS: Final = (
+    (re.compile(r"Object contains unknown field `(.*)`", re.DOTALL), "there is no field {!r}: leave it out"),
+    (re.compile(r"Object missing required field `(.*)`", re.DOTALL), "the field {!r} is missing"),
+)
 
 
 def of_validation(error: msgspec.ValidationError, *, parameter: bool = False) -> Problem:
@@ -173,13 +175,11 @@ def of_validation(error: msgspec.ValidationError, *, parameter: bool = False) ->
     assert found is not None
     what, steps = found["what"], [name or place for name, place in _STEP.findall(found["path"] or "")]
     steps = [step for step in steps if step]
-    for pattern in (_UNKNOWN, _MISSING):
+    for pattern, said in _OF_FIELDS:
         if named := pattern.fullmatch(what):
             steps.append(named[1][:80])
-    if unknown := _UNKNOWN.fullmatch(what):
-        what = f"there is no field {unknown[1][:80]!r}: leave it out"
-    elif missing := _MISSING.fullmatch(what):
-        what = f"the field {missing[1]!r} is missing"
+            what = said.format(named[1][:80])
+            break
     if parameter:
         return bad_parameter(steps[0] if steps else "", what)
     return bad_field("#" + "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps), what)

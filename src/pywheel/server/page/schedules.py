@@ -46,13 +46,9 @@ class Wish(NamedTuple):
     def options(self, source: Schedule | None) -> dict[str, Any]:
         """Return the same as `Schedules.set` wants it; what has no field here is as it was."""
         return {
-            "every": self.every or None,
-            "cron": self.cron or None,
-            "tz": self.tz or None,
+            **{field: getattr(self, field) or None for field in ("every", "cron", "tz", "overlap", "ttr")},
             "catch_up": self.catch_up or "none",
-            "overlap": self.overlap or None,
             "jitter": self.jitter or 0,
-            "ttr": self.ttr or None,
             "max_attempts": number_of(self.max_attempts) or None,
             "headers": source.headers if source else None,
             "priority": source.priority if source else 0,
