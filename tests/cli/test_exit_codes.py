@@ -9,7 +9,7 @@ from tests.docs.pages import text
 
 DONE = [
     "counts", "list --topic nobody", "retry-many --yes", "info", "workers", "schedules list", "verify",
-    "check", "token list", "version", "--help", "cancel 1",
+    "check", "token list", "--version", "--help", "cancel 1",
 ]  # fmt: skip
 NO = [
     "show 99", "show key --topic mail", "history 99", "cancel 99", "reschedule 99 --delay 1h", "retry 99", "delete 99",

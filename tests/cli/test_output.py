@@ -79,7 +79,7 @@ def pipe(*arguments, **words):
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["--version"], ["version", "--json"], []], ids=str)
+@pytest.mark.parametrize("arguments", [["new-key"], ["--help"], ["--version"], ["new-key", "--json"], []], ids=str)
 def test_a_reader_that_has_gone_is_no_error(arguments):
     read, write = os.pipe()
     os.close(read)
@@ -90,7 +90,7 @@ def test_a_reader_that_has_gone_is_no_error(arguments):
 
 @pytest.mark.stress
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["version", "--json"], ["put", "t"]], ids=str)
+@pytest.mark.parametrize("arguments", [["new-key"], ["--help"], ["new-key", "--json"], ["put", "t"]], ids=str)
 def test_an_output_that_is_full_is_an_error_of_its_own_and_a_put_has_happened(queue, arguments):
     with FULL.open("wb") as output, pipe(*arguments, stdout=output) as process:
         err = process.communicate(timeout=60)[1]
@@ -105,7 +105,7 @@ def test_an_output_that_is_full_is_an_error_of_its_own_and_a_put_has_happened(qu
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_do_no_harm(queue, closed):
     """A closed descriptor would be the store's: what is printed would land in its file."""
-    for words in ("version", "put t 7"):
+    for words in ("new-key", "put t 7"):
         command = f'"{sys.executable}" -m pywheel.cli {words} {closed}'
         result = subprocess.run(["sh", "-c", command], env=environment(), capture_output=True, timeout=60, check=False)
         assert result.returncode == (3 if ">&-" in closed.split() else 0)

@@ -39,6 +39,15 @@ def test_what_makes_no_sense_is_refused_in_one_line(tmp_path, options, said):
     assert text.count("\n") == 1
 
 
+def test_the_log_of_a_program_stays_as_the_program_has_set_it_up(tmp_path, monkeypatch):
+    lines = "import atexit, logging", "logging.basicConfig(format='OURS %(message)s')", "from pywheel import JobQueue"
+    ends = "queue = JobQueue('memory:')", "atexit.register(logging.getLogger().warning, 'the end')"
+    (tmp_path / "shop.py").write_text("\n".join((*lines, *ends)))
+    monkeypatch.chdir(tmp_path)
+    _, text = serve(tmp_path, "shop:queue", "--host", "203.0.113.1", "--port", "0")
+    assert text.splitlines()[-1] == "OURS the end"
+
+
 def test_a_port_that_is_taken_is_named(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

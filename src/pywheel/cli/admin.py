@@ -19,9 +19,9 @@ from ..stores.open import migration
 from ..stores.verify import Finding
 from .examples import examples
 from .options import NO, Group, No, Target, absolute, with_options
-from .output import Output, note, progress
+from .output import note, progress
 
-__all__ = ["backup", "check", "info", "migrate", "vacuum", "verify", "version", "version_line", "workers"]
+__all__ = ["backup", "check", "info", "migrate", "vacuum", "verify", "version_line", "workers"]
 
 _INSTEAD: Final = {  # of what only a store in a file has
     "backup": "`pywheel copy` carries its jobs to a store in a file, and a server has tools of its own",
@@ -33,12 +33,6 @@ _PAGES: Final = 2_000  # given back in one turn: some milliseconds, in which nob
 def version_line() -> str:
     """Return which pywheel this is."""
     return f"pywheel {__version__} ({implementation}), Python {platform.python_version()}, {sys.executable}"
-
-
-def version(out: Output) -> None:
-    """Print the version, and which implementation of the wheel runs."""
-    record = {"version": __version__, "implementation": implementation, "python": platform.python_version()}
-    out.emit(record, version_line())
 
 
 def info(on: Target) -> None:

@@ -13,9 +13,8 @@ from .._errors import BadAddress, JobExists, NoSuchJob, PywheelError, StoreError
 from . import admin, bulk, job, keys
 from .bridge import bridge
 from .copy import copy
-from .deliver import deliver
 from .options import NO, STORE, USAGE, Group, No
-from .outlets import outlets
+from .outlets import deliver, outlets
 from .output import fail, sound_streams
 from .schedules import schedules
 from .serve import serve
@@ -56,7 +55,6 @@ _COMMANDS: Final[dict[str, tuple[Any, ...]]] = {
     "At work": (work, serve, deliver, bridge, admin.workers, outlets, spool, token),
     "The store": (admin.info, admin.migrate, admin.backup, copy, admin.check, admin.verify, admin.vacuum),
     "Keys": (keys.new_key, keys.rekey),
-    "This program": (admin.version,),
 }
 
 

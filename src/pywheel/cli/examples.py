@@ -134,8 +134,6 @@ Passwords come best from a file, ?password_file=..., as arguments can be read by
 
 Before it, give the new key to everybody who reads: see docs/encryption.md. Jobs that cannot be read, as their key is
 not in the file, stay as they are, and are counted.""",
-    "version": """
-  pywheel version""",
     "outlets enable": """
   pywheel outlets enable shop
   pywheel outlets enable shop --target https://shop.example/hook

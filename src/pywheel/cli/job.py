@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
@@ -67,7 +66,7 @@ class Values:
     """What is said of a job when it is put or edited."""
 
     text: Annotated[bool, typer.Option("--text", help="The body is text as it is, no JSON.")] = False
-    file: Annotated[Path | None, typer.Option(help="The body is what this file holds, as it is.")] = None
+    file: Annotated[typer.FileBinaryRead | None, typer.Option(help="The body is what this file has, as it is.")] = None
     delay: o.Delay = None
     at: o.At = None
     ttr: Annotated[str | None, typer.Option(help="How long a handler may run.")] = None
@@ -128,8 +127,8 @@ def put(
             raise BadJob(
                 "--lines puts many jobs: their bodies come from --file or standard input, and they have no key"
             )
-        with on.opened(keys=True) as queue, _stream(values.file) as stream:
-            count = _put_lines(queue, stream, topic, options, text=values.text)
+        with on.opened(keys=True) as queue:
+            count = _put_lines(queue, _stream(values), topic, options, text=values.text)
         on.emit({"put": count}, str(count))
         return
     content = _content(body, values)
@@ -162,32 +161,17 @@ def _put_lines(queue: JobQueue, stream: BinaryIO, topic: str, options: JobOption
     return count
 
 
-@contextmanager
-def _stream(file: Path | None) -> Iterator[BinaryIO]:
-    """Give a file, or standard input. BadJob if it cannot be read."""
-    if file is None:
-        yield io.BytesIO() if sys.stdin is None else sys.stdin.buffer
-        return
-    try:
-        opened_file = file.open("rb")
-    except OSError as error:
-        raise BadJob(f"--file {file} cannot be read: {error.strerror}") from error
-    with opened_file:
-        yield opened_file
+def _stream(values: Values) -> BinaryIO:
+    """Return the file that was given, or else the standard input."""
+    return values.file or (io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
 
 
 def _content(body: str | None, values: Values) -> bytes:
     """Return the bytes of a body. BadJob for an argument that is no JSON and does not say that it is text."""
-    if values.file is not None:
-        if body is not None:
-            raise BadJob("give a body or --file, not both")
-        with _stream(values.file) as stream:
-            try:
-                return _all_of(stream)
-            except OSError as error:  # a directory opens
-                raise BadJob(f"--file {values.file} cannot be read: {error.strerror}") from error
-    if body == "-" and not values.text:
-        return b"" if sys.stdin is None else _all_of(sys.stdin.buffer)
+    if values.file is not None and body is not None:
+        raise BadJob("give a body or --file, not both")
+    if values.file is not None or (body == "-" and not values.text):
+        return _all_of(_stream(values))
     if body is None:
         return b"" if values.text else b"null"
     return _checked(body.encode("utf-8", "surrogateescape"), text=values.text)

@@ -66,9 +66,9 @@ def serve(
     if (sign_in_header is None) != (sign_in_from is None) or (open_ and sign_in_header is not None):
         raise BadOption("--sign-in-header and --sign-in-from go together, and not with --open")
     sign_in = None if sign_in_header is None else ProxySignIn(sign_in_header, parts(sign_in_from), sign_in_role)
-    logs.begin(log_format)
     with ExitStack() as stack:
         queue = stack.enter_context(_queue(target, store))
+        logs.begin(log_format)  # unless the program has set up its own
         _count(queue)
         access: Mode = "open" if open_ else "tokens"
         app = service(queue, access=access, read_only=read_only, cors=origins, proxies=parts(proxies), sign_in=sign_in)
