@@ -23,7 +23,6 @@ if __name__ == "__main__":
         told = {
             "up": [worker.pid for worker in supervisor.workers if worker.ready and not worker.draining],
             "all": [worker.pid for worker in supervisor.workers],
-            "counts": supervisor.counts,
             "about": supervisor.about,
         }
         status.with_suffix(".new").write_text(json.dumps(told))

@@ -26,14 +26,12 @@ HERE = Path(__file__).parent
 # ---- one life -------------------------------------------------------------------------------------------------------
 
 
-def test_several_workers_share_the_jobs_and_one_view_counts_them(shop):
+def test_several_workers_share_the_jobs(shop):
     shop.start(2)
     workers = shop.up()
     ids = [shop.queue.put("t", b"slow") for _ in range(30)]
     assert {finished(shop.queue, id).state for id in ids} == {State.DONE}
     assert {int(line[1]) for line in shop.lines("start")} == set(workers)
-    until(lambda: shop.status("counts").get("done") == 30)
-    assert shop.status("counts")["claimed"] >= 30
     assert shop.status("about") == {
         "store": shop.queue.store.url,
         "topics": ["alone", "freeze", "steady", "t"],
@@ -51,7 +49,6 @@ def test_a_term_signal_drains_them_all(shop):
     shop.go()
     assert supervisor.wait(60) == 0
     assert finished(shop.queue, id).state is State.DONE
-    assert shop.status("counts")["done"] == 1
     assert not any(map(alive, shop.pids()))
 
 
@@ -240,16 +237,16 @@ def descriptors():
 
 
 def dying(monkeypatch, processes, done):
-    """Return a supervisor, which loses no time, of workers that have done so much when they die."""
+    """Return a supervisor, which loses no time, of workers that die, and have done something before or not."""
     monkeypatch.setattr(module, "_BACKOFF", (0.0, 0.0))
     supervisor = Supervisor("shop:queue", processes)
-    ready = json.dumps({"ready": True, "counts": {"done": done}})
+    ready = json.dumps({"ready": True, "worked": done})
     script = f"import os, sys; os.write(int(sys.argv[1]), {ready.encode() + bytes([10])!r})"
     supervisor._command = [sys.executable, "-S", "-E", "-c", script]
     return supervisor
 
 
-@pytest.mark.parametrize(("done", "loops"), [(0, True), (1, False)])
+@pytest.mark.parametrize(("done", "loops"), [(False, True), (True, False)])
 def test_deaths_of_workers_that_handled_jobs_are_no_crash_loop(monkeypatch, caplog, done, loops):
     """A job that kills its process must not have all others wait for long."""
     supervisor = dying(monkeypatch, 2, done)
@@ -278,16 +275,16 @@ def test_two_hundred_restarts_leave_no_zombie_and_no_descriptor(monkeypatch, cap
     caplog.set_level(logging.CRITICAL)
     gc.collect()  # what other tests left open
     before, others = descriptors(), children()
-    supervisor = dying(monkeypatch, 3, 1)
-    most = []
+    supervisor = dying(monkeypatch, 3, True)
+    most, pids = [], set()
 
     def look():
         most.append(descriptors())
-        if supervisor.counts["done"] >= 200:
+        pids.update(worker.pid for worker in supervisor.workers)
+        if len(pids) >= 200:
             supervisor.stop()
 
     supervisor.run(look)
-    assert supervisor.counts["done"] >= 200
     assert descriptors() <= before
     assert max(most) <= before + 10
     assert children() == others
@@ -306,7 +303,7 @@ def test_a_pipe_full_of_rubbish_is_no_end(shop):
             supervisor.stop()
 
     supervisor.run(look)
-    assert supervisor.counts == {}
+    assert supervisor.about == {}
 
 
 def test_a_supervisor_may_run_in_a_thread_and_be_stopped_from_another(shop, monkeypatch):
@@ -328,7 +325,6 @@ def test_a_supervisor_may_run_in_a_thread_and_be_stopped_from_another(shop, monk
     finally:
         supervisor.stop()
         thread.join()
-    assert supervisor.counts["done"] == 1
 
 
 def test_a_broken_store_is_a_store_error(shop):

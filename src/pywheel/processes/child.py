@@ -20,9 +20,11 @@ from types import FrameType
 from typing import Any, Final
 
 from .._errors import BadJob, BadOption, StoreError
+from ..events import Event, JobEnded
 from ..execution.loading import importing, load
 from ..jobs.handler import error_text
-from ..observe import Tally, logs
+from ..jobs.job import Outcome
+from ..observe import logs
 from ..worker import Worker
 from .supervisor import STOP_NOW
 
@@ -30,20 +32,23 @@ __all__ = ["main"]
 
 _EVERY: Final = 0.25  # seconds between reports
 _TRACE: Final = 2_500  # characters: a report is written whole or not at all if it is shorter than a page
-_WORDS: Final = ("claimed", "done", "retried", "dead", "released", "lease_lost")  # those of Tally that are reported
 _HUNG: Final = 10.0  # seconds beyond its grace that a worker without a supervisor has to end
 
 
-class Report(Tally):
-    """Counts events, and writes the counts down as a line of JSON, from the dispatcher's own thread."""
+class Report:
+    """Says by lines of JSON that the worker goes on, and whether jobs end well, from the dispatcher's own thread."""
 
     def __init__(self, pipe: int) -> None:
-        super().__init__()
         self._pipe = pipe
+        self._worked = False
         self._at = 0.0
         self.ready = False
         self.about: dict[str, Any] = {}
         """What never changes."""
+
+    def __call__(self, event: Event) -> None:
+        """Note a good end."""
+        self._worked = self._worked or (isinstance(event, JobEnded) and event.outcome is Outcome.DONE)
 
     def pulse(self, *, ready: bool) -> None:
         """Report, if it is time to. The supervisor takes a worker that does not for one that stands still."""
@@ -54,8 +59,7 @@ class Report(Tally):
     def now(self) -> None:
         """Report."""
         self._at = time.monotonic() + _EVERY
-        counts = {word: self.total(word) for word in _WORDS}
-        self.tell({"ready": self.ready, "counts": counts, **self.about})
+        self.tell({"ready": self.ready, "worked": self._worked, **self.about})
 
     def fail(self, error: BaseException) -> None:
         """Say why this process ends."""

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -94,7 +93,6 @@ class Supervisor:
         self.workers: list[_WorkerProcess] = []
         self.about: dict[str, Any] = {}
         """What a worker said of itself: its ``store`` and its ``topics``. Empty until one is up."""
-        self._gone: Counter[str] = Counter()
         self._deaths = 0  # in a row
         self._start_at = 0.0
         self._renew: list[_WorkerProcess] = []  # those of the old version
@@ -108,15 +106,6 @@ class Supervisor:
         self._ear, self._mouth = socket.socketpair()
         self._ear.setblocking(False)
         self._mouth.setblocking(False)
-
-    @property
-    def counts(self) -> Counter[str]:
-        """What all workers did, the former ones too.
-
-        By `Tally`'s words: ``claimed``, ``done``, ``retried``, ``dead``, ``released``, ``lease_lost``. The last quarter
-        of a second is missing, and the last of those that were killed.
-        """
-        return sum((worker.counts for worker in self.workers), Counter(self._gone))
 
     def run(self, look: Callable[[], object] | None = None) -> None:
         """Work until `stop`, or, in the main thread, until SIGTERM or SIGINT; a second signal ends the grace period.
@@ -138,7 +127,7 @@ class Supervisor:
                         look()
             finally:
                 self._close()
-        if self._error is not None:
+        if self._error is not None and not self._stops:  # whoever has stopped it wants no more
             raise self._error
 
     def stop(self) -> None:
@@ -176,7 +165,6 @@ class Supervisor:
             worker.read()
             worker.close()
             self.workers.remove(worker)
-            self._gone += worker.counts
             if not worker.draining and not self.stopping:
                 self._died(worker)
             if worker in self._renew:
@@ -185,8 +173,8 @@ class Supervisor:
     def _died(self, worker: _WorkerProcess) -> None:
         """Note a death that was not asked for."""
         lived = time.monotonic() - worker.started
-        worked = worker.counts["done"] > 0  # it is a job that kills: the others must not wait for long
-        self._deaths = 1 if lived > _STEADY or worked else self._deaths + 1
+        # Where jobs have ended well it is a job that kills: the others must not wait for long.
+        self._deaths = 1 if lived > _STEADY or worker.worked else self._deaths + 1
         if worker.failed is not None and worker.failed["trace"]:
             _LOGGER.error("the program cannot be imported\n%s", worker.failed["trace"].rstrip())
         if not self.about and (worker.failed is not None or self._deaths >= self._processes):
@@ -210,7 +198,7 @@ class Supervisor:
             self._error = kind(worker.reason)
         else:
             self._error = WorkersFailed(f"no worker could begin: {worker.reason}")
-        self.stop()
+        self.stopping = True
 
     def _kill_stalled(self) -> None:
         """Kill workers whose dispatcher stands still, and those that have not ended long after their grace."""
@@ -318,7 +306,8 @@ class _WorkerProcess:
         self.ended = False
         """Whether it will report no more."""
         self.drains_since: float | None = None
-        self.counts: Counter[str] = Counter()
+        self.worked = False
+        """Whether a job of it has ended well."""
         self.about: dict[str, Any] = {}
         self.failed: dict[str, str] | None = None
         """Why it could not begin, or go on, if it has said so."""
@@ -343,7 +332,7 @@ class _WorkerProcess:
                 self.failed = report
                 return
             self.ready |= report["ready"]
-            self.counts = Counter(report["counts"])
+            self.worked |= report["worked"]
             self.about = report
         except (ValueError, TypeError, KeyError):  # not from us: a handler has written there
             return
