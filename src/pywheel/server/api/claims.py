@@ -55,8 +55,6 @@ async def reserve(call: Call) -> Response:
         if not wanted.jobs:
             wanted.refuse_sealed()
             return Response(status_code=204)
-        if await call.is_disconnected():
-            raise ClientDisconnect
         call.claims, call.keep = [(job.id, job.claims) for job in wanted.jobs], ttr + UNDER_WAY
         return await _given(call, wanted.jobs, more=await wanted.more())
     except BaseException:
@@ -73,7 +71,9 @@ async def reserve_again(call: Call, claims: Sequence[tuple[int, int]]) -> Respon
 
 
 async def _given(call: Call, jobs: list[Job], *, more: bool = False) -> Response:
-    """Return the answer with jobs that were claimed, and their receipts."""
+    """Return the answer with jobs that were claimed, and their receipts. ClientDisconnect: nobody would get it."""
+    if await call.is_disconnected():
+        raise ClientDisconnect
     return JsonResponse(Claims(await jobs_out(jobs, partial(reserved, await call.context.receipt_key())), more))
 
 
@@ -112,7 +112,8 @@ async def _first(call: Call, wanted: _Wanted, waiter: Waiter, ends: Ends, second
             woken.cancel()
             break
         await call.identify(wanted.topics)
-        await wanted.claim(waiter.take())
+        waiter.clear()
+        await wanted.claim()
 
 
 @dataclass
@@ -127,12 +128,11 @@ class _Wanted:
     jobs: list[Job] = field(default_factory=list)
     sealed: dict[str, BadBody] = field(default_factory=dict)  # topics of which nothing that is due can be read here
 
-    async def claim(self, first: str | None = None) -> None:
+    async def claim(self) -> None:
         """Claim jobs that are due, of the topics in their order."""
         try:
             # Of several topics those where something is due, found by one query.
-            due = self.topics if len(self.topics) == 1 else await self._due() if first is None else (first,)
-            for topic in due:
+            for topic in self.topics if len(self.topics) == 1 else await self._due():
                 if topic not in self.sealed:
                     await self._claim(topic)
                 if len(self.jobs) >= self.limit or self._room <= 0:

@@ -38,22 +38,11 @@ _EXPIRED: Final = 200  # that are ended in one step
 
 
 class Waiter(asyncio.Event):
-    """One who waits: set when it is woken, until it sees to that. Used on the loop only."""
+    """One who waits: set when it is woken, until it claims. Who leaves without that leaves it to the next one."""
 
     def __init__(self, topics: Sequence[str]) -> None:
         super().__init__()
         self.topics = topics
-        self.topic: str | None = None  # that it was woken for; None: for several
-
-    def wake(self, topic: str) -> None:
-        """Let it claim."""
-        self.topic = topic if self.topic == topic or not self.is_set() else None
-        self.set()
-
-    def take(self) -> str | None:
-        """Return the topic that it was woken for, and see to it. Who leaves without that leaves it to the next one."""
-        self.clear()
-        return self.topic
 
 
 @dataclass(slots=True)
@@ -115,7 +104,7 @@ class Waiting(StoreListener[_Topic]):
                 if name in self._topics:
                     self._topics[name].leave(waiter)
         if waiter.is_set():
-            for name in waiter.topics if waiter.topic is None else (waiter.topic,):
+            for name in waiter.topics:
                 self._ring(name, 1)
 
     def claimed(self, name: str, jobs: int, *, more: bool) -> None:
@@ -141,7 +130,7 @@ class Waiting(StoreListener[_Topic]):
             idle = (waiter for waiter in topic.waiters if not waiter.is_set())
             for waiter in list(islice(idle, count)) or list(islice(topic.waiters, 1)):
                 topic.waiters.move_to_end(waiter)
-                waiter.wake(name)
+                waiter.set()
 
     def _ring_all(self, rung: Sequence[tuple[str, int]]) -> None:
         for name, count in rung:
