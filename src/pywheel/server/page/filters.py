@@ -11,9 +11,10 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 
 from ..._errors import BadJob
-from ...jobs.checks import name, whole
+from ...client.jobs import FilterWords, filter_of
+from ...jobs.checks import whole
 from ...jobs.durations import delay_ms, moment, refuse_long
-from ...jobs.job import PRIORITIES, Job, state_of
+from ...jobs.job import PRIORITIES, Job
 from ...jobs.queries import Filter
 from ..middleware import refuse_large
 from ..problems import Problem
@@ -62,6 +63,12 @@ async def fields(request: Request, most: int = _MOST) -> Fields:
 
 # ---- which jobs are meant -------------------------------------------------------------------------------------------
 
+_SAID: Final = {
+    "topic": "topic {}", "state": "state {}", "key": "key {}", "error": "error contains “{}”",
+    "like": "errors like “{}”", "text": "body contains “{}”", "header": "header {}", "worker": "worker {}",
+    "priority": "priority {}", "due_from": "due from {} UTC", "due_until": "due until {} UTC",
+}  # fmt: skip
+
 
 class Asked(NamedTuple):
     """The fields of the search, as text; empty is any."""
@@ -82,18 +89,11 @@ class Asked(NamedTuple):
     @property
     def filter(self) -> Filter:
         """The same for a store. BadJob: it makes no sense."""
-        return Filter(
-            name(self.topic, "topic") if self.topic else None,
-            state_of(self.state) if self.state else None,
-            name(self.key, "key") if self.key else None,
-            utc(self.due_from, "due from") if self.due_from else None,
-            utc(self.due_until, "due until") if self.due_until else None,
-            self.error or None,
-            self.text or None,
-            self.header or None,
-            self.worker or None,
-            priority_of(self.priority) if self.priority else None,
-        )
+        words: Any = {word: getattr(self, word) or None for word in FilterWords.__annotations__}
+        for word in ("due_from", "due_until"):
+            words[word] = words[word] and _time(words[word], word.replace("_", " "))
+        words["priority"] = words["priority"] and number_of(words["priority"])
+        return filter_of(self.topic or None, self.state or None, words)
 
     @property
     def fits(self) -> Callable[[Job], bool] | None:
@@ -111,14 +111,8 @@ class Asked(NamedTuple):
 
     def said(self) -> str:
         """Return it as people say it."""
-        words = [f"topic {self.topic}" if self.topic else "any topic", f"state {self.state}" if self.state else ""]
-        words += [f"key {self.key}" if self.key else "", f"error contains “{self.error}”" if self.error else ""]
-        words += [f"errors like “{self.like}”" if self.like else ""]
-        words += [f"body contains “{self.text}”" if self.text else "", f"header {self.header}" if self.header else ""]
-        words += [f"worker {self.worker}" if self.worker else "", f"priority {self.priority}" if self.priority else ""]
-        words += [f"due from {self.due_from} UTC" if self.due_from else ""]
-        words += [f"due until {self.due_until} UTC" if self.due_until else ""]
-        return ", ".join(word for word in words if word)
+        said = [text.format(value) for word, text in _SAID.items() if (value := getattr(self, word))]
+        return ", ".join(said if self.topic else ["any topic", *said])
 
 
 def number_of(text: str) -> Any:
@@ -136,12 +130,16 @@ def priority_of(text: str) -> int:
 
 def utc(text: str, what: str) -> int:
     """Return a time in ms: 2026-11-22T15:21, with seconds or an offset if wanted, else UTC. BadJob: it is none."""
+    return moment(_time(text, what), what)
+
+
+def _time(text: str, what: str) -> datetime:
     refuse_long(text, what)
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise BadJob(f"{what} {text[:40]!r} is not understood: write it like 2026-11-22T15:21:00, in UTC") from None
-    return moment(at if at.utcoffset() is not None else at.replace(tzinfo=UTC), what)
+    return at if at.utcoffset() is not None else at.replace(tzinfo=UTC)
 
 
 def new_due(delay: str, at: str, now: int) -> int:

@@ -245,9 +245,7 @@ async def body(ask: Ask) -> Response:
 async def act(ask: Ask) -> Response:
     """Cancel, reschedule, retry or delete a job, unless it has changed from what the form was about."""
     given, (job, _) = await fields(ask.request), await _read(ask)
-    action, id = ACTIONS.get(given.get("action", "")), job.id
-    if action is None:
-        raise Problem("bad-request", "a job can be cancelled, rescheduled, retried and deleted")
+    action, id = _action(given), job.id
     ask.allow(action.scope, job.topic)
     due = new_due(**texts(given, TIMES), now=ask.now) if action.timed else 0
     ask.does(action.name, f"job {id}", job.topic)
