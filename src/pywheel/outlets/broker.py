@@ -176,4 +176,4 @@ class BrokerOutlet(Outlet[L]):
         """Return a place that a job names: the outlet's own, or one of `allow`. GiveUp if it is neither."""
         if (self.place and named == self.place) or any(fnmatchcase(named, pattern) for pattern in self.allow):
             return named
-        raise GiveUp(f"this outlet does not let a job choose the {self.places} {named[:80]!r}: allow names those it may")
+        raise GiveUp(f"this outlet lets no job choose the {self.places} {named[:80]!r}: allow names those it may")

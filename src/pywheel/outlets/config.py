@@ -41,7 +41,7 @@ _PASSWORD: Final = re.compile(r"://[^/?#\s]*:[^/?#\s]*@")
 
 
 class ConfigError(PywheelError, ValueError):
-    """A config file says what makes no sense. The message names the file, the table and the word, and how to mend it."""
+    """A config file says what makes no sense. The message names file, table and word, and how to mend it."""
 
 
 class Configured(NamedTuple):

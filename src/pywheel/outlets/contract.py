@@ -23,7 +23,6 @@ __all__ = ["Outlet", "delivery_id", "texts"]
 
 C = TypeVar("C")
 _LONGEST_NAME: Final = 100
-_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def _short(name: str) -> str:
@@ -34,14 +33,9 @@ def _short(name: str) -> str:
 def delivery_id(job: Job) -> str:
     """Return what names a delivery, for whoever drops repeats: the same at each attempt, on each worker.
 
-    It is made of the job's id and of when it was put, as two stores may have given out the same id. It has letters,
-    digits and underscores only.
+    It is made of the job's id and of when it was put, as two stores may have given out the same id.
     """
-    number, text = job.created, ""
-    while number > 0:
-        number, digit = divmod(number, 36)
-        text = _DIGITS[digit] + text
-    return f"job_{job.id}_{text or '0'}"
+    return f"job_{job.id}_{job.created:x}"
 
 
 class Outlet(ManagedHandler, ABC, Generic[C]):
