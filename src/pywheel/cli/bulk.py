@@ -133,8 +133,8 @@ def _ended(queue: JobQueue, state: State, age: int, topic: str | None) -> int:
     with progress("counting") as shown:
         while page := queue.jobs.list(topic, state, after=after, limit=500):
             after = page[-1].id
-            ends = [queue.store.ask(GetHistories([job.id]))[0][-1:] for job in page]
-            count += sum(bool(last) and (last[0].ended or 0) <= latest for last in ends)
+            histories = queue.store.ask(GetHistories([job.id for job in page]))
+            count += sum(bool(each) and (each[-1].ended or 0) <= latest for each in histories)
             shown(count)
     return count
 

@@ -129,11 +129,11 @@ class AStore:
 
         Keys are for commands that put, show or deliver bodies. Those that carry bodies as they lie take none.
         """
-        return self.existing(keys=keys, create=True)
+        return JobQueue(absolute(self.store), encryption=Keyring.of_environment() if keys else None)
 
-    def existing(self, *, keys: bool = False, create: bool = False) -> JobQueue:
+    def existing(self, *, keys: bool = False) -> JobQueue:
         """Return the queue of a store that is there. NotAStore if it is not."""
-        return JobQueue(absolute(self.store), create=create, encryption=Keyring.of_environment() if keys else None)
+        return JobQueue(absolute(self.store), create=False, encryption=Keyring.of_environment() if keys else None)
 
 
 @dataclass(kw_only=True)

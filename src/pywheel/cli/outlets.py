@@ -69,7 +69,7 @@ def _say(outlets: list[Configured], out: Output) -> None:
     out.emit_rows(("outlet", "kind", "topics", "target", "concurrency", "ttr", "attempts"), rows, records)
 
 
-# ---- what is known of them ---------------------------------------------------------------------------------------------
+# ---- what is known of them ------------------------------------------------------------------------------------------
 
 
 outlets = Group("outlets", "Outlets: their last answers, and which of their targets are disabled.")
