@@ -6,6 +6,7 @@ import time
 import types
 
 import pytest
+
 from pywheel import BadOption, JobQueue
 from pywheel.cli.work import Sources, Terms, _Drain, _Look, _ready
 from pywheel.events import JobEnded, JobGivenBack, JobStarted, LeaseLost, WorkerDrains

@@ -22,9 +22,7 @@ def filled(text):
     found |= dict(re.findall(r'<textarea id="(\w+)"[^>]*>\n(.*?)</textarea>', text, re.DOTALL))
     for name, options in re.findall(r'<select id="(\w+)" name="\w+">(.*?)</select>', text):
         found[name] = "".join(re.findall(r'<option value="(\w*)" selected>', options))
-    return {
-        name: value.replace("&#34;", '"') for name, value in found.items() if value and name != "next"
-    }
+    return {name: value.replace("&#34;", '"') for name, value in found.items() if value and name != "next"}
 
 
 def test_a_schedule_is_made_changed_and_removed(queue, client):
