@@ -108,7 +108,8 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
         link = RabbitLink(connection)
         try:
             await connection.connect()
-            link.channel = channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
+            channel: Any = await connection.channel(publisher_confirms=True, on_return_raises=True)
+            link.channel = channel
             if self.exchange:  # else the first publish would tell, and close the channel under all others
                 await channel.exchange_declare(self.exchange, passive=True)
         except self._amqp.exceptions.ChannelNotFoundEntity as error:

@@ -71,7 +71,7 @@ SENSELESS = [
 def test_a_due_time_that_makes_no_sense_changes_nothing_and_is_said_at_its_field(queue, client, typed, field):
     ids = [queue.put("mail", b"", delay=60) for _ in range(2)]
     before = queue.jobs.list()
-    assert post(client, f"/jobs/{ids[0]}", action="reschedule", **typed).status_code == 400
+    assert post(client, f"/jobs/{ids[0]}", action="reschedule", **typed).status_code == 422
     for given in ({"id": ids}, {"topic": "mail"}):
         answer = post(client, "/bulk", action="reschedule", **given, **typed)
         assert answer.status_code == 400
@@ -95,7 +95,7 @@ def test_a_retry_whose_key_is_taken_says_so(queue, client):
     ("path", "fields", "status"),
     [
         *(("/jobs/1", {"action": action}, 400) for action in ("", "ack", "explode")),
-        ("/jobs", {"action": "retry", "scope": "all", "state": "delayed"}, 400),
+        ("/jobs", {"action": "retry", "scope": "all", "state": "delayed"}, 422),
         *(("/bulk", {"action": "cancel", "id": ids}, 400) for ids in (["x"], [10**30, "1.5"], list(range(1001)))),
         ("/bulk", {"action": "cancel", "error": "x" * 300_000}, 413),
     ],
@@ -152,7 +152,7 @@ def test_a_topic_is_limited_and_left_to_its_code_on_its_page(queue, client, type
 )
 def test_a_limit_that_makes_no_sense_is_said_and_not_set(queue, client, typed, why):
     answer = post(client, "/topics", topic="mail", action="limit", **typed)
-    assert answer.status_code == 400
+    assert answer.status_code == 422
     assert why in answer.text
     assert queue.topics.limits("mail") is None
 

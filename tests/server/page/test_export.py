@@ -42,7 +42,7 @@ def test_an_export_has_all_that_the_search_finds_and_nothing_else(queue, client)
     assert len(lines(client, like="timeout after # s")) == 2
     assert len(lines(client)) == 2_349
     assert lines(client, topic="none") == []
-    assert client.get("/jobs/export?state=odd").status_code == 400
+    assert client.get("/jobs/export?state=odd").status_code == 422
     assert "/jobs/export?topic=mail&amp;state=delayed" in client.get("/jobs?topic=mail&state=delayed").text
 
 

@@ -12,7 +12,7 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ..._errors import BadJob, BadOption, NoSuchJob, PywheelError, StoreError
+from ..._errors import PywheelError
 from ..access import PROXY, demand
 from ..audit import Deed, keep
 from ..problems import KINDS, Problem
@@ -48,9 +48,6 @@ _PATH: Final = re.compile(r"/(?![/\\])[^\\\x00-\x1f]*")
 """A path that no browser takes for another host: browsers leave out control characters, and read \\ as /."""
 NOBODY: Final = Grant("", frozenset(), (), None)
 """Whoever has not signed in."""
-_STATUSES: Final[dict[type[PywheelError], int]] = {
-    NoSuchJob: 404, BadJob: 400, BadOption: 400, StoreError: 503, PywheelError: 409
-}  # fmt: skip
 
 
 class Ask:
@@ -106,9 +103,9 @@ class Ask:
             answer.delete_cookie(_SAID, self.cookie_path)
         return answer
 
-    def error(self, status: int, problem: Problem) -> Response:
+    def error(self, problem: Problem) -> Response:
         """Return a page that says what is wrong."""
-        title = KINDS[problem.kind].title
+        title, status = KINDS[problem.kind].title, problem.status
         answer = self.page("error.html", status, code=status, title=title, detail=problem.detail)
         answer.headers.update(problem.headers)
         answer.headers["HX-Reswap"] = "none"  # a part that asks again and again would be gone, and never ask again
@@ -169,10 +166,9 @@ def guarded(
                 ask.visitor = visitor
             answer = await handler(ask)
         except Problem as problem:
-            answer = ask.error(problem.status, problem)
+            answer = ask.error(problem)
         except PywheelError as error:
-            status = next(status for kind, status in _STATUSES.items() if isinstance(error, kind))
-            answer = ask.error(status, context.problem(error))
+            answer = ask.error(context.problem(error))
         if ask.deed is not None:
             failed = {"outcome": f"failed ({answer.status_code})"} if answer.status_code >= 400 else {}
             await keep(context, ask.visitor, structs.replace(ask.deed, **failed))
