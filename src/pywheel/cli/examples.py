@@ -62,7 +62,7 @@ _OF: Final[dict[str, str]] = {
   pywheel work shop.jobs:queue
   pywheel work shop.jobs:queue --topics mail,close --grace 5s
   pywheel work shop.jobs:queue --processes 4     # kept alive; SIGHUP replaces them one by one
-  pywheel work shop.jobs:queue --reload          # while you write it
+  pywheel work shop.jobs:queue --reload          # while you write it; breakpoint() works only without it
   pywheel work shop.jobs:queue --log-format json --metrics-port 9091
   pywheel work shop.jobs:queue --store sqlite:////var/lib/shop/jobs.db --keep 7d""",
     "serve": """
