@@ -120,7 +120,7 @@ def test_the_topic_is_module_and_name_unless_told(queue):
         ((True,), {}, "argument 'order_id' of t must be int"),
         ((), {}, "argument 'order_id' of t is missing: int"),
         ((7,), {"order_id": 7}, "argument 'order_id' of t is given twice"),
-        ((7, "x", 1), {}, "t takes 2 arguments by their places, 3 were given"),
+        ((7, "x", 1), {}, "t takes 2 positional arguments, 3 were given"),
         ((7,), {"orderid": 8}, "t takes no argument 'orderid': it takes order_id, note"),
         ((7,), {"note": object()}, "argument 'note' of t must be str"),
         ((7,), {"note": None}, "argument 'note' of t must be str"),

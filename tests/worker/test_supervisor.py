@@ -97,6 +97,16 @@ def test_a_worker_that_is_killed_is_replaced(shop):
     assert shop.said("killed by SIGKILL")
 
 
+def test_a_worker_that_was_told_to_stop_is_replaced_and_is_no_error(shop):
+    shop.start(2)
+    first = shop.up()
+    os.kill(first[0], signal.SIGTERM)
+    until(lambda: set(shop.up()) - set(first))
+    assert shop.said(f"INFO worker {first[0]} ended after")
+    assert shop.said("it was told to stop")
+    assert not shop.said("ERROR")
+
+
 @pytest.mark.parametrize("how", ["signal", "stop", "greedy"])
 def test_a_worker_that_stands_still_is_killed_and_replaced(shop, how):
     shop.start(2, stall="2s")

@@ -171,10 +171,11 @@ class Supervisor:
                 self._renew.remove(worker)
 
     def _died(self, worker: _WorkerProcess) -> None:
-        """Note a death that was not asked for."""
+        """Note an end that was not asked for here."""
         lived = time.monotonic() - worker.started
+        level, why = (logging.INFO, "it was told to stop") if worker.was_told else (logging.ERROR, worker.reason)
         # Where jobs have ended well it is a job that kills: the others must not wait for long.
-        self._deaths = 1 if lived > _STEADY or worker.worked else self._deaths + 1
+        self._deaths = 1 if lived > _STEADY or worker.worked or worker.was_told else self._deaths + 1
         if worker.failed is not None and worker.failed["trace"]:
             _LOGGER.error("the program cannot be imported\n%s", worker.failed["trace"].rstrip())
         if not self.about and (worker.failed is not None or self._deaths >= self._processes):
@@ -185,7 +186,7 @@ class Supervisor:
         self._start_at = min(self._start_at, now + pause) if self._start_at > now else now + pause  # as was said before
         loop = f": a crash loop, {self._deaths} in a row" if self._deaths >= _LOOP else ""
         said = "worker %d ended after %.1f s: %s; the next one starts in %.1f s%s"
-        _LOGGER.error(said, worker.pid, lived, worker.reason, pause, loop)
+        _LOGGER.log(level, said, worker.pid, lived, why, pause, loop)
         if self._renew and not worker.ready and worker not in self._renew:
             said = "the new version does not start; %d workers of the old one go on, and nothing more is replaced"
             _LOGGER.error(said, len(self._renew))
@@ -358,6 +359,11 @@ class _WorkerProcess:
     def gone(self) -> bool:
         """Whether the process has ended; then it is reaped."""
         return self._process.poll() is not None
+
+    @property
+    def was_told(self) -> bool:
+        """Whether it has ended as it was told to: by a signal of its own, or by the page or the command line."""
+        return self.failed is None and self._process.returncode == 0
 
     @property
     def reason(self) -> str:

@@ -75,9 +75,9 @@ class Arguments:
     def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return all arguments by name. BadArguments for too many of them, and for one that is given twice."""
         if len(args) > len(self._by_place):
-            raise BadArguments(
-                f"{self.task} takes {len(self._by_place)} arguments by their places, {len(args)} were given"
-            )
+            most = len(self._by_place)
+            arguments = f"{most} positional argument{'s' if most != 1 else ''}"
+            raise BadArguments(f"{self.task} takes {arguments}, {len(args)} were given")
         named = dict(zip(self._by_place, args))  # noqa: B905  (the rest is given by name, or left out)
         if kwargs and not named.keys().isdisjoint(kwargs):
             raise BadArguments(f"argument {min(named.keys() & kwargs)!r} of {self.task} is given twice")
