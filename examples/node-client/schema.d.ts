@@ -835,7 +835,7 @@ export interface components {
             dead: number;
             cancelled: number;
         };
-        /** @description Which jobs are changed. */
+        /** @description The choice of jobs to change. */
         Bulk: {
             /** @default null */
             topic?: string | null;
@@ -868,7 +868,7 @@ export interface components {
             jobs: number;
             dry_run: boolean;
         };
-        /** @description Which jobs are retried, and when they are due. */
+        /** @description The choice of jobs to retry, and when they are due. */
         BulkRetry: {
             /** @default null */
             topic?: string | null;
@@ -993,7 +993,7 @@ export interface components {
             /** @description Names the claim; opaque. It is the proof that the job is yours. */
             receipt: string;
         };
-        /** @description What changes of a job that waits. What is not given stays; null takes ttr, max_attempts, expires, headers off. */
+        /** @description Changes of a waiting job. Absent fields stay; null removes ttr, max_attempts, expires or headers. */
         Edit: {
             /** @description From now: seconds, or text such as 30m. */
             delay?: number | string | null;
@@ -1018,7 +1018,7 @@ export interface components {
             /** @description How long after its due time it may begin; later it is cancelled instead. A span such as 10m. */
             expires?: number | string | null;
         };
-        /** @description A part of what was found. */
+        /** @description A part of the jobs that a search finds. */
         Found: {
             jobs: components["schemas"]["JobOut"][];
             /** @description The cursor of the next part; null after the last. */
@@ -1096,11 +1096,11 @@ export interface components {
              */
             expires?: number | null;
         };
-        /** @description What was tried with a job, oldest first. */
+        /** @description The attempts of a job, oldest first. */
         History: {
             attempts: components["schemas"]["AttemptOut"][];
         };
-        /** @description What was tried once. */
+        /** @description One attempt. */
         AttemptOut: {
             /** @description What the handler returned, if that is kept and is JSON. */
             result?: unknown;
@@ -1134,7 +1134,7 @@ export interface components {
         Ids: {
             ids: string[];
         };
-        /** @description What was set of a topic's limits. */
+        /** @description The limits that were set for a topic. */
         LimitsOut: {
             /** @description null: those of its code hold. */
             limits: components["schemas"]["NewLimits"] | null;
@@ -1163,12 +1163,12 @@ export interface components {
              */
             error?: string | null;
         };
-        /** @description What the job is now. */
+        /** @description The new state of the job. */
         NackAnswer: {
             /** @enum {string} */
             state: "dead" | "delayed";
         };
-        /** @description A job to be put. */
+        /** @description A new job. */
         NewJob: {
             /**
              * @description 1 to 16384 characters.
@@ -1222,11 +1222,11 @@ export interface components {
             /** @description How long after its due time it may begin; later it is cancelled instead. A span such as 10m. */
             expires?: number | string | null;
         };
-        /** @description Jobs to be put, all or none. */
+        /** @description New jobs, stored all or none. */
         NewJobs: {
             jobs: components["schemas"]["NewJob"][];
         };
-        /** @description When jobs are put again and again, and which. */
+        /** @description When jobs are put again and again, and their contents. */
         NewSchedule: {
             /**
              * @description 1 to 16384 characters.
@@ -1299,7 +1299,7 @@ export interface components {
             state?: "cancelled" | "dead" | "delayed" | "done" | "running";
             errors?: components["schemas"]["FieldProblem"][];
         };
-        /** @description What is wrong with a field. */
+        /** @description The problem of a field. */
         FieldProblem: {
             /**
              * @description A JSON pointer into the body.
@@ -1316,14 +1316,14 @@ export interface components {
              */
             id: string;
         };
-        /** @description When the job is due instead: one of the two. */
+        /** @description The new due time of a job: one of the two fields. */
         Reschedule: {
             /** @description From now: seconds, or text such as 30m. */
             delay?: number | string | null;
             /** @default null */
             at?: string | null;
         };
-        /** @description Which jobs are wanted, and for how long. */
+        /** @description The topics to claim jobs of, and for how long. */
         Reserve: {
             /** @description The first come first. */
             topics: string[];
@@ -1351,7 +1351,7 @@ export interface components {
              */
             worker?: string;
         };
-        /** @description What has become of a job by now. */
+        /** @description The result of a job so far. */
         ResultOut: {
             /** @description What the handler returned, if that is kept and is JSON. */
             result?: unknown;
@@ -1378,7 +1378,7 @@ export interface components {
              */
             error?: string | null;
         };
-        /** @description When the job is due again; at once unless told. */
+        /** @description When the job is due again; the default is at once. */
         Retry: {
             /**
              * @description Seconds, or text: a number and a unit, one or more times. 0 unless told.

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "Limits", "ProxySignIn", "app"]
 
-# Every command of the command line knows `server.tokens`, and hardly one wants the service.
+# Every command of the command line imports `server.tokens`, and few need the service.
 _LATER: Final = {"app": ".service", "Context": ".context", "Limits": ".context", "ProxySignIn": ".access"}
 _EXTRA: Final = ("starlette", "msgspec", "granian", "jinja2")
 
 
 def __getattr__(name: str) -> Any:
-    """Import the service when it is asked for, or say what it lacks."""
+    """Import the service on first use. ModuleNotFoundError names the extra to install."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,4 +1,4 @@
-"""Who may do what: everybody on loopback, or whoever has a token for it. Looked at for every request, on the server."""
+"""Access control by request: everybody on loopback, or a bearer token with the right scope."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ __all__ = [
 
 Mode = Literal["tokens", "open"]
 
-_FRESH: Final = 1.0  # seconds that a grant is trusted: so long may a token be used that was removed
-_MOST: Final = 10_000  # tokens, and addresses, that are remembered
-_LONGEST_HOST: Final = 300  # characters; what is longer is no name, and would be kept in a cache
+_FRESH: Final = 1.0  # seconds for which a grant is trusted; a removed token works for that long
+_MOST: Final = 10_000  # remembered tokens, and remembered addresses
+_LONGEST_HOST: Final = 300  # characters; a longer text is no host name and stays out of the cache
 _FIELD_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
 _TAKEN: Final = frozenset(("authorization", "cookie", "forwarded", "host", "origin", "x-forwarded-for"))
-_LONGEST_NAME: Final = 200  # characters of a person's name
+_LONGEST_NAME: Final = 200  # characters in a person's name
 PROXY: Final = "proxy:"
-"""The id of a grant that came from a proxy begins with it."""
+"""The prefix of the id of a grant that came from a proxy."""
 _REALM: Final = 'Bearer realm="pywheel"'
 
 
 EVERYTHING: Final = Grant("", frozenset(("read", "put", "work", "admin")), ("*",), None)
-"""What everybody may do who reaches an open server."""
+"""The grant of everybody who reaches an open server."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxySignIn:
-    """Lets a proxy that has signed people in say by a header who looks at the page.
+    """A header by which a trusted proxy names the person who looks at the page.
 
     Args:
-        header: its name, such as ``X-Forwarded-User``. The proxy sets it on every request, or takes it away.
-        trusted: the addresses of proxies, and networks of them. From any other peer the header means nothing.
-        role: what those may do who come with it: one of `tokens.ROLES`, for all topics.
+        header: its name, such as ``X-Forwarded-User``. The proxy sets it on every request, or removes it.
+        trusted: the addresses and networks of proxies. From any other peer the header means nothing.
+        role: what these people may do: one of `tokens.ROLES`, for all topics.
 
     Raises:
         BadOption: an argument makes no sense.
@@ -74,10 +74,10 @@ class ProxySignIn:
         object.__setattr__(self, "_networks", networks)
 
     def grant(self, scope: Scope) -> Grant | None:
-        """Return what whoever asks may do, None unless a trusted proxy says who that is.
+        """Return the grant of the person that a trusted proxy names, or None.
 
-        The peer is the other end of the connection, whatever X-Forwarded-For says. Two such headers are none: one of
-        them may be the client's own.
+        The peer is the other end of the connection, whatever X-Forwarded-For says. Two such headers count as none: the
+        client may have sent one of them.
         """
         name = self.header.lower().encode()
         given = [value for key, value in scope["headers"] if key.lower() == name]
@@ -91,17 +91,17 @@ class ProxySignIn:
     def _trusts(self, client: Any) -> bool:
         try:
             address = ipaddress.ip_address(client[0])
-        except (TypeError, IndexError, ValueError):  # a socket of Unix, or a server that does not say
+        except (TypeError, IndexError, ValueError):  # a Unix socket, or a server that does not say
             return False
-        peer = getattr(address, "ipv4_mapped", None) or address  # IPv4, where it listens on IPv6
+        peer = getattr(address, "ipv4_mapped", None) or address  # an IPv4 peer of an IPv6 listener
         return any(peer in network for network in self._networks)
 
 
 class Access:
-    """Finds out whose request it is.
+    """The check of whose request it is.
 
-    `open`: everybody may do everything; the request must name a loopback host, and may not come from another site's
-    page, so that no web page that somebody visits reaches the jobs. `tokens`: a bearer token, or for the page a cookie.
+    `open`: everybody may do everything. The request must name a loopback host and must not come from another site's
+    page, so no web page that somebody visits reaches the jobs. `tokens`: a bearer token, or a cookie for the page.
     """
 
     def __init__(
@@ -112,13 +112,14 @@ class Access:
         self.proxies = frozenset(proxies)
         self.sign_in = sign_in
         self.failures = Failures()
-        # Tokens that were good when they were looked up, and until when that is trusted; the last ones last.
+        # Tokens that were good when they were looked up, and until when that is trusted; the latest are last.
         self._known: OrderedDict[bytes, tuple[Grant, float]] = OrderedDict()
 
     async def identify(self, scope: Scope, read: Callable[..., Awaitable[Any]], secret: bytes | None = None) -> Grant:
-        """Return what the caller may do, by a secret or else its header. Problem: a token is missing or wrong.
+        """Return what the caller may do, by `secret` or else by its header. Problem: the token is missing or wrong.
 
-        `read` calls a function that reads the store in a thread. Without a query for a token that was seen of late.
+        `read` calls a function that reads the store in a thread. A token that was seen in the last second costs no
+        query.
         """
         if self.open:
             return EVERYTHING
@@ -136,7 +137,7 @@ class Access:
         return await self._look_up(name, secret, self._address(scope), read)
 
     async def _look_up(self, name: bytes, secret: bytes, address: str, read: Callable[..., Awaitable[Any]]) -> Grant:
-        if name not in self._known:  # the failures of others hold up none that was good
+        if name not in self._known:  # other clients' failures do not block a token that was good
             self.failures.refuse(address)
         grant: Grant | None = await read(self.tokens.grant, secret.decode("latin-1"))
         if grant is None:
@@ -154,9 +155,9 @@ class Access:
         return grant
 
     def _address(self, scope: Scope) -> str:
-        """Return where a request comes from; of one that a known proxy passes on, what the proxy says."""
+        """Return the address a request comes from. A known proxy gives the address of its client."""
         client = scope.get("client")
-        address: str = client[0].removeprefix("::ffff:") if client else ""  # IPv4, where it listens on IPv6
+        address: str = client[0].removeprefix("::ffff:") if client else ""  # an IPv4 client of an IPv6 listener
         if address in self.proxies:
             for hop in reversed(header(scope, b"x-forwarded-for").decode("latin-1").split(",")):
                 address = hop.strip()[:60] or address
@@ -166,7 +167,7 @@ class Access:
 
 
 def demand(grant: Grant, scope: str, topic: str | None = None) -> None:
-    """Raise the Problem of a grant that does not allow something."""
+    """Raise a Problem if the grant does not allow the scope, for a topic if one is given."""
     if grant.may(scope, topic):
         return
     where, topics = "", ""
@@ -179,7 +180,7 @@ def demand(grant: Grant, scope: str, topic: str | None = None) -> None:
 
 
 def demand_all(grant: Grant, scope: str, mend: str) -> None:
-    """Raise the Problem of a grant that does not allow something for all topics; `mend` is what else would do."""
+    """Raise a Problem if the grant does not allow the scope for all topics. `mend` says what else would do."""
     demand(grant, scope)
     if not grant.everywhere:
         text = f"this is of all topics, and the token is for some: {mend}, or use a token for all topics"
@@ -192,7 +193,7 @@ def _lacking(scope: str, text: str) -> Problem:
 
 
 class Failures:
-    """Wrong tokens by address: so many at once, then one a second. Of bounded size."""
+    """The count of wrong tokens by address: `BURST` at once, then one a second. Bounded in size."""
 
     BURST: Final = 20
 
@@ -201,7 +202,7 @@ class Failures:
         self._until: OrderedDict[str, float] = OrderedDict()  # when all failures are forgiven
 
     def refuse(self, address: str) -> None:
-        """Raise the Problem of an address that has failed too often."""
+        """Raise a Problem if the address has failed too often."""
         over = self._until.get(address, 0.0) - self._clock() - self.BURST
         if over > 0:
             seconds = math.ceil(over)
@@ -229,7 +230,7 @@ def _bearer(value: bytes) -> bytes | None:
 
 
 def header(scope: Scope, name: bytes) -> bytes:
-    """Return a header, empty if there is none. Of several with one name the last."""
+    """Return a header, empty if there is none. The last one of several with the same name."""
     found: bytes = b""
     for key, value in scope["headers"]:
         if key == name:
@@ -257,7 +258,7 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_strangers(headers: Mapping[bytes, bytes]) -> None:
-    """Raise the Problem of a request to an open server that a web page from elsewhere may have made."""
+    """Raise a Problem if a request to an open server may come from another site's web page."""
     host = headers.get(b"host", b"").decode("latin-1")
     if len(host) > _LONGEST_HOST or not is_loopback(host):
         raise Problem(

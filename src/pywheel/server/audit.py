@@ -1,4 +1,4 @@
-"""Who changed what by the page, or told workers by the API: kept for so long and so many at most, the newest first."""
+"""The audit log: changes by the page, and orders to workers by the API. Bounded in age and number, newest first."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["Deed", "keep", "listed"]
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _NOTE: Final = "audit:"
 _AGE: Final = 90 * 86_400_000  # ms for which an entry is kept
-_NUMBER: Final = 5_000  # entries that are kept
-_TRIM: Final = 100  # a process looks after so many of its entries whether there are more
-_LONGEST: Final = 500  # characters of what was changed
-_PAGES: Final = 5  # that are looked at for what somebody may see
+_NUMBER: Final = 5_000  # kept entries
+_TRIM: Final = 100  # entries that a process writes between two looks for surplus ones
+_LONGEST: Final = 500  # characters of the text that says what was changed
+_PAGES: Final = 5  # pages that are read for entries that the visitor may see
 _written: Final = count(1)
 
 
@@ -35,15 +35,15 @@ class Deed(Struct, frozen=True):
 
     action: str
     what: str
-    topic: str | None = None  # None: it is of several topics, or nobody knows
+    topic: str | None = None  # None: several topics, or unknown
     outcome: str = "done"
     at: int = 0  # ms
     name: str = ""  # of the token, or of the person that a proxy signed in
-    token: str = ""  # its id; "" where everybody may do everything
+    token: str = ""  # the token's id; "" on an open server
 
 
 async def keep(context: Context, visitor: Grant, deed: Deed) -> None:
-    """Keep what a visitor has done. A store that does not take it leaves a line in the log: the change was made."""
+    """Keep a visitor's change. If the store does not take the entry, log that: the change itself was made."""
     try:
         await context.read(_keep, context.queue.store, visitor, deed)
     except StoreError as error:
@@ -54,7 +54,7 @@ def _keep(store: Store, visitor: Grant, deed: Deed) -> None:
     now = store.clock.wall()
     what = deed.what if len(deed.what) <= _LONGEST else f"{deed.what[: _LONGEST - 1]}…"
     entry = msgspec.structs.replace(deed, what=what, at=now, name=visitor.name, token=visitor.id)
-    name = f"{_NOTE}{MOST - now:019}-{token_hex(4)}"  # so the newest comes first by name
+    name = f"{_NOTE}{MOST - now:019}-{token_hex(4)}"  # names sort the newest first
     store.apply([SetNote(name, msgspec.json.encode(entry), _AGE)])
     if next(_written) % _TRIM == 0:
         old = islice(notes(store, _NOTE), _NUMBER, None)
@@ -62,9 +62,9 @@ def _keep(store: Store, visitor: Grant, deed: Deed) -> None:
 
 
 def listed(store: Store, after: str, limit: int, visitor: Grant) -> tuple[list[Deed], str | None]:
-    """Return what was done, the latest first, as far as it is for an admin to see; and where to go on, None at the end.
+    """Return the changes that the visitor may see as an admin, the latest first, and where to go on, None at the end.
 
-    Of a visitor for some topics that is what was done to one of them alone.
+    A visitor with some topics sees the changes to one of these topics alone.
     """
     found: list[Deed] = []
     for _ in range(_PAGES):

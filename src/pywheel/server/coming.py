@@ -1,4 +1,4 @@
-"""What is coming: how many jobs are due in each part of the next minute, hour and day."""
+"""The forecast: how many jobs are due in each part of the next minute, hour and day."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Horizon(NamedTuple):
     name: str
     step: int  # ms of a part
     parts: int
-    every: int  # ms for which a look at it is good enough
-    at_once: int  # parts that the store is asked for at once: the fewer, the further it counts each
+    every: int  # ms for which a count is good enough
+    at_once: int  # parts in one query: with fewer, each is counted further
 
     @property
     def most(self) -> int:
-        """No part is counted further, which bounds what a look costs."""
+        """The largest count of a part. It bounds the cost of a look."""
         return FORECAST_MOST // self.at_once
 
 
@@ -34,20 +34,20 @@ HORIZONS: Final = (
 
 
 class Part(NamedTuple):
-    """What is due within a horizon."""
+    """The jobs that are due within a horizon."""
 
     horizon: Horizon
-    start: int  # ms; the parts begin on whole seconds, minutes, half hours, but the first begins now
-    counts: tuple[int, ...]  # of one part more, where the first and the last are cut
+    start: int  # ms; parts begin on whole seconds, minutes or half hours, but the first begins now
+    counts: tuple[int, ...]  # one part more if the first and the last are cut
 
     @property
     def total(self) -> int:
-        """How many, at least."""
+        """How many jobs, at least."""
         return sum(self.counts)
 
 
 class Coming(NamedTuple):
-    """What is due already, and within each horizon."""
+    """The jobs that are overdue, and those within each horizon."""
 
     overdue: int
     overdue_capped: bool
@@ -58,13 +58,13 @@ _OVERDUE_MOST: Final = 10_000
 
 
 class Forecaster:
-    """Looks at what is coming, and remembers the farther horizons for a while. For one thread at a time."""
+    """The source of forecasts, which remembers the farther horizons for a while. For one thread at a time."""
 
     def __init__(self) -> None:
         self._known: dict[str | None, dict[str, tuple[int, Part]]] = {}
 
     def look(self, store: Store, topic: str | None, at: int) -> Coming:
-        """Return what is coming of a topic, of all for None. O(what is counted)."""
+        """Return the forecast of a topic, or of all topics for None. O(jobs that are counted)."""
         known = self._known.setdefault(topic, {})
         parts = []
         for horizon in HORIZONS:
@@ -72,7 +72,7 @@ class Forecaster:
             if part is None or not 0 <= at - looked < horizon.every:
                 start = at - at % horizon.step
                 between = range(start + horizon.step, at + horizon.parts * horizon.step, horizon.step)
-                edges = [at, *between, at + horizon.parts * horizon.step]  # what was due before is overdue
+                edges = [at, *between, at + horizon.parts * horizon.step]  # earlier jobs are overdue
                 part = Part(horizon, start, tuple(_counted(store, horizon, edges, topic)))
                 known[horizon.name] = at, part
             parts.append(part)

@@ -1,4 +1,4 @@
-"""What all parts of the service share: the queue, who may do what, and the limits."""
+"""What all parts of the service share: the queue, access control and limits."""
 
 from __future__ import annotations
 
@@ -30,46 +30,46 @@ __all__ = ["Context", "Limits"]
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_READERS: Final = 4  # threads that read the store: more of them would only take the processor from the commits
-_LONG: Final = 4  # threads for what goes on for seconds, or minutes
+_READERS: Final = 4  # threads that read the store: more would only take the processor from the commits
+_LONG: Final = 4  # threads for work of seconds or minutes
 _EXPORTS: Final = 16  # at once
-_READY: Final = 1.0  # seconds for which what the store was last asked says whether it answers
-_QUIET: Final = 1.0  # seconds between two lines of the log about the store
+_READY: Final = 1.0  # seconds for which the last answer of the store counts
+_QUIET: Final = 1.0  # seconds between two log lines about the store
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a client may ask for."""
+    """The limits of a client's requests."""
 
     request: int = 16 << 20
     """bytes of a request's body"""
     depth: int = 64
-    """levels of JSON within JSON"""
+    """levels of nested JSON"""
     arriving: int = 128 << 20
-    """bytes of bodies that are arriving at once in one process; one token has half of what others leave"""
+    """bytes of arriving bodies in one process; one token has half of what others leave"""
     arrival: float = 30.0
     """seconds that a request's body may take to arrive"""
     wait: float = 30.0
     """seconds that a reserve may wait for a job"""
     waiters: int = 10_000
-    """reserves that wait at once in one process; one token has half of what others leave"""
+    """waiting reserves in one process; one token has half of what others leave"""
     streams: int = 1_000
-    """streams of events at once in one process, and as many live pages; one token has half of what others leave"""
+    """streams of events in one process, and as many live pages; one token has half of what others leave"""
     reserve: int = 16 << 20
-    """bytes of the bodies that a reserve gives; a longer one is given alone"""
+    """bytes of the bodies in the answer to a reserve; a longer body comes alone"""
     batch: int = 4 << 20
-    """bytes of a body of many jobs: while such a one is read and stored, others wait for their commits"""
+    """bytes of a body of many jobs; other requests wait for their commits while it is read and stored"""
 
 
 class Places:
-    """Who has how many places for what goes on for long, such as streams and slow bodies. Used on the loop only.
+    """The places for long work, such as streams and slow bodies, by token. For the loop only.
 
-    A token has at most half of those that others leave: so whoever comes finds one, however many want all. Without
+    A token has at most half of the places that others leave, so a newcomer finds one even if others want all. Without
     tokens there are no others.
     """
 
     def __init__(self, what: str, most: int, pause: int) -> None:
-        """`what` is in the places, as a problem says it; `pause` is the seconds after which to try again."""
+        """Take `what`, a problem's word for the contents of the places, and `pause`, the seconds until another try."""
         self._what = what
         self._most = most
         self._retry = {"retry-after": str(pause)}
@@ -77,7 +77,7 @@ class Places:
         self._all = 0
 
     def take(self, token: str, number: int = 1) -> None:
-        """Take places for a token, by its id; "" is everybody where there are none. Problem: it may have no more."""
+        """Take places for a token, by its id; "" is everybody on an open server. Problem: it may have no more."""
         if self._all + number > self._most:
             text = f"{self._all} {self._what} are open here already: try again, or start another server"
             raise Problem("too-busy", text, headers=self._retry)
@@ -100,7 +100,7 @@ class Places:
 
     @contextmanager
     def place(self, token: str) -> Iterator[None]:
-        """Have a place for as long as this lasts. Problem: the token may have no more."""
+        """Hold a place inside the `with` block. Problem: the token may have no more."""
         self.take(token)
         try:
             yield
@@ -113,24 +113,24 @@ class Context:
 
     def __init__(self, queue: JobQueue, access: Access, read_only: bool, limits: Limits) -> None:
         self.queue, self.access, self.read_only, self.limits = queue, access, read_only, limits
-        self.live = Live(lambda: self.queue.store)  # what is to be seen of the queue: for the page and all streams
-        self.labels = Labels()  # what topics are called by `/metrics`
-        self.waiting: Waiting | None = None  # who waits for jobs; made when the first one does
+        self.live = Live(lambda: self.queue.store)  # snapshots of the queue, for the page and all streams
+        self.labels = Labels()  # the labels of topics in `/metrics`
+        self.waiting: Waiting | None = None  # the callers that wait for jobs; made for the first
         self.bodies = Places("bytes of bodies", limits.arriving, 1)
         self.waits = Places("reserves that wait", limits.waiters, 1)
         self.streams = Places("streams", limits.streams, 5)
         self.views = Places("live pages", limits.streams, 5)
-        self.exports = Places("exports", _EXPORTS, 5)  # each of which has some MB in memory
-        self.stopping = asyncio.Event()  # set once the server drains: long polls and streams end
+        self.exports = Places("exports", _EXPORTS, 5)  # each holds some MB in memory
+        self.stopping = asyncio.Event()  # set when the server drains: long polls and streams end
         self._threads: dict[str, ThreadPoolExecutor] = {}
         self._receipt_key: bytes | None = None
         self._look: asyncio.Task[Problem | None] | None = None
         self._looked = self._logged = float("-inf")
 
     def problem(self, error: PywheelError) -> Problem:
-        """Return the problem that an error is. Where the store is, and what ails it, is for the log alone.
+        """Return the problem for an error. The store's address and its trouble are for the log alone.
 
-        Whoever asks may have made his token up, which only the store could tell. An open server has no strangers.
+        A caller may have invented its token, which only the store could tell. An open server has no strangers.
         """
         problem = of_error(error)
         if not isinstance(error, StoreError) or isinstance(error, StoreClosed):
@@ -145,11 +145,11 @@ class Context:
         return Problem(problem.kind, text, headers=problem.headers)
 
     async def read(self, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Return what a function says that reads a little of the store, called in a thread of its own."""
+        """Return a function's result, from a thread for short reads of the store."""
         return await self._in_threads("pywheel-reads", _READERS, partial(function, *args, **kwargs))
 
     async def long(self, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Return what a function says that may take seconds: it holds up others of its kind alone."""
+        """Return a function's result, from a thread for work of seconds. It delays only other work of that kind."""
         return await self._in_threads("pywheel-long", _LONG, partial(function, *args, **kwargs))
 
     async def _in_threads(self, name: str, most: int, function: Callable[[], _R]) -> _R:
@@ -158,9 +158,9 @@ class Context:
         return await asyncio.get_running_loop().run_in_executor(self._threads[name], function)
 
     async def readiness(self) -> Problem | None:
-        """Return why the store does not answer, None if it does, as of a second ago at most.
+        """Return why the store does not answer, or None if it answers. The result is at most a second old.
 
-        However many ask, the store is asked once a second.
+        The store is asked once a second, however many callers ask.
         """
         loop, look = asyncio.get_running_loop(), self._look
         if look is None or look.get_loop() is not loop or (look.done() and time.monotonic() - self._looked >= _READY):
@@ -176,13 +176,13 @@ class Context:
         return None
 
     async def receipt_key(self) -> bytes:
-        """Return the key of receipts: it lies in the store, as a job may be settled at another server of that."""
+        """Return the key of receipts. It is in the store, as another server of the store may settle the job."""
         if self._receipt_key is None:
             self._receipt_key = await self.read(_receipt_key, self.queue.store)
         return self._receipt_key
 
     def close(self) -> None:
-        """Let go of what the service itself has begun. The queue is its owner's."""
+        """Release the service's own resources. The queue belongs to the caller."""
         if self.waiting is not None:
             self.waiting.close()
         self.live.close()
@@ -191,6 +191,6 @@ class Context:
 
 
 def _receipt_key(store: Store) -> bytes:
-    """Return the store's key of receipts, made when one is wanted first."""
+    """Return the store's key of receipts. The first call makes it."""
     made = token_bytes(32)
     return outcome_of(store, SetNote("http:receipts", made, absent=True)) or made

@@ -1,4 +1,4 @@
-"""One reader of the store for pages and streams of events: a snapshot a second while anyone looks, none else."""
+"""One reader of the store for pages and event streams: a snapshot a second while anyone looks, otherwise none."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from .coming import Coming, Forecaster
 __all__ = ["Live", "Snapshot", "TopicNow", "Topics", "Watch"]
 
 _LOGGER: Final = logging.getLogger("pywheel.server")
-_NEWEST: Final = 1_000  # ended jobs that are read at once
+_NEWEST: Final = 1_000  # ended jobs in one read
 _BACK: Final = 5_000  # ms that a look goes back
 _WINDOW: Final = 10_000  # ms over which jobs a second are counted
 _SAMPLES: Final = 2_000  # latenesses that are kept of a topic
-_MINUTE: Final = 60_000  # ms: for how long a lateness counts
-_LINGER: Final = 15.0  # seconds that it goes on after the last viewer, who may just have gone to the next page
-_AHEAD: Final = 50  # topics of which it is seen what is coming, at once
-_WIDE: Final = 2_000  # topics, of all of which it is seen what is coming: it costs as many as there are
+_MINUTE: Final = 60_000  # ms for which a lateness counts
+_LINGER: Final = 15.0  # seconds without viewers until it stops: the last one may just have gone to the next page
+_AHEAD: Final = 50  # topics with a forecast in one snapshot
+_WIDE: Final = 2_000  # topics up to which all of them together have a forecast: its cost grows with their number
 _TREND: Final = 60  # snapshots
-_PASTS: Final = 5_000  # topics of which it is remembered what ended: those in which something did last
-_SHARE: Final = 4  # a look of a second is followed by so many seconds without
+_PASTS: Final = 5_000  # topics whose ended jobs are remembered: those with the latest ones
+_SHARE: Final = 4  # the pause after a look is this many times as long as the look
 _NONE: Final = Counts()
 
 
 class TopicNow(NamedTuple):
-    """How a topic does."""
+    """The state of a topic."""
 
     name: str
     paused: bool
     counts: Counts
     first_due: int | None  # when the first delayed job is or was due, ms
-    rate: float | None  # jobs that ended, a second, over the last ten; None before the second snapshot
-    late_p50: int | None  # ms from due to started, of what ended within a minute; None if nothing did
+    rate: float | None  # jobs that end in a second, over the last ten seconds; None before the second snapshot
+    late_p50: int | None  # ms from due to started, of jobs that ended within a minute; None without such jobs
     late_p99: int | None
-    trend: tuple[int, ...]  # how many ended between snapshots, oldest first
+    trend: tuple[int, ...]  # how many jobs ended between snapshots, oldest first
 
     def overdue(self, now: int) -> int:
         """Return for how many ms its first delayed job has been due; 0 if none is."""
@@ -61,13 +61,13 @@ _Figures: TypeAlias = tuple[float | None, int | None, int | None, tuple[int, ...
 
 @dataclass(frozen=True, eq=False)
 class Topics(Mapping[str, TopicNow]):
-    """How each topic does, by name. What is not asked for is not made: there may be very many."""
+    """The state of each topic, by name. An entry is made on access, as there may be very many topics."""
 
     counts: Mapping[str, Counts]
     paused: Collection[str]
     firsts: Mapping[str, int]
-    lively: Mapping[str, _Figures]  # the figures of topics in which something has ended of late
-    quiet: _Figures  # those of any other one
+    lively: Mapping[str, _Figures]  # the figures of topics with recently ended jobs
+    quiet: _Figures  # the figures of all other topics
 
     def __getitem__(self, name: str) -> TopicNow:
         figures = self.lively.get(name, self.quiet)
@@ -80,7 +80,7 @@ class Topics(Mapping[str, TopicNow]):
         return len(self.counts)
 
     def rate(self, names: Iterable[str]) -> float | None:
-        """Return how many jobs of some topics end in a second; None before the second snapshot."""
+        """Return how many jobs of these topics end in a second; None before the second snapshot."""
         if self.quiet[0] is None:
             return None
         return sum(self.lively[name][0] or 0.0 for name in names if name in self.lively)
@@ -90,34 +90,34 @@ _NO_TOPICS: Final = Topics({}, (), {}, {}, (None, None, None, ()))
 
 
 class Snapshot(NamedTuple):
-    """What there was to see at a moment."""
+    """The state of the store at a moment."""
 
     number: int
-    at: int  # by the store's clock, ms
+    at: int  # ms, by the store's clock
     topics: Topics
     members: tuple[Member, ...]  # by name
-    coming: dict[str | None, Coming | None]  # of topics that somebody looks at; None is all topics, unless too many
+    coming: dict[str | None, Coming | None]  # of watched topics; None is all topics, unless there are too many
     ended: tuple[Ended, ...]  # since the snapshot before, oldest first
-    changed: Sequence[str]  # topics whose counts are others than in the snapshot before
-    cut: bool  # whether more have ended than could be read
-    took: float  # seconds that reading took
-    error: str | None = None  # why this is the one before, with its time; the log has more
+    changed: Sequence[str]  # topics whose counts differ from the snapshot before
+    cut: bool  # whether more jobs have ended than could be read
+    took: float  # seconds that the read took
+    error: str | None = None  # why this repeats the snapshot before, with its time; the log has more
 
 
 class Live:
-    """What is to be seen of a queue, kept up to date for all who look.
+    """Snapshots of a queue, kept up to date for all viewers.
 
-    It belongs to one event loop at a time. Reading happens on a thread.
+    It belongs to one event loop at a time. A thread reads the store.
 
     Args:
-        store: returns the store, at each snapshot anew.
+        store: returns the store, called anew at each snapshot.
         every: seconds between snapshots.
     """
 
     def __init__(self, store: Callable[[], Store], *, every: float = 1.0) -> None:
         self.every = every
         self._reader = Reader(store)
-        # Of very many topics a look takes room, and each thread would keep some of its own.
+        # With very many topics a look needs much memory, and each thread would keep some of its own.
         self._thread = ThreadPoolExecutor(1, "pywheel-live")
         self._latest: Snapshot | None = None
         self._taken = float("-inf")
@@ -127,9 +127,9 @@ class Live:
         self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     async def now(self, topics: Iterable[str | None] = ()) -> Snapshot:
-        """Return a snapshot that is not older than the time between two, and has what is coming of these topics."""
+        """Return a snapshot that is younger than the time between two and has the forecast of these topics."""
         wanted = set(topics)
-        async with self._alone():  # who comes while somebody looks takes what that one has seen
+        async with self._alone():  # a caller that comes during a look takes its result
             latest = self._latest
             age = time.monotonic() - self._taken
             if latest is None or age >= max(self.every, _SHARE * latest.took) or not wanted <= latest.coming.keys():
@@ -137,7 +137,7 @@ class Live:
             return latest
 
     def watch(self, topics: Iterable[str | None] = (), *, kept: int = 1) -> Watch:
-        """Return each snapshot from now on, with what is coming of these topics; so many are kept for who is slow."""
+        """Return all snapshots from now on, with these topics' forecasts. At most `kept` wait for a slow reader."""
         watch, loop = Watch(self, tuple(topics), kept), asyncio.get_running_loop()
         self._watches[watch] = None
         if self._task is None or self._task.done() or self._task.get_loop() is not loop:
@@ -145,7 +145,7 @@ class Live:
         return watch
 
     def leave(self, watch: Watch) -> None:
-        """Let somebody watch no longer. Idempotent."""
+        """End a watch. Idempotent."""
         self._watches.pop(watch, None)
         self._left = time.monotonic()
 
@@ -158,15 +158,15 @@ class Live:
                 took = time.monotonic() - began
                 await asyncio.sleep(max(self.every - took, _SHARE * took, self.every / 4))
         finally:
-            self._tell(None)  # it failed: whoever looks asks anew
+            self._tell(None)  # if it failed, each viewer asks anew
 
     def close(self) -> None:
-        """Let the thread go. It comes back if somebody looks again."""
+        """Release the thread. The next look starts another one."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._thread = ThreadPoolExecutor(1, "pywheel-live")
 
     def _alone(self) -> asyncio.Lock:
-        """Return what one holds to look: between two looks all who watch have their turn, and miss none."""
+        """Return the lock for a look. Between two looks all watchers get their turn and miss none."""
         loop = asyncio.get_running_loop()
         if self._turn is None or self._turn[0] is not loop:
             self._turn = loop, asyncio.Lock()
@@ -177,7 +177,7 @@ class Live:
         look = partial(self._reader.look, wanted | set(islice(watched, _AHEAD)))
         latest = await asyncio.get_running_loop().run_in_executor(self._thread, look)
         self._latest, self._taken = latest, time.monotonic()
-        self._tell(latest)  # whoever asked for it: what has ended is in no other one
+        self._tell(latest)  # to all watchers: no other snapshot has these ended jobs
         return latest
 
     def _tell(self, snapshot: Snapshot | None) -> None:
@@ -187,7 +187,7 @@ class Live:
 
 
 class Watch:
-    """The snapshots for one who watches, until he closes it. Of those that wait for him the oldest are left out."""
+    """The snapshots for one watcher, until it closes the watch. If too many wait, the oldest are left out."""
 
     def __init__(self, live: Live, topics: tuple[str | None, ...], kept: int) -> None:
         self.topics = topics
@@ -195,7 +195,7 @@ class Watch:
         self._waiting = asyncio.Queue[Snapshot | None](kept)
 
     def tell(self, snapshot: Snapshot | None) -> None:
-        """Keep a snapshot until it is taken; None if there will be no more."""
+        """Keep a snapshot until it is taken. None: no more will come."""
         if self._waiting.full():
             self._waiting.get_nowait()
         self._waiting.put_nowait(snapshot)
@@ -210,26 +210,26 @@ class Watch:
         return snapshot
 
     async def aclose(self) -> None:
-        """Watch no longer."""
+        """End the watch."""
         self._live.leave(self)
 
 
 class Reader:
-    """Makes snapshots, on any thread, one at a time. What it remembers is bounded, but for a few bytes a topic."""
+    """The maker of snapshots: on any thread, one at a time. Its memory is bounded, except for a few bytes a topic."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._forecaster = Forecaster()
-        self._pasts: dict[str, _Past] = {}  # of the topics in which something has ended of late, the last one last
-        self._counts: Mapping[str, Counts] = {}  # as they were seen last
+        self._pasts: dict[str, _Past] = {}  # topics with recently ended jobs, the latest last
+        self._counts: Mapping[str, Counts] = {}  # as of the last snapshot
         self._times = deque[int](maxlen=_TREND)  # of snapshots, ms
-        self._began = self._at = 0  # when it first looked, and last
-        self._seen: dict[tuple[int, int], None] = {}  # what has ended of late, oldest first
+        self._began = self._at = 0  # time of the first look and of the last, ms
+        self._seen: dict[tuple[int, int], None] = {}  # recently ended jobs, oldest first
         self._last: Snapshot | None = None
 
     def look(self, wanted: set[str | None]) -> Snapshot:
-        """Return a new snapshot, or the one before with the error that kept this one from being made."""
+        """Return a new snapshot. If the store fails, return the one before with that error."""
         with self._lock:
             number = self._last.number + 1 if self._last else 1
             try:
@@ -264,7 +264,7 @@ class Reader:
     def _take_in(
         self, counts: Mapping[str, Counts], changed: Sequence[str], ended: Sequence[Ended], at: int, cut: bool
     ) -> None:
-        """Remember what has ended since the snapshot before, and in which topics."""
+        """Remember which jobs have ended since the snapshot before, by topic."""
         gap, before = at - self._at if self._began else 0, self._counts
         self._began, self._at, self._counts = self._began or at, at, counts
         by_topic: dict[str, list[Ended]] = {name: [] for name in changed}
@@ -274,9 +274,9 @@ class Reader:
             self._times.append(at)
         for name, here in by_topic.items():
             was, now = before.get(name, _NONE), counts.get(name, _NONE)
-            # The difference is too small where finished jobs are purged, and what was read where it is cut off.
+            # The difference is too small if finished jobs are purged, the number of read jobs if the read is cut off.
             number = max(len(here), now.done + now.dead - was.done - was.dead)
-            if gap > _WINDOW:  # nobody has looked for a while: what ended before that is nothing of now
+            if gap > _WINDOW:  # nobody has looked for a while: earlier ends do not count for the rate
                 number = number * _WINDOW // gap if cut else sum(one.ended >= at - _WINDOW for one in here)
             if here or number:
                 past = self._pasts[name] = self._pasts.pop(name) if name in self._pasts else _Past()
@@ -287,9 +287,9 @@ class Reader:
                 del self._pasts[name]
 
     def _ended(self, store: Store, at: int) -> tuple[list[Ended], bool]:
-        """Return what has ended since the snapshot before, oldest first, and whether there was more than that.
+        """Return the jobs that ended since the snapshot before, oldest first, and whether there were more.
 
-        It looks back a little further: a job may be seen to have ended after another one that ended later.
+        It looks back a little further: a job may appear as ended after another job that ended later.
         """
         since = at - _MINUTE if self._last is None else max(self._last.at - _BACK, at - _MINUTE)
         found = store.ask(ListEnded(None, since, _NEWEST))
@@ -302,20 +302,20 @@ class Reader:
 
 @dataclass(slots=True)
 class _Past:
-    """What has ended in a topic of late."""
+    """The jobs of a topic that ended recently."""
 
-    _numbers: list[tuple[int, int]] = field(default_factory=list)  # (at which snapshot, how many ended before it)
-    _late: list[tuple[int, int]] = field(default_factory=list)  # (ended, ms late)
+    _numbers: list[tuple[int, int]] = field(default_factory=list)  # (ms of the snapshot, jobs that ended before it)
+    _late: list[tuple[int, int]] = field(default_factory=list)  # (time of the end, lateness), in ms
 
     def see(self, number: int, ended: Sequence[Ended], at: int) -> None:
-        """Take in that so many ended since the snapshot before, and those of them that were read."""
+        """Note how many jobs ended since the snapshot before, and the lateness of those that were read."""
         if number:
             self._numbers.append((at, number))
         late = [(one.ended, max(one.lateness, 0)) for one in ended if one.lateness is not None]
         self._late = (self._late + late)[-_SAMPLES:]
 
     def forget(self, oldest: int, at: int) -> bool:
-        """Forget what is too long ago, and return whether that is all."""
+        """Forget old entries, and return whether none is left."""
         self._numbers = [one for one in self._numbers if one[0] >= oldest]
         self._late = [one for one in self._late if one[0] >= at - _MINUTE]
         return not self._numbers and not self._late

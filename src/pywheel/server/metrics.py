@@ -1,4 +1,4 @@
-"""``/metrics``: what the store holds, for Prometheus. One exporter reads it, however many workers there are."""
+"""``/metrics``: the store's figures for Prometheus. One exporter reads them, however many workers there are."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ GAUGES: Final = {
 
 
 def exposition(queue: JobQueue, snapshot: Snapshot, labels: Labels, accept: str = "") -> tuple[str, bytes]:
-    """Return content type and text of what a queue's store holds: OpenMetrics if `accept`, a header, asks for it.
+    """Return content type and text of the metrics of a queue's store: OpenMetrics if `accept`, a header, asks for it.
 
-    What a `PrometheusMetrics` among the queue's listeners has counted is there too. A store that is away is no error
-    here: ``pywheel_store_up`` is 0, and what it holds is not there. O(topics + workers).
+    They include the counts of each `PrometheusMetrics` among the queue's listeners. An unreachable store is no error
+    here: ``pywheel_store_up`` is 0, and the figures of its contents are missing. O(topics + workers).
 
     Raises:
         ExtraMissing: prometheus-client is not installed.
@@ -48,7 +48,7 @@ def exposition(queue: JobQueue, snapshot: Snapshot, labels: Labels, accept: str 
 
 
 def _gauges(store: Store, snapshot: Snapshot, labels: Labels) -> dict[str, Any]:
-    """Return the gauges of a store, those without samples too."""
+    """Return the gauges of a store, including those without samples."""
     gauge = needed("prometheus_client.core", "telemetry").GaugeMetricFamily
     families = {word: gauge(name, text, labels=names) for word, (name, text, names) in GAUGES.items()}
     try:
@@ -69,7 +69,7 @@ def _gauges(store: Store, snapshot: Snapshot, labels: Labels) -> dict[str, Any]:
     labelled: dict[str, list[str]] = {}
     for name in snapshot.topics:
         labelled.setdefault(labels(name), []).append(name)
-    for label, topics in labelled.items():  # of those that share a label their sum, or the worst of them
+    for label, topics in labelled.items():  # for topics that share a label: the sum, or the worst
         counts = [snapshot.topics.counts[name] for name in topics]
         for place, state in enumerate(Counts._fields):
             families["jobs"].add_metric([label, state], sum(each[place] for each in counts))

@@ -1,4 +1,4 @@
-"""What every request passes: it gets an id, strangers are kept out of an open server, errors become problems."""
+"""The middleware: requests get an id, strangers stay out of an open server, errors become problems."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 class Requests:
-    """Gives each request an id, its own if that is well-formed, and makes a problem document of whatever is raised.
+    """The middleware that gives each request an id, its own if that is well-formed, and turns exceptions into problems.
 
-    It refuses what is malformed, and on an open server what a page of another site may have sent. What nobody expected
-    is logged, with the request's id.
+    It refuses malformed requests, and on an open server those that another site's page may have sent. Unexpected errors
+    are logged with the request's id.
     """
 
     def __init__(self, app: ASGIApp, context: Context) -> None:
@@ -42,7 +42,7 @@ class Requests:
         self._numbers = count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request pass, and answer what is raised."""
+        """Pass the request on, and turn an exception into the answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -78,26 +78,26 @@ class Requests:
             case PywheelError():
                 return answer_of(self._context.problem(error))
         id = scope[_ID].decode()
-        # A path may have line breaks in it.
+        # The path may contain line breaks.
         _LOGGER.error("request %s failed: %r %r", id, scope["method"], scope["path"][:200], exc_info=error)
         return answer_of(Problem("internal-error", f"the log has more, of request {id}"))
 
 
 class Bodies:
-    """Refuses a body that is longer than any may be, or that takes too long to arrive."""
+    """The middleware that refuses a body that is longer than any may be, or takes too long to arrive."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app = app
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request pass, and count what comes of its body."""
-        until: float | None = None  # when all of it must be here
+        """Pass the request on, and count the bytes of its body."""
+        until: float | None = None  # when all of the body must be here
         size, whole = 0, False
 
         async def receiving() -> Message:
             nonlocal until, size, whole
-            if whole:  # what comes now is that the client has gone
+            if whole:  # the next message says that the client has gone
                 return await receive()
             if until is None:
                 until = asyncio.get_running_loop().time() + self._limits.arrival
@@ -117,7 +117,7 @@ class Bodies:
 
 
 def refuse_large(size: int, most: int) -> None:
-    """Raise the Problem of a body that is too long."""
+    """Raise a Problem if the body is too long."""
     if size > most:
         text = f"a request may have {most} bytes: put less at once, or store it elsewhere and put its name"
         raise Problem("too-large", text, headers=_CLOSE)
@@ -131,7 +131,7 @@ def _refuse_malformed(path: bytes) -> None:
 
 
 async def refused(request: Request, error: Exception) -> Response:
-    """Return the answer to a path that leads nowhere, or takes other methods."""
+    """Return the answer for an unknown path or method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         return answer_of(Problem("method-not-allowed", "this path takes other methods", headers=error.headers))
@@ -140,5 +140,5 @@ async def refused(request: Request, error: Exception) -> Response:
 
 
 def answer_of(problem: Problem) -> Response:
-    """Return the answer that a problem is."""
+    """Return the answer for a problem."""
     return Response(problem.content(), problem.status, {"cache-control": "no-store", **problem.headers}, MEDIA_TYPE)

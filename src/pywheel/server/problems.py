@@ -1,6 +1,6 @@
-"""Problems: every answer that is no success, as RFC 9457 asks for it. The `type` of each is stable.
+"""Problems: every answer without success, as RFC 9457 asks for it. The `type` of each is stable.
 
-The text of a problem says how to mend it. What the page shows a person is the same text.
+The text of a problem says how to mend it. The page shows people the same text.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 class Problem(Exception):
-    """An answer that is no success.
+    """An answer without success.
 
-    `detail` says what is wrong and how to mend it; `errors` says it of each field, by a JSON pointer; `more` are
-    members of its own; `headers` go with the answer.
+    `detail` says what is wrong and how to mend it; `errors` says it for each field, by a JSON pointer; `more` has
+    additional members; `headers` go with the answer.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Problem(Exception):
 
 
 def bad_field(pointer: str, what: str, kind: str = "bad-body") -> Problem:
-    """Return the problem of a field of the body, which a JSON pointer names."""
+    """Return the problem of a field of the body, named by a JSON pointer."""
     return Problem(kind, f"{pointer}: {what}", errors=[(pointer, what)])
 
 
@@ -128,7 +128,7 @@ def bad_parameter(name: str, what: str) -> Problem:
 # ---- from errors ----------------------------------------------------------------------------------------------------
 
 
-# Kind, text, and the seconds after which to try again; the first that fits.
+# Kind, text, and the seconds until another try makes sense. The first match counts.
 _OF_ERRORS: Final[Mapping[type[errors.PywheelError], tuple[str, str, int]]] = {
     errors.JobExists: ("job-exists", "{}", 0),
     errors.NonceTaken: ("key-reused", KEY_REUSED, 0),
@@ -146,7 +146,7 @@ _OF_ERRORS: Final[Mapping[type[errors.PywheelError], tuple[str, str, int]]] = {
 
 
 def of_error(error: errors.PywheelError) -> Problem:
-    """Return the problem that an error of pywheel's is."""
+    """Return the problem for an error of pywheel."""
     kind, text, seconds = next(known for of, known in _OF_ERRORS.items() if isinstance(error, of))
     headers = {"retry-after": str(seconds)} if seconds else {}
     more = {"id": str(error.id)} if isinstance(error, errors.JobExists) else {}
@@ -154,7 +154,7 @@ def of_error(error: errors.PywheelError) -> Problem:
 
 
 def checked(field: str, function: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-    """Return what a function makes of a field of the body. Raises the Problem of one that makes no sense to it."""
+    """Return a function's result for a field of the body. Problem: the function rejects the field."""
     try:
         return function(*args, **kwargs)
     except errors.BadJob as error:
@@ -170,7 +170,7 @@ _OF_FIELDS: Final = (
 
 
 def of_validation(error: msgspec.ValidationError, *, parameter: bool = False) -> Problem:
-    """Return the problem that a field of the body, or a parameter, is."""
+    """Return the problem of a field of the body, or of a parameter."""
     found = _AT.fullmatch(str(error))
     assert found is not None
     what, steps = found["what"], [name or place for name, place in _STEP.findall(found["path"] or "")]

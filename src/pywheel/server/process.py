@@ -1,6 +1,7 @@
-"""The service as a process of its own: granian serves it until it is told to stop, and lets what is under way end.
+"""The service as a process: granian serves it until a signal stops it, and running requests may end.
 
-Of the servers that were measured it alone reads no further than it has answered, whoever sends and never reads.
+Of the servers that were measured, granian alone reads no further than it has answered if a client sends and never
+reads.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from ..stores.contract import Store
 
 __all__ = ["address_of", "run"]
 
-_GRACE: Final = 10.0  # seconds for requests that are under way
+_GRACE: Final = 10.0  # seconds for running requests
 _IDLE: Final = 65_000  # ms for a head to arrive, from the answer before: longer than proxies keep their connections
-_BUFFER: Final = 64 << 10  # bytes of a connection, and so of a head: strangers may hold many that never end
+_BUFFER: Final = 64 << 10  # bytes of a connection, and so of a head: strangers may hold many unfinished ones
 _BACKLOG: Final = 2_048
 _MOST: Final = 100_000  # connections
 _SPARE: Final = 200  # descriptors for everything else
-_YOUNG: Final = 50_000  # objects, before the collector looks: those of a few hundred requests at once
+_YOUNG: Final = 50_000  # objects before a collection: those of a few hundred simultaneous requests
 _TURN: Final = 0.001  # seconds: HTTP, requests and store have a thread each, and each waits for the others' turns
-_LOOK: Final = 1.0  # seconds between looks whether the store's file is still the one that was opened
+_LOOK: Final = 1.0  # seconds between checks that the store's file is still the one that was opened
 
 
 def address_of(host: str, port: int) -> tuple[str, int]:
-    """Return the address and the port to listen at; for port 0 one that is free. OSError: it cannot be had."""
+    """Return the address and the port to listen at. Port 0 picks a free one. OSError: the port cannot be had."""
     [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -49,18 +50,18 @@ def address_of(host: str, port: int) -> tuple[str, int]:
 
 
 def run(app: Starlette, address: tuple[str, int], *, ready: Callable[[], object]) -> None:
-    """Serve at an address until SIGTERM or SIGINT; then let what is under way end. In the main thread.
+    """Serve at an address until SIGTERM or SIGINT, then let running requests end. In the main thread.
 
     Args:
-        app: what `pywheel.server.app` returned.
-        address: what `address_of` returned.
-        ready: called once requests are taken.
+        app: the result of `pywheel.server.app`.
+        address: the result of `address_of`.
+        ready: called once the server takes requests.
 
     Raises:
-        StoreReplaced: the store's files were deleted or replaced; what was under way has ended.
+        StoreReplaced: the store's files were deleted or replaced; running requests have ended.
     """
     gc.collect()
-    gc.freeze()  # what was imported stays; and requests leave little that only the collector can free
+    gc.freeze()  # imported objects stay, and requests leave little that only the collector can free
     gc.set_threshold(_YOUNG, 20, 50)
     sys.setswitchinterval(_TURN)
     try:
@@ -90,7 +91,7 @@ async def _serve(app: Starlette, address: tuple[str, int], ready: Callable[[], o
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def heard(*_: object) -> None:
-        with suppress(RuntimeError):  # it has ended already: what is left closes the queue
+        with suppress(RuntimeError):  # the loop is closed: the process is ending already
             loop.call_soon_threadsafe(stop.set)
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -113,7 +114,7 @@ async def _serve(app: Starlette, address: tuple[str, int], ready: Callable[[], o
 
 
 def _log_unless_ended(loop: asyncio.AbstractEventLoop, about: dict[str, Any]) -> None:
-    """Log an error, but for that of granian, which ends its future when requests that were given up have ended."""
+    """Log an error, except granian's: it ends its future when requests that were given up have ended."""
     if not isinstance(about.get("exception"), asyncio.InvalidStateError):
         loop.default_exception_handler(about)
 
@@ -129,7 +130,7 @@ async def _listens(serving: asyncio.Task[None], address: tuple[str, int]) -> Non
 
 
 async def _replaced(store: Store) -> None:
-    """Raise StoreReplaced once the store's files are others: every request would fail, and its jobs lie elsewhere."""
+    """Raise StoreReplaced once the store's files are others: every request would fail, and its jobs are elsewhere."""
     while True:
         await asyncio.sleep(_LOOK)
         if store.url.startswith("sqlite:"):  # no other store has files
@@ -137,12 +138,12 @@ async def _replaced(store: Store) -> None:
                 await asyncio.to_thread(store.ask, GetNextLease())
             except StoreReplaced:
                 raise
-            except StoreError:  # whoever asks for something is told
+            except StoreError:  # the next request gets the error
                 pass
 
 
 def _room() -> int:
-    """Let this process have as many descriptors as it may; return how many connections that is."""
+    """Raise the limit of descriptors to its maximum, and return how many connections that allows."""
     try:
         import resource
     except ImportError:  # Windows

@@ -35,20 +35,20 @@ def app(
     sign_in: ProxySignIn | None = None,
     limits: Limits | None = None,
 ) -> Starlette:
-    """Return the service of a queue, to be served or mounted into another program, under any path.
+    """Return the service of a queue, to be served or mounted into another program under any path.
 
     Args:
-        queue: whose jobs. It stays the caller's: the service does not close it.
+        queue: the queue. It stays the caller's: the service does not close it.
         access: ``tokens``: each request needs a token that allows it. ``open``: everybody who reaches it by a loopback
             name may do everything.
-        read_only: refuse whatever changes something.
+        read_only: refuse all changes.
         cors: the origins whose pages may use the API with a token, such as ``https://shop.example``.
         proxies: the addresses of proxies before it, whose ``X-Forwarded-For`` is believed.
-        sign_in: which header of which proxies says who looks at the page; others sign in with a token.
-        limits: what a client may ask for.
+        sign_in: which header of which proxies names the person at the page; others sign in with a token.
+        limits: the limits of a client's requests.
 
     Raises:
-        ValueError: there is no such access, or nobody has to sign in for it.
+        ValueError: there is no such access, or `sign_in` is given for an open server.
     """
     if access not in ("tokens", "open"):
         raise ValueError(f"access is 'tokens' or 'open', not {access!r:.40}")
@@ -73,7 +73,7 @@ def app(
 
 @asynccontextmanager
 async def _lifespan(service: Starlette) -> AsyncIterator[None]:
-    """Let go of what the service has begun, when it ends."""
+    """Release the service's resources when it ends."""
     yield
     service.state.context.close()
 
@@ -91,12 +91,12 @@ def _cors(origins: Sequence[str]) -> Middleware:
 
 
 async def _healthy(request: Request) -> Response:  # noqa: ARG001
-    """Whether the process answers."""
+    """Answer that the process works."""
     return PlainTextResponse("ok\n")
 
 
 async def _ready(request: Request) -> Response:
-    """Whether the store answers too."""
+    """Answer whether the store works."""
     context: Context = request.app.state.context
     if context.stopping.is_set():
         raise Problem("stopping", "this server drains: use another one", headers={"retry-after": "1"})
@@ -105,7 +105,7 @@ async def _ready(request: Request) -> Response:
 
 
 async def _metrics(request: Request) -> Response:
-    """What is measured, for Prometheus."""
+    """Answer with the metrics for Prometheus."""
     from .metrics import exposition
 
     context: Context = request.app.state.context
@@ -114,6 +114,6 @@ async def _metrics(request: Request) -> Response:
     try:
         snapshot, accept = await context.live.now(), request.headers.get("accept", "")
         kind, content = await context.read(exposition, context.queue, snapshot, context.labels, accept)
-    except ImportError as error:  # it says what to install
+    except ImportError as error:  # its text says what to install
         raise Problem("not-implemented", f"there are no metrics here: {error}") from None
     return Response(content, headers={"content-type": kind})

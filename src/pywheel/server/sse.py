@@ -1,4 +1,4 @@
-"""Server-sent events: one way to send them, to users of the API and of the page alike."""
+"""Server-sent events, for users of the API and of the page."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from starlette.types import Receive, Scope, Send
 __all__ = ["EventStream"]
 
 _LOGGER: Final = logging.getLogger("pywheel.server")
-_SLOW: Final = 10.0  # seconds after which a reader that takes nothing is let go
+_SLOW: Final = 10.0  # seconds after which a reader that takes nothing is dropped
 _BEAT: Final = 15.0  # seconds without an event after which a comment shows that the stream lives
 _HEADERS: Final = {"content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 class EventStream(StreamingResponse):
-    """Sends events until there are no more, the reader goes away or takes none, or the server stops.
+    """A stream of events, until there are no more, the reader goes away or takes none, or the server stops.
 
-    `stopping` is set when the server stops; `left` is called when the stream has ended; `alive` is what shows that it
-    lives. Who is slow gets the next event when he has taken the one before: nothing waits in line here.
+    `stopping` is set when the server stops; `left` is called when the stream has ended; `alive` is sent as the sign of
+    life. A slow reader gets the next event after it took the one before: nothing queues here.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class EventStream(StreamingResponse):
         self._alive = alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send, or only the headers if those were asked for alone: no stream would ever end."""
+        """Send the headers and the events. HEAD gets the headers alone, as the stream has no end."""
         try:
             if scope["method"] == "HEAD":
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})

@@ -1,7 +1,7 @@
-"""Tokens: who may do what by HTTP. They lie in the store of the jobs as notes, without their secrets.
+"""Tokens: what their holders may do by HTTP. They are notes in the store of the jobs, without their secrets.
 
-A secret is ``pw_<id>_<43 characters of 256 bits>``. The store has its SHA-256 only: it cannot be shown again, and one
-that is as random as that cannot be guessed from its hash.
+A secret is ``pw_<id>_<43 characters of 256 bits>``. The store has its SHA-256 only: nobody can show the secret again,
+and a secret that random cannot be guessed from its hash.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ..stores.contract import Store, notes, outcome_of
 __all__ = ["ROLES", "SCOPES", "Grant", "Tokens", "id_of"]
 
 SCOPES: Final = ("read", "put", "work", "admin")
-"""Looking; putting, and changing one job; reserving and settling; all of that, deleting, and changing many."""
+"""Read; put, and change one job; reserve and settle; all of that, delete, and change many."""
 ROLES: Final = {"viewer": ("read",), "operator": ("read", "put"), "admin": ("admin",)}
-"""What the roles of the page are in scopes."""
+"""The scopes of the page's roles."""
 
 _PREFIX: Final = "token:"
 _SECRET: Final = re.compile(r"pw_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
 _ID: Final = re.compile(r"(?:pw_)?([0-9a-f]{12})(?:_[A-Za-z0-9_-]*)?", re.ASCII)
-_LISTED: Final = 30 * 86_400_000  # ms for which one that is over is listed
+_LISTED: Final = 30 * 86_400_000  # ms for which an expired token is listed
 _LONGEST_NOTE: Final = 200  # characters
 
 
@@ -41,14 +41,14 @@ class Grant(NamedTuple):
     """A token without its secret: what its holder may do."""
 
     id: str
-    scopes: frozenset[str]  # none if what is stored cannot be read: then it grants nothing
+    scopes: frozenset[str]  # none if the stored record cannot be read: then it grants nothing
     topics: tuple[str, ...]  # patterns, such as shop.*
     until: datetime | None
-    name: str = ""  # who has it, for people
+    name: str = ""  # its holder, for people
     made: datetime | None = None
 
     def may(self, scope: str, topic: str | None = None) -> bool:
-        """Whether it has a scope, for a topic; without one, for some topics: then each is to be asked for too."""
+        """Whether it has a scope, for a topic. Without a topic: for some topics, so the caller must ask for each."""
         if scope not in self.scopes and "admin" not in self.scopes:
             return False
         return topic is None or self.everywhere or any(fnmatchcase(topic, pattern) for pattern in self.topics)
@@ -60,12 +60,12 @@ class Grant(NamedTuple):
 
     @property
     def sees(self) -> Callable[[str], bool] | None:
-        """Whether a topic may be seen; None: every topic, so nobody needs to ask."""
+        """Whether a topic may be seen; None: every topic, so no check is needed."""
         return None if self.everywhere else lambda topic: self.may("read", topic)
 
 
 class Tokens:
-    """The tokens of a store. Any thread may call any method. Each raises StoreError when the store cannot do it."""
+    """The tokens of a store. Any thread may call any method. Each method raises StoreError if the store fails."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -73,13 +73,13 @@ class Tokens:
     def add(
         self, scopes: Iterable[str], topics: Iterable[str] = ("*",), until: datetime | None = None, note: str = ""
     ) -> str:
-        """Store a new token; return its secret, which nobody can learn again.
+        """Store a new token; return its secret, which cannot be read again.
 
         Args:
             scopes: some of SCOPES; `admin` implies the others.
-            topics: patterns of topics, as a shell has them: ``*``, ``?``, ``[seq]``; capitals count.
-            until: an aware datetime from which on it is good for nothing.
-            note: who has it, for people.
+            topics: patterns of topics as in a shell: ``*``, ``?``, ``[seq]``; case matters.
+            until: an aware datetime; the token ends then.
+            note: its holder, for people.
 
         Raises:
             BadOption: an argument makes no sense, or `until` is over.
@@ -101,7 +101,7 @@ class Tokens:
                 return secret
 
     def grant(self, secret: str) -> Grant | None:
-        """Return what a secret grants, None for one that is unknown, over or none at all. One query, or none."""
+        """Return the grant of a secret, or None if it is malformed, unknown or expired. At most one query."""
         found = _SECRET.fullmatch(str(secret))
         value = None if found is None else self._store.ask(GetNote(_PREFIX + found[1]))
         if found is None or value is None:
@@ -113,16 +113,16 @@ class Tokens:
         return token
 
     def list(self) -> list[Grant]:
-        """Return all tokens, by id; those that are over for 30 days more. O(tokens)."""
+        """Return all tokens, by id. Expired ones stay for 30 days. O(tokens)."""
         return [_read(name.removeprefix(_PREFIX), value)[0] for name, value in notes(self._store, _PREFIX)]
 
     def remove(self, id: str) -> bool:
-        """Forget a token, by its id; return whether there was one. A second later no server takes it any more."""
+        """Forget a token, by its id; return whether there was one. All servers refuse it within a second."""
         return outcome_of(self._store, SetNote(_PREFIX + id, None)) is not None
 
 
 def id_of(text: str) -> str | None:
-    """Return the id that somebody gives for a token: the id itself, or its secret, or the beginning of that."""
+    """Return the id in a text that names a token: its id, its secret, or the beginning of the secret."""
     found = _ID.fullmatch(text)
     return None if found is None else found[1]
 
@@ -132,7 +132,7 @@ def _digest(secret: str) -> str:
 
 
 def _read(id: str, value: bytes) -> tuple[Grant, str]:
-    """Return a token as it is stored, and the digest of its secret; "" of one that is none of ours."""
+    """Return a stored token, and the digest of its secret; "" if the record cannot be read."""
     try:
         record = json.loads(value)
         scopes, topics = frozenset(SCOPES).intersection(record["scopes"]), tuple(map(str, record["topics"]))
@@ -163,7 +163,7 @@ def _topics(topics: Iterable[str]) -> list[str]:
 
 
 def _some(values: Iterable[str], what: str) -> list[str]:
-    """Return texts. A single one is most likely meant to be one of them, and would be taken letter by letter."""
+    """Return a list of texts. A single text becomes a list of one: nobody means its letters."""
     given: list[Any] = [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
     for value in given:
         if not isinstance(value, str):

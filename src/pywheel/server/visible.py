@@ -1,6 +1,6 @@
-"""Jobs, lists of them, and workers, for who may see some topics alone.
+"""Jobs, lists of jobs, and workers, for a grant that may see some topics alone.
 
-Lists go topic by topic: one of all would tell by its cursors and by what it leaves out what is in the others.
+Lists go topic by topic. A list of all topics would reveal hidden ones by its cursors and its gaps.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from .tokens import Grant
 __all__ = ["Sees", "job_id", "job_of", "may_order", "may_see", "page", "tell"]
 
 Sees: TypeAlias = Callable[[str], bool] | None
-"""Whether somebody may see a topic; None: every topic, so nobody asks."""
-_TOPICS: Final = 100  # of which a page may have looked for jobs, though there were none
+"""Whether a topic may be seen; None: every topic, so no check is made."""
+_TOPICS: Final = 100  # topics that a page may have searched in vain
 _ID: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
 def job_id(text: str) -> int:
-    """Return the id that an address has for a job. Problem: it is none."""
+    """Return the id in an address. Problem: the text is no id."""
     if not _ID.fullmatch(text) or abs(int(text)) > MOST:
         raise Problem("no-such-job", f"there is no job {text[:40]!r}: an id is what the put answered")
     return int(text)
 
 
 def job_of(store: Store, ref: Ref, grant: Grant, scope: str = "read") -> Job:
-    """Return a job. Problem: it is not there, or the grant has not this scope for its topic."""
+    """Return a job. Problem: it does not exist, or the grant lacks the scope for its topic."""
     job = store.ask(GetJob(ref))
     if job is None or not grant.may(scope, job.topic):
         raise Problem("no-such-job", f"there is no job {called(ref)} that this token may see")
@@ -49,10 +49,10 @@ def job_of(store: Store, ref: Ref, grant: Grant, scope: str = "read") -> Job:
 def page(
     store: Store, filter: Filter, after: str, limit: int, sees: Sees, *, preview: int | None, newest: bool = False
 ) -> Page:
-    """Return what `Store.page` does, of the topics alone that are seen; of several by topic first, then as there.
+    """Return what `Store.page` returns, for visible topics alone. Several topics come one after the other.
 
-    O(topics), and then by what it looks at: at a hundred topics at most, and the bodies of two pages of the store's.
-    BadJob: `after` is no cursor of such a list.
+    O(topics), plus what it looks at: at most a hundred topics, and the bodies of two pages of the store. BadJob:
+    `after` is no cursor of such a list.
     """
     if filter.topic is not None and sees is not None and not sees(filter.topic):
         return Page([], None)
@@ -61,7 +61,7 @@ def page(
     first, inner = _place(after)
     names = sorted(topic.name for topic in store.ask(ListTopics()) if sees(topic.name))
     names = names[bisect_left(names, first) :]
-    if inner and names[:1] != [first]:  # it is not there any more
+    if inner and names[:1] != [first]:  # that topic is gone
         inner = ""
     jobs, sizes, looked, held = list[Job](), list[int](), 0, 0
     for number, name in enumerate(names):
@@ -101,17 +101,17 @@ def _place(cursor: str) -> tuple[str, str]:
 
 
 def may_see(grant: Grant, member: Member) -> bool:
-    """Whether somebody may know of a worker: it handles a topic that he sees. Each has that of schedules."""
+    """Whether the grant may see a worker: it may read one of its topics. The topic of schedules does not count."""
     return grant.everywhere or any(grant.may("read", topic) for topic in member.handles if topic != SCHEDULES)
 
 
 def may_order(grant: Grant, member: Member) -> bool:
-    """Whether somebody may tell a worker what to do: he is admin of all of its topics."""
+    """Whether the grant may give a worker orders: it is admin of all its topics."""
     return may_see(grant, member) and all(grant.may("admin", topic) for topic in member.handles if topic != SCHEDULES)
 
 
 def tell(store: Store, grant: Grant, worker: str, word: str) -> None:
-    """Give a worker an order, one of `ORDERS`. Problem: it is not there, or not for the grant to be told."""
+    """Give a worker an order, one of `ORDERS`. Problem: it does not exist, or the grant may not order it."""
     member = next((one for one in store.ask(ListWorkers()) if one.worker == worker), None)
     if member is None or not may_see(grant, member):
         raise Problem("not-found", f"there is no worker {worker[:80]!r} that this token may see: it may have ended")

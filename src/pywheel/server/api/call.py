@@ -1,4 +1,4 @@
-"""One request of the API: what was asked, by whom, and how it is answered."""
+"""A request of the API: its contents, its caller and its answer."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from .once import ANSWERS_KEPT, once
 __all__ = ["Call", "Endpoint", "Ends", "JsonResponse", "Operation"]
 
 R = TypeVar("R")
-_ROOM: Final = 256 << 10  # bytes of a body for all but the job's own
-_NOTHING: Final = 4 << 10  # bytes of one that is for nothing: strangers may send it slowly
+_ROOM: Final = 256 << 10  # bytes of a body beside the job's own body
+_NOTHING: Final = 4 << 10  # bytes of a body for an operation without one: strangers may send it slowly
 
 
 class JsonResponse(Response):
@@ -37,13 +37,13 @@ class JsonResponse(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Return the bytes."""
+        """Return the value as bytes."""
         return msgspec.json.encode(content)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Operation:
-    """One method of one path, as it is routed, checked and described."""
+    """A method of a path: its route, its checks and its description."""
 
     id: str  # operationId: the name of a method of generated clients
     method: str
@@ -51,65 +51,65 @@ class Operation:
     handler: Callable[[Call], Awaitable[Response]]
     summary: str
     tag: str
-    scope: str | None = None  # what a token must allow; None: no token is needed
-    body: Any = None  # the type of its body; None: it has none
+    scope: str | None = None  # the scope that a token must have; None: no token is needed
+    body: Any = None  # the type of the body; None: no body
     body_needed: bool = True
-    many: bool = False  # whether its body is of many jobs
-    query: Any = None  # the type of its parameters
-    headers: tuple[str, ...] = ()  # request headers with a meaning, of `openapi.HEADERS`
-    answers: Mapping[int, Any] = field(default_factory=dict)  # the types of its answers by status; None: no content
-    problems: tuple[str, ...] = ()  # what else may come back, beside what may come of every request
-    notes: str = ""  # more for whoever reads the document
-    example: Any = None  # an example of its body
-    nonced: bool = False  # whether its handler sees to an Idempotency-Key itself
-    # What answers it again, by its claims of the first time; None: its first answer does.
+    many: bool = False  # whether the body has many jobs
+    query: Any = None  # the type of the parameters
+    headers: tuple[str, ...] = ()  # request headers with a meaning, of `openapi._HEADERS`
+    answers: Mapping[int, Any] = field(default_factory=dict)  # the types of the answers by status; None: no content
+    problems: tuple[str, ...] = ()  # further problems, beside those of every request
+    notes: str = ""  # more for the readers of the document
+    example: Any = None  # an example of the body
+    nonced: bool = False  # whether the handler itself deals with an Idempotency-Key
+    # Answers a repeated request from the claims of the first one; None: the first answer is sent again.
     again: Callable[[Call, Sequence[tuple[int, int]]], Awaitable[Response]] | None = None
 
     @cached_property
     def changes(self) -> bool:
-        """Whether a server that only reads refuses it."""
+        """Whether a read-only server refuses it."""
         return self.method != "GET"
 
     @cached_property
     def decoder(self) -> msgspec.json.Decoder[Any]:
-        """What reads its body."""
+        """The decoder of its body."""
         return msgspec.json.Decoder(_Nothing if self.body is None else self.body)
 
 
 class Ends(NamedTuple):
-    """What ends a wait early."""
+    """The events that end a wait early."""
 
     gone: asyncio.Future[None]  # the client goes away
     stopping: asyncio.Future[Any]  # the server drains
 
 
 class Call(Request):
-    """One request, taken in."""
+    """A request that was received."""
 
     grant: Grant
-    content: bytes  # its body as it came
-    wish: Any  # its body, of the operation's type; None if it has none
-    parameters: Any  # its query, of the operation's type
-    claims: Sequence[tuple[int, int]] = ()  # what it has claimed
-    keep: int = ANSWERS_KEPT  # for how many ms a repeated request gets its answer
+    content: bytes  # the body as it came
+    wish: Any  # the body, of the operation's type; None without a body
+    parameters: Any  # the query, of the operation's type
+    claims: Sequence[tuple[int, int]] = ()  # the claims that it made
+    keep: int = ANSWERS_KEPT  # for how many ms a repeated request gets this answer
 
     def __init__(self, context: Context, operation: Operation, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
         self.context = context
         self.queue = context.queue
         self.operation = operation
-        self.sent: Mapping[bytes, bytes] = dict(scope["headers"])  # by name; of several with one name the last
+        self.sent: Mapping[bytes, bytes] = dict(scope["headers"])  # by name; the last one of several with one name
 
     def demand(self, topic: str | None = None) -> None:
-        """Raise the Problem of a token that does not allow this operation, for a topic."""
+        """Raise a Problem if the token does not allow this operation, for a topic if one is given."""
         demand(self.grant, self.operation.scope or "", topic)
 
     async def ask(self, query: Query[R]) -> R:
-        """Return what the store says to a query."""
+        """Return the store's answer to a query."""
         return await self.context.read(self.queue.store.ask, query)
 
     async def identify(self, topics: Iterable[str | None] = (None,)) -> None:
-        """Find out who calls. Raise the Problem of a token that is good for nothing by now, or not for these topics."""
+        """Identify the caller. Problem: the token is no longer valid, or does not allow one of these topics."""
         if self.operation.scope is not None:
             self.grant = await self.context.access.identify(self.scope, self.context.read)
             for topic in topics:
@@ -117,7 +117,7 @@ class Call(Request):
 
     @contextmanager
     def ends(self) -> Iterator[Ends]:
-        """Have what ends a wait early, for as long as this lasts."""
+        """Provide the futures that end a wait early, inside the `with` block."""
         ends = Ends(asyncio.ensure_future(self._gone()), asyncio.ensure_future(self.context.stopping.wait()))
         try:
             yield ends
@@ -131,7 +131,7 @@ class Call(Request):
             pass
 
     async def take(self) -> None:
-        """Take in body and parameters, as the operation wants them. Problem: they make no sense, or are too long."""
+        """Read body and parameters as the operation needs them. Problem: they are invalid, or too long."""
         operation = self.operation
         self.content = await self._received()
         query = self.scope["query_string"]
@@ -142,12 +142,12 @@ class Call(Request):
             self.wish = _decoded(operation.decoder, self.content)
 
     async def _received(self) -> bytes:
-        """Return the body. Raise the Problem of one that is too long, before it is read if its length is known."""
+        """Return the body. Problem: it is too long; if its length is known, before it is read."""
         length = self.sent.get(b"content-length", b"")
         if self.operation.body is None and length in (b"", b"0") and b"transfer-encoding" not in self.sent:
             return b""
         limits, most = self.context.limits, _NOTHING
-        if self.operation.body is not None:  # what the operation can make use of
+        if self.operation.body is not None:  # the most that the operation can use
             useful = limits.batch if self.operation.many else 2 * self.queue.calls.max_body + _ROOM
             most = min(limits.request, useful)
         if length.isdigit():
@@ -156,7 +156,7 @@ class Call(Request):
         token = "" if self.operation.scope is None else self.grant.id
         try:
             async for part in self.stream():
-                bodies.take(token, len(part))  # whoever sends many slowly must not have them all kept here
+                bodies.take(token, len(part))  # a caller with many slow bodies must not fill the memory
                 parts.append(part)
                 size += len(part)
                 refuse_large(size, most)
@@ -166,7 +166,7 @@ class Call(Request):
 
 
 class Endpoint:
-    """A path of the API, as an ASGI application: one operation for each method."""
+    """A path of the API as an ASGI application, with one operation for each method."""
 
     def __init__(self, context: Context, operations: Sequence[Operation]) -> None:
         self._context = context
@@ -182,7 +182,7 @@ class Endpoint:
             text = f"this path takes {self._allow}"
             raise Problem("method-not-allowed", text, headers={"allow": self._allow})
         call = Call(self._context, operation, scope, receive)
-        # In this order: a stranger's body is not even read.
+        # The caller is identified first: a stranger's body is not even read.
         await call.identify()
         if operation.changes and self._context.read_only:
             raise Problem("read-only", "this server was started with --read-only: change jobs elsewhere")
@@ -196,11 +196,11 @@ class Endpoint:
 
 
 class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of an operation that needs none, from clients that always send one; and parameters that are none."""
+    """The empty body of an operation without one, as some clients always send it; and an empty set of parameters."""
 
 
 def _parameters(query: bytes, wanted: Any) -> Any:
-    """Return what a query says. Problem: it makes no sense."""
+    """Return the parameters in a query. Problem: the query is invalid."""
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError:
@@ -220,7 +220,7 @@ def _parameters(query: bytes, wanted: Any) -> Any:
         raise of_validation(error, parameter=True) from None
     for name, text in given.items():
         value = getattr(found, name)
-        # What msgspec takes for a null, or for seconds since 1970.
+        # msgspec reads some texts as null, or as seconds since 1970.
         if value is None or (isinstance(value, datetime) and "T" not in text.upper()):
             raise bad_parameter(name, f"{text[:40]!r} is none")
     return found
@@ -240,7 +240,7 @@ def _decoded(decoder: msgspec.json.Decoder[Any], content: bytes) -> Any:
 
 
 def _refuse_types(headers: Mapping[bytes, bytes]) -> None:
-    """Raise the Problem of a body that is not JSON, by what its headers say."""
+    """Raise a Problem if the headers say that the body is not JSON."""
     given = headers.get(b"content-type", b"")
     if given != b"application/json":
         media, _, parameters = given.partition(b";")

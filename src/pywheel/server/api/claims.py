@@ -37,7 +37,7 @@ __all__ = ["ack", "bury", "nack", "release", "reserve", "reserve_again", "touch"
 
 
 async def reserve(call: Call) -> Response:
-    """Claim due jobs, and wait for some if there are none. What was claimed for an answer that fails is given back."""
+    """Claim due jobs, and wait for some if there are none. If the answer fails, the claims are given back."""
     wish: Reserve = call.wish
     topics = tuple(dict.fromkeys(wish.topics))
     for topic in topics:
@@ -63,7 +63,7 @@ async def reserve(call: Call) -> Response:
 
 
 async def reserve_again(call: Call, claims: Sequence[tuple[int, int]]) -> Response:
-    """Return the jobs that were claimed the first time and are running still by those claims."""
+    """Return the jobs that the first request claimed and that still run by those claims."""
     for topic in dict.fromkeys(call.wish.topics):
         call.demand(topic)
     jobs = await call.context.read(_still_held, call.queue.store, claims)
@@ -71,7 +71,7 @@ async def reserve_again(call: Call, claims: Sequence[tuple[int, int]]) -> Respon
 
 
 async def _given(call: Call, jobs: list[Job], *, more: bool = False) -> Response:
-    """Return the answer with jobs that were claimed, and their receipts. ClientDisconnect: nobody would get it."""
+    """Return the answer with claimed jobs and their receipts. ClientDisconnect: the client has gone."""
     if await call.is_disconnected():
         raise ClientDisconnect
     return JsonResponse(Claims(await jobs_out(jobs, partial(reserved, await call.context.receipt_key())), more))
@@ -91,7 +91,7 @@ async def _long(call: Call, wanted: _Wanted, seconds: float) -> None:
         with call.ends() as ends:
             await _first(call, wanted, waiter, ends, seconds)
             if wanted.jobs:
-                await asyncio.sleep(0)  # what is known of the client by now
+                await asyncio.sleep(0)  # lets the loop note that the client has gone
             if ends.gone.done():
                 raise ClientDisconnect
     finally:
@@ -99,7 +99,7 @@ async def _long(call: Call, wanted: _Wanted, seconds: float) -> None:
 
 
 async def _first(call: Call, wanted: _Wanted, waiter: Waiter, ends: Ends, seconds: float) -> None:
-    """Claim the first jobs that come, if some do within so many seconds and before one of the ends."""
+    """Claim the first jobs that come, within `seconds` and before one of the ends."""
     until = asyncio.get_running_loop().time() + seconds
     await wanted.claim()
     while not wanted.jobs and wanted.readable:
@@ -118,7 +118,7 @@ async def _first(call: Call, wanted: _Wanted, waiter: Waiter, ends: Ends, second
 
 @dataclass
 class _Wanted:
-    """What one caller wants to claim, and has."""
+    """A caller's wish to claim jobs, and the jobs it has claimed."""
 
     context: Context
     topics: tuple[str, ...]
@@ -126,34 +126,34 @@ class _Wanted:
     policy: commands.ClaimPolicy
     worker: str
     jobs: list[Job] = field(default_factory=list)
-    sealed: dict[str, BadBody] = field(default_factory=dict)  # topics of which nothing that is due can be read here
+    sealed: dict[str, BadBody] = field(default_factory=dict)  # topics whose due jobs cannot be decrypted here
 
     async def claim(self) -> None:
-        """Claim jobs that are due, of the topics in their order."""
+        """Claim due jobs, topic by topic in the given order."""
         try:
-            # Of several topics those where something is due, found by one query.
+            # One query finds the topics with due jobs, if there are several topics.
             for topic in self.topics if len(self.topics) == 1 else await self._due():
                 if topic not in self.sealed:
                     await self._claim(topic)
                 if len(self.jobs) >= self.limit or self._room <= 0:
                     break
         except PywheelError:
-            if not self.jobs:  # else they are claimed: what comes next is for the next request to learn
+            if not self.jobs:  # else the caller has jobs, and its next request meets the error
                 raise
 
     @property
     def _room(self) -> int:
-        """How many bytes of bodies may come beside those of these jobs."""
+        """How many bytes of bodies fit beside those of the claimed jobs."""
         return self.context.limits.reserve - sum(len(job.body) for job in self.jobs)
 
     @property
     def _may_be_full(self) -> bool:
-        """Whether a body that this server takes may have been too long to come along."""
-        # What is sealed was longer than what is seen here.
+        """Whether a body that this server accepts may have been too long for the answer."""
+        # An encrypted body was longer than it is here.
         return self._room < 2 * self.context.queue.calls.max_body
 
     async def more(self) -> bool:
-        """Return whether jobs are due that were left out because of their bodies. Mostly without a query."""
+        """Return whether due jobs were left out because of their bodies. Mostly without a query."""
         if len(self.jobs) >= self.limit or not self._may_be_full:
             return False
         try:
@@ -163,30 +163,30 @@ class _Wanted:
 
     @property
     def readable(self) -> bool:
-        """Whether there is a topic of which something may yet come."""
+        """Whether jobs may still come of one of the topics."""
         return len(self.sealed) < len(self.topics)
 
     def refuse_sealed(self) -> None:
-        """Raise the Problem of jobs that are due, and for whose bodies there is no key here."""
+        """Raise a Problem if jobs are due whose bodies this server has no key for."""
         for error in self.sealed.values():
             raise Problem("no-key", f"{error}; no other job is due", headers={"retry-after": "60"})
 
     async def _due(self) -> tuple[str, ...]:
-        """Return the topics of which something is due."""
+        """Return the topics with due jobs."""
         store = self.context.queue.store
         dues = await self.context.read(_dues, store, self.topics)
         now = store.clock.wall()
         return tuple(topic for topic in self.topics if topic in dues and dues[topic] <= now)
 
     async def _claim(self, topic: str) -> None:
-        """Claim jobs of a topic, beside those that were claimed."""
+        """Claim jobs of a topic, in addition to those that are claimed."""
         limit = self.limit - len(self.jobs)
         command = commands.Reserve(topic, limit, self.policy, self.worker)
         if limit > 1 or self.jobs:
             command.bytes, command.least = self._room, 0 if self.jobs else 1
         try:
             jobs = await reserve_async(self.context.queue.calls, command)
-        except BadBody as error:  # they stay as they are, for others who may have the key
+        except BadBody as error:  # they stay as they are, for callers that may have the key
             self.sealed[topic] = error
             return
         self.jobs += jobs
@@ -210,11 +210,11 @@ async def _settle(call: Call, command: type[commands.Ack | commands.Release]) ->
 ack: Final = partial(_settle, command=commands.Ack)
 """Make a claimed job done."""
 release: Final = partial(_settle, command=commands.Release)
-"""Give a claim back, unspent."""
+"""Give a claimed job back, with no attempt spent."""
 
 
 async def nack(call: Call) -> Response:
-    """End a claim without success."""
+    """Fail a claimed job's attempt: it is due again, or dead."""
     wish, queue = call.wish or Nack(), call.queue
     id, claims = await _claim_of(call)
     if wish.delay is not UNSET:
@@ -239,14 +239,14 @@ async def bury(call: Call) -> Response:
 
 
 async def touch(call: Call) -> Response:
-    """Let the lease of a claim last longer."""
+    """Extend the lease of a claim."""
     ttr = 60_000 if call.wish is None else checked("ttr", duration, call.wish.ttr, "ttr", 1)
     id, claims = await _claim_of(call)
     return _held(await call.queue.calls.aapply(commands.Touch(id, claims, ttr)))
 
 
 async def _claim_of(call: Call) -> tuple[int, int]:
-    """Return the claim that the request names, if the token's topics allow it; no query where they are all topics."""
+    """Return the claim in the request, if the token allows the topic. No query for a token with all topics."""
     id, claims = receipt_of(await call.context.receipt_key(), call.path_params["receipt"])
     if not call.grant.everywhere:
         job = await call.ask(GetJob(id))
@@ -268,6 +268,6 @@ def _lost() -> Problem:
 
 
 def _dues(store: Store, topics: Sequence[str]) -> dict[str, int]:
-    """Return when the first jobs of topics are due. Lost leases are ended first: no worker may be there to do it."""
+    """Return when the first jobs of topics are due. Lost leases end first: perhaps no worker is there to do that."""
     end_lost(store)
     return store.ask(GetNextDues(topics))

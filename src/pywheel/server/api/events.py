@@ -1,6 +1,6 @@
 """Live events: jobs that ended, and counts that changed, as server-sent events.
 
-They are told from the snapshots that the page shows: once a second while somebody listens.
+They come from the snapshots that the page shows: once a second while somebody listens.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .records import moment_out
 
 __all__ = ["events"]
 
-_MOST: Final = 1_000  # ends that are read at once
-_KEPT: Final = 4  # snapshots that wait for a listener that is slow
+_MOST: Final = 1_000  # ended jobs in one read
+_KEPT: Final = 4  # snapshots that wait for a slow listener
 _EVENT_ID: Final = re.compile(rb"([0-9]{1,15})-(-?[0-9]{1,19})")
 _AS_THEY_ARE: Final = ("topic", "state", "key", "attempt", "worker")
 _TIMES: Final = ("due", "ended", "started")
@@ -35,7 +35,7 @@ _MISSED: Final = b"event: missed\ndata: {}\n\n"
 
 @lru_cache(_KEPT * _MOST)
 def _ended(one: Ended) -> bytes:
-    """Return the event of a job that has ended: made once for all streams."""
+    """Return the event of an ended job, made once for all streams."""
     told = {"id": str(one.id), **{field: value for field in _AS_THEY_ARE if (value := getattr(one, field))}}
     told |= {field: moment_out(at) for field in _TIMES if (at := getattr(one, field)) is not None}
     return b"event: ended\nid: %d-%d\ndata: %s\n\n" % (one.ended, one.id, msgspec.json.encode(told))
@@ -43,16 +43,16 @@ def _ended(one: Ended) -> bytes:
 
 @lru_cache(_KEPT * _MOST)
 def _counted(topic: str, counts: Counts) -> bytes:
-    """Return the event of counts that have changed."""
+    """Return the event of changed counts."""
     return b"event: counts\ndata: %s\n\n" % msgspec.json.encode({"topic": topic, **counts._asdict()})
 
 
 async def events(call: Call) -> Response:
-    """Return the stream of what happens, after the last event that the client has seen."""
+    """Return the stream of events after the last one that the client has seen."""
     context, token = call.context, call.grant.id
     call.demand(call.parameters.topic)
     context.streams.take(token)
-    watch = context.live.watch(kept=_KEPT)  # before it looks back: between the two nothing is missed
+    watch = context.live.watch(kept=_KEPT)  # before it looks back, so that nothing in between is missed
 
     def left() -> None:
         context.live.leave(watch)
@@ -67,7 +67,7 @@ async def events(call: Call) -> Response:
 
 
 async def _earlier(call: Call) -> tuple[tuple[int, int], list[Ended], bool]:
-    """Return the end that the client saw last, what has ended since then, and whether there may be more of that."""
+    """Return the end that the client saw last, the ends since then, and whether there may be more of them."""
     now, given = (call.queue.store.clock.wall() - 1, MOST), call.sent.get(b"last-event-id")
     found = None if given is None else _EVENT_ID.fullmatch(given)
     if found is None:
@@ -80,7 +80,7 @@ async def _earlier(call: Call) -> tuple[tuple[int, int], list[Ended], bool]:
 async def _told(
     call: Call, watch: Watch, since: tuple[int, int], earlier: list[Ended], missed: bool
 ) -> AsyncGenerator[bytes, None]:
-    """Yield what the client may see, until its token is removed or over its time."""
+    """Yield the events that the client may see, until its token is removed or expires."""
     topic, grant = call.parameters.topic, call.grant
 
     def sees(name: str) -> bool:

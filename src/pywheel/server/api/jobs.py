@@ -1,4 +1,4 @@
-"""Jobs: put one or many; look at one, cancel, edit, retry, delete it, by its id or its key; and all a filter means."""
+"""Jobs: put one or many; read, cancel, edit, retry or delete one, by id or key; find and change those of a filter."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ async def put_many(call: Call) -> Response:
 
 
 def _stored(call: Call, jobs: tuple[NewJob, ...]) -> Awaitable[list[int]]:
-    """Store jobs. With an Idempotency-Key the store knows a second put of them, in the transaction of the first."""
+    """Store jobs. With an Idempotency-Key, the store recognizes a repeated put in the transaction of the first one."""
     key = call.sent.get(b"idempotency-key")
     nonce = (None, None) if key is None else identity(call, key)
     return call.queue.calls.aapply(Put(jobs, *nonce))
 
 
 async def _records(context: Context, wishes: list[schema.NewJob], trace: dict[str, str] | None) -> tuple[NewJob, ...]:
-    """Return the records of jobs. Other requests have their turn in between."""
+    """Return the records of jobs. Other requests get their turns in between."""
     turns = records.Turns()
     made = []
     for place, wish in enumerate(wishes):
@@ -84,7 +84,7 @@ async def _records(context: Context, wishes: list[schema.NewJob], trace: dict[st
 
 
 def _record(context: Context, wish: schema.NewJob, place: str | int, trace: dict[str, str] | None) -> NewJob:
-    """Return the record of a job. Raises the Problem of one that makes no sense, with its place."""
+    """Return the record of a job. Problem: the job is invalid; the problem has its place."""
     pointer = place if isinstance(place, str) else f"#/jobs/{place}"
     queue, limits = context.queue, context.limits
     content = records.body_of(wish.body, wish.body_base64, limits.depth, pointer)
@@ -101,7 +101,7 @@ def _record(context: Context, wish: schema.NewJob, place: str | int, trace: dict
 
 
 def _refusal(error: BadJob, pointer: str, *, too_large: bool) -> Problem:
-    """Return the problem of a job that makes no sense, or whose body is too large."""
+    """Return the problem of an invalid job, or of a body that is too large."""
     return bad_field(f"{pointer}/body", str(error), "too-large") if too_large else bad_field(pointer, str(error))
 
 
@@ -109,7 +109,7 @@ def _refusal(error: BadJob, pointer: str, *, too_large: bool) -> Problem:
 
 
 def _trace(headers: Mapping[bytes, bytes]) -> dict[str, str] | None:
-    """Return the trace context of a request, as the job keeps it. One that is malformed counts as none."""
+    """Return the trace context of a request, as the job keeps it. A malformed one counts as none."""
     parent = headers.get(b"traceparent")
     if parent is None or not _TRACEPARENT.fullmatch(parent) or parent.startswith(b"ff"):
         return None
@@ -137,14 +137,14 @@ async def get(call: Call) -> Response:
 
 
 async def history(call: Call) -> Response:
-    """Return what was tried with a job."""
+    """Return the attempts of a job."""
     job = await _job(call, reference(call))
     [attempts] = await call.ask(GetHistories([job.id]))
     return JsonResponse(schema.History([records.attempt_out(attempt) for attempt in attempts]))
 
 
 async def result(call: Call) -> Response:
-    """Return what has become of a job, once it has ended or the time is over."""
+    """Return the result of a job, once the job has ended or the wait is over."""
     job, queue = await _job(call, reference(call)), call.queue
     seconds = min(call.parameters.wait, call.context.limits.wait)
     if job.state.live and seconds > 0:
@@ -152,7 +152,7 @@ async def result(call: Call) -> Response:
             ended = asyncio.ensure_future(queue.aio.wait(job))
             await asyncio.wait((ended, *ends), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if not ended.cancel():
-                ended.exception()  # it is looked at anew, and a job that was deleted is not there then
+                ended.exception()  # the store is read again below, and says so if the job was deleted
     so_far = await call.context.read(queue.result, job)
     return JsonResponse(records.result_out(so_far), 200 if so_far.ended else 202)
 
@@ -164,7 +164,7 @@ async def cancel(call: Call) -> Response:
 
 
 async def edit(call: Call) -> Response:
-    """Give a delayed job another due time, body or fields."""
+    """Give a delayed job another due time, body or other fields."""
     ref, calls = reference(call), call.queue.calls
     options: Any = {name: value for name, value in structs.asdict(call.wish).items() if value is not UNSET}
     body, coded = options.pop("body", b""), options.pop("body_base64", None)
@@ -195,7 +195,7 @@ async def delete(call: Call) -> Response:
 
 
 def reference(call: Call) -> Ref:
-    """Return what the request calls the job by: the id in its path, or else a topic and a key."""
+    """Return the reference to the job in the request: the id in its path, or else a topic and a key."""
     if "id" not in call.path_params:
         call.demand(call.parameters.topic)
         return call.parameters.topic, call.parameters.key
@@ -207,9 +207,9 @@ async def _job(call: Call, ref: Ref) -> Job:
 
 
 async def _change(call: Call, ref: Ref, command: Command[Any], wanted: str) -> Response:
-    """Change a job, if the token's topics allow it: without a query where they are all topics. Problem: it is not so.
+    """Change a job, if the token allows its topic. Problem: the job does not exist, or is not in the `wanted` state.
 
-    `wanted` is what it must be.
+    Only an id under a token with some topics costs a query.
     """
     if not call.grant.everywhere and isinstance(ref, int):
         await _job(call, ref)
@@ -235,7 +235,7 @@ def _lists(header: bytes | None, tag: bytes) -> bool:
 
 
 def _expected(call: Call) -> tuple[int, int] | None:
-    """Return what a job must be like by If-Match. Raises the Problem of a tag that no job can have."""
+    """Return the due time and claims that If-Match demands, or None. Problem: no job can have this tag."""
     given = call.sent.get(b"if-match", b"*").strip()
     if given == b"*":
         return None
@@ -250,7 +250,7 @@ def _expected(call: Call) -> tuple[int, int] | None:
 
 
 async def find(call: Call) -> Response:
-    """Return jobs that a filter means."""
+    """Return the jobs that match a filter."""
     wish: schema.Find = call.parameters
     call.demand(wish.topic)
     after, preview = records.after_cursor(wish.cursor), None if wish.body else 0
@@ -269,7 +269,7 @@ async def find(call: Call) -> Response:
 
 
 async def change_many(call: Call, word: str) -> Response:
-    """Change the jobs that a filter means by a method of `Jobs`, which says which states it is for."""
+    """Change the jobs that match a filter, by a method of `Jobs`, which knows the states it is for."""
     wish: schema.Bulk = call.wish
     if wish.topic is not None:
         call.demand(wish.topic)
@@ -283,5 +283,5 @@ async def change_many(call: Call, word: str) -> Response:
 
 
 def _words(wish: schema.Filter) -> Any:
-    """Return what a filter says beside topic and state, in the words of the client."""
+    """Return the fields of a filter beside topic and state, as arguments of the client."""
     return {word: getattr(wish, word) for word in FilterWords.__annotations__}

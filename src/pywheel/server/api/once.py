@@ -1,7 +1,7 @@
-"""A request with an Idempotency-Key happens once: whoever repeats it gets the answer of the first time.
+"""A request with an Idempotency-Key happens once: a repeated one gets the answer of the first.
 
-A note of the store has the key, from before the operation until its answer is forgotten. A put keeps its key itself, in
-its own transaction.
+A note in the store holds the key, from before the operation until the answer is forgotten. A put keeps its key itself,
+in its own transaction.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["ANSWERS_KEPT", "UNDER_WAY", "identity", "once"]
 
 ANSWERS_KEPT: Final = 86_400_000
-"""An answer is known for so many ms."""
+"""The ms for which an answer is kept."""
 UNDER_WAY: Final = 60_000
-"""A key is taken for so many ms beside those that its request waits, if the server ends before it answers."""
+"""The ms, beside the request's wait, for which a key is taken if the server ends before it answers."""
 _LONGEST: Final = 255
 _HEADERS: Final = ("content-type", "etag", "location")
 
 
 class _Kept(msgspec.Struct, array_like=True):
-    """What is kept of a request. Until it is answered its status is 0."""
+    """The stored part of a request. Its status is 0 until there is an answer."""
 
     fingerprint: str
     status: int = 0
@@ -45,7 +45,7 @@ _decoded: Final = msgspec.msgpack.Decoder(_Kept).decode
 
 
 def identity(call: Call, key: bytes) -> tuple[str, str]:
-    """Return what stands for a key of this token, and what for the request that it came with."""
+    """Return the name of a key of this token, and the fingerprint of its request."""
     if not 1 <= len(key) <= _LONGEST:
         raise Problem("bad-request", f"an Idempotency-Key has 1 to {_LONGEST} characters, such as a UUID")
     parts = [call.operation.id.encode(), call.content]
@@ -57,7 +57,7 @@ def identity(call: Call, key: bytes) -> tuple[str, str]:
 
 
 async def once(call: Call, key: bytes) -> Response:
-    """Return the answer to a request, or what it was the first time. One that was refused leaves the key free."""
+    """Return the answer to a request, or the answer of the first time. A refused request leaves the key free."""
     nonce, fingerprint = identity(call, key)
     apply, name, kept = call.queue.calls.aapply, f"idem:{nonce}", _Kept(fingerprint)
     under_way = UNDER_WAY + round(1000 * call.context.limits.wait)
@@ -75,9 +75,9 @@ async def once(call: Call, key: bytes) -> Response:
         kept.body = b"" if call.claims else bytes(answer.body)
         kept.headers = {header: answer.headers[header] for header in _HEADERS if header in answer.headers}
         change = SetNote(name, _encoded(kept), call.keep)
-    else:  # nothing was claimed: the next one may be luckier
+    else:  # nothing was claimed, and the next request may get jobs
         change = SetNote(name, None)
-    with suppress(PywheelError):  # it has happened: the answer goes out whatever becomes of the key
+    with suppress(PywheelError):  # the operation has happened: the answer goes out even if the key is not kept
         await apply(change)
     return answer
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of operations and the types of what goes in and out."""
+"""The OpenAPI document, made from the table of operations and the types of bodies and answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .call import Call, JsonResponse, Operation
 
 __all__ = ["document", "encoded", "serve"]
 
-_VERSION: Final = "1"  # of the API, which is in its paths; not of the package: the document is checked in
+_VERSION: Final = "1"  # of the API, as in its paths; not of the package, as the document is checked in
 _REF: Final = "#/components/schemas/{name}"
 _COMMON: Final = ("bad-request", "bad-parameter", "method-not-allowed", "internal-error", "store-away", "store-busy")
 _GUARDED: Final = ("token-missing", "token-unknown", "scope-missing", "too-many-failures")
@@ -78,12 +78,12 @@ def document(operations: tuple[Operation, ...]) -> dict[str, Any]:
 
 
 def encoded(operations: tuple[Operation, ...]) -> bytes:
-    """Return the document as it is checked in."""
+    """Return the document in its checked-in form."""
     return msgspec.json.format(msgspec.json.encode(document(operations)), indent=1) + b"\n"
 
 
 async def serve(call: Call) -> Response:
-    """Return the document, with the path that this service is under."""
+    """Answer with the document, with the path that this service is under."""
     from .operations import OPERATIONS  # which lists this
 
     known = document(OPERATIONS)
@@ -133,7 +133,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _simple(kind: dict[str, Any]) -> dict[str, Any]:
-    """Return the type of a parameter: one that is not given is left out, and never null."""
+    """Return the type of a parameter: it may be absent, but never null."""
     options = [option for option in kind.get("anyOf", ()) if option != {"type": "null"}]
     if len(options) == 1 and len(kind["anyOf"]) == 2:
         rest = {name: value for name, value in kind.items() if name not in ("anyOf", "default")}
@@ -189,7 +189,7 @@ def _name(kind: Any) -> str:
 
 
 def _tidy(components: dict[str, Any]) -> dict[str, Any]:
-    """Return the schemas without the titles that msgspec gives, which generated clients would take for names."""
+    """Return the schemas without msgspec's titles, which generators would take for names."""
     for component in components.values():
         component.pop("title", None)
         _typed(component)
@@ -197,7 +197,7 @@ def _tidy(components: dict[str, Any]) -> dict[str, Any]:
 
 
 def _typed(kind: Any) -> None:
-    """Say what generators of clients stumble over: the type of an enum; no default where there are two types."""
+    """Adapt a type for client generators: give enums a type, and drop defaults of fields with two types."""
     for inner in kind.values() if isinstance(kind, dict) else kind:
         if isinstance(inner, dict | list):
             _typed(inner)

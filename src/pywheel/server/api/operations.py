@@ -1,4 +1,4 @@
-"""The table of all operations: what is routed, checked and described."""
+"""The table of all operations: their routes, checks and descriptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["OPERATIONS", "routes"]
 def _operation(
     tag: str, scope: str | None, id: str, route: str, handler: Any, summary: str, *, word: str = "", **more: Any
 ) -> Operation:
-    """Return an operation; `word` says to a handler of several which one it is."""
+    """Return an operation; `word` tells a handler of several operations which one it is."""
     method, path = route.split()
     handler = partial(handler, word=word) if word else handler
     return Operation(id=id, method=method, path=path, handler=handler, summary=summary, tag=tag, scope=scope, **more)
@@ -178,7 +178,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 
 
 class _Any(PathConvertor):
-    """Takes line breaks as well as slashes: a schedule or a topic may be named so."""
+    """A converter of paths with slashes and line breaks, which names of schedules and topics may have."""
 
     regex = "(?s:.+)"
 
@@ -187,9 +187,9 @@ register_url_convertor("any", _Any())
 
 
 def routes(context: Context) -> list[Route]:
-    """Return the routes of the API. Those without a variable part come first: no key is taken for an id.
+    """Return the routes of the API. Routes without a variable part come first: `by-key` is no id.
 
-    Those that end in a name, which may have slashes, come last: ``x/pause`` is no schedule here, but pauses one.
+    Routes that end in a name, which may have slashes, come last: ``x/pause`` pauses ``x`` and is no schedule here.
     """
     paths: dict[str, list[Operation]] = {}
     for operation in sorted(

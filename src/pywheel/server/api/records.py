@@ -1,4 +1,4 @@
-"""Records of the store as the API says them, and the bodies of jobs both ways."""
+"""Records of the store in the API's form, and the bodies of jobs both ways."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = [
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
 _KEPT: Final = tuple(field.name for field in FIELDS)
-_TURN: Final = 262_144  # bytes of bodies that are looked at in a turn of the loop
-_EACH: Final = 4_096  # as many as a job without a body takes time for
+_TURN: Final = 262_144  # bytes of bodies in a turn of the loop
+_EACH: Final = 4_096  # bytes that take as long as a job without a body
 _ANY: Final = msgspec.json.Decoder()
 
 
 def moment_out(milliseconds: int) -> datetime:
-    """Return a time; of one after the year 9999 its last moment."""
+    """Return a time. A time after the year 9999 becomes the last moment of 9999."""
     try:
         return _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -46,7 +46,7 @@ def job_out(job: Job, *, body: bool = True) -> JobOut:
 
 
 def reserved(key: bytes, job: Job) -> ReservedJob:
-    """Return a job that was claimed, with its receipt."""
+    """Return a claimed job, with its receipt."""
     return ReservedJob(receipt=receipt(key, job.id, job.claims), **_fields(job, body=True))
 
 
@@ -69,7 +69,7 @@ def _fields(job: Job, *, body: bool) -> dict[str, Any]:
 
 
 def attempt_out(attempt: Attempt) -> AttemptOut:
-    """Return what was tried once."""
+    """Return an attempt."""
     times = [None if at is None else moment_out(at) for at in (attempt.started, attempt.ended)]
     return AttemptOut(
         claim=attempt.claim, attempt=attempt.attempt, started=times[0], ended=times[1],
@@ -79,7 +79,7 @@ def attempt_out(attempt: Attempt) -> AttemptOut:
 
 
 def result_out(of: Result) -> ResultOut:
-    """Return what has become of a job."""
+    """Return the result of a job."""
     return ResultOut(id=str(of.id), state=of.state.value, error=of.error, **_value_out("result", of.result))
 
 
@@ -87,7 +87,7 @@ def result_out(of: Result) -> ResultOut:
 
 
 def _value_out(name: str, value: bytes | None) -> dict[str, Any]:
-    """Return the fields that say a body or a result: as JSON, else as base64, else the key that encrypts it."""
+    """Return the fields of a body or a result: JSON, else base64, else the key that encrypts it."""
     if value is None:
         return {}
     if is_encrypted(value):
@@ -100,7 +100,7 @@ def _value_out(name: str, value: bytes | None) -> dict[str, Any]:
 
 
 def body_of(body: Raw, coded: str | None, depth: int, pointer: str) -> bytes:
-    """Return the bytes of a body that was sent. Raises the Problem of one that is no JSON, or too deep."""
+    """Return the bytes of a body that was sent. Problem: it is invalid, or too deep."""
     content = bytes(body)
     if coded is not None:
         if content:
@@ -125,7 +125,7 @@ def body_of(body: Raw, coded: str | None, depth: int, pointer: str) -> bytes:
 
 
 def _depth(value: Any, most: int) -> int:
-    """Return how deep a value is; it looks no further than one level beyond the most."""
+    """Return the depth of a value. It looks at most one level beyond `most`."""
     level, depth = [value], 0
     while level and depth <= most:
         inner = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
@@ -142,13 +142,13 @@ def _too_deep(depth: int) -> Problem:
 
 
 class Turns:
-    """Counts what was done in this turn of the loop: whoever reads or writes many jobs lets others have theirs."""
+    """The count of work in this turn of the loop, so that requests with many jobs let others have turns."""
 
     def __init__(self) -> None:
         self._size = 0
 
     async def after(self, body: bytes) -> None:
-        """Let others have their turn, if it is time for that after a job with this body."""
+        """Let others have their turn if enough was done, a job with this body included."""
         self._size += len(body) + _EACH
         if self._size >= _TURN:
             self._size = 0
@@ -156,7 +156,7 @@ class Turns:
 
 
 async def jobs_out(jobs: Sequence[Job], shown: Callable[[Job], Any]) -> Any:
-    """Return the list of jobs for an answer, as they are shown: encoded job by job."""
+    """Return the list of jobs for an answer, encoded job by job."""
     turns = Turns()
     parts = []
     for job in jobs:
@@ -174,7 +174,7 @@ def cursor(place: str) -> str:
 
 
 def after_cursor(cursor: str | None) -> str:
-    """Return the place that a cursor stands for; "" is the beginning. Raises the Problem of a text that is none."""
+    """Return the place of a cursor; "" is the beginning. Problem: the text is no cursor."""
     try:
         place = base64.urlsafe_b64decode(cursor or "").decode()
     except ValueError:
@@ -185,7 +185,7 @@ def after_cursor(cursor: str | None) -> str:
 
 
 def no_cursor() -> Problem:
-    """Return the problem of a cursor that is none."""
+    """Return the problem of an invalid cursor."""
     return bad_parameter("cursor", "use `next` of the answer before")
 
 
@@ -193,18 +193,18 @@ def no_cursor() -> Problem:
 
 
 def etag(job: Job) -> str:
-    """Return the entity tag of a job: another one after each claim, each edit and each put that replaces it."""
+    """Return the entity tag of a job. Each claim, each edit and each replacing put changes it."""
     return f'"{job.state.value}-{job.due:x}-{job.claims:x}"'
 
 
 def receipt(key: bytes, id: int, claims: int) -> str:
-    """Return what names a claim, as text, and proves that it was given out by who has the key."""
+    """Return the receipt of a claim, a text that proves that a holder of the key issued it."""
     claim = b"%d.%d" % (id, claims)
     return base64.urlsafe_b64encode(b"%s.%s" % (claim, _mac(key, claim))).decode().rstrip("=")
 
 
 def receipt_of(key: bytes, text: str) -> tuple[int, int]:
-    """Return the id and the claim of a receipt. Raises the Problem of a text that is none of ours."""
+    """Return the id and the claim in a receipt. Problem: no holder of the key issued the text."""
     try:
         id, claims, mac = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).split(b".", 2)
         if len(id) <= 20 and len(claims) <= 20 and compare_digest(mac, _mac(key, b"%s.%s" % (id, claims))):

@@ -1,4 +1,4 @@
-"""Periodic jobs: which schedules there are, and where they are; make, change and remove one, run it now, pause it."""
+"""Periodic jobs: list and read schedules; set, remove, run, pause and resume one."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def run(call: Call) -> Response:
 
 
 async def change(call: Call, word: str) -> Response:
-    """Pause a schedule, or resume it."""
+    """Pause or resume a schedule."""
     return JsonResponse(schema.Changed(await getattr(call.queue.aio.schedules, word)(await _name(call))))
 
 
@@ -80,7 +80,7 @@ async def _name(call: Call) -> str:
 
 
 async def _named(call: Call) -> Scheduled:
-    """Return what the path names. Raises the Problem of a schedule that is not there, or that the token leaves out."""
+    """Return the schedule in the path. Problem: it does not exist, or the token may not see it."""
     name: str = call.path_params["name"]
     try:
         found = await call.queue.aio.schedules.get(name)

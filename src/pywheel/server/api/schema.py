@@ -1,4 +1,4 @@
-"""What goes in and comes out, as types: requests are checked by them, and the OpenAPI document is made from them.
+"""The types of requests and answers. They check requests, and the OpenAPI document is made from them.
 
 Ids are text, as JavaScript's numbers end at 2**53. Times are RFC 3339 in UTC. Delays are text as "30m", or seconds.
 """
@@ -16,7 +16,7 @@ _SEALED = "The id of the key that the {} is encrypted with, which this server ha
 
 
 def says(description: str, **bounds: Any) -> Meta:
-    """Return what the document says of a field, and what its values are checked for."""
+    """Return a field's description for the document, and the bounds of its values."""
     return Meta(description=description, **bounds)
 
 
@@ -54,11 +54,11 @@ Overlap = Literal["skip", "queue", "overlap"]
 
 
 class In(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A request; a field that is not known is refused by its name."""
+    """A request. An unknown field is refused by its name."""
 
 
 class Part(In):
-    """Which part of a list."""
+    """A choice of a part of a list."""
 
     limit: Limit = 100
     cursor: Cursor | None = None
@@ -68,7 +68,7 @@ class Part(In):
 
 
 class NewJob(In, gc=False):
-    """A job to be put."""
+    """A new job."""
 
     topic: Topic
     body: Body = field(default_factory=Raw)
@@ -89,7 +89,7 @@ class NewJob(In, gc=False):
 
 
 class NewJobs(In):
-    """Jobs to be put, all or none."""
+    """New jobs, stored all or none."""
 
     jobs: Annotated[list[NewJob], Meta(min_length=1, max_length=10_000)]
 
@@ -147,7 +147,7 @@ class _HasResult(Struct, omit_defaults=True, kw_only=True):
 
 
 class AttemptOut(_HasResult, kw_only=True):
-    """What was tried once."""
+    """One attempt."""
 
     claim: int
     attempt: int
@@ -159,7 +159,7 @@ class AttemptOut(_HasResult, kw_only=True):
 
 
 class ResultOut(_HasResult, kw_only=True):
-    """What has become of a job by now."""
+    """The result of a job so far."""
 
     id: Id
     state: StateName
@@ -167,20 +167,20 @@ class ResultOut(_HasResult, kw_only=True):
 
 
 class History(Struct):
-    """What was tried with a job, oldest first."""
+    """The attempts of a job, oldest first."""
 
     attempts: list[AttemptOut]
 
 
 class Reschedule(In):
-    """When the job is due instead: one of the two."""
+    """The new due time of a job: one of the two fields."""
 
     delay: Annotated[Delay, says("From now: seconds, or text such as 30m.")] = None
     at: Moment | None = None
 
 
 class Edit(Reschedule):
-    """What changes of a job that waits. What is not given stays; null takes ttr, max_attempts, expires, headers off."""
+    """Changes of a waiting job. Absent fields stay; null removes ttr, max_attempts, expires or headers."""
 
     body: Body = field(default_factory=Raw)
     body_base64: Base64 = None
@@ -194,7 +194,7 @@ class Edit(Reschedule):
 
 
 class Retry(In):
-    """When the job is due again; at once unless told."""
+    """When the job is due again; the default is at once."""
 
     delay: Span = 0.0
 
@@ -203,7 +203,7 @@ class Retry(In):
 
 
 class Filter(In):
-    """Which jobs are meant; what is not given holds for every job."""
+    """The choice of jobs. An absent field matches every job."""
 
     topic: Topic | None = None
     state: StateName | None = None
@@ -218,7 +218,7 @@ class Filter(In):
 
 
 class Find(Filter):
-    """A search, and which part of what it finds."""
+    """A search, and the part of its results."""
 
     limit: Limit = 100
     cursor: Cursor | None = None
@@ -226,7 +226,7 @@ class Find(Filter):
 
 
 class Found(Struct):
-    """A part of what was found."""
+    """A part of the jobs that a search finds."""
 
     jobs: list[JobOut]
     next: Next
@@ -253,13 +253,13 @@ class ResultByKey(ByKey):
 
 
 class Bulk(Filter):
-    """Which jobs are changed."""
+    """The choice of jobs to change."""
 
     dry_run: DryRun = False
 
 
 class BulkRetry(Bulk):
-    """Which jobs are retried, and when they are due."""
+    """The choice of jobs to retry, and when they are due."""
 
     delay: Span = 0.0
 
@@ -303,13 +303,13 @@ class NewLimits(In, kw_only=True):
 
 
 class LimitsOut(Struct):
-    """What was set of a topic's limits."""
+    """The limits that were set for a topic."""
 
     limits: Annotated[NewLimits | None, says("null: those of its code hold.")]
 
 
 class Events(In):
-    """Which events."""
+    """The choice of events."""
 
     topic: Topic | None = None
 
@@ -354,7 +354,7 @@ class Workers(Struct):
 
 
 class NewSchedule(In):
-    """When jobs are put again and again, and which."""
+    """When jobs are put again and again, and their contents."""
 
     topic: Topic
     body: Body = field(default_factory=Raw)
@@ -401,7 +401,7 @@ class Schedules(Struct):
 
 
 class Reserve(In):
-    """Which jobs are wanted, and for how long."""
+    """The topics to claim jobs of, and for how long."""
 
     topics: Annotated[list[Topic], says("The first come first.", min_length=1, max_length=100)]
     limit: Annotated[int, says("At most so many.", ge=1, le=1_000)] = 1
@@ -435,7 +435,7 @@ class Bury(In):
 
 
 class NackAnswer(Struct):
-    """What the job is now."""
+    """The new state of the job."""
 
     state: Literal["delayed", "dead"]
 
@@ -450,7 +450,7 @@ class Touch(In):
 
 
 class FieldProblem(Struct):
-    """What is wrong with a field."""
+    """The problem of a field."""
 
     pointer: Annotated[str, says("A JSON pointer into the body.", examples=["#/jobs/3/topic"])]
     detail: str

@@ -1,4 +1,4 @@
-"""Whole topics: which there are, their counts, pause and resume; and who works on them."""
+"""Topics: list, counts, limits, pause and resume; and their workers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def counts(call: Call) -> Response:
 
 
 def _topics(call: Call) -> Response:
-    """Return the answer; in a thread, as there may be very many."""
+    """Return the answer. It runs in a thread, as there may be very many topics."""
     after, limit = after_cursor(call.parameters.cursor), call.parameters.limit
     found = call.queue.topics.list()
     seen = [schema.TopicOut(name, paused) for name, paused, _ in found if name > after and call.grant.may("read", name)]
@@ -50,7 +50,7 @@ def _counts(call: Call) -> Response:
 
 
 async def change(call: Call, word: str) -> Response:
-    """Let no job of a topic start, or let them start again."""
+    """Pause or resume a topic."""
     return await _change(call, getattr(call.queue.aio.topics, word))
 
 
@@ -59,7 +59,7 @@ async def _change(call: Call, change: Callable[[str], Awaitable[bool]]) -> Respo
 
 
 def _topic(call: Call) -> str:
-    """Return the topic in the path. Problem: none can be named so, or it is not for the token."""
+    """Return the topic in the path. Problem: the name is invalid, or the token does not allow it."""
     try:
         topic = name(call.path_params["topic"], "topic")
     except BadJob as error:
@@ -72,20 +72,20 @@ def _topic(call: Call) -> str:
 
 
 async def limits(call: Call) -> Response:
-    """Return what was set of a topic's limits."""
+    """Return the limits that were set for a topic."""
     found = await call.queue.aio.topics.limits(_topic(call))
     return JsonResponse(schema.LimitsOut(None if found is None else schema.NewLimits(**found._asdict())))
 
 
 async def limit(call: Call) -> Response:
-    """Limit a topic."""
+    """Set limits for a topic, in place of those of its code."""
     wish: schema.NewLimits = call.wish
     override = LimitOverride(wish.limit, wish.per, wish.rate)
     return await _limit(call, override.text, partial(call.queue.aio.topics.limit, **override.options))
 
 
 async def limit_as_code(call: Call) -> Response:
-    """Let a topic have the limits of its code again."""
+    """Remove the limits that were set: those of the code hold again."""
     return await _limit(call, "as its code says", call.queue.aio.topics.limit_as_code)
 
 
@@ -99,7 +99,7 @@ async def _limit(call: Call, what: str, change: Callable[[str], Awaitable[bool]]
 
 
 async def workers(call: Call) -> Response:
-    """Return the workers that the token may know of."""
+    """Return the workers that the token may see."""
     members, now = await call.ask(ListWorkers()), call.queue.store.clock.wall()
     seen = [member.about(now) for member in members if may_see(call.grant, member)]
     for each in seen:
@@ -108,7 +108,7 @@ async def workers(call: Call) -> Response:
 
 
 async def order(call: Call, word: str) -> Response:
-    """Tell a worker what to do."""
+    """Give a worker an order."""
     worker: str = call.path_params["worker"]
     await call.context.read(tell, call.queue.store, call.grant, worker, word)
     await keep(call.context, call.grant, Deed(word, f"worker {worker}"))

@@ -1,8 +1,8 @@
-"""Reserves that wait: one thread listens to the store for all of a process, and wakes who waits for what is due.
+"""Waiting reserves: one thread of the process listens to the store and wakes callers when their jobs are due.
 
-It is one among the workers: it announces the topics that somebody waits for, hears of what is put there, and knows when
-the next job of each is due. Who is woken claims for himself. What the owners of other shards leave lying is looked for
-a few times a second, by one query for all topics. No table is polled for each who waits.
+To other workers it is one of them: it announces the topics with waiting callers, hears of new jobs there, and knows
+when the next job of each topic is due. A woken caller claims for itself. A few times a second, one query for all topics
+looks for jobs that the owners of other shards left. No table is polled for each caller.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ __all__ = ["Waiter", "Waiting", "end_lost"]
 
 _LOGGER: Final = logging.getLogger("pywheel.server")
 _IDLE: Final = 1.0  # seconds without anything to do
-_PATIENCE: Final = (0.02, 1.0)  # seconds before somebody is woken again for a topic that gave nothing: first, longest
-_SOME: Final = 500  # topics in one query: whoever waits for thousands makes nobody else late
+_PATIENCE: Final = (0.02, 1.0)  # seconds before another caller is woken for a topic that gave nothing: first, longest
+_SOME: Final = 500  # topics in one query: a caller with thousands of topics delays nobody else
 _ALONE: Final = 1.0  # seconds between looks at all topics
-_BESIDE: Final = 0.25  # while others work there too
-_OVERDUE: Final = 250  # ms after which a job in another's slice of time is taken
-_DEPUTY: Final = 500  # ms after which a lost lease is ended that whoever is in charge has not ended
-_HORIZON: Final = 5_000  # ms: what is due later is read before it is
-_EXPIRED: Final = 200  # that are ended in one step
+_BESIDE: Final = 0.25  # the same while others work there
+_OVERDUE: Final = 250  # ms after which a job in another worker's slice of time is taken
+_DEPUTY: Final = 500  # ms after which this process ends a lost lease that the worker in charge has left
+_HORIZON: Final = 5_000  # ms: jobs that are due later are read before that
+_EXPIRED: Final = 200  # leases that are ended in one step
 
 
 class Waiter(asyncio.Event):
-    """One who waits: set when it is woken, until it claims. Who leaves without that leaves it to the next one."""
+    """A waiting caller: set when it is woken, until it claims. If it leaves before that, the next one is woken."""
 
     def __init__(self, topics: Sequence[str]) -> None:
         super().__init__()
@@ -47,42 +47,42 @@ class Waiter(asyncio.Event):
 
 @dataclass(slots=True)
 class _Topic(Topic):
-    """When somebody is to be woken for a topic."""
+    """When to wake a caller for a topic."""
 
     due: int | None = None  # ms
     patience: float = _PATIENCE[0]
-    quiet_until: float = 0.0  # it gave nothing though it was due: it may be paused
+    quiet_until: float = 0.0  # no wake before this time: the topic gave nothing though it was due, and may be paused
 
     def hushed(self, now: float) -> None:
-        """Wake nobody again for a moment, unless something was claimed or put meanwhile."""
+        """Wake nobody for a moment, unless something is claimed or put meanwhile."""
         self.due = None
         self.quiet_until = now + self.patience
         self.patience = min(2 * self.patience, _PATIENCE[1])
 
     def stirred(self) -> None:
-        """Wake somebody as soon as something is due."""
+        """Wake a caller as soon as something is due."""
         self.quiet_until, self.patience = 0.0, _PATIENCE[0]
 
 
 class Waiting(StoreListener[_Topic]):
-    """All who wait in this process. `enter`, `leave` and `claimed` are called on the loop."""
+    """All waiting callers of this process. `enter`, `leave` and `claimed` are called on the loop."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store, "pywheel-waiting", "http", "waiting for jobs", "", _LOGGER)
         self._loop = asyncio.get_running_loop()
         self._unseen: set[str] = set()  # topics whose next due time is to be read
-        self._later: dict[str, None] = {}  # those whose turn to be read comes after them
-        self._rest = 0.0  # seconds until it does
+        self._later: dict[str, None] = {}  # topics whose next due time is read after those
+        self._rest = 0.0  # seconds until then
         self._rung = True
         self._look_at = 0.0
-        self._lease: int | None = None  # when to end one that is lost, ms
+        self._lease: int | None = None  # when to end a lost one, ms
         self._handling: dict[str, list[str]] = {}  # workers by topic
         self.count = 0
 
     # ---- on the loop ------------------------------------------------------------------------------------------------
 
     def enter(self, topics: Sequence[str]) -> Waiter:
-        """Begin to wait for jobs of topics. What is due by now the caller claims itself, after this."""
+        """Begin to wait for jobs of topics. The caller claims jobs that are already due itself, after this."""
         waiter = Waiter(topics)
         with self._mutex:
             fresh = [name for name in topics if name not in self._topics]
@@ -97,7 +97,7 @@ class Waiting(StoreListener[_Topic]):
         return waiter
 
     def leave(self, waiter: Waiter) -> None:
-        """Wait no longer. Whom it was woken for may be for the next one."""
+        """Stop waiting. If the waiter was woken and has not claimed, the next one is woken."""
         self.count -= 1
         with self._mutex:
             for name in waiter.topics:
@@ -108,7 +108,7 @@ class Waiting(StoreListener[_Topic]):
                 self._ring(name, 1)
 
     def claimed(self, name: str, jobs: int, *, more: bool) -> None:
-        """Take in what a claim says of a topic: so many were claimed, and there may be more that is due."""
+        """Note the result of a claim: `jobs` of a topic were claimed, and with `more` others may be due."""
         topic = self._topics.get(name)
         if topic is None:
             return
@@ -122,7 +122,7 @@ class Waiting(StoreListener[_Topic]):
         self._wake()
 
     def _ring(self, name: str, count: int) -> None:
-        """Wake some who wait for a topic: the first of those who are not woken for another one, who then comes last."""
+        """Wake `count` idle waiters of a topic; without an idle one, the first waiter. Woken waiters go to the end."""
         with self._mutex:
             topic = self._topics.get(name)
             if topic is None:
@@ -138,7 +138,7 @@ class Waiting(StoreListener[_Topic]):
 
     # ---- in the thread ----------------------------------------------------------------------------------------------
 
-    def _fail(self, error: Exception) -> None:  # noqa: ARG002  (who waits has a time limit, and is told when it claims)
+    def _fail(self, error: Exception) -> None:  # noqa: ARG002  (a caller has a time limit; its claim gets the error)
         with self._mutex:
             self._topics = {}
 
@@ -174,7 +174,7 @@ class Waiting(StoreListener[_Topic]):
         self._rung = notifier.wait(max(min(seconds, self._look_at - now), 0.0))
 
     def _look(self, notifier: Notifier) -> None:
-        """Show that somebody listens, see who else does, and end lost leases."""
+        """Announce this process, look which others are there, and end lost leases."""
         now, me, members = time.monotonic(), notifier.worker, self._beat(notifier, self._behind())
         notifier.publish(self._store.clock.wall() + _HORIZON)
         there = [one for one in workers(members) if one.worker == me or one.silent <= 1.25 * notifier.silent]
@@ -187,11 +187,11 @@ class Waiting(StoreListener[_Topic]):
         self._lease = None if lease is None else lease + later
 
     def _hints(self, notifier: Notifier, topics: tuple[str, ...]) -> Sequence[Due]:
-        """Return what was put or rescheduled since; if some of that is missing, all is read again."""
+        """Return the jobs that were put or rescheduled since. If some are missing, all topics are read again."""
         found = notifier.hints()
         if not found.reload:
             return found.due
-        notifier.quiet()  # nothing is begun here that a pause must wait for
+        notifier.quiet()  # no job starts here, so a pause need not wait for one
         self._later |= dict.fromkeys(topics)
         return ()
 
@@ -206,9 +206,9 @@ class Waiting(StoreListener[_Topic]):
             return [name for name in some if name in self._topics]
 
     def _firsts(self, me: str, topics: Sequence[str]) -> dict[str, int | None]:
-        """Return when somebody is to be woken for topics. One query.
+        """Return when to wake a caller for each topic. One query.
 
-        What is due in another's slice of time is asked for a while later: its owner comes first.
+        For a job in another worker's slice of time, the answer is a moment later: its owner comes first.
         """
         found: dict[str, int | None] = dict.fromkeys(topics)
         for name, due in self._store.ask(GetNextDues(topics)).items() if topics else ():
@@ -217,7 +217,7 @@ class Waiting(StoreListener[_Topic]):
         return found
 
     def _behind(self) -> int:
-        """Return since when something is due that nobody here takes."""
+        """Return when the oldest overdue job was due, if nobody waits here; 0 with waiters, -1 without such a job."""
         topics = list(self._topics.values())
         if any(topic.waiters for topic in topics):
             return 0
@@ -225,13 +225,13 @@ class Waiting(StoreListener[_Topic]):
         return min((topic.due for topic in topics if topic.due is not None and topic.due < wall), default=-1)
 
     def _due(self, counted: dict[str, int]) -> list[tuple[str, int]]:
-        """Return whom to wake: topics, and how many who wait for it."""
+        """Return the topics to wake callers for, and how many callers for each."""
         wall, now = self._store.clock.wall(), time.monotonic()
         rung = []
         for name, topic in list(self._topics.items()):
             if topic.due is not None and topic.due <= wall and now >= topic.quiet_until and topic.waiters:
                 rung.append((name, max(counted.get(name, 1), 1)))
-                topic.hushed(now)  # until who was woken says what there was
+                topic.hushed(now)  # until the woken caller reports
         return rung
 
     def _next(self) -> float:
@@ -250,7 +250,7 @@ class Waiting(StoreListener[_Topic]):
 
 
 def end_lost(store: Store, later: int = 0) -> int | None:
-    """End the leases that have been over for so many ms; return when the next one is over."""
+    """End the leases that expired at least `later` ms ago; return when the next one expires."""
     lease = store.ask(GetNextLease())
     if lease is not None and store.clock.wall() >= lease + later:
         [expired] = intact(store.apply([Expire(_EXPIRED)]))

@@ -1,4 +1,4 @@
-"""The page for operators: what there is, what is coming, and what can be done about it."""
+"""The operators' page: the state of the queue, the forecast, and the actions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def routes(context: Context) -> list[BaseRoute]:
         look("/outlets", views.outlets),
         look("/log", views.log),
         act("/topics", views.act),
-        look("/live", feed.stream, packed=False),  # each frame is packed once for all
+        look("/live", feed.stream, packed=False),  # each frame is compressed once for all
         look("/jobs", jobs.search),
         act("/jobs", jobs.ask_first),
         act("/bulk", jobs.begin),

@@ -1,4 +1,4 @@
-"""How the page answers: what every answer must say, who may ask, and how they sign in."""
+"""The page's answers: their headers, access control, and signing in."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-_SAID: Final = "pywheel_said"  # the cookie with what was done, for the next view
+_SAID: Final = "pywheel_said"  # the cookie with the message for the next view
 _COOKIE: Final = "pywheel_token"
 _HOST_COOKIE: Final = f"__Host-{_COOKIE}"  # the same by TLS: no other host, and no other path, can set it
-_TOKEN: Final = re.compile(r"[!-+\--:<-~]{1,512}")  # what a cookie can hold
+_TOKEN: Final = re.compile(r"[!-+\--:<-~]{1,512}")  # the characters of a cookie
 _ROLES: Final = (("admin", "admin"), ("put", "operator"), ("read", "viewer"))
 _DAY: Final = 86_400
-_MOST: Final = 8 << 10  # bytes of a form, which may come slowly from anybody
+_MOST: Final = 8 << 10  # bytes of a form, which anybody may send slowly
 _PATH: Final = re.compile(r"/(?![/\\])[^\\\x00-\x1f]*")
 """A path that no browser takes for another host: browsers leave out control characters, and read \\ as /."""
 NOBODY: Final = Grant("", frozenset(), (), None)
-"""Whoever has not signed in."""
+"""The grant of a visitor who has not signed in."""
 
 
 class Ask:
@@ -71,17 +71,17 @@ class Ask:
 
     @property
     def topic(self) -> str | None:
-        """The topic in the address, if there is one. Problem: it is not for the visitor to see."""
+        """The topic in the address, or None. Problem: the visitor may not see it."""
         topic = self.query.get("topic") or None
         self.allow("read", topic)
         return topic
 
     def does(self, action: str, what: str, topic: str | None = None, outcome: str = "done") -> None:
-        """Say what this request changes, for the audit log; the last word counts."""
+        """Note this request's change for the audit log. The last call counts."""
         self.deed = Deed(action, what, topic, outcome)
 
     def allow(self, scope: str, topic: str | None = None) -> None:
-        """Raise the Problem of a visitor who may not."""
+        """Raise a Problem if the visitor lacks the scope, for a topic if one is given."""
         demand(self.visitor, scope, topic)
 
     def page(self, template: str, /, status: int = 200, **values: Any) -> Response:
@@ -104,33 +104,33 @@ class Ask:
         return answer
 
     def error(self, problem: Problem) -> Response:
-        """Return a page that says what is wrong."""
+        """Return a page that shows a problem."""
         title, status = KINDS[problem.kind].title, problem.status
         answer = self.page("error.html", status, code=status, title=title, detail=problem.detail)
         answer.headers.update(problem.headers)
-        answer.headers["HX-Reswap"] = "none"  # a part that asks again and again would be gone, and never ask again
+        answer.headers["HX-Reswap"] = "none"  # htmx would replace the part that polls, and it would never poll again
         return answer
 
     def back(self, path: str, said: str = "") -> Response:
-        """Send the browser to a page, which then says what was done."""
+        """Send the browser to a page, which then shows `said`."""
         answer = RedirectResponse(self.root + path, 303, HEADERS)
         if said:
             self.set_cookie(answer, _SAID, quote(said[:500]), 60, secure=self.by_tls, httponly=True)
         return answer
 
     def set_cookie(self, answer: Response, name: str, value: str, seconds: int, **words: Any) -> None:
-        """Have the browser keep a cookie, for the page alone unless `path` is told."""
+        """Set a cookie, for the page's own path unless `path` is given."""
         answer.set_cookie(name, value, seconds, **{"path": self.cookie_path, "samesite": "strict", **words})
 
     def refuse_foreign(self) -> None:
-        """Raise the Problem of a form that comes from no page of ours.
+        """Raise a Problem if a form does not come from this page.
 
-        Browsers say so in Sec-Fetch-Site where the page came by TLS or from loopback, else in Origin. What says neither
-        is no browser of today, and can use the API.
+        Browsers name the origin in Sec-Fetch-Site if the page came by TLS or from loopback, else in Origin. A client
+        that sends neither is no current browser, and can use the API.
         """
         headers = self.request.headers
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-        _, found, host = (origin or "").partition("://")  # a proxy may speak TLS for us: not the scheme
+        _, found, host = (origin or "").partition("://")  # not the scheme: a proxy may do the TLS
         ours = site is not None if origin is None else bool(found) and host == headers.get("host")
         if site not in (None, "same-origin") or not ours:
             text = "this form was sent from another site, or by a browser that does not say"
@@ -138,7 +138,7 @@ class Ask:
 
     @property
     def by_tls(self) -> bool:
-        """Whether a form came by TLS. Where a proxy speaks that for us the browser alone says so, in Origin."""
+        """Whether a form came by TLS. If a proxy does the TLS, only the browser says so, in Origin."""
         request = self.request
         return request.scope["scheme"] == "https" or request.headers.get("origin", "").startswith("https://")
 
@@ -149,9 +149,9 @@ Handler: TypeAlias = Callable[[Ask], Awaitable[Response]]
 def guarded(
     handler: Handler, *, context: Context, feed: Feed, anybody: bool = False
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that keeps forms of other sites out, and says errors as pages.
+    """Return an endpoint that refuses forms of other sites and shows errors as pages.
 
-    Unless it is for anybody, it lets in who may look.
+    Unless it is for anybody, it asks visitors without a token to sign in.
     """
 
     async def endpoint(request: Request) -> Response:
@@ -189,7 +189,7 @@ def _sign_in_first(ask: Ask) -> Response:
 
 
 async def visitor_of(ask: Ask) -> Grant | None:
-    """Return what whoever asks may do here, by the token in the cookie, or as a proxy says. None: sign in first."""
+    """Return the visitor's grant, by the token in the cookie or by the proxy's header. None: sign in first."""
     secret, access = _cookie(ask.request), ask.context.access
     grant: Grant | None = None
     if access.open or secret:
@@ -203,7 +203,7 @@ async def visitor_of(ask: Ask) -> Grant | None:
 
 
 def _cookie(request: Request) -> str:
-    """Return the token in the cookie; none if there are two, of which somebody else may have set one."""
+    """Return the token in the cookie; "" if there are two, as somebody else may have set one."""
     lines = request.headers.getlist("cookie")
     given = [part.strip().partition("=") for line in lines for part in line.split(";")]
     for wanted in (_HOST_COOKIE, _COOKIE):
@@ -213,7 +213,7 @@ def _cookie(request: Request) -> str:
 
 
 async def grant_of(ask: Ask, secret: str) -> Grant:
-    """Return what a token allows. Problem: it is none, or not known; failures are limited, as those of the API are."""
+    """Return the grant of a token. Problem: it is invalid or unknown; failures are limited as those of the API are."""
     access = ask.context.access
     if not access.open and not _TOKEN.fullmatch(secret):
         raise Problem("token-unknown", "this is no token: a token looks like pw_…")
@@ -224,7 +224,7 @@ async def grant_of(ask: Ask, secret: str) -> Grant:
 
 
 async def form(ask: Ask) -> Response:
-    """Show the form, unless they are in."""
+    """Show the form, unless the visitor is signed in."""
     target = _target(ask.query.get("next", ""))
     if await visitor_of(ask) is not None:
         return ask.back(target)
@@ -245,7 +245,7 @@ async def enter(ask: Ask) -> Response:
 
 
 async def leave(ask: Ask) -> Response:
-    """Forget the token here."""
+    """Delete the cookie."""
     answer = ask.back("/sign-in")
     answer.delete_cookie(_COOKIE, ask.cookie_path, httponly=True, samesite="strict")
     answer.delete_cookie(_HOST_COOKIE, "/", secure=True, httponly=True, samesite="strict")
@@ -253,5 +253,5 @@ async def leave(ask: Ask) -> Response:
 
 
 def _target(path: str) -> str:
-    """Return a path of ours, whatever was asked for."""
+    """Return `path` if it is a path of the page, else the page's root."""
     return path if _PATH.fullmatch(path) else "/"

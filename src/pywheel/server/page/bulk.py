@@ -1,4 +1,4 @@
-"""What is done to many jobs: counted first, then done in the background, with its progress to be seen."""
+"""Bulk actions: counted first, then run in the background, with visible progress."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from .filters import Asked
 
 __all__ = ["ACTIONS", "Action", "Bulk", "count", "made", "matching", "progress_of", "start", "states_of", "stop"]
 
-_BATCH: Final = 250  # jobs in one transaction
-_PATIENCE: Final = 1.5  # seconds that counting may take
-_KEPT: Final = 86_400_000  # ms for which it can be seen what was done
-_SILENT: Final = 30_000  # ms without a batch after which a server has ended
-_LONGEST: Final = 2_000  # characters
+_BATCH: Final = 250  # jobs in a transaction
+_PATIENCE: Final = 1.5  # seconds that a count may take
+_KEPT: Final = 86_400_000  # ms for which the progress is kept
+_SILENT: Final = 30_000  # ms without a batch after which the server counts as ended
+_LONGEST: Final = 2_000  # characters of texts that are kept
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{16}", re.ASCII)
 _NOTE: Final = "bulk:"
 _STOP: Final = "bulk-stop:"
@@ -42,14 +42,14 @@ _under_way: Final[set[asyncio.Task[None]]] = set()  # a loop holds its tasks wea
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What can be done to jobs."""
+    """An action on jobs."""
 
     name: str
-    done: str  # as a participle
-    states: tuple[State, ...]  # that it is for
-    command: Callable[[int, int], Command[Change]]  # by id, and by due time if it is timed
-    scope: str = "put"  # for one job; for many it is admin
-    timed: bool = False  # whether it wants to know when the job is due then
+    done: str  # the participle
+    states: tuple[State, ...]  # the states that it is for
+    command: Callable[[int, int], Command[Change]]  # from a job's id, and its due time if the action is timed
+    scope: str = "put"  # the scope for one job; many jobs need admin
+    timed: bool = False  # whether it needs a new due time
 
 
 _NOT_RUNNING: Final = (State.DELAYED, State.DONE, State.DEAD, State.CANCELLED)
@@ -65,14 +65,14 @@ ACTIONS: Final = {
 
 
 class Bulk(Struct):
-    """One action on many jobs, under way or over, as it is kept in the store: any server of that shows it."""
+    """An action on many jobs, running or over, as a note: any server of the store shows it."""
 
     id: str
     name: str
     what: str
-    path: str  # where it was asked for
-    at: int  # ms, when it was kept last
-    due: int = 0  # when the jobs are due then, ms, if that is what is done
+    path: str  # the path of the page that began it
+    at: int  # ms, when the note was written
+    due: int = 0  # ms, the new due time if the action has one
     seen: int = 0
     changed: int = 0
     over: bool = False
@@ -81,14 +81,14 @@ class Bulk(Struct):
 
     @property
     def action(self) -> Action:
-        """What is done."""
+        """The action."""
         return ACTIONS[self.name]
 
 
 async def start(ask: Ask, action: Action, asked: Asked, what: str, path: str, due: int = 0) -> Response:
-    """Begin an action on all jobs that are meant and that the visitor sees, and send the browser to where it shows.
+    """Start an action on all matching jobs that the visitor sees, and send the browser to its progress.
 
-    It goes on alone, in batches.
+    The action runs in the background, in batches.
     """
     bulk = Bulk(secrets.token_urlsafe(12), action.name, what[:_LONGEST], path[:_LONGEST], 0, due)
     await ask.context.read(_keep, ask.store, bulk)
@@ -100,7 +100,7 @@ async def start(ask: Ask, action: Action, asked: Asked, what: str, path: str, du
 
 
 def progress_of(store: Store, id: str) -> Bulk | None:
-    """Return one by its id, as it was kept last."""
+    """Return a bulk action by its id, as its note says."""
     value = store.ask(GetNote(_NOTE + id)) if _ID.fullmatch(id) else None
     bulk = None if value is None else msgspec.json.decode(value, type=Bulk)
     if bulk is not None and not bulk.over and store.clock.wall() - bulk.at > _SILENT:
@@ -109,7 +109,7 @@ def progress_of(store: Store, id: str) -> Bulk | None:
 
 
 def stop(store: Store, id: str) -> None:
-    """End one after the batch that it is at."""
+    """Stop a bulk action after its current batch."""
     if _ID.fullmatch(id):
         store.apply([SetNote(_STOP + id, b"", _KEPT)])
 
@@ -130,7 +130,7 @@ async def _work(context: Context, bulk: Bulk, asked: Asked, visitor: Grant) -> N
     except PywheelError as error:
         bulk.error = context.problem(error).detail
     bulk.over = True
-    with suppress(PywheelError):  # it is told to have ended when nothing is heard of it
+    with suppress(PywheelError):  # without news, the action counts as ended
         await context.read(_keep, store, bulk)
     end = "then it failed" if bulk.error else "then it was stopped" if bulk.stopped else "the end"
     outcome = f"{bulk.changed} {bulk.action.done}, {end}"
@@ -139,7 +139,7 @@ async def _work(context: Context, bulk: Bulk, asked: Asked, visitor: Grant) -> N
 
 def _batch(store: Store, bulk: Bulk, asked: Asked, sees: Sees, after: str) -> str | None:
     found, fits = page(store, asked.filter, after, _BATCH, sees, preview=0), asked.fits
-    # A job that was rescheduled may come again, as the list goes on by due time.
+    # A rescheduled job may come again, as the list goes by due time.
     jobs = [job for job in found.jobs if not bulk.action.timed or job.due != bulk.due]
     commands = [bulk.action.command(job.id, bulk.due) for job in jobs if fits is None or fits(job)]
     bulk.seen += len(jobs)
@@ -150,21 +150,21 @@ def _batch(store: Store, bulk: Bulk, asked: Asked, sees: Sees, after: str) -> st
 
 
 def made(store: Store, commands: Sequence[Command[Change]]) -> int:
-    """Apply commands; return how many have changed something. A retry whose key is taken by now is JobExists."""
+    """Apply commands; return how many changed something. A retry changes nothing if a live job has its key."""
     return sum(outcome is Change.MADE for outcome in intact(store.apply(commands))) if commands else 0
 
 
 def states_of(action: Action, filter: Filter) -> tuple[State, ...]:
-    """Return the states of the jobs that an action on a search is for. BadJob: the search is for others."""
+    """Return the states in which an action applies to a search. BadJob: the search is for other states."""
     if filter.state is None:
-        return action.states if action.name == "delete" else action.states[:1]  # nobody means to repeat what is done
+        return action.states if action.name == "delete" else action.states[:1]  # nobody means to repeat done jobs
     if filter.state not in action.states:
         raise BadJob(f"{action.name} is for jobs that are {' or '.join(action.states)}, not {filter.state}")
     return (filter.state,)
 
 
 def matching(store: Store, filter: Filter, states: tuple[State, ...], sees: Sees) -> Iterator[list[Job]]:
-    """Yield the jobs that a filter finds and that are seen, in these states, without their bodies."""
+    """Yield the visible jobs that match a filter, in these states, without their bodies."""
     for state in states:
         after: str | None = ""
         while after is not None:
@@ -174,7 +174,7 @@ def matching(store: Store, filter: Filter, states: tuple[State, ...], sees: Sees
 
 
 def count(store: Store, action: Action, asked: Asked, sees: Sees) -> tuple[int, bool]:
-    """Return how many jobs an action is for, and whether that is all of them: counting ends after a while."""
+    """Return how many jobs an action is for, and whether that is all: the count has a time limit."""
     filter, fits = asked.filter, asked.fits
     states = states_of(action, filter)
     if fits is None and filter == Filter(filter.topic, filter.state):

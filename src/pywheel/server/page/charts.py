@@ -1,4 +1,4 @@
-"""Charts of hours and days: how many jobs ended and failed, and how late they were claimed, as workers keep it."""
+"""Charts of hours and days, from the workers' notes: how many jobs ended and failed, and how late they were claimed."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from .drawings import series, trend
 
 __all__ = ["Charts"]
 
-_NOTES: Final = 200  # of workers that are read at once
-_SETTLED: Final = 120_000  # ms after which an hour changes no more: workers keep what they know twice a minute
-_SPANS: Final = {"day": (24 * HOUR, FIVE), "two": (HOURS * HOUR, HOUR)}  # how long, and how long a bar
-_ROWS: Final = 100  # topics that are shown, those with the most jobs
-_TREND: Final = 48  # values of a topic's line
+_NOTES: Final = 200  # workers' notes in one read
+_SETTLED: Final = 120_000  # ms after which an hour no longer changes: workers write their notes twice a minute
+_SPANS: Final = {"day": (24 * HOUR, FIVE), "two": (HOURS * HOUR, HOUR)}  # the length of a chart, and of a bar
+_ROWS: Final = 100  # topics that are shown: those with the most jobs
+_TREND: Final = 48  # values in a topic's line
 _NONE: Final = Ends()
 
 
 class Row(NamedTuple):
-    """What became of the jobs of a topic in all."""
+    """The ends of a topic's jobs in the chart."""
 
     topic: str
     ends: Ends
-    line: str  # the path of its trend
+    line: str  # the path of the trend
 
 
 class Charts:
-    """The charts, and what is known of the hours before: they are read once."""
+    """The charts, and the past hours, which are read once."""
 
     def __init__(self) -> None:
         self._hours: dict[int, dict[str, dict[int, Ends]]] = {}
 
     async def show(self, ask: Ask) -> Response:
-        """Show a day by five minutes, or two days by hours, of all topics that are seen or of one."""
+        """Show a day by five minutes, or two days by hours, of all visible topics or of one."""
         span, topic = ask.query.get("span", "day"), ask.topic
         if span not in _SPANS:
             raise Problem("not-found", f"there is no such span: {', '.join(_SPANS)}")
@@ -62,7 +62,7 @@ class Charts:
         )
 
     def _read(self, store: Store, now: int) -> dict[str, dict[int, Ends]]:
-        """Return what became of jobs, by topic and five minutes. O(hours), and workers and topics of the last one."""
+        """Return the ends of jobs, by topic and five minutes. O(hours), plus workers and topics of the last hour."""
         found: dict[str, dict[int, Ends]] = {}
         for hour in range(now // HOUR - HOURS, now // HOUR + 1):
             at = hour * HOUR
@@ -79,7 +79,7 @@ class Charts:
 
 
 def _bars(topics: list[dict[int, Ends]], first: int, step: int, number: int) -> list[Ends]:
-    """Return what became of jobs of these topics together, in so many stretches from the first one on."""
+    """Return the ends of jobs of all these topics, in `number` stretches from `first` on."""
     found = [_NONE] * number
     for slots in topics:
         for at, ends in slots.items():
@@ -90,7 +90,7 @@ def _bars(topics: list[dict[int, Ends]], first: int, step: int, number: int) -> 
 
 
 def _rows(topics: Mapping[str, dict[int, Ends]], first: int, long: int) -> list[Row]:
-    """Return the topics of which something ended, those with the most jobs first."""
+    """Return the topics with ended jobs, those with the most jobs first."""
     rows = []
     for topic, slots in topics.items():
         bars = _bars([slots], first, long // _TREND, _TREND)

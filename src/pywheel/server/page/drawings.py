@@ -1,4 +1,4 @@
-"""What is drawn, as paths of SVG: no script is needed to see it, and no style within it."""
+"""Drawings as SVG paths, without scripts or inline styles."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from .words import late, length, number, stamp
 __all__ = ["Chart", "Segment", "histogram", "series", "timeline", "trend"]
 
 _HEIGHT: Final = 100
-_LEAST: Final = 3  # what is not nothing can be seen
+_LEAST: Final = 3  # the least height of a bar: anything above 0 is visible
 _UNIT: Final = 10  # width of a bar with its gap
 
 
 class Chart(NamedTuple):
-    """What is coming, or what became of jobs, ready to be drawn."""
+    """A chart of due or of ended jobs, ready to be drawn."""
 
     name: str
     total: str
     peak: str
-    bars: str  # path
+    bars: str  # the path
     ticks: Sequence[str]
-    label: str  # for those who do not see it
+    label: str  # the text for screen readers
     start: int  # ms
     step: int
     values: Sequence[int]
-    quarter: str = ""  # what a bar of half the height stands for
-    capped: str = ""  # path: bars that are higher, nobody knows how much
+    quarter: str = ""  # the value of a bar of half the height
+    capped: str = ""  # the path of bars whose count is a lower bound
     most: int = 0
     kind: str = ""  # a field of `Ends`
-    unit: str = ""  # of a bar of that
+    unit: str = ""  # the unit of a bar of `kind`
 
     @property
     def width(self) -> int:
-        """How wide it is drawn."""
+        """The width of the drawing."""
         return len(self.values) * _UNIT
 
 
@@ -49,10 +49,10 @@ _TICKS: Final = {
 
 
 def histogram(part: Part, least: int = 0) -> Chart:
-    """Return what to draw of a part, of which `least` are known otherwise: by a nearer horizon that counts further.
+    """Return the chart of a part. `least` of its jobs are known from a nearer horizon, which counts further.
 
-    The fullest part is as high as there is room, and any that is capped. Heights grow with the square root: a burst
-    does not hide what is beside it, and twice as much is seen as more.
+    The fullest part has the full height, and so has any capped one. Heights grow with the square root: a burst does not
+    hide its neighbours, and twice as much still looks like more.
     """
     horizon, highest = part.horizon, max(part.counts)
     bars: list[str] = []
@@ -73,12 +73,12 @@ def histogram(part: Part, least: int = 0) -> Chart:
 
 
 def _bar(position: int, share: float) -> str:
-    """Return the path of a bar that has a share of the height."""
+    """Return the path of a bar with this share of the height."""
     height = max(round(share * _HEIGHT), _LEAST)
     return f"M{position * _UNIT + 1} {_HEIGHT}v-{height}h{_UNIT - 2}v{height}z"
 
 
-_SERIES: Final = {  # what it is called, a bar's unit, and how the peak is said
+_SERIES: Final = {  # its title, a bar's unit, and the text of the peak
     "done": ("done", "done"),
     "failed": ("failed attempts", "failed"),
     "dead": ("dead", "dead"),
@@ -87,7 +87,7 @@ _SERIES: Final = {  # what it is called, a bar's unit, and how the peak is said
 
 
 def series(kind: str, values: Sequence[int], start: int, step: int) -> Chart:
-    """Return what to draw of a field of `Ends`: the highest bar has all of the height."""
+    """Return the chart of a field of `Ends`: the highest bar has the full height."""
     highest, (name, unit) = max(values), _SERIES[kind]
     peak, each = late(highest) if kind == "late" else number(highest), length(step)
     quarters = [stamp(start + len(values) * step * part // 4)[5:16] for part in range(5)]
@@ -100,7 +100,7 @@ def series(kind: str, values: Sequence[int], start: int, step: int) -> Chart:
 
 
 def trend(values: Sequence[int], parts: int = 60) -> str:
-    """Return the path of a line, 2 wide for each value, 20 high, at the right end of what there is room for."""
+    """Return the path of a line, 2 wide for each value, 20 high, at the right end of the space for `parts`."""
     if len(values) < 2:
         return ""
     highest = max(*values, 1)
@@ -113,7 +113,7 @@ def trend(values: Sequence[int], parts: int = 60) -> str:
 class Segment(NamedTuple):
     """A stretch of a job's life."""
 
-    kind: str  # waited, or how the attempt ended, or running
+    kind: str  # waited, running, or the outcome of the attempt
     x: float
     width: float
     text: str
@@ -125,9 +125,9 @@ _THIN: Final = 10
 
 
 def timeline(job: Job, history: Sequence[Attempt], now: int) -> list[Segment]:
-    """Return a job's life so far, and until its next due time, as stretches side by side.
+    """Return a job's life until now, or until its next due time, as stretches side by side.
 
-    Their widths grow with the logarithm of their lengths: an attempt of 80 ms and a wait of two days are both seen.
+    Widths grow with the logarithm of the lengths: an attempt of 80 ms and a wait of two days are both visible.
     """
     stretches: list[tuple[str, int, str, int | None]] = []
     at = job.created

@@ -1,4 +1,4 @@
-"""Fragments of the page as they change: made of snapshots, each once for all who may see the same."""
+"""Live fragments of the page, made from snapshots, each once for all visitors with the same rights."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ from .templating import fragment
 
 __all__ = ["Feed", "Frame", "fragments_of"]
 
-_TRUSTED: Final = 4.0  # seconds after which a stream asks again what its reader may see
+_TRUSTED: Final = 4.0  # seconds after which a stream checks its reader's rights again
 _VIEWS: Final = ("overview", "topic", "workers")
 _FRAMES: Final = 1_000  # different views that are kept
-_ROWS: Final = 100  # topics that are shown: those first that need somebody
+_ROWS: Final = 100  # topics that are shown: those that need attention come first
 _GZIP_HEAD: Final = struct.pack("<BBBBLBB", 0x1F, 0x8B, 8, 0, 0, 0, 255)
 
 
 class Frame(NamedTuple):
-    """What a view shows at a snapshot."""
+    """The contents of a view at a snapshot."""
 
     number: int
-    parts: dict[str, str]  # by the id of the element that it is in
-    whole: tuple[bytes, bytes]  # as an event, plain and deflated
-    news: tuple[bytes, bytes]  # the same, with what differs from the frame before alone
+    parts: dict[str, str]  # by the id of the element around it
+    whole: tuple[bytes, bytes]  # all parts as an event, plain and deflated
+    news: tuple[bytes, bytes]  # the same, with the changed parts alone
 
 
 class View(NamedTuple):
-    """What somebody looks at, and with which rights: all who have the same ones see the same."""
+    """A view, and the rights of its visitors: those with the same rights see the same."""
 
     name: str
     topic: str | None
     root: str
-    visitor: Grant  # without whose it is
+    visitor: Grant  # the rights alone, without name and id
 
     @property
     def topics(self) -> tuple[str | None, ...]:
-        """Of what it shows what is coming."""
+        """The topics whose forecast it shows."""
         return (self.topic,) if self.name == "topic" or (self.name == "overview" and self.visitor.everywhere) else ()
 
 
@@ -74,13 +74,13 @@ class Feed:
         self._frames: dict[View, tuple[int, asyncio.Future[Frame]]] = {}  # with the number of the snapshot
 
     async def parts(self, ask: Ask, name: str, topic: str | None = None) -> tuple[Snapshot, dict[str, str]]:
-        """Return the fragments of a view as they are now."""
+        """Return the snapshot and the fragments of a view as they are now."""
         view = View(name, topic, ask.root, _rights(ask.visitor))
         snapshot = await self.live.now(view.topics)
         return snapshot, (await self.frame(view, snapshot)).parts
 
     async def frame(self, view: View, snapshot: Snapshot) -> Frame:
-        """Return what a view shows: rendered once, in a thread, as there may be very many topics."""
+        """Return the frame of a view. It is rendered once, in a thread, as there may be very many topics."""
         rendering = self._frames.get(view)
         if rendering is None or rendering[0] != snapshot.number:
             before = rendering[1] if rendering is not None else None
@@ -99,12 +99,12 @@ class Feed:
         packed = "gzip" in ask.request.headers.get("accept-encoding", "")
         headers = {**HEADERS, "Vary": "Accept-Encoding", **({"Content-Encoding": "gzip"} if packed else {})}
         views, token = ask.context.views, ask.visitor.id
-        views.take(token)  # nothing is awaited from here until the stream begins
+        views.take(token)  # no await from here until the stream begins
         frames = self._frames_of(ask, view, packed)
         return EventStream(frames, ask.context.stopping, lambda: views.leave(token), headers, alive=b"")
 
     async def _frames_of(self, ask: Ask, view: View, packed: bool) -> AsyncGenerator[bytes, None]:
-        """Yield the frames of a view, until whoever looks may see something else by now."""
+        """Yield the frames of a view, until the visitor's rights change."""
         if packed:
             yield _GZIP_HEAD
         frame = await self.frame(view, await self.live.now(view.topics))
@@ -117,7 +117,7 @@ class Feed:
                 if time.monotonic() - asked > _TRUSTED:
                     try:
                         visitor = await visitor_of(ask)
-                    except StoreError:  # nobody can know whether they may
+                    except StoreError:  # nobody can know whether the visitor may still look
                         return
                     if visitor is None or _rights(visitor) != view.visitor:
                         return
@@ -128,7 +128,7 @@ class Feed:
 
 
 def _parts_of(rendering: asyncio.Future[Frame] | None) -> Mapping[str, str]:
-    """Return the fragments that were rendered before, as far as that has ended well."""
+    """Return the fragments of an earlier rendering, or none if it failed or still runs."""
     if rendering is None or not rendering.done() or rendering.cancelled() or rendering.exception() is not None:
         return {}
     return rendering.result().parts
@@ -146,7 +146,7 @@ def _event(parts: dict[str, str]) -> tuple[bytes, bytes]:
     )
     plain = "".join(f"data: {line}\n" for line in text.splitlines()).encode() + b"\n"
     packer = zlib.compressobj(6, zlib.DEFLATED, -15)
-    # Looks back at nothing before it and ends on a byte: so it is compressed once, and sent in many streams.
+    # No references to earlier data, and a whole number of bytes: so one compressed event fits into many streams.
     return plain, packer.compress(plain) + packer.flush(zlib.Z_FULL_FLUSH)
 
 
@@ -171,13 +171,13 @@ class Worker(NamedTuple):
     """A worker in the table."""
 
     member: Member
-    topics: tuple[tuple[str, int], ...]  # with how many shards it owns
+    topics: tuple[tuple[str, int], ...]  # with the number of shards that it owns
     room: str
     may_order: bool
 
 
 def fragments_of(name: str, snapshot: Snapshot, visitor: Grant, root: str, topic: str | None) -> dict[str, str]:
-    """Return the fragments of a view by the ids of the elements that they are in."""
+    """Return the fragments of a view, by the ids of their elements."""
     parts = {"as-of": fragment("as_of", snapshot=snapshot)}
     topics = snapshot.topics
     if name == "overview":
@@ -214,7 +214,7 @@ def _rows(topics: Iterable[TopicNow], snapshot: Snapshot, visitor: Grant) -> lis
 
 
 def _needs(topic: TopicNow, now: int) -> tuple[Any, ...]:
-    """Return how much a topic needs somebody, to be compared."""
+    """Return the sort key of a topic: those that need attention come first."""
     counts = topic.counts
     return counts.dead > 0, topic.overdue(now) > 1_000, topic.paused, topic.rate or 0, counts.delayed + counts.running
 

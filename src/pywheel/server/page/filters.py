@@ -1,4 +1,4 @@
-"""What a form or an address of the page says: fields, and which jobs are meant."""
+"""The fields of the page's forms and addresses, and the search that they describe."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ _MOST: Final = 256 << 10  # bytes: the ids of many jobs, and a search
 ROOM: Final = 64 << 10
 """Bytes of a form for all fields but a body."""
 _NUMBER: Final = 2_000  # fields
-_AS_TYPED: Final = frozenset(("body", "error", "like", "per", "text"))  # fields in which spaces around count
+_AS_TYPED: Final = frozenset(("body", "error", "like", "per", "text"))  # fields that keep the spaces around their texts
 TIMES: Final = ("delay", "at")
-"""The fields that say when jobs are due: one of them does."""
+"""The fields for a due time, of which one is given."""
 
 F = TypeVar("F")
 Fields: TypeAlias = ImmutableMultiDict[str, str]
 
 
 def texts(given: Mapping[str, object], names: Iterable[str]) -> dict[str, str]:
-    """Return these fields as text, without the spaces around it unless it counts as it was typed."""
+    """Return these fields as text, without surrounding spaces except in fields that keep them."""
     found = {name: str(given.get(name, "")) for name in names}
     return {name: text if name in _AS_TYPED else text.strip() for name, text in found.items()}
 
 
 def typed_in(form: type[F], given: Mapping[str, object]) -> F:
-    """Return the fields of a form, a named tuple of texts, that an address or a browser says."""
+    """Return the fields of a form, a named tuple of texts, from an address or a browser's form."""
     names: Any = form
     return form(**texts(given, names._fields))
 
 
 async def fields(request: Request, most: int = _MOST) -> Fields:
-    """Return what a form of up to so many bytes says. Problem: it is too long, or no form."""
+    """Return the fields of a form of at most `most` bytes. Problem: it is too long, or no form."""
     content = bytearray()
     async for chunk in request.stream():
         content += chunk
@@ -71,7 +71,7 @@ _SAID: Final = {
 
 
 class Asked(NamedTuple):
-    """The fields of the search, as text; empty is any."""
+    """The fields of a search, as text; an empty field matches all jobs."""
 
     topic: str = ""
     state: str = ""
@@ -84,11 +84,11 @@ class Asked(NamedTuple):
     worker: str = ""
     priority: str = ""
     newest: str = ""
-    like: str = ""  # what the last errors have in common, as `error_group` says it
+    like: str = ""  # the common part of last errors, from `error_group`
 
     @property
     def filter(self) -> Filter:
-        """The same for a store. BadJob: it makes no sense."""
+        """The search as a store's filter. BadJob: a field is invalid."""
         words: Any = {word: getattr(self, word) or None for word in FilterWords.__annotations__}
         for word in ("due_from", "due_until"):
             words[word] = words[word] and _time(words[word], word.replace("_", " "))
@@ -97,12 +97,12 @@ class Asked(NamedTuple):
 
     @property
     def fits(self) -> Callable[[Job], bool] | None:
-        """Whether a job that the store found is meant; None: each is."""
+        """Return the check for jobs that the store found, or None if all match."""
         return (lambda job: error_group(job.last_error) == self.like) if self.like else None
 
     @property
     def query(self) -> str:
-        """The same for an address, with what is not empty alone."""
+        """The search as the query of an address, without empty fields."""
         return urlencode({field: value for field, value in self._asdict().items() if value})
 
     def but(self, **fields: str) -> str:
@@ -110,13 +110,13 @@ class Asked(NamedTuple):
         return self._replace(**fields).query
 
     def said(self) -> str:
-        """Return it as people say it."""
+        """Return the search in words for people."""
         said = [text.format(value) for word, text in _SAID.items() if (value := getattr(self, word))]
         return ", ".join(said if self.topic else ["any topic", *said])
 
 
 def number_of(text: str) -> Any:
-    """Return the whole number that a text is, or the text itself: whoever takes it says what is wrong with that."""
+    """Return the whole number in a text, or the text itself, which the receiver then refuses."""
     try:
         return int(text)
     except ValueError:
@@ -124,12 +124,12 @@ def number_of(text: str) -> Any:
 
 
 def priority_of(text: str) -> int:
-    """Return a priority. BadJob: it is none."""
+    """Return a priority. BadJob: the text is no priority."""
     return whole(number_of(text or "0"), "priority", PRIORITIES, -PRIORITIES)
 
 
 def utc(text: str, what: str) -> int:
-    """Return a time in ms: 2026-11-22T15:21, with seconds or an offset if wanted, else UTC. BadJob: it is none."""
+    """Return a time in ms: 2026-11-22T15:21, with seconds or an offset if wanted, else UTC. BadJob: it is invalid."""
     return moment(_time(text, what), what)
 
 
@@ -143,7 +143,7 @@ def _time(text: str, what: str) -> datetime:
 
 
 def new_due(delay: str, at: str, now: int) -> int:
-    """Return when a job is due, in ms, by one of the two fields that say it. BadJob: neither does, or both."""
+    """Return when a job is due, in ms, by one of the two fields for that. BadJob: none is given, or both are."""
     if bool(delay) == bool(at):
         raise BadJob("say when it is due: either so long from now, such as 30m, or at a time in UTC")
     return now + delay_ms(delay) if delay else utc(at, "the new due time")

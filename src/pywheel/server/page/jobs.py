@@ -1,4 +1,4 @@
-"""Jobs: by search, one by one, and the dead ones by what went wrong; and what is done to them."""
+"""Jobs on the page: search, single jobs, groups of dead jobs, and actions on them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ __all__ = [
 _LIMIT: Final = 50
 _PREVIEW: Final = 96  # bytes of a body
 _SELECTED: Final = 1_000
-_COMPLETED: Final = 500  # topics that the browser knows to complete
-_DEAD: Final = 20_000  # dead jobs that are looked at
+_COMPLETED: Final = 500  # topics that the browser can complete
+_DEAD: Final = 20_000  # dead jobs that are grouped
 _PATIENCE: Final = 1.5  # seconds
 _GROUPS: Final = 200
-_PART: Final = 64 << 10  # bytes that are sent at once: a reader that takes fewer in ten seconds is let go
-_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")  # between the values of a body; in its texts they are escaped
+_PART: Final = 64 << 10  # bytes in one write: a reader that takes fewer in ten seconds is dropped
+_BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")  # between the values of a body; within its texts they are escaped
 _FILE: Final = {
     **HEADERS,
     "content-type": "application/x-ndjson",
@@ -52,7 +52,7 @@ _FILE: Final = {
 
 
 async def search(ask: Ask) -> Response:
-    """Show a page of jobs. Its cost is bounded, however many there are."""
+    """Show a page of jobs, at bounded cost."""
     if id := ask.query.get("id", "").strip():
         return ask.back(f"/jobs/{quote(id, safe='')}")
     asked, after, trouble = typed_in(Asked, ask.query), ask.query.get("after", ""), ""
@@ -88,10 +88,10 @@ async def search(ask: Ask) -> Response:
 
 
 async def _found(ask: Ask, asked: Asked, after: str) -> tuple[list[Job], str | None, int]:
-    """Return jobs, where the search goes on, and how many were looked at one by one."""
+    """Return jobs, the place where the search goes on, and how many jobs were looked at one by one."""
     jobs, looked = list[Job](), 0
     following, fits, look = after, asked.fits, partial(page, preview=_PREVIEW, newest=bool(asked.newest))
-    for _ in range(5 if fits is None else 20):  # each looks at a bounded number of rows, and may find none of them
+    for _ in range(5 if fits is None else 20):  # each turn looks at a bounded number of rows, and may find none
         left, sees = _LIMIT - len(jobs), ask.visitor.sees
         found = await ask.context.read(look, ask.store, asked.filter, following, left, sees)
         jobs += filter(fits, found.jobs)
@@ -103,7 +103,7 @@ async def _found(ask: Ask, asked: Asked, after: str) -> tuple[list[Job], str | N
 
 
 async def ask_first(ask: Ask) -> Response:
-    """Say how many jobs an action is for, and ask whether it is meant."""
+    """Show how many jobs an action is for, and ask for confirmation."""
     given = await fields(ask.request)
     action, asked = _action(given), typed_in(Asked, given)
     ids = _ids(given) if given.get("scope", "") == "selected" else []
@@ -114,7 +114,7 @@ async def ask_first(ask: Ask) -> Response:
 
 
 async def begin(ask: Ask) -> Response:
-    """Do it: to a selection at once, to all of a search in the background."""
+    """Run an action: on selected jobs at once, on all of a search in the background."""
     given = await fields(ask.request)
     action, asked, ids = _action(given), typed_in(Asked, given), _ids(given)
     ask.allow("admin", asked.topic or None)
@@ -138,7 +138,7 @@ async def begin(ask: Ask) -> Response:
 
 
 async def progress(ask: Ask) -> Response:
-    """Show how far a bulk action is."""
+    """Show the progress of a bulk action."""
     bulk = await ask.context.read(progress_of, ask.store, ask.request.path_params["id"])
     if bulk is None:
         raise Problem("not-found", "no such action was begun of late; what it did is done")
@@ -146,7 +146,7 @@ async def progress(ask: Ask) -> Response:
 
 
 async def end(ask: Ask) -> Response:
-    """End a bulk action after the batch that it is at."""
+    """Stop a bulk action after its current batch."""
     ask.allow("admin")
     ask.does("stop", f"what was begun: {ask.request.path_params['id']}")
     await ask.context.read(stop, ask.store, ask.request.path_params["id"])
@@ -156,7 +156,7 @@ async def end(ask: Ask) -> Response:
 async def _confirm(
     ask: Ask, action: Action, asked: Asked, ids: list[int], times: Mapping[str, str], wrong: Mapping[str, str] = {}
 ) -> Response:
-    """Say how many jobs it is for, and ask when they are due if it is timed; `wrong` says what was by field."""
+    """Show how many jobs an action is for, and ask for a due time if it is timed. `wrong` has the errors by field."""
     number_of, exact = len(ids), True
     if not ids:
         number_of, exact = await ask.context.long(count, ask.store, action, asked, ask.visitor.sees)
@@ -176,12 +176,12 @@ async def _confirm(
 
 
 def _names(topics: Iterable[str], visitor: Grant) -> list[str]:
-    """Return the first topics that a visitor may see, for the browser to complete what is typed."""
+    """Return the first topics that the visitor may see, for the browser to complete."""
     return list(islice((name for name in topics if visitor.may("read", name)), _COMPLETED))
 
 
 def _sensible(ask: Ask, asked: Asked) -> list[Action]:
-    """Return the actions that make sense for what was found, if the visitor may take them."""
+    """Return the actions that apply to the search and that the visitor may take."""
     if not ask.visitor.may("admin"):
         return []
     return [action for action in ACTIONS.values() if not asked.state or asked.state in action.states]
@@ -234,7 +234,7 @@ async def show(ask: Ask) -> Response:
 
 
 async def body(ask: Ask) -> Response:
-    """Answer with all of a body, as a file to be kept: a browser shows nothing of it."""
+    """Answer with a whole body as a file to save: the browser displays none of it."""
     job, _ = await _read(ask)
     if is_encrypted(job.body):
         raise Problem("no-key", "the body is encrypted, and this server has no key")
@@ -243,7 +243,7 @@ async def body(ask: Ask) -> Response:
 
 
 async def act(ask: Ask) -> Response:
-    """Cancel, reschedule, retry or delete a job, unless it has changed from what the form was about."""
+    """Cancel, reschedule, retry or delete a job, unless it has changed since the form was shown."""
     given, (job, _) = await fields(ask.request), await _read(ask)
     action, id = _action(given), job.id
     ask.allow(action.scope, job.topic)
@@ -259,7 +259,7 @@ async def act(ask: Ask) -> Response:
 
 
 async def _read(ask: Ask) -> tuple[Job, list[Attempt]]:
-    """Return the job that the address names, and its attempts. Problem: it is not there, or not for the visitor."""
+    """Return the job in the address, and its attempts. Problem: it does not exist, or the visitor may not see it."""
     job = await ask.context.read(job_of, ask.store, job_id(ask.request.path_params["id"]), ask.visitor)
     return job, (await ask.context.read(ask.store.ask, GetHistories([job.id])))[0]
 
@@ -268,10 +268,10 @@ async def _read(ask: Ask) -> tuple[Job, list[Attempt]]:
 
 
 class Group(NamedTuple):
-    """Dead jobs of a topic whose errors differ in digits and ids alone."""
+    """Dead jobs of a topic whose errors differ only in digits and ids."""
 
     asked: Asked  # the search that finds them
-    error: str  # of one of them
+    error: str  # the error of one of them
     number: int
     first: Job
     last: Job
@@ -320,16 +320,16 @@ def _grouped(store: Store, topic: str | None, visitor: Grant) -> tuple[list[Grou
 
 
 async def export(ask: Ask) -> Response:
-    """Answer with a job a line. What cannot be read to its end has a last line with the field `error` alone."""
+    """Answer with a job a line. If the export breaks off, the last line has only the field `error`."""
     asked = typed_in(Asked, ask.query)
     ask.allow("read", asked.topic or None)
     filter, places, token = asked.filter, ask.context.exports, ask.visitor.id
-    places.take(token)  # nothing is awaited from here until the stream begins
+    places.take(token)  # no await from here until the stream begins
     return EventStream(_lines(ask, asked, filter), asyncio.Event(), lambda: places.leave(token), _FILE, alive=b"")
 
 
 async def _lines(ask: Ask, asked: Asked, filter: Filter) -> AsyncGenerator[bytes, None]:
-    """Yield the lines. There is one page of jobs at a time in memory, whose bodies are bounded."""
+    """Yield the lines. One page of jobs is in memory at a time, and its bodies are bounded."""
     after: str | None = ""
     try:
         while after is not None:
@@ -344,7 +344,7 @@ async def _lines(ask: Ask, asked: Asked, filter: Filter) -> AsyncGenerator[bytes
 
 
 def _page(store: Store, asked: Asked, filter: Filter, after: str, sees: Sees) -> tuple[bytes, str | None]:
-    """Return the lines of a page of jobs, and the cursor behind it."""
+    """Return the lines of a page of jobs, and the cursor after it."""
     found, fits = page(store, filter, after, 1_000, sees, preview=None, newest=bool(asked.newest)), asked.fits
     return b"".join(_line(job_out(job)) for job in found.jobs if fits is None or fits(job)), found.next
 

@@ -1,4 +1,4 @@
-"""A form that puts a job, empty or with the values of another one, or edits one that waits."""
+"""The form that puts a new job or a clone, or edits a waiting one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["put", "show"]
 
 _T = TypeVar("_T")
 _SHOWN: Final = re.compile(r"(-?[0-9]{1,19})\.([0-9]{1,19})", re.ASCII)
-_TRACE: Final = ("traceparent", "tracestate")  # of the job that was cloned alone
+_TRACE: Final = ("traceparent", "tracestate")  # the trace belongs to the cloned job alone
 
 
 class Wish(NamedTuple):
@@ -38,24 +38,24 @@ class Wish(NamedTuple):
     at: str = ""
     priority: str = ""
     key: str = ""
-    clone: str = ""  # the id of the job that gives whatever has no field here
-    edit: str = ""  # due time and claims of that job as it was shown, if it is edited itself
-    form: str = ""  # which showing of the form: sent twice, as by a double click, it puts one job
+    clone: str = ""  # the id of the job that supplies all values without a field here
+    edit: str = ""  # due time and claims of the edited job, as they were shown; "" unless it is edited
+    form: str = ""  # the id of this showing of the form: sent twice, as by a double click, it puts one job
 
     @classmethod
     def like(cls, job: Job, now: int) -> Wish:
-        """Return the values of a job; it is due as that one, if that is to come."""
+        """Return the values of a job, with its due time if that is in the future."""
         at = iso(job.due) if job.due > now else ""
         priority = str(job.priority) if job.priority else ""
         return cls(job.topic, typed(job.body) or "", "", at, priority, job.key or "", str(job.id))
 
     @property
     def nonce(self) -> str | None:
-        """What the same form has, sent again with the same values; None for one that was not shown here."""
+        """A value that is the same if the form is sent again unchanged; None for a form that was not shown here."""
         return sha256("\0".join(self).encode()).hexdigest() if self.form else None
 
     def record(self, source: Job | None, max_body: int) -> tuple[NewJob | None, dict[str, str]]:
-        """Return the job, or None and what is wrong by field."""
+        """Return the job, or None and the errors by field."""
         wrong: dict[str, str] = {}
 
         def checked(field: str, read: Callable[[], _T]) -> _T | None:
@@ -89,7 +89,7 @@ class Wish(NamedTuple):
         return made._replace(due=at or 0, delay=None if at is not None else delay or 0), wrong
 
     def change(self, source: Job, record: NewJob) -> Edit:
-        """Return the command that makes of a job what the form says of it. BadJob: it was not shown here."""
+        """Return the command that edits a job as the form says. BadJob: the form was not shown here."""
         shown = _SHOWN.fullmatch(self.edit)
         if shown is None:
             raise BadJob("this is no form of this page")
@@ -104,7 +104,7 @@ class Wish(NamedTuple):
 
 
 async def show(ask: Ask) -> Response:
-    """Show it, with the values of the address, or those of a job that is to be cloned."""
+    """Show the form, with the values of the address, or of the job to be cloned."""
     ask.allow("put")
     wish = typed_in(Wish, ask.query)
     source = await _source(ask, wish)
@@ -116,7 +116,7 @@ async def show(ask: Ask) -> Response:
 
 
 async def put(ask: Ask) -> Response:
-    """Put the job, or show the form again with what was typed and what is wrong."""
+    """Put the job, or show the form again with its values and errors."""
     ask.allow("put")
     calls = ask.context.queue.calls
     wish = typed_in(Wish, await fields(ask.request, 3 * calls.max_body + ROOM))  # a byte may be %XX
@@ -140,7 +140,7 @@ async def put(ask: Ask) -> Response:
 
 
 async def _edit(ask: Ask, wish: Wish, source: Job, record: NewJob) -> Response:
-    """Edit the job as the form says, or show the form again with why that is not to be."""
+    """Edit the job, or show the form again with the reason for the refusal."""
     what = f"job {source.id}"
     ask.does("edit", what, source.topic)
     change = await ask.context.queue.calls.aapply(wish.change(source, record))
@@ -152,7 +152,7 @@ async def _edit(ask: Ask, wish: Wish, source: Job, record: NewJob) -> Response:
 
 
 async def _source(ask: Ask, wish: Wish) -> Job | None:
-    """Return the job that is cloned. Problem: there is none."""
+    """Return the job to clone, or None if the form names none. Problem: it does not exist."""
     return await ask.context.read(job_of, ask.store, job_id(wish.clone), ask.visitor) if wish.clone else None
 
 

@@ -1,4 +1,4 @@
-"""Schedules: when each comes next, what became of the last one; make, change, run, pause, resume and remove them."""
+"""Schedules on the page: the list with next and last ticks, the form, run, pause, resume and remove."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Wish(NamedTuple):
     jitter: str = ""
     ttr: str = ""
     max_attempts: str = ""
-    edit: str = ""  # anything, if it is there already
+    edit: str = ""  # not empty if the schedule exists
 
     @classmethod
     def like(cls, schedule: Schedule, body: str) -> Wish:
@@ -44,7 +44,7 @@ class Wish(NamedTuple):
         return cls(schedule.name, schedule.topic, body, every, cron, tz, *tick, jitter, ttr, attempts, "1")
 
     def options(self, source: Schedule | None) -> dict[str, Any]:
-        """Return the same as `Schedules.set` wants it; what has no field here is as it was."""
+        """Return the arguments of `Schedules.set`. Values without a field here stay as they were."""
         return {
             **{field: getattr(self, field) or None for field in ("every", "cron", "tz", "overlap", "ttr")},
             "catch_up": self.catch_up or "none",
@@ -66,7 +66,7 @@ async def show(ask: Ask) -> Response:
 
 
 async def act(ask: Ask) -> Response:
-    """Run, pause, resume or remove one."""
+    """Run, pause, resume or remove a schedule."""
     given, schedules = await fields(ask.request), ask.context.queue.aio.schedules
     name, action = given.get("name", ""), given.get("action", "")
     topic = (await schedules.get(name)).schedule.topic
@@ -87,7 +87,7 @@ async def act(ask: Ask) -> Response:
 
 
 async def form(ask: Ask) -> Response:
-    """Show the form of a new schedule, or of one that is there."""
+    """Show the form of a new or an existing schedule."""
     ask.allow("put")
     wish = typed_in(Wish, ask.query)
     source, body = await _there(ask, wish.name)
@@ -97,7 +97,7 @@ async def form(ask: Ask) -> Response:
 
 
 async def save(ask: Ask) -> Response:
-    """Make it, or change it; or show the form again with what was typed and what is wrong."""
+    """Save the schedule, or show the form again with its values and the error."""
     calls = ask.context.queue.calls
     wish = typed_in(Wish, await fields(ask.request, 3 * calls.max_body + ROOM))
     ask.allow("put", wish.topic)
@@ -115,7 +115,7 @@ async def save(ask: Ask) -> Response:
 
 
 async def _there(ask: Ask, name: str) -> tuple[Schedule | None, str | None]:
-    """Return the schedule of a name, and its body as it can be typed. Problem: it is not for the visitor."""
+    """Return a schedule by name, and its body as editable text. Problem: the visitor may not see it."""
     try:
         schedule = (await ask.context.queue.aio.schedules.get(name)).schedule
     except (NoSuchSchedule, BadJob, BadOption):
@@ -123,7 +123,7 @@ async def _there(ask: Ask, name: str) -> tuple[Schedule | None, str | None]:
     ask.allow("put", schedule.topic)
     try:
         return schedule, typed(await ask.context.read(ScheduleNotes(ask.store).opened, schedule))
-    except BadBody:  # no key to it is here
+    except BadBody:  # the key of its body is not here
         return schedule, None
 
 

@@ -1,4 +1,4 @@
-"""Templates and what they may use, and the page's own files: browsers keep one as long as its content is the same."""
+"""Templates and their functions, and the page's own files, which browsers cache until the content changes."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ SIGNS: Final = {
     Outcome.LOST: "?",
     Outcome.RELEASED: "↩",
 }
-"""Beside each colour, of states and of outcomes by the same words: nobody has to tell the colours apart."""
+"""The sign beside each colour of states and outcomes, so that nobody needs to tell the colours apart."""
 
 
 _FOLDER: Final = Path(__file__).with_name("static")
 _TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 _FILES: Final = {file.name: file.read_bytes() for file in sorted(_FOLDER.iterdir()) if file.suffix in _TYPES}
-# One script of three: htmx looks for its extensions right after it has run, which may be before another script came.
+# One script of three: htmx looks for its extensions right after it has run, perhaps before another script arrives.
 _FILES["scripts.js"] = b";\n".join(_FILES.pop(name) for name in ("htmx.min.js", "hx-sse.min.js", "page.js"))
 VERSION: Final = sha256(b"\0".join(name.encode() + content for name, content in _FILES.items())).hexdigest()[:12]
-"""Of all of them together: it is a part of their addresses."""
+"""The hash of all files together, a part of their addresses."""
 
 
 def path_of(name: str) -> str:
-    """Return where a file is, below the page."""
+    """Return the path of a file, below the page."""
     return f"/static/{VERSION}/{name}"
 
 
 async def asset(request: Request) -> Response:
-    """Answer with a file. One of another version too, but that is not to be kept."""
+    """Answer with a file. An address with another version gets the current file, not to be cached."""
     name = request.path_params["name"]
     if name not in _FILES:
         return Response("there is no such file", 404, media_type="text/plain")
@@ -73,16 +73,16 @@ _environment.filters.update({name: getattr(words, name) for name in _WORDS}, cut
 
 
 def prepare() -> None:
-    """Compile every template: the first viewer does not wait for that."""
+    """Compile every template, so that the first viewer does not wait for that."""
     for name in _environment.list_templates():
         _environment.get_template(name)
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a template's text, everything escaped."""
+    """Return the text of a template, with all values escaped."""
     return _environment.get_template(template).render(values)
 
 
 def fragment(name: str, **values: Any) -> str:
-    """Return what a macro of the fragments gives for the values."""
+    """Return the text of a macro in the fragments, for these values."""
     return str(getattr(_environment.get_template("fragments.html").module, name)(**values)).strip()

@@ -1,4 +1,4 @@
-"""The views of the whole: overview, what is coming, workers, outlets."""
+"""The general views: overview, forecast, workers, outlets, audit log."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .filters import fields, number_of, texts
 __all__ = ["act", "coming", "log", "order", "outlets", "overview", "workers"]
 
 _OUTLETS: Final = "outlet:"
-_DEEDS: Final = 100  # of a page of the audit log
+_DEEDS: Final = 100  # entries on a page of the audit log
 _RUNNING: Final = 200  # running jobs that are shown
 
 
 class Running(NamedTuple):
-    """A job that runs, and since when."""
+    """A running job, and since when it runs."""
 
     job: Job
     claim: Attempt
@@ -42,19 +42,19 @@ _TOLD: Final = {
     "stop": "begins to drain in a moment",
 }
 Runs: TypeAlias = list[tuple[str, list[Running]]]
-"""By worker."""
+"""Running jobs by worker."""
 
 
 async def overview(ask: Ask) -> Response:
-    """Topics, and what is coming."""
+    """Show the topics and the forecast."""
     _, parts = await ask.feed.parts(ask, "overview")
     return ask.page("overview.html", parts=parts, live="view=overview")
 
 
 async def workers(ask: Ask) -> Response:
-    """Who is there, for which topics, and what each of them runs."""
+    """Show the workers, their topics and their running jobs."""
     _, parts = await ask.feed.parts(ask, "workers")
-    running: Runs | None = None  # the page is asked for again and again: it says that the store is away, and stays
+    running: Runs | None = None  # the page asks again and again: it stays, and says that the store is away
     more = False
     with suppress(StoreError):
         running, more = await ask.context.read(_running, ask.store, ask.visitor.sees)
@@ -62,7 +62,7 @@ async def workers(ask: Ask) -> Response:
 
 
 async def order(ask: Ask) -> Response:
-    """Have a worker be quiet, take jobs again, or stop."""
+    """Order a worker to be quiet, take jobs again, or stop."""
     given = await fields(ask.request)
     worker, action = given.get("worker", ""), given.get("action", "")
     if action not in ORDERS:
@@ -74,7 +74,7 @@ async def order(ask: Ask) -> Response:
 
 
 async def coming(ask: Ask) -> Response:
-    """What is coming, in numbers: for those who do not see the picture, or want to copy."""
+    """Show the forecast in numbers, for screen readers and for copying."""
     topic = ask.topic
     if topic is None:
         demand_all(ask.visitor, "read", "choose one of them")
@@ -86,14 +86,14 @@ async def coming(ask: Ask) -> Response:
 
 
 async def outlets(ask: Ask) -> Response:
-    """Where jobs are delivered to, and what was answered last."""
+    """Show the targets of outlets, and their last answers."""
     demand_all(ask.visitor, "read", "look at their jobs")
     notes = await ask.context.read(ask.store.ask, ListNotes(_OUTLETS))
     return ask.page("outlets.html", outlets=[_outlet(key, value) for key, value in notes], now=ask.now)
 
 
 async def log(ask: Ask) -> Response:
-    """Who changed what by the page."""
+    """Show the audit log of changes."""
     ask.allow("admin")
     after = ask.query.get("after", "")
     deeds, following = await ask.context.read(listed, ask.store, after, _DEEDS, ask.visitor)
@@ -130,12 +130,12 @@ async def act(ask: Ask) -> Response:
 
 
 def _running(store: Store, sees: Sees) -> tuple[Runs, bool]:
-    """Return the first running jobs that are seen, by worker, the oldest claim first; and whether there are more."""
+    """Return the first visible running jobs, by worker, the oldest claim first; and whether there are more."""
     found = page(store, Filter(state=State.RUNNING), "", _RUNNING, sees, preview=0)
     histories = store.ask(GetHistories([job.id for job in found.jobs]))
     by_worker: dict[str, list[Running]] = {}
     for job, history in zip(found.jobs, histories, strict=True):
-        if history and history[-1].outcome is None:  # else it has ended since
+        if history and history[-1].outcome is None:  # else it has ended meanwhile
             by_worker.setdefault(history[-1].worker or "", []).append(Running(job, history[-1]))
     for jobs in by_worker.values():
         jobs.sort(key=lambda one: (one.claim.started or 0, one.job.id))
@@ -143,7 +143,7 @@ def _running(store: Store, sees: Sees) -> tuple[Runs, bool]:
 
 
 def _outlet(key: str, value: bytes) -> dict[str, Any]:
-    """Return what an outlet notes of itself: its last answer, and since when it is disabled."""
+    """Return an outlet's note: its last answer, and since when it is disabled."""
     try:
         said = json.loads(value)
     except ValueError:
@@ -152,5 +152,5 @@ def _outlet(key: str, value: bytes) -> dict[str, Any]:
     shown = {field: known.get(field) for field in ("kind", "target", "at", "status", "error", "disabled")}
     for field in ("at", "disabled"):
         shown[field] = shown[field] if isinstance(shown[field], int) else None
-    name = known.get("name")  # a target that is disabled has a note of its own, of another key
+    name = known.get("name")  # a disabled target has a note of its own, with another key
     return {"name": name if isinstance(name, str) else key.removeprefix(_OUTLETS), **shown}

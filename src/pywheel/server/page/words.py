@@ -1,4 +1,4 @@
-"""Times, durations, numbers and bodies as people read them. Names for what happens to be on the page."""
+"""Times, durations, numbers and bodies in readable form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
     "shown", "stamp", "typed", "when",
 ]  # fmt: skip
 
-NOTHING: Final = "\N{EN DASH}"  # where there is no figure
+NOTHING: Final = "\N{EN DASH}"  # the text for a missing figure
 _NARROW: Final = "\u202f"  # no-break: 12 431
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 _SHAPES: Final = (
@@ -28,21 +28,21 @@ _SHAPES: Final = (
     (re.compile(r"\b(?=[0-9a-zA-Z_-]*[0-9])[0-9a-zA-Z_-]{16,}\b"), "…"),  # a long word with a digit in it is an id
     (re.compile(r"[0-9]+(?:[.,:][0-9]+)*"), "#"),
 )
-_GROUP: Final = 200  # characters by which errors are told apart
+_GROUP: Final = 200  # characters by which errors are grouped
 _NO_ERROR: Final = "no error was given"
 _MOST: Final = 64 << 10  # bytes of a body that are shown
 _HEX: Final = 4 << 10
 _JSON: Final = 1 << 20  # bytes up to which a body is read as JSON
-_BEGINNING: Final = 10_000  # bytes by which a body that is no JSON is told to be text
+_BEGINNING: Final = 10_000  # bytes that decide whether a body without JSON is text
 
 
 def number(value: int) -> str:
-    """Return 12 431."""
+    """Return a number with narrow spaces: 12 431."""
     return f"{value:,}".replace(",", _NARROW)
 
 
 def pace(value: float | None) -> str:
-    """Return jobs a second, as exactly as it is known."""
+    """Return jobs a second, with as many digits as are known."""
     if value is None:
         return NOTHING
     if value == 0:
@@ -53,7 +53,7 @@ def pace(value: float | None) -> str:
 
 
 def late(value: int | None) -> str:
-    """Return a lateness: to the ms below a second."""
+    """Return a lateness, to the ms below a second."""
     if value is None:
         return NOTHING
     return f"{value}{_NARROW}ms" if value < 1_000 else length(value)
@@ -92,7 +92,7 @@ def stamp(moment: int) -> str:
 
 
 def when(moment: int | None, now: int) -> Markup:
-    """Return a moment as an element: relative, the absolute time on hover, which the script repeats in local time."""
+    """Return a moment as an element: relative, with the absolute time on hover, to which the script adds local time."""
     if moment is None:
         return Markup(NOTHING)
     text = Markup('<time datetime="{}" title="{}">{}</time>')
@@ -100,7 +100,7 @@ def when(moment: int | None, now: int) -> Markup:
 
 
 def first_line(text: str | None, most: int = 160) -> str:
-    """Return what stands for a long text: its last line if it is a traceback, else the first."""
+    """Return one line of a long text: the last line of a traceback, else the first."""
     lines = [line for line in (text or "").splitlines() if line.strip()]
     if not lines:
         return ""
@@ -109,7 +109,7 @@ def first_line(text: str | None, most: int = 160) -> str:
 
 
 def error_group(error: str | None) -> str:
-    """Return what errors of one kind have in common, as text that is not empty: digits and ids stand for any."""
+    """Return the common part of errors of one kind, never empty: digits and ids are replaced by placeholders."""
     text = first_line(error, 2_000)
     for shape, instead in _SHAPES:
         text = shape.sub(instead, text)
@@ -120,16 +120,16 @@ def error_group(error: str | None) -> str:
 
 
 class Body(NamedTuple):
-    """What to show of a body."""
+    """The readable form of a body."""
 
     kind: str  # JSON, text, bytes, encrypted, empty
     text: str
     size: int  # bytes
-    cut: bool  # whether it is longer
+    cut: bool  # whether more follows
 
 
 def shown(data: bytes) -> Body:
-    """Return a body, or a result, as JSON, text or hexadecimal. O(what is shown), and O(body) for JSON."""
+    """Return a body or a result as JSON, text or hexadecimal. O(what is shown), and O(body) for JSON."""
     kind, value = _kind(data)
     text, room = "", _MOST
     if kind == "JSON":
@@ -143,7 +143,7 @@ def shown(data: bytes) -> Body:
 
 
 def _kind(data: bytes) -> tuple[str, Any]:
-    """Return what a body is, and if it is JSON, its value."""
+    """Return the kind of a body, and for JSON its value."""
     if not data:
         return "empty", None
     if is_encrypted(data):
@@ -159,7 +159,7 @@ def _kind(data: bytes) -> tuple[str, Any]:
 
 
 def _pretty(value: object) -> str:
-    """Return JSON with indentation, a little more than is shown of it: what is nested deep would grow without bound."""
+    """Return indented JSON, little more than is shown of it: deep nesting would grow without bound."""
     parts, length = [], 0
     for part in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(value):
         parts.append(part)
@@ -170,7 +170,7 @@ def _pretty(value: object) -> str:
 
 
 def typed(body: bytes) -> str | None:
-    """Return a body as it can be typed, None for one that a form would change."""
+    """Return a body as editable text, or None if a form would change it."""
     try:
         text = body.decode()
     except UnicodeDecodeError:

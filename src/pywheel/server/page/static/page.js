@@ -1,15 +1,15 @@
-// What is easier with a script. Everything on the page works without it.
+// Conveniences by script. Everything on the page works without them.
 (() => {
   "use strict";
   const root = document.body.dataset.root;
   const $ = (id) => document.getElementById(id);
   document.documentElement.classList.add("scripted");
 
-  // ---- times: the local one on hover; relative ones go on by themselves -------------------------------------------
+  // ---- times: local time on hover; relative times keep going ------------------------------------------------------
 
   const UNITS = [["d", 86400e3], ["h", 3600e3], ["min", 60e3], ["s", 1e3]];
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  let ahead = 0; // of the server's clock, ms
+  let ahead = 0; // ms that this clock is ahead of the server's
 
   function length(ms) {
     if (ms < 10e3) return `${Math.floor(ms / 1e3)}\u202fs`;
@@ -55,7 +55,7 @@
   if ($("zone")) $("zone").textContent = `hover for ${zone}`;
   setInterval(times, 1000);
 
-  // ---- the stream: is it there? -----------------------------------------------------------------------------------
+  // ---- the stream: does it live? ----------------------------------------------------------------------------------
 
   const stream = $("stream");
   const live = (is) => {
@@ -67,13 +67,13 @@
   document.addEventListener("htmx:sse:after:message", () => { live(true); clock(); });
   for (const name of ["htmx:sse:error", "htmx:sse:close"]) document.addEventListener(name, () => live(false));
   document.addEventListener("htmx:sse:error", (event) => {
-    if (event.detail.status === 401) location.reload(); // the token is over: to the form
+    if (event.detail.status === 401) location.reload(); // the token has ended: show the form
   });
   document.addEventListener("htmx:sse:before:connection", (event) => {
     if (event.detail.connection.attempt > 0) live(false);
   });
 
-  // ---- what is coming: what is in a bar ---------------------------------------------------------------------------
+  // ---- the forecast: the contents of a bar ------------------------------------------------------------------------
 
   const clockText = (at) => new Date(at).toISOString().slice(11, 19);
 
@@ -87,10 +87,10 @@
     return { from, until: from + step, count: counts[part], box, share: (part + 0.5) / counts.length };
   }
 
-  // Not within the chart: what is live replaces that while the pointer rests.
+  // Outside the chart: live updates replace the chart while the pointer rests.
   const tip = document.createElement("div");
   tip.className = "tip";
-  tip.setAttribute("aria-hidden", "true"); // the chart has a label, and the same in numbers
+  tip.setAttribute("aria-hidden", "true"); // the chart has a label and a table
   let over = null; // where the pointer is
 
   function showTip() {
@@ -118,7 +118,7 @@
   document.addEventListener("click", (event) => {
     const plot = event.target.closest?.(".plot");
     const found = plot && bar(plot, event.clientX);
-    if (!found || !found.count || plot.dataset.what) return; // what has ended has no bar of jobs
+    if (!found || !found.count || plot.dataset.what) return; // bars of ended jobs lead nowhere
     const query = new URLSearchParams({ state: "delayed" });
     if (plot.dataset.topic) query.set("topic", plot.dataset.topic);
     query.set("due_from", new Date(found.from).toISOString());
@@ -136,7 +136,7 @@
     if (!event.target.matches("[data-all]")) return;
     for (const box of document.querySelectorAll("#bulk input[name=id]")) box.checked = event.target.checked;
   });
-  // Fields that say nothing do not belong into the address.
+  // Empty fields stay out of the address.
   document.addEventListener("htmx:config:request", (event) => {
     const { request, sourceElement } = event.detail.ctx;
     if (sourceElement.id !== "search") return;
