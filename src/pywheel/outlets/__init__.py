@@ -1,4 +1,4 @@
-"""Handlers that deliver elsewhere when a job is due: docs/outlets.md."""
+"""Outlets: handlers that deliver due jobs elsewhere. See docs/outlets.md."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -16,13 +16,13 @@ KINDS: Final = {
     "redis": ".redis_streams:RedisStreams",
     "webhook": ".webhook:Webhook",
 }
-"""Where the class of each kind is, which has a class method `configured`. They are imported when one is used."""
+"""The module and the class of each kind. A class is imported on first use."""
 
 _LATER: Final = {"Outlet": ".contract:Outlet"} | {place.partition(":")[2]: place for place in KINDS.values()}
 
 
 def kind(name: str) -> "type[Outlet[Any]]":
-    """Return the class of a kind of outlet. KeyError if there is none; ExtraMissing if it is not installed."""
+    """Return the class of a kind of outlet. KeyError: there is none. ExtraMissing: its package is not installed."""
     return _imported(KINDS[name])  # type: ignore[no-any-return]
 
 
@@ -32,7 +32,7 @@ def _imported(place: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a class when it is asked for: each needs packages of its own."""
+    """Import a class on first use: each needs packages of its own."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = _imported(_LATER[name])

@@ -1,9 +1,9 @@
 """Where a delivery may go: not to the host itself, not into its networks, not to a cloud's metadata.
 
-An outlet with a place of its own delivers to no other, unless its configuration names it.
+An outlet with a place of its own delivers to no other, unless its configuration allows it.
 
-An address is judged as the socket to it is made, whoever has found it. So what was judged is what is connected to,
-whatever a name leads to a moment later.
+An address is judged when the socket to it is made, by whatever lookup it came. So the judged address is the connected
+one, even if its name leads elsewhere a moment later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["AddressPolicy", "AddressRefused", "Places", "checked_url", "is_addre
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# Lists of our own: what Python calls global has changed from version to version, and had some of these in it.
+# A list of our own: Python's idea of global addresses has changed between versions, and missed some of these.
 _INNER_V4: Final = tuple(
     map(
         IPv4Network,
@@ -38,7 +38,7 @@ _INNER_V4: Final = tuple(
 """This network, private, carriers' NAT, loopback, link-local with the metadata of clouds, protocols, documentation,
 anycast relays, benchmarks, multicast, reserved, and an address by which one cloud serves its own machines."""
 _OUTER_V6: Final = IPv6Network("2000::/3")
-"""What has been given out; loopback, link-local, unique local, mapped, NAT64 and multicast lie beyond it."""
+"""The allocated range. Loopback, link-local, unique local, mapped, NAT64 and multicast addresses are outside."""
 _INNER_V6: Final = tuple(map(IPv6Network, "2001::/23 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20".split()))
 """Protocols and Teredo, documentation, 6to4 (an IPv4 address in disguise), anycast, documentation."""
 _INNER_NAMES: Final = ("localhost", "local", "internal", "intranet", "lan", "home.arpa", "localdomain", "corp")
@@ -47,23 +47,23 @@ _WEB_PORTS: Final = (80, 443)
 
 
 class AddressRefused(OSError):
-    """An address to which nothing is delivered. `mend` is what an outlet needs to deliver there, if it can."""
+    """A refused address. `mend` is the option that would let an outlet deliver there, if there is one."""
 
     def __init__(self, message: str, mend: str = "") -> None:
-        # one argument: no errno is made of it
+        # one argument, so that OSError makes no errno of it
         super().__init__(f"{message}; if jobs may go there, add {mend} to the outlet" if mend else message)
         self.mend = mend
 
 
 class AddressPolicy:
-    """Says where a delivery may go.
+    """The rule for where deliveries may go.
 
     Args:
-        allow: networks (``10.1.0.0/16``), addresses and names (``hooks.internal``) that may be reached all the same.
-        ports: those that may be used; none for any.
+        allow: networks (``10.1.0.0/16``), addresses and names (``hooks.internal``) that are allowed all the same.
+        ports: the allowed ports; none for any.
 
     Raises:
-        BadOption: something of this makes no sense.
+        BadOption: an argument makes no sense.
     """
 
     def __init__(self, allow: Iterable[str] = (), ports: Iterable[int] | None = _WEB_PORTS) -> None:
@@ -88,7 +88,7 @@ class AddressPolicy:
         return _plain(host) in self._names
 
     def check_url(self, host: str, port: int) -> None:
-        """Judge what stands in a URL, before anything is looked up. AddressRefused says why not."""
+        """Check the host and port in a URL, before any lookup. AddressRefused says why not."""
         if self._ports and port not in self._ports:
             ports = ", ".join(map(str, sorted(self._ports)))
             raise AddressRefused(f"port {port} is not one of {ports}", f"ports = [{ports}, {port}]")
@@ -102,7 +102,7 @@ class AddressPolicy:
                 raise AddressRefused(f"{named} is the name of something within this network", f"allow = [{named}]")
 
     def check(self, address: str) -> None:
-        """Judge an address. AddressRefused if nothing is to be delivered to it."""
+        """Check an address. AddressRefused: nothing may be delivered to it."""
         try:
             found = ip_address(address)
         except ValueError:
@@ -114,7 +114,7 @@ class AddressPolicy:
 
 
 class Places:
-    """URLs that a job may name: `url` itself, and those that lie below one of `prefixes`, on the same host and port.
+    """The URLs that a job may name: `url` itself, and those below one of `prefixes`, on the same host and port.
 
     Raises:
         BadOption: a prefix is no URL, or has a query.
@@ -126,7 +126,7 @@ class Places:
         self._below = [(_origin(parts), parts.path or "/") for parts in map(urlsplit, self.prefixes)]
 
     def __contains__(self, url: str) -> bool:
-        """Whether a job may name it. BadJob: it is no URL."""
+        """Whether a job may name a URL. BadJob: it is no URL."""
         if url == self._url:
             return True
         parts = urlsplit(checked_url(url, error=BadJob))
@@ -141,7 +141,7 @@ class Places:
 
 
 def checked_url(value: Any, *, error: type[PywheelError] = BadOption) -> str:
-    """Return a URL as a job may name it. BadOption, or `error`, if it is none."""
+    """Return a URL as a job may name it. BadOption, or `error`: it is no URL."""
     url = checked_to(value, error=error)
     if "://" not in url:
         raise error(f"{url[:60]!r} is no URL: it must begin with https:// or http://")
@@ -149,11 +149,11 @@ def checked_url(value: Any, *, error: type[PywheelError] = BadOption) -> str:
 
 
 def is_address(url: Any, schemes: Iterable[str]) -> TypeGuard[str]:
-    """Whether it is the address of a host, or of a socket, with one of these schemes."""
+    """Whether a value is the URL of a host, or of a socket, with one of these schemes."""
     try:
         parts = urlsplit(url) if isinstance(url, str) else None
         return bool(parts and parts.scheme in schemes and (parts.hostname or parts.path) and parts.port != 0)
-    except ValueError:  # of its port, or of brackets
+    except ValueError:  # from its port, or from brackets
         return False
 
 
@@ -172,7 +172,7 @@ def _prefix(value: Any) -> str:
 
 
 def _leads_up(path: str) -> bool:
-    """Return whether some server may take a segment of a path for the folder above: `..;x` is that to many in Java."""
+    """Return whether some server may read a segment of a path as the parent folder: many in Java do so for `..;x`."""
     while (plain := unquote(path)) != path:
         path = plain
     segments = (segment.partition(";")[0] for segment in re.split(r"[/\\]", path))
@@ -184,7 +184,7 @@ def _origin(parts: SplitResult) -> tuple[str, str | None, int]:
 
 
 def is_inner(address: Address) -> bool:
-    """Whether an address is not one of the public internet."""
+    """Whether an address is outside the public internet."""
     if isinstance(address, IPv4Address):
         return any(address in network for network in _INNER_V4)
     return address not in _OUTER_V6 or any(address in network for network in _INNER_V6)
@@ -195,12 +195,12 @@ def _plain(host: str) -> str:
 
 
 def _literal(host: str) -> str | None:
-    """Return the address that stands in a URL; None for a name. AddressRefused for one that is disguised."""
+    """Return the address in a URL's host; None for a name. AddressRefused: the address is disguised."""
     if ":" in host or "%" in host:
         return host
     if not _NUMBER.fullmatch(_plain(host).rpartition(".")[2]):
         return None
-    try:  # decimal, octal, hexadecimal and short forms lead to addresses on some systems, each in its own way
+    try:  # some systems read decimal, octal, hexadecimal and short forms as addresses, each in its own way
         if str(IPv4Address(host)) == host:
             return host
     except ValueError:

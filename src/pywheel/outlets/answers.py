@@ -1,4 +1,4 @@
-"""What the targets of an outlet answered last, and which of them are disabled: kept in notes of the store."""
+"""The last answers of an outlet's targets, and its disabled targets: kept in notes of the store."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from ..jobs.queries import ListNotes
 __all__ = ["PREFIX", "Answer", "Answers", "enable", "in_background", "known", "shown"]
 
 PREFIX: Final = "outlet:"
-"""Of the notes' names: ``outlet:NAME`` has the last answer, ``outlet:NAME:DIGEST`` a target that is disabled."""
+"""The prefix of the notes: ``outlet:NAME`` has the last answer, ``outlet:NAME:DIGEST`` a disabled target."""
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _LONGEST: Final = 500  # characters of an error
-_LOOK: Final = 2.0  # seconds after which it is looked which targets are disabled, while there are deliveries
-_RARELY: Final = 50  # times as long as a look took, if that is longer: there may be very many
+_LOOK: Final = 2.0  # seconds between looks for disabled targets, while there are deliveries
+_RARELY: Final = 50  # times the duration of the last look, if that is longer: there may be very many
 _KEEP: Final = 5.0  # seconds after which a new last answer is kept
 _PAGE: Final = 1_000
 
 
 class Answer(NamedTuple):
-    """What is known of an outlet, or of one target of it. Times are wall clock, in ms."""
+    """The state of an outlet, or of one of its targets. Times are wall clock, in ms."""
 
     name: str
     kind: str
     target: str
-    at: int | None = None  # of the last answer, or failure
-    status: str | None = None  # what was answered, such as ``200``; None if the delivery failed
+    at: int | None = None  # of the last answer or failure
+    status: str | None = None  # the answer, such as ``200``; None if the delivery failed
     error: str | None = None  # why it failed; None if it did not
-    disabled: int | None = None  # since when
+    disabled: int | None = None  # since when it is disabled
 
     def encoded(self) -> bytes:
-        """Return it as JSON."""
+        """Return the answer as JSON."""
         return json.dumps(self._asdict(), separators=(",", ":")).encode()
 
     @classmethod
     def decoded(cls, value: bytes) -> Answer:
-        """Return what `encoded` gave; words of a later version are left out. ValueError if it is none."""
+        """Return the answer that `encoded` gave, without the fields of a later version. ValueError: it is none."""
         found = json.loads(value)
         return cls(**{word: found.get(word) for word in cls._fields})
 
 
 def shown(target: str) -> str:
-    """Return a target for people: of a URL without its query, which may hold a secret."""
+    """Return a target for people: a URL loses its query, which may hold a secret."""
     scheme, colon, rest = target.partition("://")
     if not colon:
         return target
@@ -68,14 +68,14 @@ class Answers:
         self._name = ""
         self._notes: Notes | None = None
         self._last: tuple[str, int, str | None, BaseException | None] | None = None
-        self._kept = True  # whether the store knows the last one, or will soon
-        self._disabled: dict[str, str] = {}  # why, by digest
-        self._told = 0  # how many were disabled here
-        self._look_at = 0.0  # when it is looked for them; 0 before the next delivery
+        self._kept = True  # whether the store has the last answer, or will soon
+        self._disabled: dict[str, str] = {}  # the reason, by digest
+        self._told = 0  # targets that were disabled here
+        self._look_at = 0.0  # when to look for disabled targets; 0 before the next delivery
         self._looking: asyncio.Task[None] | None = None
 
     def keep_in(self, notes: Notes, name: str) -> None:
-        """Keep what is known in a store, under the outlet's name."""
+        """Keep answers in the store of these notes, under the outlet's name."""
         if notes is not self._notes:
             self._disabled, self._look_at = {}, 0.0
         self._notes, self._name = notes, name
@@ -84,7 +84,7 @@ class Answers:
 
     @property
     def last(self) -> Answer | None:
-        """Of the last delivery, whatever its target."""
+        """The answer to the last delivery, whatever its target."""
         if self._last is None:
             return None
         target, at, status, error = self._last
@@ -92,14 +92,14 @@ class Answers:
         return Answer(self._name, self._kind, shown(target), at, status, said)
 
     def note(self, target: str, status: str | None, error: BaseException | None = None) -> None:
-        """Note that a delivery succeeded, or by which error it failed."""
+        """Note that a delivery succeeded, or the error it failed with."""
         self._last = target, _now(), status, error
         if self._kept and self._notes is not None:
             self._kept = False
             asyncio.get_running_loop().call_later(_KEEP, lambda: in_background(self.flush()))
 
     async def flush(self) -> None:
-        """Have the store keep the last answer, if it does not know it."""
+        """Write the last answer to the store, unless it is there."""
         last = self.last
         if self._kept or last is None:
             return
@@ -109,7 +109,7 @@ class Answers:
     # ---- disabled targets -------------------------------------------------------------------------------------------
 
     async def disabled(self, target: str) -> str | None:
-        """Return why a target is disabled; None if it is not. What others did is known some seconds later."""
+        """Return why a target is disabled, or None. Other workers' changes arrive some seconds later."""
         looking = self._looking is not None and not self._looking.done()
         if self._notes is not None and not looking and time.monotonic() >= self._look_at:
             first = not self._look_at
@@ -128,7 +128,7 @@ class Answers:
         await self._apply(SetNote(f"{PREFIX}{self._name}:{_digest(target)}", answer.encoded()))
 
     def look_again(self) -> None:
-        """Look which targets are disabled before the next delivery."""
+        """Have the next delivery look first which targets are disabled."""
         self._look_at, self._looking = 0.0, None
 
     async def _look(self, notes: Notes) -> None:
@@ -138,7 +138,7 @@ class Answers:
         except StoreError as error:
             _LOGGER.warning("it is not known which targets of outlet %s are disabled: %s", self._name, error)
             return
-        if told == self._told:  # else the store may not have had one of them yet
+        if told == self._told:  # else this result may lack a target that was disabled meanwhile
             self._disabled = found
         if self._look_at:
             self._look_at = max(self._look_at, time.monotonic() + _RARELY * (time.monotonic() - began))
@@ -156,24 +156,24 @@ class Answers:
 
 
 def known(notes: Notes, prefix: str = PREFIX) -> Iterator[tuple[str, Answer]]:
-    """Yield what is known of outlets and of their disabled targets, with the names of the notes. StoreError."""
+    """Yield the answers of outlets and of their disabled targets, with the names of the notes. Raises StoreError."""
     after = ""
     while page := notes.ask(ListNotes(prefix, after, _PAGE)):
         for name, value in page:
             try:
                 yield name, Answer.decoded(value)
-            except (ValueError, TypeError, AttributeError):  # somebody else's
+            except (ValueError, TypeError, AttributeError):  # not a note of an outlet
                 continue
         after = page[-1][0]
 
 
 def _disabled(notes: Notes, prefix: str) -> dict[str, str]:
-    """Return why targets are disabled, by digest."""
+    """Return the reasons of disabled targets, by digest."""
     return {name.rpartition(":")[2]: sys.intern(answer.error or "") for name, answer in known(notes, prefix)}
 
 
 def enable(notes: Notes, name: str, target: str | None = None) -> list[Answer]:
-    """Deliver to the disabled targets of an outlet again, or to one of them, as shown; return what was disabled."""
+    """Enable the disabled targets of an outlet, or one of them by its shown form; return those that were disabled."""
     found = [
         (note, answer)
         for note, answer in known(notes, f"{PREFIX}{name}:")
@@ -193,7 +193,7 @@ def _now() -> int:
 
 
 def in_background(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that nobody waits for."""
+    """Run a coroutine that nobody awaits."""
     task = asyncio.get_running_loop().create_task(work)
     _background.add(task)
     task.add_done_callback(_background.discard)

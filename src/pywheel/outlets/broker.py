@@ -1,4 +1,4 @@
-"""What the outlets into brokers have in common: what of a job becomes what of a message, and where it may go."""
+"""The common part of outlets into brokers: from a job to a message, and where it may go."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["CONTENT_TYPE", "MESSAGE_ID", "BrokerOutlet", "Link", "NotConfirmed",
 
 CONTENT_TYPE: Final = "content-type"
 MESSAGE_ID: Final = "message-id"
-"""The header that names a message, instead of the job's own id. The bridge keeps there what a producer gave."""
+"""The header with a message's id, in place of the delivery's id. The bridge keeps the producer's id there."""
 _OWN: Final = frozenset({TO, CONTENT_TYPE, MESSAGE_ID})
 _OWN_PREFIXES: Final = ("amqp-", "kafka-")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between tries to connect
@@ -28,21 +28,21 @@ _CLOSING: Final = 2.0  # seconds
 
 
 class NotConfirmed(PywheelError):
-    """A broker did not confirm a message: the attempt failed. The broker may have the message all the same."""
+    """A message without a broker's confirmation: the attempt failed. The broker may have the message all the same."""
 
 
 def message_id(job: Job) -> str:
-    """Return what names a job's message, the same at each attempt: the header `message-id`, or the delivery's id."""
+    """Return the id of a job's message, the same at each attempt: the header `message-id`, or the delivery's id."""
     return job.headers.get(MESSAGE_ID) or delivery_id(job)
 
 
 def passed(job: Job) -> dict[str, str]:
-    """Return the job's headers that become the message's: all but those that say something to the outlet."""
+    """Return the headers of the job that go into the message: all except those for the outlet."""
     return {name: value for name, value in job.headers.items() if not is_own(name)}
 
 
 def is_own(name: str) -> bool:
-    """Whether a job's header says something to an outlet."""
+    """Whether a job's header is for the outlet."""
     return name in _OWN or name.startswith(_OWN_PREFIXES)
 
 
@@ -50,45 +50,45 @@ class Link(ABC):
     """A connection to a broker."""
 
     confirmed = 0
-    """How many messages were."""
+    """How many messages the broker has confirmed."""
 
     @property
     def closed(self) -> bool:
-        """Whether it is of no more use, and another one must be opened."""
+        """Whether the connection is of no more use, so that another one must be opened."""
         return False
 
     async def blocked(self) -> str:
-        """Return why the broker takes nothing for now; nothing if it has not said so."""
+        """Return why the broker takes nothing for now, or "" if it has not said so."""
         return ""
 
     @abstractmethod
     async def close(self) -> None:
-        """Close it. It has two seconds for that."""
+        """Close the connection, within two seconds."""
 
 
 L = TypeVar("L", bound=Link)
 
 
 class BrokerOutlet(Outlet[L]):
-    """Delivers to a place of a broker: its own, or the one that a job names in `to`.
+    """An outlet into a place of a broker: its own, or the one that a job names in `to`.
 
-    A subclass says how to `connect` and to `publish`.
+    A subclass implements `connect` and `publish`.
 
     Args:
-        place: where it delivers what does not say `to`; empty if each job must say.
-        allow: patterns of what jobs may say in `to`; unless told `place` alone, anything if that is empty.
+        place: the destination of jobs without a `to`; empty if each job must have one.
+        allow: patterns of the places that jobs may name in `to`. By default `place` alone, or any if that is empty.
         timeout: how long a broker may take to be reached, and then to confirm: together less than the handler's ttr.
-        name: for people; the topic that it handles unless told.
+        name: for people. By default the topic that it handles.
     """
 
     broker: ClassVar[str]
-    """Its name, for people."""
+    """The broker's name, for people."""
     places: ClassVar[str]
-    """What the broker calls where it delivers: stream, subject."""
+    """The broker's word for a destination: stream, subject."""
     away: tuple[type[Exception], ...]
-    """What its client raises when there is no answer, or one that tells of an error; OSError is among them."""
+    """The exceptions of the client for a missing answer and for an error from the broker; OSError is among them."""
     keeps_time: ClassVar[bool] = False
-    """Whether its client keeps the timeout itself."""
+    """Whether the client keeps the timeout itself."""
 
     def __init__(self, place: str, *, allow: Iterable[str] | None, timeout: Duration, name: str | None) -> None:
         super().__init__(name)
@@ -100,7 +100,7 @@ class BrokerOutlet(Outlet[L]):
         self.allow = texts(allow, "allow")
         self.timeout = duration(timeout, "timeout", 1, error=BadOption) / 1000
         self.longest = 2 * self.timeout
-        self.open_timeout = self.timeout + 1.0  # `open` knows better what to say
+        self.open_timeout = self.timeout + 1.0  # `open` has the better error message
 
     # ---- what a broker says -----------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class BrokerOutlet(Outlet[L]):
 
     @abstractmethod
     async def publish(self, link: L, job: Job) -> str:
-        """Publish a job; return what to note of it once it is confirmed. GiveUp if no attempt can publish it."""
+        """Publish a job; return a note on the answer once it is confirmed. GiveUp: no attempt can publish it."""
 
     # ---- an outlet --------------------------------------------------------------------------------------------------
 
@@ -119,9 +119,9 @@ class BrokerOutlet(Outlet[L]):
         return self.place
 
     async def open(self) -> L:
-        """Return a connection; while the broker is away try again, until the timeout. NotConfirmed if it stays away.
+        """Return a connection; while the broker is away, try again until the timeout. NotConfirmed: it stays away.
 
-        A broker that restarts costs the jobs that wait here no attempt, and leaves them in their order.
+        A broker that restarts costs waiting jobs no attempt, and does not change their order.
         """
         loop = asyncio.get_running_loop()
         end, pause, why = loop.time() + self.timeout, _FIRST_PAUSE, ""
@@ -137,7 +137,7 @@ class BrokerOutlet(Outlet[L]):
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def deliver(self, connection: L, job: Job) -> str:
-        """Publish a job; return once it is confirmed. NotConfirmed if it is not within the timeout."""
+        """Publish a job; return once it is confirmed. NotConfirmed: not within the timeout."""
         if connection.closed:
             self.drop(connection)
             connection = await self._connection()
@@ -147,7 +147,7 @@ class BrokerOutlet(Outlet[L]):
                 answer = await self.publish(connection, job)
         except TimeoutError:
             why = await connection.blocked()
-            if not why and connection.confirmed == began:  # it may well be dead, and nobody has noticed
+            if not why and connection.confirmed == began:  # the connection may be dead without anybody noticing
                 self.drop(connection)
             late = f"{self.broker} did not confirm within {self.timeout:g} s"
             raise NotConfirmed(f"{late} ({why or 'no answer'})") from None
@@ -157,14 +157,14 @@ class BrokerOutlet(Outlet[L]):
         return answer
 
     async def close(self, connection: L) -> None:
-        with suppress(Exception):  # TimeoutError, and what the client raises
+        with suppress(Exception):  # TimeoutError, and the client's exceptions
             async with asyncio.timeout(_CLOSING):
                 await connection.close()
 
     # ---- where a job goes -------------------------------------------------------------------------------------------
 
     def place_of(self, job: Job) -> str:
-        """Return where a job goes. GiveUp if it may not, or does not say though it must."""
+        """Return the destination of a job. GiveUp: it may not go there, or names none though it must."""
         named = job.headers.get(TO)
         if named is not None:
             return self.allowed(named)
@@ -173,7 +173,7 @@ class BrokerOutlet(Outlet[L]):
         return self.place
 
     def allowed(self, named: str) -> str:
-        """Return a place that a job names: the outlet's own, or one of `allow`. GiveUp if it is neither."""
+        """Return the place that a job names: the outlet's own, or one of `allow`. GiveUp: it is neither."""
         if (self.place and named == self.place) or any(fnmatchcase(named, pattern) for pattern in self.allow):
             return named
         raise GiveUp(f"this outlet lets no job choose the {self.places} {named[:80]!r}: allow names those it may")

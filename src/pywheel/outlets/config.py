@@ -2,14 +2,14 @@
 
     [outlets.shop]
     kind = "webhook"
-    topics = ["shop.notify"]          # the name of the table unless told
+    topics = ["shop.notify"]          # by default the name of the table
     url = "https://shop.example/hook"
     secrets_env = "SHOP_SECRET"
     concurrency = 100
     retry = ["5s", "30s", "5m", "1h"]
 
-The rest of a table's words are the arguments of its kind's class, which checks them. For each word there is one that
-ends in `_env`, which names a variable, and one in `_file`, which names a file, with the value.
+All other words of a table are arguments of its kind's class, which checks them. For each word there is one that ends in
+`_env`, which names a variable with the value, and one that ends in `_file`, which names a file with it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .contract import Outlet, texts
 __all__ = ["ConfigError", "Configured", "load"]
 
 _WORDS: Final = ("concurrency", "jitter", "kind", "retry", "topics", "ttr")
-"""Those of every table, whatever its kind."""
+"""The words of every table, whatever its kind."""
 _LONGEST_NAME: Final = 100
 _MOST: Final = 10_000  # deliveries of a topic at once
 _LARGEST: Final = 1 << 20  # bytes of a file
@@ -41,7 +41,7 @@ _PASSWORD: Final = re.compile(r"://[^/?#\s]*:[^/?#\s]*@")
 
 
 class ConfigError(PywheelError, ValueError):
-    """A config file says what makes no sense. The message names file, table and word, and how to mend it."""
+    """An error in a config file. The message names file, table and word, and how to mend it."""
 
 
 class Configured(NamedTuple):
@@ -59,7 +59,7 @@ def load(file: Path) -> list[Configured]:
     """Return the outlets of a config file, in its order.
 
     Raises:
-        ConfigError: it cannot be read, or says what makes no sense. The message says where, and how to mend it.
+        ConfigError: the file cannot be read, or is invalid. The message says where, and how to mend it.
         ExtraMissing: a package is not installed.
     """
     found: list[Configured] = []
@@ -82,7 +82,7 @@ def _read(file: Path) -> dict[str, Any]:
         document = tomllib.loads(_content(file))
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # of TOML, with its line, or no UTF-8
+    except ValueError as error:  # invalid TOML, with its line, or no UTF-8
         raise ConfigError(f"{file}: {error}") from error
     tables = document.pop("outlets", None)
     for word in document:
@@ -105,12 +105,12 @@ class _Table:
         self._file, self._title = file, title
 
     def error(self, word: str | None, message: str) -> ConfigError:
-        """Return an error about a word of the table, or about all of it."""
+        """Return an error about a word of the table, or about the whole table."""
         return ConfigError(f"{self._file}: [outlets.{self._title}]{f' {word}' if word else ''}: {message}")
 
     @contextmanager
     def _about(self, word: str | None) -> Iterator[None]:
-        """Raise what is refused within as an error about a word, or about the table."""
+        """Turn an error inside the block into one about a word, or about the table."""
         try:
             yield
         except (BadOption, OSError) as error:
@@ -145,7 +145,7 @@ class _Table:
         return Configured(self._title, outlet, topics, concurrency, ttr, retry)
 
     def _made(self, its: type[Outlet[Any]], given: dict[str, Any]) -> Outlet[Any]:
-        """Return an outlet of a class, whose arguments are these words."""
+        """Return an outlet of a class, with these words as its arguments."""
         known = inspect.signature(its).parameters
         words = self._resolved(given, its.secret_words)
         for word, value in words.items():
@@ -158,13 +158,13 @@ class _Table:
         for word, parameter in known.items():
             if parameter.default is parameter.empty and word not in words:
                 raise self.error(None, f"{word} is missing: give one of {word}, {word}_env and {word}_file")
-        with self._about(None):  # OSError: of TLS
+        with self._about(None):  # OSError: from TLS
             return its(**words, name=self._title)
 
     def _resolved(self, given: dict[str, Any], secret: frozenset[str] = frozenset()) -> dict[str, Any]:
-        """Return words with what their variables and files lead to.
+        """Return words with the contents of their variables and files.
 
-        A secret does not stand in the file itself, which is shown, copied and checked in.
+        A secret must not be in the file itself, which is shown, copied and checked in.
         """
         found: dict[str, Any] = {}
         for said, value in given.items():
@@ -190,7 +190,7 @@ class _Table:
         return value
 
     def _of_file(self, word: str, name: Any) -> str:
-        """Return what a file has, whose path is relative to the config file."""
+        """Return the contents of a file. Its path is relative to the config file."""
         path = self._file.parent / str(name)
         try:
             value = _content(path).strip()

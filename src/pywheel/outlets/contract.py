@@ -1,8 +1,8 @@
-"""What every outlet is: a handler that delivers its jobs elsewhere, at least once, and notes what came of it.
+"""The contract of outlets: handlers that deliver their jobs elsewhere, at least once, and note the answer.
 
 An outlet is registered like any handler, ``queue.handler("shop.notify", concurrency=200)(Webhook(...))``. It returns
-when whoever it delivers to has confirmed. All that it raises is a failed attempt: GiveUp makes the job dead, RetryLater
-names the delay, and NotNow gives the job back unspent.
+once the receiver has confirmed. An exception is a failed attempt; GiveUp also makes the job dead, and RetryLater sets
+the delay. NotNow gives the job back unspent.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ _LONGEST_NAME: Final = 100
 
 
 def _short(name: str) -> str:
-    """Return a name that a note's may begin with."""
+    """Return a name short enough to begin a note's name."""
     return (name or "outlet")[:_LONGEST_NAME].replace(":", ".")
 
 
 def delivery_id(job: Job) -> str:
-    """Return what names a delivery, for whoever drops repeats: the same at each attempt, on each worker.
+    """Return the id of a delivery, by which a receiver drops repeats: the same at each attempt, on each worker.
 
-    It is made of the job's id and of when it was put, as two stores may have given out the same id.
+    It contains the job's id and the time of its put, as two stores may have given out the same id.
     """
     return f"job_{job.id}_{job.created:x}"
 
 
 class Outlet(ManagedHandler, ABC, Generic[C]):
-    """Opens a connection on the loop of its jobs when the first comes, and closes it with the worker.
+    """A handler with a connection, which opens on the loop of its jobs with the first job and closes with the worker.
 
-    A subclass says how to `open`, to `deliver` and to `close`. One object may serve several topics, and several workers
-    of a process: each loop has a connection of its own.
+    A subclass implements `open`, `deliver` and `close`. One object may serve several topics, and several workers of a
+    process: each loop has a connection of its own.
 
     Args:
-        name: for people, and for `pywheel outlets`; the first topic that it handles unless told.
+        name: for people, and for `pywheel outlets`. By default the first topic that it handles.
     """
 
     kind: ClassVar[str]
-    """What it delivers to: ``webhook``, ``rabbitmq``."""
+    """The kind of its target: ``webhook``, ``rabbitmq``."""
     secret_words: ClassVar[frozenset[str]] = frozenset()
-    """Arguments that do not stand in a config file, as they are secrets."""
+    """Arguments that must not be in a config file, as they are secrets."""
     open_timeout: float = 15.0
-    """Seconds in which it must be opened."""
+    """Seconds within which the connection must open."""
     longest: float | None = None
     """Seconds that a delivery may take, if that is bounded: its handler's ttr is longer."""
     room: int | None = None
-    """How many deliveries of a topic are under way at most, the fewest of its topics. None before it has any."""
+    """The most deliveries of a topic at once: the least of its topics' values. None before it has a topic."""
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None and _short(name) != name:
@@ -70,18 +70,18 @@ class Outlet(ManagedHandler, ABC, Generic[C]):
 
     @property
     def target(self) -> str:
-        """Where it delivers what does not say `to`, without secrets, for people. Empty if each job must say."""
+        """The destination of jobs without a `to`, without secrets, for people. Empty if each job must have one."""
         return ""
 
     # ---- what a kind says -------------------------------------------------------------------------------------------
 
     @abstractmethod
     async def open(self) -> C:
-        """Return a connection on the running loop. What it raises is a failed attempt of the jobs that wait for it."""
+        """Return a connection on the running loop. An exception fails an attempt of each job that waits for it."""
 
     @abstractmethod
     async def deliver(self, connection: C, job: Job) -> str | None:
-        """Deliver a job; return once it is confirmed. Return what to note of the answer, such as ``200``, or None."""
+        """Deliver a job; return once it is confirmed, with a note on the answer, such as ``200``, or None."""
 
     @abstractmethod
     async def close(self, connection: C) -> None:
@@ -100,13 +100,13 @@ class Outlet(ManagedHandler, ABC, Generic[C]):
         self.answers.note(where, status)
 
     def attach(self, topic: str, notes: Notes, concurrency: int) -> None:
-        """Take the topic for a name, if it has none, and keep answers in these notes."""
+        """Take the topic as the name, if there is none, and keep answers in these notes."""
         self.name = self.name or _short(topic)
         self.room = concurrency if self.room is None else min(self.room, concurrency)
         self.answers.keep_in(notes, self.name)
 
     async def aclose(self) -> None:
-        """Close the running loop's connection, if there is one, and keep the last answers. It may be used again."""
+        """Close the running loop's connection, if there is one, and keep the last answers. The outlet stays usable."""
         opening = self._connections.pop(asyncio.get_running_loop(), None)
         try:
             if opening is not None:
@@ -116,7 +116,7 @@ class Outlet(ManagedHandler, ABC, Generic[C]):
             self.answers.look_again()
 
     def drop(self, connection: C) -> None:
-        """Have the next job open another connection, and close this one meanwhile: it is broken."""
+        """Close a broken connection in the background. The next job opens another one."""
         loop = asyncio.get_running_loop()
         opening = self._connections.get(loop)
         if opening is not None and opening.done() and not _failed(opening) and opening.result() is connection:
@@ -124,12 +124,12 @@ class Outlet(ManagedHandler, ABC, Generic[C]):
             in_background(self._close(opening))
 
     async def _connection(self) -> C:
-        """Return what one of those who ask opens for all. If that fails, it fails for all, and the next one tries."""
+        """Return the connection, which one caller opens for all. A failure is for all of them; the next one tries."""
         loop = asyncio.get_running_loop()
         opening = self._connections.get(loop)
         if opening is None or _failed(opening):
             opening = self._connections[loop] = loop.create_task(self._opened())
-        return await asyncio.shield(opening)  # one that is cancelled takes no other's connection with it
+        return await asyncio.shield(opening)  # a cancelled caller does not cancel the others' connection
 
     async def _opened(self) -> C:
         async with asyncio.timeout(self.open_timeout):
@@ -148,7 +148,7 @@ def _failed(opening: asyncio.Task[Any]) -> bool:
 
 
 def texts(value: Any, name: str, *, least: int = 0) -> tuple[str, ...]:
-    """Return texts, none of them empty. BadOption if they are something else, or fewer than `least`."""
+    """Return non-empty texts. BadOption: they are something else, or fewer than `least`."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise BadOption(f"{name} is a list of texts, not {value!r:.60}")
     found = tuple(value)

@@ -24,12 +24,12 @@ from .addresses import AddressPolicy, AddressRefused
 __all__ = ["Answered", "HttpClient", "Unanswered"]
 
 MOST_ANSWER: Final = 20_000  # bytes of an answer that are read
-_MOST_RECEIVED: Final = 128_000  # bytes that may come for a request: head, answer, and what is read ahead
-_PIECE: Final = 16_384  # bytes that are taken at once: others have their turns in between
+_MOST_RECEIVED: Final = 128_000  # bytes that may arrive for a request: head, answer, and read-ahead
+_PIECE: Final = 16_384  # bytes in one read: others get their turns in between
 _BODY: Final = 1.0  # seconds for the rest of an answer, once its status is known
 _LOOKUPS: Final = {True: 32, None: 256, False: 64}
-"""Names that are looked up at once: those that were found last time, new ones, those that were not found."""
-_NAMES: Final = 10_000  # that are remembered
+"""Lookups at once: of names that were found last time, of new ones, of those that were not found."""
+_NAMES: Final = 10_000  # names that are remembered
 _KNOWN: Final = 10  # seconds for which a name's addresses are kept
 _IDLE: Final = 15.0  # seconds for which an idle connection is kept
 _KEPT: Final = 1_000  # open connections beyond which none is kept idle, or half of what the process may open
@@ -39,14 +39,14 @@ _connecting: Final[ContextVar[_Connecting]] = ContextVar("connecting")
 
 @dataclass(slots=True)
 class _Connecting:
-    """What a call lets its connections do, and what they have done."""
+    """The rights of a call's connections, and what they did."""
 
-    anywhere: bool  # whether its name is one of those that may lead to any address
+    anywhere: bool  # whether the call may connect to any address: its name is allowed, or a proxy decides
     connected: bool = False  # whether it made a connection of its own
 
 
 class Unanswered(Exception):
-    """There was no answer. `refused` if nobody was asked, as the address is none to deliver to."""
+    """A request without an answer. `refused`: nothing was sent, as nothing may be delivered to the address."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class Unanswered(Exception):
 
 
 class Answered(NamedTuple):
-    """An answer."""
+    """The answer to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -62,14 +62,14 @@ class Answered(NamedTuple):
 
 
 class HttpClient:
-    """Connections to many hosts, on the running loop. Close it.
+    """Connections to many hosts, on the running loop. The caller closes it.
 
     Args:
         policy: where connections may go.
         timeout: seconds for a call in all.
-        connect_timeout: seconds for a connection, its name's lookup and TLS.
-        tls: the context for https; the system's certificates unless told.
-        proxy: an HTTP proxy; then it resolves names, and it says where connections may go.
+        connect_timeout: seconds for a connection, including lookup and TLS.
+        tls: the context for https. By default it has the system's certificates.
+        proxy: an HTTP proxy; then it resolves names and decides where connections may go.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class HttpClient:
         self._most_kept = _KEPT if files == resource.RLIM_INFINITY else min(_KEPT, files // 2)
         self._resolver = _Resolver()
         connector = aiohttp.TCPConnector(
-            limit=0,  # the shares say how many
+            limit=0,  # the shares limit them
             resolver=self._resolver,
             socket_factory=self._socket,
             ttl_dns_cache=_KNOWN,
@@ -107,7 +107,7 @@ class HttpClient:
         )
 
     def url(self, text: str) -> URL:
-        """Return a URL. AddressRefused if nothing is to be delivered there, ValueError if it is none."""
+        """Return a URL. AddressRefused: nothing may be delivered there. ValueError: the text is no URL."""
         found = self._urls.get(text)
         if found is None:
             found = URL(checked_to(text))
@@ -122,7 +122,7 @@ class HttpClient:
     async def post(self, url: URL, body: bytes, headers: Mapping[str, str], most: float | None = None) -> Answered:
         """Send a request and return the answer, whatever its status. Unanswered says why there is none.
 
-        `most` are the seconds that it may take, if they are fewer than the client's.
+        `most` limits the seconds of this call further.
         """
         seconds = self._timeout if most is None else min(most, self._timeout)
         connecting = _Connecting(self._proxy is not None or self._policy.allows_name(url.raw_host or ""))
@@ -135,7 +135,7 @@ class HttpClient:
                 left = seconds - (monotonic() - began)
                 if connecting.connected or isinstance(error, aiohttp.ClientConnectorError) or left <= 0:
                     raise
-                # A connection that was idle had ended. The request has its id: it may come twice, as any may.
+                # An idle connection had ended. The request has its id and may come twice, as any delivery may.
                 response = await self._sent(url, body, headers, left)
         except TimeoutError as error:
             what = "connection" if isinstance(error, aiohttp.ConnectionTimeoutError) else "answer"
@@ -156,7 +156,7 @@ class HttpClient:
         )
 
     async def _beginning(self, response: aiohttp.ClientResponse) -> bytes:
-        """Read the beginning of an answer, and let the connection go: for the next call if that was all."""
+        """Read the beginning of an answer, and release the connection: for the next call if the answer is complete."""
         parts: list[bytes] = []
         left = MOST_ANSWER
         try:
@@ -168,7 +168,7 @@ class HttpClient:
                     parts.append(part)
                     left -= len(part)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
-            response.close()  # the status says what became of it
+            response.close()  # the status decides the outcome
         finally:
             if response.content.at_eof():
                 response.release()
@@ -177,7 +177,7 @@ class HttpClient:
         return b"".join(parts)
 
     def _socket(self, info: aiohttp.AddrInfoType) -> socket.socket:
-        """Return a socket to an address: whoever it was found by, it is judged here."""
+        """Return a socket to an address. The address is judged here, whatever lookup it came from."""
         family, kind, protocol, _, address = info
         connecting = _connecting.get()
         connecting.connected = True
@@ -194,16 +194,16 @@ class HttpClient:
 
 
 class _Socket(socket.socket):
-    """Takes so much for what it has sent, and then breaks the connection.
+    """A socket that breaks the connection if more than a bounded number of bytes come for what it has sent.
 
-    What reads an answer bounds its head and its body, but not how many answers 1xx may come before. An endpoint that
-    goes on sending those would keep the loop busy with them alone.
+    The reader of an answer bounds its head and its body, but not the number of 1xx answers before. An endpoint that
+    keeps sending those would keep the loop busy.
     """
 
     _received = 0
 
     def send(self, data: Any, flags: int = 0) -> int:
-        """Send; what comes from now on answers this."""
+        """Send, and count received bytes anew."""
         self._received = 0
         return super().send(data, flags)
 
@@ -214,7 +214,7 @@ class _Socket(socket.socket):
         return data
 
     def recv_into(self, buffer: Any, size: int = 0, flags: int = 0) -> int:
-        """Receive a piece; TLS does it this way."""
+        """Receive a piece, as TLS does it."""
         count = super().recv_into(buffer, min(size or len(buffer), _PIECE), flags)
         self._count(count)
         return count
@@ -226,14 +226,15 @@ class _Socket(socket.socket):
 
 
 class _Resolver(AbstractResolver):
-    """Looks names up on threads of its own.
+    """A resolver with threads of its own.
 
-    A look-up takes as long as a name server pleases, and nothing ends it sooner; anybody may have thousands of names
-    whose server does not answer. So names that were found have threads of their own, and so have new ones.
+    A lookup takes as long as the name server needs, and nothing ends it sooner. Somebody may have thousands of names
+    whose server does not answer. So names that were found, new names and names that were not found have separate
+    threads.
     """
 
     def __init__(self) -> None:
-        self._found: dict[str, bool] = {}  # whether a name was, last time; the oldest first
+        self._found: dict[str, bool] = {}  # whether the last lookup found the name; the oldest first
         self._threads = {how: ThreadPoolExecutor(most, "pywheel-lookup") for how, most in _LOOKUPS.items()}
 
     async def resolve(
@@ -242,7 +243,7 @@ class _Resolver(AbstractResolver):
         threads = self._threads[self._found.pop(host, None)]
         if len(self._found) >= _NAMES:
             del self._found[next(iter(self._found))]
-        self._found[host] = False  # until it is
+        self._found[host] = False  # until it is found
         found = await asyncio.get_running_loop().run_in_executor(threads, _looked_up, host, port, family)
         self._found[host] = True
         if not found:
@@ -254,7 +255,7 @@ class _Resolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Let the threads go: those that look up end when they have their answers."""
+        """Release the threads. A running lookup ends with its answer."""
         for threads in self._threads.values():
             threads.shutdown(wait=False, cancel_futures=True)
 
@@ -266,7 +267,7 @@ def _looked_up(host: str, port: int, family: int) -> list[tuple[int, int, str]]:
 
 
 def _refusal(error: BaseException | None) -> AddressRefused | None:
-    """Return the refusal that an error comes from, if any."""
+    """Return the refusal that caused an error, if any."""
     while error is not None and not isinstance(error, AddressRefused):
         error = error.__cause__ or error.__context__
     return error

@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 __all__ = ["HEADERS", "KEY", "KEY_BASE64", "Kafka"]
 
 KEY: Final = "kafka-key"
-"""The job's header that is the record's key, instead of the job's own key."""
+"""The job's header with the record's key, in place of the job's key."""
 KEY_BASE64: Final = "kafka-key-base64"
-"""The same, for a key that is no text."""
+"""The same in base64, for a key that is no text."""
 HEADERS: Final = "kafka-headers"
-"""The job's header that holds those of the record that are no text: JSON, an object of base64 by name."""
+"""The job's header with the record's headers that are no text: a JSON object of base64 by name."""
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_POLL: Final = 0.5  # seconds after which the thread looks whether it is to end
-_FLUSH: Final = 1.0  # seconds for what is under way
+_POLL: Final = 0.5  # seconds between checks of the thread whether to end
+_FLUSH: Final = 1.0  # seconds for records on their way
 _LOGGER: Final = logging.getLogger("pywheel.kafka")
 
 
 class Kafka(BrokerOutlet["KafkaLink"]):
-    """Sends each job to a topic; the attempt has succeeded once all in-sync replicas have the record.
+    """An outlet into topics of Kafka. An attempt succeeds once all in-sync replicas have the record.
 
     The value is the body. The key is the job's header `kafka-key`, or else the job's key: records with one key keep
-    their order within a partition. The headers are `message-id`, the same at each attempt, by which whoever consumes
-    drops repeats, `content-type`, and all other headers of the job. The producer's own retries repeat nothing.
+    their order within a partition. The headers are `message-id`, the same at each attempt, so that consumers can drop
+    repeats, `content-type`, and all other headers of the job. The producer's own retries repeat nothing.
 
     Args:
         servers: ``host:port,host:port``.
-        topic: of jobs that name none in `to`; empty if each must.
-        allow: patterns of topics that jobs may name in `to`; unless told `topic` alone, any if that is empty.
+        topic: the topic of jobs without a `to`; empty if each job must have one.
+        allow: patterns of topics that jobs may name in `to`. By default `topic` alone, or any if that is empty.
         options: of librdkafka, such as ``{"security.protocol": "SASL_SSL", "sasl.password": ...}``, or a text with
             lines such as ``security.protocol=SASL_SSL``.
         timeout: how long a record may wait for its confirmation: less than the handler's ttr.
-        name: for people; the topic of jobs that it handles unless told.
+        name: for people. By default the topic of jobs that it handles.
 
     Raises:
         BadOption: an argument makes no sense.
@@ -60,7 +60,7 @@ class Kafka(BrokerOutlet["KafkaLink"]):
     kind, broker = "kafka", "Kafka"
     places = "topic"
     secret_words = frozenset({"options"})
-    keeps_time = True  # and says why
+    keeps_time = True  # and its error says why
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Kafka(BrokerOutlet["KafkaLink"]):
         }
 
     async def connect(self) -> KafkaLink:
-        """Make a producer; it connects by itself, and goes on doing so."""
+        """Make a producer, which connects, and reconnects, by itself."""
         try:
             producer = self._kafka.Producer(self._options, logger=_LOGGER)
         except (self._kafka.KafkaException, TypeError, ValueError) as error:
@@ -116,22 +116,22 @@ class Kafka(BrokerOutlet["KafkaLink"]):
 
 
 class KafkaLink(Link):
-    """A producer, and the one thread that hears for all records what became of them."""
+    """A producer, with one thread that receives the outcomes of all records."""
 
     def __init__(self, producer: Producer, loop: asyncio.AbstractEventLoop) -> None:
         self._producer = producer
         self._loop = loop
         self._fatal = False
-        self._told: list[tuple[asyncio.Future[Any], Any]] = []  # who waits, and the error of the record, or None
+        self._told: list[tuple[asyncio.Future[Any], Any]] = []  # the waiting sender, and the record's error or None
         self._ended = False
         self._thread = threading.Thread(target=self._hear, name="pywheel-kafka", daemon=True)
         self._thread.start()
 
     async def send(self, topic: str, key: str | bytes | None, value: bytes, headers: Mapping[str, str | bytes]) -> Any:
-        """Send a record; return the error that it ended with, or None. BufferError: too many wait."""
+        """Send a record; return its error, or None. BufferError: too many records wait."""
         future: asyncio.Future[Any] = self._loop.create_future()
 
-        def told(error: Any, _: Any) -> None:  # in the thread, within `poll`
+        def told(error: Any, _: Any) -> None:  # called in the thread, within `poll`
             self._told.append((future, error))
 
         self._producer.produce(topic, value, key, headers=list(headers.items()), on_delivery=told)
@@ -149,14 +149,14 @@ class KafkaLink(Link):
             self._tell()
 
     def _tell(self) -> None:
-        """Wake those who wait, all by one turn of the loop: a turn for each takes half as long again."""
+        """Wake the senders in one turn of the loop: a turn for each takes half as long again."""
         told, self._told = self._told, []
         if told:
             with suppress(RuntimeError):  # the loop was closed meanwhile
                 self._loop.call_soon_threadsafe(_settle, told)
 
     async def close(self) -> None:
-        """Let what is under way go on for a second, then end the producer."""
+        """Give records on their way a second, then end the producer."""
         await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
@@ -175,7 +175,7 @@ def _settle(told: list[tuple[asyncio.Future[Any], Any]]) -> None:
 
 
 def _of_lines(text: str) -> dict[str, str]:
-    """Return options that are written one a line."""
+    """Return options that are written one to a line."""
     pairs = (line.partition("=") for line in filter(None, map(str.strip, text.splitlines())))
     return {option.strip(): value.strip() for option, _, value in pairs}
 

@@ -23,24 +23,24 @@ __all__ = ["Nats"]
 
 _SCHEMES: Final = ("nats", "tls", "ws", "wss")
 _SUBJECT: Final = re.compile(r"[^\s.*>$][^\s.*>]*(\.[^\s.*>]+)*")
-_HEADER: Final = re.compile(r"[!-9;-~]+")  # of RFC 9110, as far as the client goes: no colon, no space, no line break
+_HEADER: Final = re.compile(r"[!-9;-~]+")  # RFC 9110's, as far as the client goes: no colon, space or line break
 
 
 class Nats(BrokerOutlet["NatsLink"]):
-    """Publishes each job to a subject; the attempt has succeeded once a stream has acknowledged it.
+    """An outlet into subjects of NATS. An attempt succeeds once a stream has acknowledged the message.
 
     The payload is the body. `Nats-Msg-Id` is the job's header `message-id`, or an id that is the same at each attempt:
-    the stream drops repeats itself, within its duplicate window. `Content-Type` and all other headers of the job are
-    the message's. A subject that no stream takes is a failed attempt.
+    the stream drops repeats itself, within its duplicate window. `Content-Type` and all other headers of the job go
+    into the message. A subject that no stream takes is a failed attempt.
 
     Args:
         url: ``nats://user:password@host:4222``, or tls; several with commas between them.
-        subject: of jobs that name none in `to`; empty if each must.
-        stream: the stream that must take it; any unless told.
-        allow: patterns of subjects that jobs may name in `to`; unless told `subject` alone, any if that is empty.
-            One with a `$` is the server's own.
+        subject: the subject of jobs without a `to`; empty if each job must have one.
+        stream: the stream that must take the message. By default any.
+        allow: patterns of subjects that jobs may name in `to`. By default `subject` alone, or any if that is empty. A
+            subject with a `$` is the server's own.
         timeout: how long NATS may take to be reached, and then to acknowledge: together less than the handler's ttr.
-        name: for people; the topic that it handles unless told.
+        name: for people. By default the topic that it handles.
 
     Raises:
         BadOption: an argument makes no sense.
@@ -76,7 +76,7 @@ class Nats(BrokerOutlet["NatsLink"]):
             await link.client.connect(
                 self._servers,
                 connect_timeout=max(1, round(self.timeout)),
-                allow_reconnect=False,  # what is under way would be lost all the same: the next job connects
+                allow_reconnect=False,  # messages on their way would be lost anyway: the next job connects
                 error_cb=_silent,
                 closed_cb=link.lose,
             )
@@ -86,7 +86,7 @@ class Nats(BrokerOutlet["NatsLink"]):
         return link
 
     async def publish(self, link: NatsLink, job: Job) -> str:
-        """Publish a job; return the stream and the number that it has there."""
+        """Publish a job; return the stream, and the message's number in it."""
         subject = self.place_of(job)
         if not _SUBJECT.fullmatch(subject):
             raise GiveUp(f"{subject[:80]!r} is no subject to publish to")
@@ -105,7 +105,7 @@ class Nats(BrokerOutlet["NatsLink"]):
 
 
 class NatsLink(Link):
-    """A connection, and the time limits of those who wait for its answers."""
+    """A connection, and the time limits of its waiting callers."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -117,7 +117,7 @@ class NatsLink(Link):
 
     @asynccontextmanager
     async def until_lost(self) -> AsyncIterator[None]:
-        """Raise ConnectionError at once when the connection is lost: the client would not say so."""
+        """Raise ConnectionError at once when the connection is lost, as the client would not."""
         try:
             async with asyncio.timeout(None) as limit:
                 self._limits.add(limit)
@@ -129,7 +129,7 @@ class NatsLink(Link):
             raise ConnectionError("the connection broke") from None
 
     async def lose(self) -> None:
-        """End what is under way. Called by the client when it is closed."""
+        """End all waits. The client calls this when it is closed."""
         for limit in self._limits:
             limit.reschedule(0)
 
@@ -138,7 +138,7 @@ class NatsLink(Link):
 
 
 def _headers(job: Job) -> dict[str, str]:
-    """Return a job's headers as NATS has them: lines of text. GiveUp for one that would be two."""
+    """Return a job's headers as lines of text, as NATS has them. GiveUp: a header would be two lines."""
     headers = passed(job)
     if CONTENT_TYPE in job.headers:
         headers["Content-Type"] = job.headers[CONTENT_TYPE]
@@ -151,4 +151,4 @@ def _headers(job: Job) -> dict[str, str]:
 
 
 async def _silent(*_: object) -> None:
-    """Say nothing: the jobs' errors do."""
+    """Ignore the client's messages: the jobs' errors say the same."""

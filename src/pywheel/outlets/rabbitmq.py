@@ -35,38 +35,39 @@ TEXTS: Final = {
     "message_type": "amqp-type",
     "app_id": "amqp-app-id",
 }
-"""A message's properties that are text, and the job's headers that they come from."""
+"""The text properties of a message, and the job's headers for them."""
 HEADERS: Final = "amqp-headers"
-"""The job's header that holds those of the message that are no text, as a JSON object."""
+"""The job's header with the message's headers that are no text, as a JSON object."""
 PRIORITY: Final = "amqp-priority"
 TIMESTAMP: Final = "amqp-timestamp"
-_HEARTBEAT: Final = "10"  # seconds, unless the address says otherwise
+_HEARTBEAT: Final = "10"  # seconds, unless the URL has another value
 _SHORT: Final = 255  # bytes of a short string of AMQP
 _LAST_SECOND: Final = 253_402_300_799  # of the year 9999
 _LONGEST_NAME: Final = 128  # bytes of a header's name: the client cuts longer ones
-_COPIES: Final = ("CC", "BCC")  # headers with more routing keys, to which RabbitMQ gives the message too
+_COPIES: Final = ("CC", "BCC")  # headers with more routing keys, by which RabbitMQ routes the message as well
 
 
 class RabbitMQ(BrokerOutlet["RabbitLink"]):
-    """Publishes each job to an exchange; the attempt has succeeded once the broker has confirmed the message.
+    """An outlet into an exchange of RabbitMQ. An attempt succeeds once the broker has confirmed the message.
 
-    The body is the job's. `message_id` is the job's header `message-id`, or an id that is the same at each attempt:
-    whoever consumes drops repeats by it. The headers `content-type`, `amqp-priority`, `amqp-expiration` (ms) and the
-    others of `TEXTS` become properties, all other headers of the job headers of the message.
+    The body is the job's. `message_id` is the job's header `message-id`, or an id that is the same at each attempt, so
+    that consumers can drop repeats. The headers `content-type`, `amqp-priority`, `amqp-expiration` (ms) and the others
+    of `TEXTS` become properties; all other headers of the job become headers of the message.
 
-    A message that no queue takes is a failed attempt; so is one that the broker does not confirm within the timeout, as
-    while it blocks publishers. A broker that is away is waited for, for the same time. All jobs share one connection,
-    those for one exchange a channel: an exchange that is not there harms no other.
+    A message that no queue takes is a failed attempt. So is a message without a confirmation within the timeout, as
+    while the broker blocks publishers. If the broker is away, the outlet waits for it for the same time. All jobs of
+    the outlet share one connection and one channel.
 
     Args:
         url: ``amqp://user:password@host:5672/vhost``, or amqps, with aiormq's options, as ``?heartbeat=10&cafile=``.
         exchange: where it publishes; "" is the default exchange, whose routing keys are queues.
-        routing_key: of jobs that say none in `to`.
-        allow: patterns of routing keys that jobs may say in `to`; unless told `routing_key` alone, or any.
-        mandatory: whether a message that no queue takes is a failed attempt. If not it is lost.
+        routing_key: the routing key of jobs without a `to`.
+        allow: patterns of routing keys that jobs may name in `to`. By default `routing_key` alone, or any if that is
+            empty.
+        mandatory: whether a message that no queue takes is a failed attempt. If not, it is lost.
         persistent: whether durable queues keep the message on disk. The broker confirms it once it is there.
         timeout: how long the broker may take to be reached, and then to confirm: together less than the handler's ttr.
-        name: for people; the topic that it handles unless told.
+        name: for people. By default the topic that it handles.
 
     Raises:
         BadOption: an argument makes no sense.
@@ -97,7 +98,7 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
         self._url = checked_url(url)
         self._target = f"{exchange or '(default)'}/{routing_key}"
         self._amqp = needed("aiormq", "rabbitmq")
-        self.away = (OSError, self._amqp.exceptions.AMQPError, RuntimeError)  # RuntimeError: it is closed
+        self.away = (OSError, self._amqp.exceptions.AMQPError, RuntimeError)  # RuntimeError: the connection is closed
 
     @property
     def target(self) -> str:
@@ -110,7 +111,7 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
             await connection.connect()
             channel: Any = await connection.channel(publisher_confirms=True, on_return_raises=True)
             link.channel = channel
-            if self.exchange:  # else the first publish would tell, and close the channel under all others
+            if self.exchange:  # else the first publish fails and closes the channel for all others
                 await channel.exchange_declare(self.exchange, passive=True)
         except self._amqp.exceptions.ChannelNotFoundEntity as error:
             await self.close(link)
@@ -143,7 +144,7 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
     # ---- from a job to a message ------------------------------------------------------------------------------------
 
     def place_of(self, job: Job) -> str:
-        """Return a job's routing key; the empty one is one."""
+        """Return a job's routing key, which may be empty."""
         return _short(super().place_of(job), TO) if TO in job.headers else self.place
 
     def _properties(self, job: Job) -> Basic.Properties:
@@ -171,7 +172,7 @@ class RabbitMQ(BrokerOutlet["RabbitLink"]):
 
 
 class RabbitLink(Link):
-    """A connection, and the channel that is published by."""
+    """A connection, and its channel for publishing."""
 
     channel: Channel
 
@@ -195,7 +196,7 @@ class RabbitLink(Link):
 
 
 def checked_url(url: Any) -> str:
-    """Return the address of a RabbitMQ, with a heartbeat. BadOption if it is none."""
+    """Return the URL of a RabbitMQ, with a heartbeat. BadOption: it is none."""
     if not is_address(url, ("amqp", "amqps")) or not (parts := urlsplit(url)).hostname:
         raise BadOption("the address of a RabbitMQ is written like amqp://user:password@host:5672/vhost")
     query = dict(parse_qsl(parts.query))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisStreams"]
 
-# The entry and the key that says that it is there are written together, or neither.
+# The entry and the key that remembers its id are written together, or not at all.
 _ADD: Final = """
 local before = redis.call('GET', KEYS[2])
 if before then return before end
@@ -36,25 +36,25 @@ return entry
 _MOST: Final = 500  # jobs in one round trip
 _SCHEMES: Final = ("redis", "rediss", "unix")
 _LONGEST: Final = 1_024  # characters of a stream's name
-_Wish: TypeAlias = "tuple[list[Any], asyncio.Future[str]]"  # what `eval` takes, and who waits
+_Wish: TypeAlias = "tuple[list[Any], asyncio.Future[str]]"  # the arguments of `eval`, and the waiting caller
 
 
 class RedisStreams(BrokerOutlet["RedisLink"]):
-    """Adds each job to a stream; the attempt has succeeded once Redis has answered.
+    """An outlet into Redis Streams. An attempt succeeds once Redis has answered.
 
     An entry has the fields `id`, which is the job's header `message-id` or an id that is the same at each attempt,
     `topic`, `body`, `key` if the job has one, and `headers` as JSON if it has any. A script adds it together with a key
-    that remembers the id: a second attempt within `remember` adds nothing. All jobs share one connection, and what
-    comes while Redis answers goes to it together. What survives a crash of Redis is as its appendonly settings say.
+    that remembers the id: a second attempt within `remember` adds nothing. All jobs share one connection: those that
+    come while Redis answers go out together. The appendonly settings of Redis decide which entries survive its crash.
 
     Args:
         url: ``redis://user:password@host:6379/0``, rediss or ``unix:///run/redis.sock``.
-        stream: of jobs that name none in `to`; empty if each must.
-        maxlen: about how many entries the stream keeps; all unless told.
-        remember: how long an id is known, as a key beside the stream.
-        allow: patterns of streams that jobs may name in `to`; unless told `stream` alone, any if that is empty.
+        stream: the stream of jobs without a `to`; empty if each job must have one.
+        maxlen: about how many entries the stream keeps. By default all.
+        remember: how long an id is remembered, as a key beside the stream.
+        allow: patterns of streams that jobs may name in `to`. By default `stream` alone, or any if that is empty.
         timeout: how long Redis may take to be reached, and then to answer: together less than the handler's ttr.
-        name: for people; the topic that it handles unless told.
+        name: for people. By default the topic that it handles.
 
     Raises:
         BadOption: an argument makes no sense.
@@ -109,7 +109,7 @@ class RedisStreams(BrokerOutlet["RedisLink"]):
 
 
 class RedisLink(Link):
-    """One connection. What is asked for while it waits for answers goes along with the next round trip."""
+    """One connection. Jobs that come while it waits for answers share the next round trip."""
 
     def __init__(self, client: Redis) -> None:
         self.client = client
@@ -118,7 +118,7 @@ class RedisLink(Link):
         self._carrier: asyncio.Task[None] | None = None
 
     async def add(self, words: list[Any]) -> str:
-        """Run a script; return its answer, or raise Redis's error."""
+        """Run a script; return its answer. An error of Redis is raised."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[str] = loop.create_future()
         self._waiting.append((words, future))
@@ -129,13 +129,13 @@ class RedisLink(Link):
     async def _carry(self) -> None:
         while self._waiting:
             wishes, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
-            self._asked = [(words, future) for words, future in wishes if not future.done()]  # some wait no more
+            self._asked = [(words, future) for words, future in wishes if not future.done()]  # others are cancelled
             pipeline = self.client.pipeline(transaction=False)
             for words, _ in self._asked:
                 pipeline.eval(*words)
             try:
                 answers: list[Any] = await pipeline.execute(raise_on_error=False)
-            except Exception as error:  # noqa: BLE001  (it goes to those who asked)
+            except Exception as error:  # noqa: BLE001  (the callers get it)
                 answers = [error] * len(self._asked)
             for (_, future), answer in zip(self._asked, answers, strict=True):
                 if future.done():
@@ -146,7 +146,7 @@ class RedisLink(Link):
                     future.set_result(str(answer))
 
     async def close(self) -> None:
-        """Close it; who still waits gets an error."""
+        """Close the connection. Waiting callers get an error."""
         if self._carrier is not None and not self._carrier.done():
             self._carrier.cancel()
         for _, future in (*self._asked, *self._waiting):
@@ -156,7 +156,7 @@ class RedisLink(Link):
 
 
 def _tag(stream: str) -> str:
-    """Return what Redis Cluster goes by: the id's key lies in the slot of the stream."""
+    """Return the hash tag of a stream for Redis Cluster, so that the id's key is in the stream's slot."""
     begin = stream.find("{")
     end = stream.find("}", begin + 1)
     return stream[begin + 1 : end] if 0 <= begin < end - 1 else stream

@@ -1,12 +1,11 @@
 """Fair shares: no target of an outlet holds more than a part of the room for handlers, however slow it is.
 
-Each target has a share of the calls that may be under way. A job beyond it waits for a moment where the target is
-quick, and else is given back, due when its turn will come. A target that failed several times in a row is left alone
-for a while, but for one call at a time that tries whether it is back.
+Each target has a share of the simultaneous calls. A job beyond the share waits for a moment if the target is quick.
+Otherwise it is given back, due when its turn will come. A target that failed several times in a row gets no calls for a
+while, then one call at a time until it answers.
 
-Many targets that hang together would fill the room all the same. So the less is known in favour of a target, the more
-room must be free for a call to it: the last quarter is for those that have answered, the last half not for those that
-failed last.
+Many hanging targets would still fill the room. So a call needs more free room the less its target has proved: the last
+quarter is for targets that have answered, and the last half is closed to targets whose last call failed.
 """
 
 from __future__ import annotations
@@ -24,27 +23,27 @@ from ..jobs.job import Job
 
 __all__ = ["Call", "Shares"]
 
-_PATIENCE: Final = 0.05  # seconds for which a job waits here, if it is expected to be no longer
+_PATIENCE: Final = 0.05  # seconds that a job waits here, if no longer wait is expected
 _SOONEST: Final = 0.1  # seconds until a job that was given back is due
-_FIRST: Final = 0.25  # and at most, the first time: a target may just have paused; each time twice that
+_FIRST: Final = 0.25  # and at most, the first time, as a target may just have paused; it doubles each time
 _LATEST: Final = 300.0
 _COOLING: Final = (1.0, 60.0)  # seconds without calls after failures: first, longest
-_UNSPENT: Final = 8  # times that a job is given back for its target's failures; after that it has failed too
-_TARGETS: Final = 10_000  # that are remembered
-_ROOM: Final = 10_000  # calls under way, unless told: as many as a handler may have
+_UNSPENT: Final = 8  # times that a job is given back for its target's failures, before its attempt fails
+_TARGETS: Final = 10_000  # targets that are remembered
+_ROOM: Final = 10_000  # calls at once by default: as many as a handler may have
 
 
 @dataclass(slots=True, eq=False)
 class _Places:
-    """Places for calls, so many of them."""
+    """A limited number of places for calls."""
 
     most: int
-    started: dict[Call, float] = field(default_factory=dict)  # the calls under way, oldest first
+    started: dict[Call, float] = field(default_factory=dict)  # the running calls, oldest first
     waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
-    promised: int = 0  # places that were given to those who waited, and are not taken yet
-    seconds: float = 0.0  # that a call takes, roughly
-    stalled: bool = False  # whether somebody waited in vain, and nothing has ended since
-    free_at: float = 0.0  # when the last job that was given back has its turn
+    promised: int = 0  # places that were given to waiting jobs and are not taken yet
+    seconds: float = 0.0  # seconds that a call takes, roughly
+    stalled: bool = False  # whether a job waited in vain, and no call has ended since
+    free_at: float = 0.0  # when the last job that was given back gets its turn
 
     @property
     def taken(self) -> int:
@@ -55,7 +54,7 @@ class _Places:
         return self.taken >= self.most
 
     def give_place(self) -> None:
-        """Give a free place to the first that waits."""
+        """Give a free place to the first job that waits."""
         while self.waiting and not self.full:
             first = self.waiting.popleft()
             if not first.done():
@@ -64,7 +63,7 @@ class _Places:
                 break
 
     def ended(self, took: float) -> None:
-        """Note that a call has ended, and let somebody follow."""
+        """Note that a call has ended, and let a waiting job follow."""
         self.seconds += (took - self.seconds) / 4 if self.seconds else took
         self.stalled = False
         self.give_place()
@@ -72,9 +71,9 @@ class _Places:
 
 @dataclass(slots=True, eq=False)
 class _Target(_Places):
-    """What is known of one target."""
+    """The calls and the record of one target."""
 
-    answers: bool = False  # whether it ever did
+    answers: bool = False  # whether it ever answered
     failures: int = 0  # in a row
     cooling: float = 0.0
     until: float = 0.0  # when it may be tried again
@@ -86,19 +85,19 @@ class _Target(_Places):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call under way. Exactly one of `answered` and `failed` ends it, or `ended` if nothing was learned."""
+    """A running call. Exactly one of `answered` and `failed` ends it, or `ended` if nothing was learned."""
 
     _shares: Shares
     _target: _Target
 
     def answered(self) -> None:
-        """Note that the target has answered, whatever it said."""
+        """Note that the target has answered, whatever its answer."""
         target = self._target
         target.answers, target.failures, target.cooling = True, 0, 0.0
         self.ended()
 
     def failed(self) -> None:
-        """Note that the target did not answer: unreachable, too slow, or it says so itself."""
+        """Note that the target did not answer: it is unreachable, too slow, or says that it is away."""
         target, now = self._target, self._shares.clock()
         target.failures += 1
         if target.failures >= self._shares.trips:
@@ -108,7 +107,7 @@ class Call:
         self.ended()
 
     def ended(self) -> None:
-        """Make room for the next one."""
+        """Free the place for the next call."""
         self._shares.ended(self, self._target)
 
 
@@ -116,9 +115,9 @@ class Shares:
     """The targets of one outlet, on one loop.
 
     Args:
-        most: calls of a target that may be under way.
-        room: calls that may be under way in all.
-        trips: failures in a row after which a target is left alone for a while.
+        most: simultaneous calls of a target.
+        room: simultaneous calls in all.
+        trips: failures in a row after which a target gets no calls for a while.
     """
 
     def __init__(self, most: int, room: int = _ROOM, trips: int = 5, clock: Callable[[], float] = monotonic) -> None:
@@ -132,8 +131,8 @@ class Shares:
         """Return a call to a target, once there is room.
 
         Raises:
-            NotNow: there is none, or the target is left alone.
-            RetryLater: it is left alone, and the job was given back for that again and again.
+            NotNow: there is no room, or the target gets no calls for now.
+            RetryLater: the target gets no calls for now, and the job was given back for that too often.
         """
         target = self._target(name)
         self._refuse_while_cooling(name, target, job)
@@ -145,14 +144,14 @@ class Shares:
         return call
 
     def ended(self, call: Call, target: _Target) -> None:
-        """Make room for others."""
+        """Free the places of a call for others."""
         took = self.clock() - self._started.pop(call)
         del target.started[call]
         for places in (target, self._for_unknown, self._for_failing):
             places.ended(took)
 
     def _full(self, target: _Target) -> _Places | None:
-        """Return what has no place left for a call to a target; None if all has."""
+        """Return the places that are full for a call to a target, or None."""
         if target.full:
             return target
         if target.failures:
@@ -168,7 +167,7 @@ class Shares:
         return target
 
     def _forget(self) -> None:
-        """Forget the idle ones among those that have been known for longest."""
+        """Forget the idle targets among the longest known."""
         for name in [name for _, name in zip(range(_TARGETS // 10), self._targets, strict=False)]:
             target = self._targets.pop(name)
             if not target.idle:
@@ -179,7 +178,7 @@ class Shares:
             return
         wait = target.until - self.clock()
         if wait <= 0 and not target.taken:
-            return  # this one tries whether it is back
+            return  # this call finds out whether it answers again
         delay = max(wait, 0.0) + random.uniform(_SOONEST, max(target.cooling, 2 * _SOONEST))
         message = f"{name} has failed {target.failures} times in a row, and was not called"
         if job.claims - job.attempt < _UNSPENT:
@@ -187,7 +186,7 @@ class Shares:
         raise RetryLater(delay, message, least=True)
 
     async def _place(self, whose: str, places: _Places, job: Job) -> None:
-        """Wait for a place, if there is likely to be one soon. NotNow if not."""
+        """Wait for a place if one is likely to be free soon. NotNow: none is."""
         expected = (len(places.waiting) + 1) * self._pace(places)
         if places.stalled or expected > _PATIENCE:
             raise self._later(whose, places, job)
@@ -197,7 +196,7 @@ class Shares:
             async with asyncio.timeout(2 * _PATIENCE):
                 await turn
         except BaseException as error:
-            if turn.done() and not turn.cancelled():  # it came at that very moment
+            if turn.done() and not turn.cancelled():  # the place came at that very moment
                 places.promised -= 1
                 places.give_place()
             if not isinstance(error, TimeoutError):
@@ -207,13 +206,13 @@ class Shares:
         places.promised -= 1
 
     def _pace(self, places: _Places) -> float:
-        """Return after how many seconds one of the calls ends, roughly."""
+        """Return in how many seconds one of the calls ends, roughly."""
         oldest = next(iter(places.started.values()), None)
         age = 0.0 if oldest is None else self.clock() - oldest
         return max(places.seconds, age) / places.most
 
     def _later(self, whose: str, places: _Places, job: Job) -> NotNow:
-        """Return what gives a job back until its turn: each later than the one before, none much too late."""
+        """Return the error that gives a job back until its turn: each later than the one before, none much too late."""
         now = self.clock()
         places.free_at = min(max(now + _SOONEST, places.free_at + self._pace(places)), now + _LATEST)
         before = max(job.claims - job.attempt, 0)  # times that it was given back

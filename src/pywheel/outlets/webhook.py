@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 __all__ = ["DeliveryFailed", "Secrets", "Webhook", "decoded", "signature"]
 
 Secrets = str | Iterable[str] | Callable[[Job], str | Iterable[str]] | None
-"""One secret, several during a rotation, or a function that says which are a job's."""
+"""One secret, several during a rotation, or a function that returns a job's secrets."""
 
-_SAID: Final = 1_000  # characters of an answer that go into the job's error
+_SAID: Final = 1_000  # characters of an answer in the job's error
 _PER_HOST: Final = 20
 _MOST: Final = 10_000  # deliveries at once: as many as a handler may have
 _LATEST: Final = 86_400  # seconds that an endpoint may ask for
-_WHOLE_JSON: Final = 1 << 16  # bytes of a body that are looked at to the end
+_WHOLE_JSON: Final = 1 << 16  # bytes up to which a body is read to its end
 _THROTTLES: Final = frozenset({429, 502, 503, 504})
-_AWAY: Final = frozenset({502, 503, 504})  # what stands before the endpoint says that it is away
+_AWAY: Final = frozenset({502, 503, 504})  # a proxy before the endpoint says that it is away
 _GONE: Final = 410
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,8000}")
@@ -49,14 +49,14 @@ _OURS: Final = frozenset(
     " webhook-id webhook-timestamp webhook-signature".split()
 )
 _HARMLESS: Final = frozenset({"accept", "content-type", "user-agent"})
-"""Headers that may go wherever a job says."""
+"""Headers that may go to any URL that a job names."""
 _PREFIX: Final = "whsec_"
-_LENGTHS: Final = (24, 64)  # bytes of a secret, as Standard Webhooks has it
+_LENGTHS: Final = (24, 64)  # bytes of a secret, by Standard Webhooks
 _TRACE: Final = ("traceparent", "tracestate")
 
 
 class DeliveryFailed(PywheelError):
-    """An endpoint did not take a job. `status` is what it answered; None if there was no answer."""
+    """A delivery that an endpoint did not accept. `status` is its answer's; None if there was no answer."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -64,41 +64,40 @@ class DeliveryFailed(PywheelError):
 
 
 class _Open(NamedTuple):
-    """What is open on a loop."""
+    """The open resources on a loop."""
 
     client: HttpClient
     shares: Shares
 
 
 class Webhook(Outlet[Any]):
-    """Delivers jobs by POST: to `url`, or, without one, to the URL that each job names by ``to``.
+    """An outlet that delivers jobs by POST: to `url`, or, without one, to the URL that each job names in ``to``.
 
-    With a `url` it delivers nowhere else: a job that names another one is dead, unless that lies below one of
-    `allow_to`.
+    With a `url` it delivers nowhere else: a job that names another URL is dead, unless that is below one of `allow_to`.
 
     Only an answer 2xx is success. 410 disables the endpoint: its jobs are dead at once until somebody enables it. 429,
-    502, 503 and 504 may say by Retry-After how long to wait, a day at most. Redirects are not followed.
-    `handler(..., concurrency=)` says how many deliveries are under way in all.
+    502, 503 and 504 may ask by Retry-After for a delay, a day at most. Redirects are not followed. `handler(...,
+    concurrency=)` limits the simultaneous deliveries in all.
 
     Args:
-        url: where all jobs go; without it each job must have a `to`.
+        url: the destination of all jobs. Without it each job must have a `to`.
         allow_to: the URLs below which a job may name one of its own, such as ``https://hooks.shop.example/tenants/``:
             the same scheme, host and port, and a path that begins with theirs. Without a `url` and without these a job
             may name any.
         secrets: of signatures: ``whsec_`` and base64; several during a rotation; or a function of the job.
-        name: for people, and for `pywheel outlets`; by default the topic.
+        name: for people, and for `pywheel outlets`. By default the topic.
         timeout: how long a delivery may take in all: less than the handler's ttr. A job's own ttr bounds it as well.
         connect_timeout: how long a connection may take.
-        headers: sent with each delivery. Except ``user-agent`` and the like they need a `url` or `allow_to`:
-            otherwise anybody who may put a job could learn them.
-        pass_headers: names of headers of the job that are sent too. Trace context is, always.
-        allow: networks, addresses and names that are within one's own network and may be reached all the same.
-        ports: those that may be used; none for any.
-        per_host: how many deliveries to one host are under way at most. The default is 20 without a `url`; with one
-            it is the handler's `concurrency`.
-        ca: the certificates of authorities, as PEM text, instead of those of the system.
-        tls: the context for https, instead of one with `ca`.
-        proxy: an HTTP proxy, which then says where connections may go. That of the environment is not used.
+        headers: sent with each delivery. All except ``user-agent`` and the like need a `url` or `allow_to`: otherwise
+            anybody who may put a job could learn them.
+        pass_headers: names of the job's headers that are sent as well. Trace context is always sent.
+        allow: networks, addresses and names within one's own network that are allowed all the same.
+        ports: the allowed ports; none for any.
+        per_host: the most simultaneous deliveries to one host. By default 20 without a `url`, and with one the
+            handler's `concurrency`.
+        ca: the certificates of authorities, as PEM text, in place of the system's.
+        tls: the context for https, in place of one with `ca`.
+        proxy: an HTTP proxy, which then decides where connections may go. A proxy in the environment is not used.
 
     Raises:
         BadOption: an argument makes no sense.
@@ -137,19 +136,19 @@ class Webhook(Outlet[Any]):
             raise BadOption("headers are a table: texts by name")
         self._headers = {_header(name): _value(name, value) for name, value in (headers or {}).items()}
         secret = ", ".join(name for name in headers or () if name.lower() not in _HARMLESS)
-        if secret and self._anywhere:  # whoever may put a job could have them sent
+        if secret and self._anywhere:  # otherwise anybody who may put a job could receive them
             mend = "give it a url, or name in allow_to where jobs may go"
             raise BadOption(f"{secret} would go wherever a job leads the outlet: {mend}")
         self._passed = tuple(map(_header, texts(pass_headers, "pass_headers")))
         self._policy = AddressPolicy(allow, ports)
-        for place in (*(() if url is None else (url,)), *self._places.prefixes):  # or each of its jobs would be dead
+        for place in (*(() if url is None else (url,)), *self._places.prefixes):  # else each of its jobs would be dead
             _allowed(place, self._policy)
         usual = _PER_HOST if url is None else _MOST
         self._per_host = usual if per_host is None else whole(per_host, "per_host", _MOST, error=BadOption)
         if not isinstance(ca, str | None):
             raise BadOption("ca is the text of certificates, as PEM")
         if ca is not None and tls is None:
-            tls = ssl.create_default_context(cadata=ca.encode("ascii", "ignore").decode())  # others are in comments
+            tls = ssl.create_default_context(cadata=ca.encode("ascii", "ignore").decode())  # others: in comments
         if tls is not None and not isinstance(tls, ssl.SSLContext):
             raise BadOption(f"tls is an ssl.SSLContext, not {tls!r:.60}")
         self._tls = tls
@@ -162,7 +161,7 @@ class Webhook(Outlet[Any]):
     # ---- a connection -----------------------------------------------------------------------------------------------
 
     async def open(self) -> _Open:
-        """Return a client, which connects when it must."""
+        """Return a client, which connects on demand."""
         from .http import HttpClient  # aiohttp takes a while to import
 
         client = HttpClient(self._policy, self._timeout, self._connect_timeout, self._tls, self._proxy)
@@ -199,7 +198,7 @@ class Webhook(Outlet[Any]):
         return await self._judged(call, where, answer)
 
     def _where(self, job: Job) -> str:
-        """Return the URL that a job goes to. GiveUp if there is none, or if it names one that it may not."""
+        """Return the URL that a job goes to. GiveUp: there is none, or the job may not name it."""
         named = job.headers.get(TO)
         if not named:
             if self._url is None:
@@ -216,7 +215,7 @@ class Webhook(Outlet[Any]):
         raise GiveUp(f"this outlet delivers {own}, not to {shown(named)[:200]}: allow_to names where jobs may go")
 
     def _request(self, job: Job) -> dict[str, str]:
-        """Return the headers of a job's delivery. GiveUp if one cannot be sent."""
+        """Return the headers of a job's delivery. GiveUp: one cannot be sent."""
         id, now = delivery_id(job), int(time.time())
         headers = {
             "content-type": job.headers.get("content-type") or _content_type(job.body),
@@ -238,7 +237,7 @@ class Webhook(Outlet[Any]):
         return headers
 
     async def _judged(self, call: Call, where: str, answer: Answered) -> str:
-        """Return the status of a delivery that succeeded. Raises what became of the others."""
+        """Return the status of a successful delivery. Any other answer raises."""
         status = answer.status
         if status in _AWAY:
             call.failed()
@@ -258,7 +257,7 @@ class Webhook(Outlet[Any]):
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Return how many seconds an answer asks to wait, from 0 to a day; None if it does not say so in a known way."""
+    """Return how many seconds an answer asks to wait, from 0 to a day; None if the header is missing or malformed."""
     if value is None:
         return None
     value = value.strip()
@@ -285,7 +284,7 @@ def _checked_proxy(value: Any) -> str:
 
 
 def _keys(secrets: Secrets) -> Callable[[Job], list[bytes]]:
-    """Return what gives the keys of a job's signatures."""
+    """Return the function that gives the keys of a job's signatures."""
     if callable(secrets):
         of_job = secrets
         return lambda job: [decoded(secret) for secret in _many(of_job(job))]
@@ -301,7 +300,7 @@ def decoded(secret: str) -> bytes:
     """Return the bytes of a secret that is written as ``whsec_`` and base64.
 
     Raises:
-        BadOption: it is written in another way, or has not 24 to 64 bytes. The message does not show it.
+        BadOption: it has another form, or not 24 to 64 bytes. The message does not show it.
     """
     if not isinstance(secret, str):
         raise BadOption(f"a secret is a text such as whsec_..., not {type(secret).__name__}")
@@ -322,7 +321,7 @@ def signature(keys: Iterable[bytes], id: str, timestamp: int, body: bytes) -> st
 
 
 def _header(name: Any) -> str:
-    """Return the name of a header that may be sent. BadOption if it may not."""
+    """Return the name of a header that may be sent. BadOption: it may not."""
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
         raise BadOption(f"{name!r:.60} is no name of a header")
     if name.lower() in _OURS:
@@ -337,7 +336,7 @@ def _value(name: str, value: Any) -> str:
 
 
 def _content_type(body: bytes) -> str:
-    """Return what a body is. Of a long one only the ends are looked at."""
+    """Return the media type of a body. For a long body only the ends are looked at."""
     if len(body) > _WHOLE_JSON:
         known = body[:1] + body[-1:] in (b"{}", b"[]", b'""')
     else:
@@ -350,7 +349,7 @@ def _content_type(body: bytes) -> str:
 
 
 def _text(answer: Answered) -> str:
-    """Return the beginning of what an answer says, in characters that can be printed."""
+    """Return the beginning of an answer, without unprintable characters."""
     text = answer.body[: 4 * _SAID].decode("utf-8", "replace")[:_SAID]
     text = "".join(char if char.isprintable() else " " for char in text).strip()
     location = answer.headers.get("location", "")[:200] if 300 <= answer.status < 400 else ""
