@@ -1,4 +1,4 @@
-"""What the machine itself allows, beside which every figure is to be read, and what it says of itself."""
+"""The machine's own limits, beside which every figure is to be read, and its description."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def about() -> dict[str, Any]:
-    """Return what is measured, and on what."""
+    """Return the description of the machine and of the measured version."""
     folder = tempfile.gettempdir()
     return {
         "pywheel": pywheel.__version__,
@@ -36,7 +36,7 @@ def about() -> dict[str, Any]:
 
 
 def told(about: Mapping[str, Any]) -> str:
-    """Return the same as a sentence."""
+    """Return the description as a sentence."""
     commits = " and ".join(about["commits"])
     return (
         f"Measured with pywheel {about['pywheel']} (commit {commits}) on {about['date']}: {about['python']}, "
@@ -45,7 +45,7 @@ def told(about: Mapping[str, Any]) -> str:
 
 
 def _first(path: str, pattern: str) -> str:
-    """Return what a file of the system says; nothing where there is none."""
+    """Return the text of a system file, or "" if it is missing."""
     try:
         found = re.search(pattern, Path(path).read_text())
     except OSError:
@@ -54,7 +54,7 @@ def _first(path: str, pattern: str) -> str:
 
 
 def _said(*command: str) -> str:
-    """Return what a program prints; nothing where there is none."""
+    """Return the output of a program, or "" if it is missing."""
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     except OSError:
@@ -63,7 +63,7 @@ def _said(*command: str) -> str:
 
 
 def _commit() -> str:
-    """Return the commit whose sources are measured, and whether they were changed since."""
+    """Return the commit of the measured sources, and whether they were changed since."""
     changed = " with changes" if _said("git", "status", "--porcelain", "--", "src") else ""
     return f"{_said('git', 'rev-parse', '--short=8', 'HEAD') or 'unknown'}{changed}"
 
@@ -92,7 +92,7 @@ def wake_p99(rounds: int = 500) -> float:
 
 
 def processor_seconds() -> tuple[float, float] | None:
-    """Return what all programs used so far, and what this process and its children that have ended; None if unknown."""
+    """Return the processor seconds of all programs, and of this process with its ended children; None if unknown."""
     try:
         ticks = [int(text) for text in Path("/proc/stat").read_text().split()[1:9]]
     except OSError:

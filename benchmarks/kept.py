@@ -1,4 +1,4 @@
-"""What was measured, as it is kept in benchmarks/results: a small file of JSON for each page or part of one.
+"""Results, as they are kept in benchmarks/results: a small file of JSON for each page or part of one.
 
 The pages are made from these files alone: `python -m benchmarks.report`.
 """
@@ -14,25 +14,25 @@ from benchmarks.host import about
 
 RESULTS = Path(__file__).parent / "results"
 TRIED = Path("build/results")
-"""Where a run goes that is not for the documentation: with a part of the jobs, or in a hurry."""
+"""The folder for runs that are not for the documentation: with a part of the jobs, or in a hurry."""
 
 
 class Kept(TypedDict):
-    """A file: where and when it was measured, and what each measure gave."""
+    """A file of results: where and when they were measured, and the values of each measure."""
 
     about: dict[str, Any]
     results: dict[str, Any]
 
 
 def read(path: Path) -> Kept:
-    """Return what a file has; nothing if it is not there."""
+    """Return the contents of a file; nothing if it does not exist."""
     if not path.exists():
         return {"about": {}, "results": {}}
     return json.loads(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
 def begun(path: Path, versions: Mapping[str, str]) -> Kept:
-    """Return what a run adds to: what the file has of this version of pywheel on a like machine, else nothing."""
+    """Return the results that a run adds to: the file's, if they are of this version of pywheel on a like machine."""
     before, now = read(path), about()
     alike = all(before["about"].get(name) == now[name] for name in ("pywheel", "python", "processor", "cores"))
     kept: Kept = before if alike else {"about": {}, "results": {}}

@@ -1,4 +1,4 @@
-"""The memory of this process. It imports little, as what measures itself with it must not grow by it."""
+"""The memory of this process. It imports little, so that processes that measure themselves do not grow by it."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 def run(
     measures: Iterable[Measure], options: argparse.Namespace, versions: Mapping[str, str], apart: Collection[str] = ()
 ) -> None:
-    """Measure in turns, and keep each round at once. What is `apart` is measured only where it is named."""
+    """Measure in turns, and keep each round at once. The measures in `apart` run only when named."""
     wanted = set(filter(None, options.only.split(",")))
     chosen = [one for one in measures if (one.name in wanted if wanted else one.name not in apart)]
     if unknown := wanted - {one.name for one in chosen}:

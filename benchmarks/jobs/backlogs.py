@@ -1,4 +1,4 @@
-"""Jobs that cannot begin yet: what a claim takes beside them, and how fast a limit lets them through."""
+"""Jobs that cannot begin yet: the cost of a claim beside them, and how fast a limit lets them through."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ WORKER = "benchmark"
 
 
 def claims_beside(url: str, jobs: int, turns: int = 100) -> dict[str, float]:
-    """Return how many times as long a `reserve(1)` and a worker's claim of one take beside so many due jobs.
+    """Return how much longer a `reserve(1)` and a worker's claim of one take beside `jobs` due jobs, as a factor.
 
-    Beside jobs of a lower priority, in a paused topic, and of a limit that is reached.
+    The due jobs have a lower priority, or are in a paused topic, or under a limit that is reached.
     """
     with JobQueue(url) as queue:
         asked = _Asked(queue, turns)
@@ -38,7 +38,7 @@ def claims_beside(url: str, jobs: int, turns: int = 100) -> dict[str, float]:
 
 
 class _Asked:
-    """Claims of one job each, of a topic that has one for each of them, and of two that give none."""
+    """Claims of one job each: from a topic with one for each claim, and from two topics that give none."""
 
     topics = ("priority", "paused", "limited")
 
@@ -59,7 +59,7 @@ class _Asked:
             "reserve": lambda: Reserve(topic, 1, policy, WORKER),
             "claim": lambda: self.claim(topic),
         }
-        if topic == "priority":  # the others give nothing
+        if topic == "priority":  # the other topics give nothing
             _put(self._queue, topic, len(ways) * self._turns, priority=0)
         return {
             way: 1_000 * median(self._seconds(command()) for _ in range(self._turns)) for way, command in ways.items()

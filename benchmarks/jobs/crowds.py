@@ -1,4 +1,4 @@
-"""Many workers on one file, many topics, a backlog beside: what each costs the others."""
+"""Many workers on one file, many topics, a backlog beside: the cost of each to the others."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Lose = Callable[[subprocess.Popen[bytes]], AbstractContextManager[None]]
 
 @contextmanager
 def killed(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Kill it for good."""
+    """Kill the process."""
     process.kill()
     yield
 
 
 @contextmanager
 def stopped(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Let it hang, and then go on."""
+    """Stop the process for a while, then let it go on."""
     process.send_signal(signal.SIGSTOP)
     yield
     process.send_signal(signal.SIGCONT)
@@ -44,7 +44,8 @@ def by_processes(
 ) -> dict[str, float]:
     """Compare 4 processes with 1 that drain a backlog, by a handler that sleeps or computes.
 
-    Beside them the ms of processor time a job of all 4 workers, and of the server, which `server` counts in seconds.
+    The result also has ms of processor time a job, of all 4 workers, and of the server, which `server` counts in
+    seconds.
     """
     one, *_ = _drain_by_processes(new(), folder, handler, 1, count, server)
     four, client, servers = _drain_by_processes(new(), folder, handler, 4, count, server)
@@ -70,7 +71,7 @@ def _drain_by_processes(
 
 
 def beside_a_backlog(url: str, folder: Path, backlog: int, count: int = 2_000) -> dict[str, Any]:
-    """Return how late the jobs of one topic come, one every 5 ms, while the worker has a backlog of another."""
+    """Return how late the jobs of one topic start, one every 5 ms, while the worker has a backlog of another topic."""
     report = folder / "backlog.json"
     with JobQueue(url) as queue:
         for _ in range(backlog // 2_000):
@@ -83,12 +84,12 @@ def beside_a_backlog(url: str, folder: Path, backlog: int, count: int = 2_000) -
 
 
 def without_one(url: str, folder: Path, lose: Lose, first: str = "") -> dict[str, float]:
-    """Return what it costs, in s, that one of four workers is lost for 6 s amid 80 jobs a second.
+    """Return the cost, in s, of losing one of four workers for 6 s amid 80 jobs a second.
 
-    `lose` is a context in which it is lost; `first` its own address of the store, if it has one.
+    The worker is lost inside the context `lose`; `first` is its own address of the store, if it has one.
 
-    Some of the jobs take 1.5 s, their ttr is 2 s. `unstarted`: how late those came that no handler had begun with;
-    `again`: how long after its first beginning a job began again.
+    Some jobs take 1.5 s, and their ttr is 2 s. `unstarted`: the lateness of jobs that no handler had begun; `again`:
+    how long after its first start a job began again.
     """
     reports = [folder / f"without{number}.json" for number in range(4)]
     options: dict[str, Any] = {"handler": "runs_and_tells", "handling": {"ttr": _TTR}}
@@ -136,7 +137,7 @@ def processor_time_of_a_job(url: str, folder: Path, count: int, jobs: int = 2_00
 
 
 def idle_workers(url: str, folder: Path, count: int, seconds: float = 20) -> float:
-    """Return the processors that so many workers take with nothing to do."""
+    """Return how many processors `workers` workers use without work."""
     with JobQueue(url) as queue:
         queue.put("t", BODY, delay=86_400)
         with workers(url, [folder / f"idler{number}.json" for number in range(count)]) as crew:
@@ -147,7 +148,7 @@ def idle_workers(url: str, folder: Path, count: int, seconds: float = 20) -> flo
 
 
 def many_topics(url: str, folder: Path, topics: int, jobs: int = 4_000) -> dict[str, Any]:
-    """Return how late jobs of many topics come that are put 200 a second by another process, due in 1 to 3 s."""
+    """Return how late jobs of many topics start. Another process puts 200 a second, due in 1 to 3 s."""
     report = folder / "topics.json"
     with JobQueue(url) as queue, worker(url, report, topics=topics) as process:
         time.sleep(3)

@@ -1,4 +1,4 @@
-"""How late jobs come, what an idle worker costs."""
+"""The lateness of jobs, and the cost of an idle worker."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def beside_a_producer(url: str, folder: Path, count: int = 3_000) -> dict[str, A
 
 
 def idle(url: str, folder: Path, stored: int, seconds: float) -> dict[str, float]:
-    """Return what a worker costs while all jobs are far."""
+    """Return the cost of a worker while all jobs are far."""
     report = folder / "idle.json"
     fill(url, stored)
     with worker(url, report, counts=True) as process:
         time.sleep(3)
-        process.send_signal(signal.SIGUSR1)  # what follows is counted
+        process.send_signal(signal.SIGUSR1)  # the worker counts from here on
         time.sleep(seconds)
     result = json.loads(report.read_text())
     spent = result["idle_seconds"]

@@ -1,4 +1,4 @@
-"""What is measured of the jobs, how often, and what was hoped for."""
+"""The measures of the jobs, the number of their rounds, and their goals."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from benchmarks.rows import Measure
 ROUNDS = 3
 CROWDS = {"limit1", "limit4", "killed", "stopped", "crowd1", "crowd16", "crowd40", "idle40"}
 APART = CROWDS | {"soak", "held", "idle100k", "idle1m", "counts"}
-"""What takes its time, the last ones minutes each: measured where it is named."""
+"""The long measures, the last ones minutes each: they run only when named."""
 
 
 def measures(part: int, minutes: float) -> list[Measure]:
-    """Return all of them, with a `part`-th of the jobs where there are many, and a soak of so many minutes."""
+    """Return all measures, with a `part`-th of the jobs where there are many, and a soak of `minutes`."""
     return [
         *_puts(),
         *_tasks(),

@@ -1,4 +1,4 @@
-"""Real work: what a job costs that is kept, fails, has a key or a result, or puts another, beside a plain one."""
+"""Real work: the cost of jobs that are kept, fail, have a key or a result, or put another, beside a plain one."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def _puts_async(queue: JobQueue) -> Callable[[Job], Awaitable[None]]:
 
 
 class Mode(NamedTuple):
-    """One kind of work: `job` gives the options of the n-th job, `handle` makes the handler."""
+    """A kind of work: `job` gives the options of the n-th job, `handle` makes the handler."""
 
     name: str
     title: str
     least: float = 0.75
-    """The part of the plain rate that is hoped for."""
+    """The goal, as a part of the plain rate."""
     handle: Callable[[JobQueue], Handle] = _plain
     handling: Mapping[str, Any] = {}
     working: Mapping[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Worker processes, and what is seen of them from outside."""
+"""Worker processes, and their figures as seen from outside."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def worker(url: str, report: Path, **options: Any) -> Iterator[subprocess.Popen[
 
 @contextmanager
 def workers(url: str, reports: Iterable[Path], **options: Any) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Run several."""
+    """Run several worker processes."""
     with ExitStack() as stack:
         yield [stack.enter_context(worker(url, report, **options)) for report in reports]
 
 
 def until(what: Callable[[], bool], pause: float = 0.02) -> None:
-    """Wait for something, at most ten minutes."""
+    """Wait for a condition, at most ten minutes."""
     end = time.monotonic() + 600
     while not what():
         if time.monotonic() > end:
@@ -62,7 +62,7 @@ def of(values: Iterable[float]) -> dict[str, float]:
 
 
 def processor_seconds(processes: Iterable[subprocess.Popen[bytes]]) -> float:
-    """Return what processes took of the processors so far."""
+    """Return the processor time of processes so far."""
     spent = 0
     for process in processes:
         fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()

@@ -73,7 +73,7 @@ def by_tasks(url: str, tasks: int, count: int = 60_000) -> float:
 
 
 def by_batches(url: str, raw: Floor, size: int, count: int = 50_000) -> dict[str, float]:
-    """Compare `put_many`, the making of the jobs counted in, with raw inserts in batches of that size, in turns."""
+    """Compare `put_many`, including the making of the jobs, with raw inserts in batches of that size, in turns."""
     queue = JobQueue(url)
     queue.put("t", BODY)
     spent = {"floor": 0.0, "put_many": 0.0}
@@ -109,7 +109,7 @@ def fill(url: str, count: int) -> None:
 
 
 def cancels(url: str, stored: int) -> dict[str, float]:
-    """Return the seconds of a durable cancel, one by one and 100 tasks at once, among so many jobs."""
+    """Return the seconds of a durable cancel, one by one and 100 tasks at once, among `stored` jobs."""
     fill(url, stored)
     with JobQueue(url) as queue:
         ids = _DRAW.sample(range(1, stored), 6_000)

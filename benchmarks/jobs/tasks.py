@@ -1,4 +1,4 @@
-"""What typed arguments cost: at the put, and at the handler."""
+"""The cost of typed arguments: at the put, and at the handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to look at many jobs."""
+"""The cost of views of many jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def listing(url: str, topics: int, jobs: int) -> dict[str, float]:
 
 
 def counting(url: str, jobs: int, seconds: float = 180) -> dict[str, float]:
-    """Return ms of `counts()` with so many jobs, or as many as can be put in the time."""
+    """Return ms of `counts()` with `jobs` jobs, or as many as can be put in the time."""
     with JobQueue(url) as queue:
         stored, end = 0, time.monotonic() + seconds
         while stored < jobs and time.monotonic() < end:

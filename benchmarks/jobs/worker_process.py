@@ -82,7 +82,7 @@ HANDLERS: dict[str, Callable[[str], Callable[[Job], Any]]] = {
 
 
 class Statements:
-    """Counts what SQLite is asked, on every connection that is opened from now on."""
+    """A counter of the statements to SQLite, on every connection that is opened from now on."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -103,7 +103,7 @@ def main(url: str, report: str, given: str = "{}") -> None:
     """Work until told to stop."""
     options = json.loads(given)
     statements = Statements() if options.get("counts") else None
-    late = Path(f"{report}.late").open("wb")  # not in memory: that is measured  # noqa: SIM115
+    late = Path(f"{report}.late").open("wb")  # a file, as memory is measured  # noqa: SIM115
     topics = options.get("topics", ["t"])
     names = topics if isinstance(topics, list) else [f"t{number}" for number in range(topics)]
     listened = set(options.get("listened", names))

@@ -33,7 +33,7 @@ _AHEAD = 3.0  # seconds from the first put until the first job is due
 def _address(kind: str) -> Iterator[str]:
     """Yield the address of a broker that runs."""
     if kind == "kafka":
-        mock = Mock()  # it lives as long as this
+        mock = Mock()  # it lives as long as the block
         yield mock.servers
         return
     with {"rabbitmq": RabbitMQ, "nats": Nats, "redis": Redis}[kind]() as server:
@@ -69,7 +69,7 @@ def drained(kind: str, address: str, count: int) -> float:
 
 
 def published(kind: str, address: str, count: int) -> float:
-    """Return messages a second that the broker's own client publishes, each confirmed, as many under way."""
+    """Return messages a second of the broker's own client, each confirmed, with as many under way."""
 
     async def program() -> float:
         client = CLIENTS[kind](address)
@@ -91,9 +91,9 @@ def published(kind: str, address: str, count: int) -> float:
 
 
 def late(address: str, rate: int, seconds: int, *, by_pywheel: bool) -> dict[str, float]:
-    """Return how late in ms messages come to a consumer of RabbitMQ, so many a second, by their due times.
+    """Return how late in ms messages reach a consumer of RabbitMQ, at a fixed rate, by their due times.
 
-    By a worker process on a SQLite store, or by a process that sleeps and publishes.
+    The sender is a worker process on a SQLite store, or a process that sleeps and publishes.
     """
     client = CLIENTS["rabbitmq"](address)
     count = rate * seconds
@@ -110,7 +110,7 @@ def late(address: str, rate: int, seconds: int, *, by_pywheel: bool) -> dict[str
 
 
 def _put(queue: JobQueue, place: str, rate: int, count: int) -> None:
-    """Put jobs that are due so many a second, from soon on."""
+    """Put jobs that are due at a fixed rate, from soon on."""
     first = time.time() + _AHEAD
     dues = [first + n / rate for n in range(count)]
     made = [queue.job("t", body(due), to=place)._replace(due=round(due * 1000), delay=None) for due in dues]

@@ -1,4 +1,4 @@
-"""How many webhooks a second one process delivers, how late they come, and what a hanging endpoint does to others."""
+"""How many webhooks a second one process delivers, how late they arrive, and what a hanging endpoint does to others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def endpoints(healthy: int, hanging: int = 0) -> Iterator[Endpoints]:
 def worker(url: str, concurrency: int, per_host: int) -> Iterator[Callable[[], float]]:
     """Start a worker in a process of its own; give what says how many seconds of processor time it has used."""
     command = [sys.executable, "-m", "benchmarks.outlets.worker_process", url, str(concurrency), str(per_host)]
-    log = subprocess.DEVNULL  # each attempt that fails is said there
+    log = subprocess.DEVNULL  # the log has a line for each failed attempt
     with ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)) as process:
         process.stdout.readline()  # type: ignore[union-attr]
         yield lambda: _used(process.pid)
@@ -101,7 +101,7 @@ def drain(folder: Path, count: int) -> dict[str, float]:
 def lateness(
     folder: Path, hanging: int = 0, *, healthy: int = 20, seconds: int = 20, per_host: int = 20
 ) -> dict[str, float]:
-    """Return how late, in ms, jobs come to healthy endpoints while so many a second go to one that hangs.
+    """Return how late, in ms, jobs reach healthy endpoints while `hanging` jobs a second go to one that hangs.
 
     ``p99 of a second`` is the median over the seconds of each one's p99, which a busy machine disturbs less.
     """
@@ -124,7 +124,7 @@ def lateness(
 
 
 def _each_second(there: Endpoints, count: int) -> Iterator[list[float]]:
-    """Yield how late jobs came within each second, until so many have come, or none for a minute."""
+    """Yield the latenesses of each second, until `count` jobs have arrived, or none for a minute."""
     began, silent = time.monotonic(), 0
     for second in itertools.count(1):
         time.sleep(max(began + second - time.monotonic(), 0))

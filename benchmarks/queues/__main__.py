@@ -2,8 +2,8 @@
 
 usage: python -m benchmarks.queues [--rounds N] [--part N] [--only PEER,PEER] [--kept FILE]
 
-For Linux. The servers are Debian's packages; a peer whose server or library is missing is left out. What is measured
-replaces what was measured of those peers before.
+For Linux. The servers are Debian's packages; a peer whose server or library is missing is left out. New results replace
+the old results of the same peers.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ usage: python -m benchmarks.queues.client PEER rate one|tasks|many SECONDS
        python -m benchmarks.queues.client PEER drain COUNT
        python -m benchmarks.queues.client PEER fill COUNT EARLIEST LATEST PACE
 
-`rate` puts as many as it can, due in 5 to 20 s, and prints how many a second: one by one, by 100 tasks of a loop, or
-1000 at once. `drain` puts so many that are due, says so, and prints when the store was seen to have
-ended some, how many were left then, and when it had ended all.
-`fill` puts so many with delays between `EARLIEST` and `LATEST` seconds, `PACE` a second.
+`rate` puts as many jobs as it can, due in 5 to 20 s, and prints how many a second: one by one, by 100 tasks of a loop,
+or 1000 at once. `drain` puts COUNT due jobs, says so, and prints when the store was seen to have ended some, how many
+were left then, and when it had ended all. `fill` puts COUNT jobs with delays between `EARLIEST` and `LATEST` seconds,
+`PACE` a second.
 """
 
 from __future__ import annotations

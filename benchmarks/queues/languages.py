@@ -1,4 +1,4 @@
-"""What runs the programs of the peers, and which of their packages are installed."""
+"""The commands that run the peers' programs, and the versions of their packages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from benchmarks.queues.servers import Missing, find
 
 NODE = Path(sys.prefix) / "node" / "node_modules"
-"""Where the Makefile puts the packages for Node.js."""
+"""The Makefile's folder for the packages for Node.js."""
 
 
 def command(language: str) -> list[str]:
-    """Return what a program's name and arguments are appended to."""
+    """Return the beginning of a command, before a program's name and arguments."""
     return [sys.executable, "-m"] if language == "python" else [find("node", "nodejs npm")]
 
 

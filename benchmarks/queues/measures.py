@@ -1,4 +1,4 @@
-"""What every queue goes through in a round: the same calls, on a server of its own that was started empty."""
+"""A round of every queue: the same calls, on a server of its own that was started empty."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from benchmarks.queues.catalogue import Peer
 from benchmarks.queues.site import Site, site
 
 PACE = 133
-"""Jobs a second of those whose lateness is measured."""
+"""Jobs a second in the measure of lateness."""
 DRAINS = {"nothing": 3_000, "sleep1": 1_500, "sleep10": 1_500, "computes": 1_500}
 """How many jobs are drained, by what their handler does."""
 LATE = 300
@@ -15,7 +15,7 @@ SECONDS = 0.5
 
 
 def measured(peer: Peer, part: int, *, late: bool) -> dict[str, float]:
-    """Return what a queue did, with a part of the jobs; how late they came as well, if that is asked for."""
+    """Return the figures of a queue, with a part of the jobs; and its lateness if that is asked for."""
     found: dict[str, float] = {}
     with site(peer) as here:
         for handler, count in DRAINS.items():
@@ -31,7 +31,7 @@ def measured(peer: Peer, part: int, *, late: bool) -> dict[str, float]:
 
 
 def lateness(here: Site, count: int) -> dict[str, float]:
-    """Return how late jobs come that are put beside a worker, in ms. Earlier than by a whole ms is early."""
+    """Return how late jobs start, in ms, if they are put beside a worker. Earlier than by a whole ms is early."""
     with here.worker("records"):
         here.fill(1, 0, 0, PACE)
         if not here.wait_for(1, 30):

@@ -12,7 +12,7 @@ from typing import Self
 
 
 class Program:
-    """A running program, in a session of its own: Ctrl-C is left to us. What it says goes to `log`."""
+    """A running program, in a session of its own, so that Ctrl-C reaches us alone. Its output goes to `log`."""
 
     def __init__(
         self,
@@ -47,5 +47,5 @@ class Program:
         return self._process.poll() is None
 
     def complaint(self) -> str:
-        """Return the last lines that it said."""
+        """Return the last lines of its output."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])

@@ -18,7 +18,7 @@ PATIENCE = 60.0  # seconds
 
 
 class Drained(NamedTuple):
-    """Seconds from before the start of workers until all jobs had ended, and some; the rest of them a second, or 0."""
+    """Seconds from before the workers' start until all jobs ended, and until some did; the rest a second, or 0."""
 
     seconds: float
     first: float
@@ -26,7 +26,7 @@ class Drained(NamedTuple):
 
 
 class Site:
-    """What a round works with."""
+    """The parts of a round."""
 
     def __init__(self, peer: Peer, folder: Path, url: str) -> None:
         self._peer = peer
@@ -66,7 +66,7 @@ class Site:
 
     @contextmanager
     def worker(self, what: str) -> Iterator[list[Program]]:
-        """Run workers whose handler does that, as many as the peer needs for it."""
+        """Run workers with this handler, as many as the peer needs."""
         processes, concurrency = self._peer.size(what)
         command = self._command(self._peer.worker.format(url=self._url, concurrency=concurrency))
         env = self._env | {"JOBS_HANDLER": what, "JOBS_CONCURRENCY": str(concurrency)}
@@ -75,7 +75,7 @@ class Site:
             yield [stack.enter_context(Program(command, log, env=env)) for log in logs]
 
     def wait_for(self, count: int, seconds: float) -> bool:
-        """Wait until so many jobs were recorded; return whether they were."""
+        """Wait until `count` jobs were recorded; return whether they were."""
         last = time.monotonic() + seconds
         while handler.count(self._records) < count:
             if time.monotonic() > last:

@@ -1,1 +1,1 @@
-"""What it costs to read a store that holds millions of jobs."""
+"""The cost of reading a store that holds millions of jobs."""

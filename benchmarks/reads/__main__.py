@@ -1,10 +1,9 @@
-"""What `make bench-reads` runs: stores full of jobs, and every read of the service, as tables.
+"""The program of `make bench-reads`: stores full of jobs, and every read of the service, as tables.
 
 usage: python -m benchmarks.reads [--jobs N] [--topics N] [--stores NAME,NAME] [--url URL [--server PID]] [--over MS]
 
-A machine that has other things to do makes reads wait: so it also says what each takes of a processor, in this process
-and in the server. With --url the store there is filled if it is empty, and is read as it is if not: so it can be kept
-for the next time.
+A busy machine makes reads wait. So each line also has the processor time, in this process and in the server. With --url
+that store is filled if it is empty, and otherwise read as it is, so that it can be kept for the next time.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def report(name: str, url: str, options: argparse.Namespace) -> None:
 
 
 def line(what: str, read: Read, options: argparse.Namespace) -> str:
-    """Measure one read; return its line of the table. What takes too much is marked."""
+    """Measure one read; return its line of the table, with a mark if the read takes too long."""
     found, before, times = read(), processor(options.server), []
     began = time.perf_counter()
     while len(times) < 5 or (len(times) < ROUNDS and time.perf_counter() < began + SECONDS):

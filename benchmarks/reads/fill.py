@@ -24,12 +24,12 @@ _RUNNING = 200
 
 
 def topics_of(count: int) -> list[str]:
-    """Return the names of so many topics, the big one first."""
+    """Return the names of `count` topics, the big one first."""
     return [BIG, *(f"topic{n:04}" for n in range(1, count))]
 
 
 def fill(store: Store, jobs: int, topics: int) -> None:
-    """Put so many jobs: 40 % delayed, half of these due within the hour, 50 % done, 5 % dead, 5 % cancelled."""
+    """Put `jobs` jobs: 40 % delayed, half of these due within the hour, 50 % done, 5 % dead, 5 % cancelled."""
     names, draw, now = topics_of(topics), random.Random(1), store.clock.wall()
     began = time.perf_counter()
     for done, batch in enumerate(_batches(names, draw, now, jobs // _BATCH)):

@@ -26,7 +26,7 @@ _PREVIEW = 200
 
 
 def measures(store: Store, small: str) -> Iterator[tuple[str, Read]]:
-    """Yield what is read, and how; `small` is a topic of few jobs."""
+    """Yield every read, with its name; `small` is a topic of few jobs."""
     now = store.clock.wall()
     middle = _middle(store)
     ids = [job.id for job in store.ask(GetPage(Filter(), middle, 100)).jobs]

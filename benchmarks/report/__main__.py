@@ -17,7 +17,7 @@ from benchmarks.report.parts import PARTS, of_other_versions
 
 
 def main() -> None:
-    """Write what there are results of."""
+    """Write all parts that have results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description="Make the pages of figures.")
     parser.add_argument("folder", nargs="?", type=Path, default=RESULTS, help="the files of results")
     parser.add_argument("--check", action="store_true", help="say which were not measured with this version, and fail")
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _draw(folder: Path, images: Path) -> None:
-    """Draw every picture of which there are results."""
+    """Draw every picture that has results."""
     from benchmarks.report.queues import chart as queues  # matplotlib: the pages need none
     from benchmarks.report.stores import chart as stores
     from benchmarks.report.timers import charts as timers

@@ -13,7 +13,7 @@ COUNT: Final = re.compile(r"(?<=\d)[ ,](?=\d{3}\b)")
 
 
 def verdicts(rows: Iterable[Sequence[str]]) -> list[bool | None]:
-    """Return of each row whether it reached its goal, None without one; its last two cells are goal and measured."""
+    """Return for each row whether it reached its goal, None without one. Its last two cells are goal and measure."""
     found: list[bool | None] = []
     before = 0.0
     for *_, goal, measured in rows:
@@ -39,7 +39,7 @@ def _values(measured: str) -> dict[str, float]:
 
 
 def _clauses(goal: str, values: Mapping[str, float], before: float) -> list[bool]:
-    """Return of each part of a goal whether it was reached."""
+    """Return for each part of a goal whether it was reached."""
     if not goal or not values:
         return []
     reached: list[bool] = []

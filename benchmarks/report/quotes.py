@@ -17,14 +17,14 @@ STORES = {"sqlite": "on disk", "postgres": "on disk", "mysql": "on disk", "redis
 
 
 class Quote(NamedTuple):
-    """What stands in a page between two texts, and what it is by the results."""
+    """A figure in a page, between two texts, and its value by the results."""
 
     before: str
     after: str
     figure: Callable[[Kept], str]
 
     def pattern(self) -> re.Pattern[str]:
-        """Return what finds it: once in its page, over the end of a line as well."""
+        """Return the pattern of the figure. It occurs once in the page, perhaps over the end of a line."""
         before, after = (re.escape(text).replace(r"\ ", r"\s+") for text in (self.before, self.after))
         return re.compile(rf"({before})(.+?)({after})")
 
@@ -65,7 +65,7 @@ CAPACITY = {
         Quote("one connection puts ", " in batches of 1,000", _count("batch", "jobs/s")),
     ],
 }
-"""What docs/capacity.md quotes, by the name of the results."""
+"""The quotes of docs/capacity.md, by the name of the results."""
 
 
 README = [
@@ -93,7 +93,7 @@ EVENT_LOOP = [
 
 
 def quoted(page: str, quotes: list[Quote], kept: Kept) -> str:
-    """Return the page with its figures as the results have them; what was not measured stays."""
+    """Return the page with the figures of the results; a figure without results stays."""
     for quote in quotes:
         with suppress(KeyError):
             figure = quote.figure(kept)

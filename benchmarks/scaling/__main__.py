@@ -1,4 +1,4 @@
-"""What `make simulate` runs: the tables of docs/scaling.md and its picture, from the model.
+"""The program of `make simulate`: the tables of docs/scaling.md and its picture, from the model.
 
 usage: python -m benchmarks.scaling [PAGE] [--measured FILE] [--only NAME,NAME] [--brief]
 """

@@ -1,8 +1,8 @@
-"""Measures what the model needs of a store, on a server that it starts, in about a minute each.
+"""The measures of a store that the model needs, on a server that it starts, in about a minute each.
 
 usage: python -m benchmarks.scaling.calibrate FILE [--kinds postgres,redis,sqlite] [--jobs 10000] [--rounds 2]
 
-Processor times are the least of the rounds: load of others makes them longer, never shorter.
+Processor times are the least of the rounds: other load makes them longer, never shorter.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Place:
         return self.server.url() if self.server else f"sqlite:///{self.folder}/{self._stores}.db"
 
     def spent(self) -> float:
-        """Return the processor seconds of the server so far, of helpers that ended too."""
+        """Return the processor seconds of the server so far, including helpers that ended."""
         if self.server is None:
             return 0.0
         pid = self.server.pid
@@ -83,7 +83,7 @@ class Place:
 
 
 def _ticks(pid: int) -> list[int]:
-    """Return those of a process in its own code and in the system's, and the same of its children that have ended."""
+    """Return the ticks of a process in its own code and in the system's, and the same of its ended children."""
     try:
         return [int(text) for text in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]]
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def place(kind: str) -> Iterator[Place]:
 
 
 def puts(place: Place, jobs: int) -> Figures:
-    """Return what puts cost, one by one by one client, and by a thousand."""
+    """Return the cost of puts, one by one by one client, and by a thousand."""
     with JobQueue(place.url()) as queue:
         queue.put("t", BODY, delay=FAR)
         one = _costs(place, jobs // 10, lambda: [queue.put("t", BODY, delay=FAR) for _ in range(jobs // 10)])
@@ -134,7 +134,7 @@ def _costs(place: Place, jobs: int, work: Callable[[], Any]) -> Figures:
 
 
 def drain(place: Place, jobs: int, count: int) -> Figures:
-    """Return what deliveries cost when so many worker processes drain jobs that are due."""
+    """Return the cost of deliveries when `workers` worker processes drain due jobs."""
     url, folder = place.url(), Path(tempfile.mkdtemp(dir=place.folder))
     go = folder / "go"
     with JobQueue(url) as queue:
@@ -161,7 +161,7 @@ def drain(place: Place, jobs: int, count: int) -> Figures:
 
 
 def paced(place: Place, jobs: int) -> Figures:
-    """Return what deliveries cost one worker, and how late they are, when 500 become due in a second."""
+    """Return the cost of deliveries for one worker, and their lateness, when 500 become due in a second."""
     url, report = place.url(), Path(tempfile.mkdtemp(dir=place.folder)) / "paced"
     with JobQueue(url) as queue, workers(url, [report]) as crew:
         for first in range(0, jobs, MANY):
@@ -187,7 +187,7 @@ def paced(place: Place, jobs: int) -> Figures:
 
 
 def looks(place: Place, jobs: int) -> Figures:
-    """Return what a look at one topic costs, and a step whose claim finds nothing; and each for a topic more."""
+    """Return the cost of a look at one topic, and of a step whose claim finds nothing; and of each further topic."""
     with JobQueue(place.url()) as queue:
         topics = [f"t{number}" for number in range(TOPICS)]
         for topic in topics:
@@ -207,7 +207,7 @@ def looks(place: Place, jobs: int) -> Figures:
 
 
 def passed(place: Place) -> Figures:
-    """Return what a claim costs the server for each due job that another transaction has locked (PostgreSQL)."""
+    """Return the server's cost of a claim for each due job that another transaction has locked (PostgreSQL)."""
     url = place.url()
     schema = url.partition("schema=")[2].partition("&")[0]
     server: Any = place.server
@@ -234,7 +234,7 @@ def _times(place: Place, work: Callable[[], Any], rounds: int = 2_000) -> Figure
 
 
 def beats(place: Place, counts: tuple[int, ...] = (1, 25, 100)) -> Figures:
-    """Return the processor time of the server for a beat while so many workers listen (PostgreSQL, Redis)."""
+    """Return the processor time of the server for a beat, by the number of listening workers (PostgreSQL, Redis)."""
     found: Figures = {}
     with JobQueue(place.url()) as queue:
         ears: list[Any] = []
@@ -254,7 +254,7 @@ def beats(place: Place, counts: tuple[int, ...] = (1, 25, 100)) -> Figures:
 
 
 def notifications(place: Place, counts: tuple[int, ...] = (1, 25, 100)) -> Figures:
-    """Return the server's time for a NOTIFY while so many sessions listen, each to a channel of its own."""
+    """Return the server's time for a NOTIFY, by the number of sessions that listen, each to its own channel."""
     found: Figures = {}
     sessions: list[Any] = []
     server: Any = place.server

@@ -1,10 +1,10 @@
-"""What worker processes cost one PostgreSQL by being there: connections, statements, notifications.
+"""The cost of idle and busy worker processes for one PostgreSQL: connections, statements, notifications.
 
 usage: python -m benchmarks.scaling.crew [--workers 1,4,8] [--seconds 5] [--rate 200] [--rounds 3] [--kept FILE]
 
-Each crew is measured while a single far job waits, and then while one more process puts so many jobs a second that are
-due in 50 ms. The sizes of the crews are taken in turns. A crew of which the machine has no room for the puts is left
-out, and said to be: its figures would be the machine's, not the store's.
+Each crew is measured while a single far job waits, and then while one more process puts jobs at `--rate`, due in 50 ms.
+The sizes of the crews take turns. If the machine has no room for a crew's puts, that crew is left out with a message:
+its figures would be the machine's, not the store's.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from pywheel import JobQueue
 from tests.stores.servers import Postgres
 
 ROUNDS = 3
-ENOUGH = 0.9  # of the puts asked for, or the machine was the limit
-LOOK = 2  # statements of a look itself
-SETTLED = 5.0  # seconds until a crew knows itself
+ENOUGH = 0.9  # of the wanted puts: with fewer, the machine was the limit
+LOOK = 2  # statements of the measurement itself
+SETTLED = 5.0  # seconds until a crew is settled
 _COUNTED = """
 SELECT coalesce(sum(calls), 0), coalesce(sum(calls) FILTER (WHERE query ILIKE '%pg_notify%'), 0) FROM pg_stat_statements
 """
@@ -38,7 +38,7 @@ _SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client 
 
 
 class Seen(NamedTuple):
-    """What was counted so far."""
+    """The counts so far."""
 
     when: float
     done: int
@@ -65,7 +65,7 @@ class Seen(NamedTuple):
 
 @contextmanager
 def putting(url: str, rate: int) -> Iterator[None]:
-    """Run a process that puts so many jobs a second, due in 50 ms."""
+    """Run a process that puts `rate` jobs a second, due in 50 ms."""
     arguments = [sys.executable, "-m", "benchmarks.scaling.crew", "--put", url, "--rate", str(rate)]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -92,7 +92,7 @@ def put(url: str, rate: int) -> None:
 
 
 def crew(server: Postgres, count: int, rate: int, seconds: float) -> Figures:
-    """Return what so many worker processes do, idle or with puts."""
+    """Return the activity of `workers` worker processes, idle or with puts."""
     url = server.url()
     with JobQueue(url) as queue, tempfile.TemporaryDirectory() as folder, server.connect() as connection:
         queue.put("t", b"", delay=1_000_000)

@@ -1,4 +1,4 @@
-"""What happens when: a list of events, and the things that are waited for. Times are seconds."""
+"""The clock of the model: a list of events, and the resources that events wait for. Times are seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Work = Callable[[], float]
 
 
 class Events:
-    """Calls functions in the order of their times."""
+    """A caller of functions in the order of their times."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -22,22 +22,22 @@ class Events:
         self._order = count()
 
     def after(self, seconds: float, then: Then) -> None:
-        """Call a function so much later."""
+        """Call a function `seconds` later."""
         self.at(self.now + seconds, then)
 
     def at(self, when: float, then: Then) -> None:
-        """Call a function then."""
+        """Call a function at a time."""
         heappush(self._heap, (when, next(self._order), then))
 
     def run(self, until: float, going: Callable[[], bool] = lambda: True) -> None:
-        """Go on until then, or as long as `going` says."""
+        """Run until a time, or as long as `going` says."""
         while self._heap and self._heap[0][0] <= until and going():
             self.now, _, then = heappop(self._heap)
             then()
 
 
 class Cores:
-    """So many that work at once; whoever comes later waits in order."""
+    """A number of cores that work at once; further work waits in order."""
 
     def __init__(self, events: Events, cores: int) -> None:
         self._events = events
@@ -46,7 +46,7 @@ class Cores:
         self.busy = 0.0
 
     def use(self, work: float | Work, then: Then) -> None:
-        """Work, for so many seconds, then call."""
+        """Do work of some seconds, then call."""
         if not self._free:
             self._waiting.append((work, then))
             return

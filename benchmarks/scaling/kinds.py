@@ -16,7 +16,7 @@ US = 1e-6
 
 @dataclass(frozen=True)
 class Kind:
-    """What work costs. Times are seconds of a processor, but for `flush`."""
+    """The cost of work. Times are processor seconds, except `flush`."""
 
     name: str
     way: Way = Way.TOGETHER
@@ -29,7 +29,7 @@ class Kind:
     step: float = 0.0  # of the server, for a worker's step
     deliver: float = 0.0  # of the server, for each job claimed, and acked in a later step
     worker_step: float = 0.0
-    worker: float = 0.0  # for each job delivered
+    worker: float = 0.0  # of the worker, for each job delivered
     empty: float = 0.0  # of the server, for a step whose claim finds nothing
     claim: float = 0.0  # of the server, for each topic that a step claims from beside the first
     worker_claim: float = 0.0
@@ -39,12 +39,12 @@ class Kind:
     worker_look: float = 0.0
     beat: float = 0.0  # of the server
     beat_each: float = 0.0  # and for each worker that is there
-    ring: float = 0.0  # of the server, for what tells a worker of a job
-    ring_each: float = 0.0  # and for each that listens
+    ring: float = 0.0  # of the server, for a message to a worker about a job
+    ring_each: float = 0.0  # and for each worker that listens
 
 
 def kinds(file: Path = MEASURED) -> dict[str, Kind]:
-    """Return the kinds by name. What was not measured is estimated: each such line says so."""
+    """Return the kinds by name. Costs without a measure are estimated, and marked so."""
     measured = json.loads(file.read_text())
     made = {
         "PostgreSQL": _postgres,
@@ -100,7 +100,7 @@ def _postgres(figures: dict[str, Any]) -> Kind:
 
 
 def _redis(name: str, figures: dict[str, Any], flush: float) -> Kind:
-    # Of a beat and a ring nothing was measured: a script without jobs is taken for a third of a put (estimated).
+    # Beats and rings were not measured: a script without jobs is taken for a third of a put (estimated).
     third = _common(figures)["transaction"] / 3
     return Kind(name, Way.LOOP, US * flush, **_common(figures), beat=third, beat_each=0.5 * US, ring=third)
 

@@ -1,4 +1,4 @@
-"""One store, its producers and workers, as a discrete-event model. What it leaves out stands in docs/scaling.md."""
+"""One store, its producers and workers, as a discrete-event model. Its omissions are in docs/scaling.md."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pywheel.stores.ownership import owners, shards_of, turn
 
 # As in pywheel.worker: pace, due_times, ownership.
 ALONE, TOGETHER = 1_000, 128  # claims in a step with one topic, with several
-LATE = 1_000  # ms after which a job is asked for by any worker
+LATE = 1_000  # ms after which any worker asks for a job
 BEAT = 0.25  # seconds, while jobs are claimed
-HELD = 1.0  # seconds after which a claim is void whose job has not begun
+HELD = 1.0  # seconds after which a claim is void if its job has not begun
 OVERDUE = 0.25  # seconds after which others help
 MOST_PUTS = 256  # under way at once: producers wait for their answers
 DRAINED = 30.0  # seconds after the last job became due in which the rest may be delivered
@@ -26,33 +26,33 @@ DRAINED = 30.0  # seconds after the last job became due in which the rest may be
 
 @dataclass(frozen=True)
 class Setup:
-    """What is simulated. Seconds, and jobs a second; a host is a number of cores."""
+    """The setup of a simulation. Seconds, and jobs a second; a host is a number of cores."""
 
     kind: Kind
     workers: int = 1
     topics: int = 1
-    rate: float = 0.0  # jobs that are put, and that become due, a second
+    rate: float = 0.0  # jobs put, and jobs that become due, a second
     backlog: int = 0  # jobs that are due at the beginning
-    seconds: float = inf  # after which nothing more becomes due; the backlog may take as long as it takes
+    seconds: float = inf  # after that nothing more becomes due; the backlog takes as long as it takes
     server_cores: int = 8
     host_cores: int = 8
     host_workers: int = 8  # on one host
-    together: bool = False  # all on one host: the server too
+    together: bool = False  # whether all share one host, the server included
     trip: float = 0.0  # a round trip on the network
     put_batch: int = 1  # jobs of one put's transaction, by group commit or put_many
     producers: int = 8  # processes that put
-    near: float = 0.0  # of the jobs put, those due so soon that a worker is told of them
+    near: float = 0.0  # the part of the jobs that are due so soon that a worker gets a message
     most: int = 0  # claims in a step; 0: as the worker does
-    killed: float = inf  # when a worker dies that is at work
-    detected: float = 0.1  # how long after that its slices are others'
-    away: tuple[float, float] = (inf, inf)  # when the store is
+    killed: float = inf  # when a busy worker dies
+    detected: float = 0.1  # how long after that its slices go to others
+    away: tuple[float, float] = (inf, inf)  # from when to when the store is away
     background: bool = True  # beats
     seed: int = 1
 
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """The result of a simulation."""
 
     jobs: int = 0
     seconds: float = 0.0
@@ -67,7 +67,7 @@ class Outcome:
         return self.jobs / self.seconds if self.seconds else 0.0
 
     def percentile(self, part: float) -> float:
-        """Return the seconds by which so many per cent are late at most."""
+        """Return the seconds by which `part` per cent of the jobs are late at most."""
         return self.late[min(int(part / 100 * len(self.late)), len(self.late) - 1)] if self.late else 0.0
 
 
@@ -78,9 +78,9 @@ class Worker:
         self.run = run
         self.name = name
         self.host = host
-        self.ready: dict[Topic, None] = {}  # from which it may claim, for all it knows
+        self.ready: dict[Topic, None] = {}  # topics that may have jobs to claim
         self.to_look: dict[Topic, None] = {}
-        self.hints = 0  # that were not read
+        self.hints = 0  # that are not read yet
         self.acks = 0
         self.turn = 0
         self.busy = False
@@ -162,7 +162,7 @@ class Worker:
         self._work(own, lambda: run.ask(claim, started, committed))
 
     def _claim(self, topic: Topic, room: int) -> list[float]:
-        """Take the first jobs that are due, whoever owns their slices; note whether there may be more."""
+        """Take the first due jobs, also from others' slices; note whether there may be more."""
         claimed = [topic.due.popleft() for _ in range(min(len(topic.due), room))]
         topic.locked += len(claimed)
         if len(claimed) < room:
@@ -186,14 +186,14 @@ class Worker:
 
 
 class Topic:
-    """What is due of one topic, and who asks for it when."""
+    """The due jobs of a topic, and the order in which workers ask for them."""
 
     def __init__(self, run: Run, name: str) -> None:
         self.run = run
         self.name = name
         self.due: deque[float] = deque()  # when each job was due
         self.locked = 0  # jobs of claims that are not committed
-        self.idle: dict[Worker, None] = {}  # that know of no job before the next that becomes due
+        self.idle: dict[Worker, None] = {}  # that know of no job before the next one that becomes due
         self.shards: dict[Worker, int] = {}
         self.owner: list[Worker] = []  # of each shard
 
@@ -239,7 +239,7 @@ class Run:
         self.steps = 0
         self.ended = 0.0
         self.came = setup.backlog
-        self.producing = 0  # puts under way, so that a store that is away does not gather them without end
+        self.producing = 0  # puts under way, bounded so that they do not pile up while the store is away
         self.own()
 
     # ---- who owns what ----------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class Run:
         self.events.after(self.draw.expovariate(self.setup.rate), self.arrive)
 
     def produce(self) -> None:
-        """Let somebody put some jobs, and the next one later."""
+        """Let a producer put some jobs, and the next ones later."""
         setup, kind = self.setup, self.kind
         if self.events.now >= setup.seconds:
             return

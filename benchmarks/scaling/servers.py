@@ -39,7 +39,7 @@ class Server:
         self._looping = False
 
     def read(self, seconds: float, then: Then) -> None:
-        """Take so much processor time, and change nothing; then call."""
+        """Take some processor time, and change nothing; then call."""
         if self._way is Way.LOCK:
             self._events.after(seconds, then)  # readers need no lock
         else:
@@ -91,7 +91,7 @@ class Server:
         writes = [size for _, size in costs if size is not None]
         self._disk.wrote(sum(writes))
         flush = self._disk.takes() if writes else 0.0
-        # It keeps the thread all the while, so that what comes meanwhile is the next batch.
+        # The thread stays busy all the while, so that later requests form the next batch.
         self._cores.use(sum(seconds for seconds, _ in costs) + flush, lambda: self._answer([then for _, then in taken]))
 
     def _answer(self, taken: list[Then]) -> None:

@@ -37,12 +37,12 @@ class Table(NamedTuple):
 
 
 def steady(setup: Setup, rate: float, jobs: int) -> Outcome:
-    """Simulate a rate for about so many jobs, but not less than half a second, or a twentieth for a few hundred."""
+    """Simulate a rate for about `jobs` jobs, but not less than half a second, or a twentieth for a few hundred."""
     return simulate(replace(setup, rate=rate, seconds=max(jobs / rate, min(jobs / 10_000, 0.5))))
 
 
 def holds(outcome: Outcome, setup: Setup) -> bool:
-    """Whether a rate can be kept up: it is late by no more than the knee, and nothing is left."""
+    """Whether a rate can be kept up: the lateness at p99 is within the knee."""
     return outcome.percentile(99) <= LATE + 4 * setup.trip
 
 
@@ -151,7 +151,7 @@ def by_topics(kind: Kind, brief: bool) -> Table:
 
 
 def by_stores(kinds: Mapping[str, Kind], brief: bool) -> Table:
-    """How late jobs are if so many stores share all of them; each has its own workers. "-" if they do not keep up."""
+    """How late jobs are if several stores share all of them; each has its own workers. "-" if they do not keep up."""
     rows, points = [], {}
     jobs = 500 if brief else 12_000
     counts = (32,) if brief else (1, 2, 4, 8, 16, 32)
@@ -176,7 +176,7 @@ def by_near(kind: Kind, brief: bool) -> Table:
 
 
 def failures(kind: Kind, brief: bool) -> Table:
-    """What is late when something dies, at half of what the store can do."""
+    """How late jobs are when a part dies, at half of what the store can do."""
     setup = Setup(kind, workers=WORKERS, **NETWORK)
     rate = 500.0 if brief else knee(setup, 8_000) / 2
     setup = replace(setup, rate=rate, seconds=2.0 if brief else 20.0)
@@ -203,7 +203,7 @@ def _busy(found: Outcome) -> list[str]:
 
 
 def answers(kinds: Mapping[str, Kind], file: Path, only: Collection[str], *, brief: bool = False) -> Iterator[Table]:
-    """Ask everything, or some of it by name."""
+    """Ask all questions, or some by name."""
     assumed = {
         name: replace(kind, bandwidth=DISK["bandwidth"], flush=DISK["flush"] if kind.flush else 0.0)
         for name, kind in kinds.items()

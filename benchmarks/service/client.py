@@ -1,9 +1,9 @@
-"""Puts by HTTP, from a process of its own: as many as go, or so many a second.
+"""Puts by HTTP, from a process of its own: as many as possible, or at a rate.
 
 usage: python -m benchmarks.service.client PORT CONNECTIONS SECONDS [RATE [TOKEN] | batch]
 
-It speaks only as much HTTP as it needs, and so costs little. The puts of a given rate are sent when their time has
-come, or as soon as a connection is free; how long each took counts from when its time had come.
+It speaks only as much HTTP as it needs, and so costs little. Puts at a rate are sent at their times, or as soon as a
+connection is free; the duration counts from the time when the put should have been sent.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
 
 
 class Load:
-    """What all connections send."""
+    """The requests of all connections."""
 
     def __init__(self, content: bytes, rate: float | None) -> None:
         self.request = content
@@ -72,7 +72,7 @@ class Load:
         self.ended = False
 
     def free(self, connection: Connection) -> None:
-        """Let a connection go on."""
+        """Use a connection for the next request."""
         if self.ended:
             return
         if self._rate is None:
@@ -83,7 +83,7 @@ class Load:
             self._free.append(connection)
 
     async def pace(self, seconds: float) -> None:
-        """Send at the rate, for so long."""
+        """Send at the rate, for some seconds."""
         began = time.perf_counter()
         if self._rate is None:
             await asyncio.sleep(seconds)

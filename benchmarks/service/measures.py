@@ -1,4 +1,4 @@
-"""What is measured of the service: puts by HTTP beside the same puts within a process, in turns."""
+"""The measures of the service: puts by HTTP beside the same puts within a process, in turns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def python(module: str, *arguments: object) -> str:
 
 @contextmanager
 def serving(store: str, access: str = "open") -> Iterator[tuple[int, list[str]]]:
-    """Serve a store meanwhile; gives the port, and a token if one is wanted."""
+    """Serve a store inside the block; give the port, and a token if one is wanted."""
     command = [sys.executable, "-m", "benchmarks.service.serve", store, access]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -44,7 +44,7 @@ def serving(store: str, access: str = "open") -> Iterator[tuple[int, list[str]]]
 
 @contextmanager
 def on_disk(access: str = "open") -> Iterator[tuple[int, list[str]]]:
-    """Serve a new store meanwhile."""
+    """Serve a new store inside the block."""
     with (
         tempfile.TemporaryDirectory(prefix="pywheel-bench-") as folder,
         serving(f"sqlite:///{folder}/jobs.db", access) as served,
@@ -53,7 +53,7 @@ def on_disk(access: str = "open") -> Iterator[tuple[int, list[str]]]:
 
 
 def loaded(port: int, connections: int, *, path: str = "/v1/jobs", body: bytes = JOB) -> float:
-    """Return requests a second, by wrk if it is there, as it costs the server least of the processor."""
+    """Return requests a second: by wrk if there is one, as it leaves the server most of the processor."""
     if shutil.which("wrk") is None:
         batch = ["batch"] if body is BATCH else []
         return float(json.loads(python("client", port, connections, _SECONDS, *batch))["rate"])
@@ -101,7 +101,7 @@ def batches(connections: int = 1) -> dict[str, float]:
 
 
 def among(kind: str, rate: int = 500) -> dict[str, float]:
-    """Return ms at p99 of a polite client's puts, so many a second, without hostile ones and among them."""
+    """Return ms at p99 of a polite client's puts, at a fixed rate, without hostile clients and among them."""
     with on_disk("tokens" if kind == "tokens" else "open") as (port, token):
         polite = ("client", port, 8, _SECONDS, rate, *token)
         alone = json.loads(python(*polite))

@@ -1,8 +1,8 @@
-"""What `make bench-stores` measures: the jobs on every store, each in its turn.
+"""The program of `make bench-stores`: the jobs on every store, each in its turn.
 
 usage: python -m benchmarks.stores [--quick] [--rounds N] [--only NAME,NAME] [--stores NAME,NAME] [--kept FILE]
 
-What is measured replaces what was measured before; the rest stays. So a part can be measured at a time.
+New results replace old results of the same measures; the rest stays. So a part can be measured at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""MariaDB, and what it does without pywheel."""
+"""MariaDB, and its figures without pywheel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSERT = "INSERT INTO floor.floor (due, topic, body) VALUES "
 
 
 class MariaDB(Place):
-    """MariaDB with its own settings, but for those that 32 MB of memory would have made worse."""
+    """MariaDB with its own settings, except those that 32 MB of memory would have made worse."""
 
     kind = Server
     settings: ClassVar[dict[str, Any]] = {"innodb-buffer-pool-size": "512M", "innodb-log-file-size": "256M"}

@@ -1,4 +1,4 @@
-"""What is measured on each store: the workloads of `benchmarks.jobs`, and what only servers have."""
+"""The measures of each store: the workloads of `benchmarks.jobs`, and those that only servers have."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ APART = {
     *crowds.HANDLINGS,
     *("limit1", "limit4", "claims", "held", "scripts", "idle", "killed", "stopped", "cut", "stalled", "steps"),
 }
-"""What takes minutes on all stores: measured where it is named."""
+"""The measures that take minutes on all stores: they run only when named."""
 SERVERS = ("postgres", "mysql", "redis")
 DATABASES = ("sqlite", "postgres", "mysql")  # whose places can hold a transaction open: `held(url)`
 Values = dict[str, float]
 
 
 class Measure(NamedTuple):
-    """One workload. `run` gets a place where nothing was done yet, an empty folder, and a divisor of what is many."""
+    """A workload. `run` gets an unused place, an empty folder, and a divisor of large numbers."""
 
     name: str
     run: Callable[[Place, Path, int], Values]
     rounds: int = ROUNDS
-    stores: tuple[str, ...] = ()  # to which it makes sense, by their names up to the first "-"; all of them
+    stores: tuple[str, ...] = ()  # names of its stores, up to the first "-"; empty for all
     durable: bool = True  # else the server waits for no disk
 
 
@@ -133,7 +133,7 @@ def idle(here: Place, folder: Path, stored: int, seconds: float = 30) -> Values:
     url = here.url()
     put.fill(url, stored)
     here.settle()
-    first = here.queries()  # from now on they are counted
+    first = here.queries()  # they are counted from now on
     own = here.queries() - first
     with workers(url, [folder / "0.json", folder / "1.json"]):
         time.sleep(10)
@@ -145,7 +145,7 @@ def idle(here: Place, folder: Path, stored: int, seconds: float = 30) -> Values:
 
 
 def without_its_network(here: Place, folder: Path, how: str) -> Values:
-    """Return what it costs that one of four workers loses its connections (`cut`), or hears nothing (`stall`)."""
+    """Return the cost when one of four workers loses its connections (`cut`), or hears nothing (`stall`)."""
     with here.proxied() as (url, by_proxy, proxy):
 
         @contextmanager

@@ -1,4 +1,4 @@
-"""Where a store is measured: on a real server of its own, and what that says of itself."""
+"""The place of a store that is measured: a real server of its own, and its description."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Place(ABC):
         return fsync_p50(self.server.folder)
 
     def trip(self, rounds: int = 300) -> float:
-        """Return the median seconds of the least that the server can be asked."""
+        """Return the median seconds of the least possible request to the server."""
         times = []
         for _ in range(rounds):
             began = time.perf_counter()
@@ -79,14 +79,14 @@ class Place(ABC):
 
     @abstractmethod
     def ask(self) -> None:
-        """Ask the server for nothing much."""
+        """Send the server the least possible request."""
 
     @abstractmethod
     def floor(self) -> Floor:
         """Return a Floor: one table with one index."""
 
     def tool(self, clients: int, count: int) -> float:
-        """Return inserts a second of the server's own tool, by so many clients; 0 if it has none."""
+        """Return inserts a second of the server's own tool with `clients` clients; 0 without such a tool."""
         return 0
 
     # ---- what it takes -----------------------------------------------------------------------------------------------
@@ -100,10 +100,10 @@ class Place(ABC):
         return 0
 
     def settle(self) -> None:  # noqa: B027  (most have nothing to do)
-        """Do what the server would else do in the background with what was put."""
+        """Do the server's background work for the jobs that were put."""
 
     def processor_seconds(self) -> float:
-        """Return what the server took of the processors so far, its helpers included."""
+        """Return the server's processor time so far, its helpers included."""
         ticks = _ticks(self.server.pid, ended=True) + sum(_ticks(pid) for pid in _children(self.server.pid))
         return ticks / os.sysconf("SC_CLK_TCK")
 

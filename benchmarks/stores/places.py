@@ -23,7 +23,7 @@ PLACES: dict[str, type[Place]] = {
 
 
 def chosen(names: str) -> dict[str, type[Place]]:
-    """Return those of which the names are given, comma-separated, or all; without what is not installed."""
+    """Return the stores with these names, comma-separated, or all; without stores that are not installed."""
     wanted = set(filter(None, names.split(",")))
     if unknown := wanted - {name.partition("-")[0] for name in PLACES} - set(PLACES):
         sys.exit(f"no such store: {', '.join(sorted(unknown))}; there are {', '.join(PLACES)}")

@@ -1,4 +1,4 @@
-"""PostgreSQL, and what it does without pywheel."""
+"""PostgreSQL, and its figures without pywheel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PGBENCH = (
 
 
 class Postgres(Place):
-    """PostgreSQL with its own settings, but for those that 32 MB of memory would have made worse."""
+    """PostgreSQL with its own settings, except those that 32 MB of memory would have made worse."""
 
     kind = Server
     settings: ClassVar[dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Redis, and what it does without pywheel."""
+"""Redis, and its figures without pywheel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to put and deliver a job, beside many others."""
+"""The cost of putting and delivering a job, beside many others."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Stepper:
 
 
 def steps(here: Place, million: int, turns: int = 7, count: int = 1_000) -> dict[str, float]:
-    """Return us of a job among a thousandth of `million` far jobs, and how many times that among more, in turns.
+    """Return us of a job beside a thousandth of `million` far jobs, and the factor beside more, in turns.
 
-    `history`: beside `million` jobs that are done.
+    `history`: beside `million` done jobs.
     """
     with ExitStack() as stack:
         steppers = {}

@@ -19,7 +19,7 @@ _start = time.monotonic(), processor_seconds()
 
 
 def pytest_sessionfinish() -> None:
-    """Keep what was measured; what BENCH=quick or the pure twin measured is not for the documentation."""
+    """Keep the results, except those of BENCH=quick or of the pure twin, which are not for the documentation."""
     if not KEPT:
         return
     usual = not QUICK and pywheel.implementation == "native"

@@ -22,7 +22,7 @@ clock: Callable[[], int] = time.thread_time_ns if _fine else time.perf_counter_n
 ENOUGH = 20_000  # timers, for one turn
 
 KEPT: dict[str, dict[str, Any]] = {}
-"""What was measured so far, as the file of results has it."""
+"""The results so far, in the form of the file."""
 
 
 class Interleaved:
@@ -37,8 +37,8 @@ class Interleaved:
     ) -> None:
         """Let each of `runs` take its turn, `rounds` times over, those in `once` in the first round only.
 
-        The garbage collector stays on. A turn of a small run is many runs: the first, which finds the caches cold, is
-        thrown away, the rest added up.
+        The garbage collector stays on. A turn of a small run is many runs: the first, which finds the caches cold, does
+        not count, and the rest are added up.
         """
         warm = ENOUGH // (about.get("size") or ENOUGH)
         seconds: dict[tuple[str, str], list[float]] = defaultdict(list)

@@ -126,7 +126,7 @@ OURS = ("ThreadTimers", "AsyncTimers", "EventLoop")
 
 
 def periodic_load(timers: int, interval: float, seconds: float) -> float:
-    """Return the part of one core that so many periodic timers take, each at its own time of the interval."""
+    """Return the part of one core for `timers` periodic timers, each at its own time of the interval."""
     source = random.Random(1)
     calls = [0]
 

@@ -1,4 +1,4 @@
-"""What a peer goes through while it is measured. Each function makes one, and returns what each stage took."""
+"""The scenarios of a peer under measurement. Each function makes a peer, and returns the times of its stages."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ LATE = "late", "late, and one in the past"
 
 
 class Watched(pywheel.Clock):
-    """A clock that stands, and notes the processor time of whoever reads it: each driver does so in every turn."""
+    """A clock that stands still, and notes the processor time of its reader: each driver reads it in every turn."""
 
     def __init__(self) -> None:
         self.now = 0

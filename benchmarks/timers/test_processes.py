@@ -1,4 +1,4 @@
-"""What a process pays at its two ends: for `import pywheel`, and for its exit with a million timers pending."""
+"""The cost at both ends of a process: of `import pywheel`, and of its exit with a million timers pending."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SCENARIOS = [scenarios.schedule_then_cancel, scenarios.churn_then_restart]
 
 
 def peers(size: int) -> tuple[str, ...]:
-    """Return who is measured beside the wheel with so many timers pending."""
+    """Return the peers that are measured beside the wheel with `size` timers pending."""
     names = available(*QUEUES)
     if size < SIZES[-1]:
         return names

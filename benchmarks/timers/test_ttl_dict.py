@@ -21,7 +21,7 @@ Make = Callable[[int], Any]
 
 
 class Locked:
-    """What the documentation of cachetools tells those to do who have threads."""
+    """A TTLCache behind a lock, as the documentation of cachetools advises for threads."""
 
     def __init__(self, size: int) -> None:
         self._cache = cachetools.TTLCache(size, TTL)

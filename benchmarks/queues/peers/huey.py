@@ -20,5 +20,5 @@ def put(due: float, text: str, delay: float) -> None:
 
 
 def left() -> int:
-    """Return how many were not begun: what is begun is in no store."""
+    """Return how many jobs have not begun: begun jobs are in no store."""
     return app.pending_count()  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What is left in a table of PostgreSQL, for the queues that live there."""
+"""The rows that are left in a table of PostgreSQL, for the queues that live there."""
 
 from __future__ import annotations
 

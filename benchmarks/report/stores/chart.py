@@ -1,4 +1,4 @@
-"""The picture above the page: what each store did, and a mark where its goal is."""
+"""The picture above the page: the figures of each store, with marks at their goals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page shows of each measure, and what was hoped for."""
+"""The figures of each measure on the page, and their goals."""
 
 from __future__ import annotations
 

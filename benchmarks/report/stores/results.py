@@ -1,4 +1,4 @@
-"""What was measured: by measure, by store, a turn for each round."""
+"""The results: by measure, by store, a turn for each round."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Turn(TypedDict):
     """One measurement of one store, and the seconds of the floors before it."""
 
     part: int
-    """Of what there is much, this part was measured: 10 is a tenth."""
+    """The divisor of the number of jobs: 10 is a tenth."""
     server: str
-    """Its version."""
+    """The server's version."""
     load: float
     """The load average of the minute before."""
     fsync: float

@@ -35,7 +35,7 @@ class Results:
     def ratio(self, measure: str, peer: str, base: str, size: int = 0, workload: str = "uniform") -> float | None:
         """Return how many times the time of `base` the peer took: the median of the rounds' ratios.
 
-        Who had fewer turns had them in the first rounds.
+        A peer with fewer turns had them in the first rounds.
         """
         ours = self._seconds.get((measure, base, size, workload))
         theirs = self._seconds.get((measure, peer, size, workload))
@@ -66,5 +66,5 @@ class Results:
         return sorted({key[2] for key in self._seconds if key[0] == measure and key[3] == workload})
 
     def peers(self, measure: str, workload: str = "uniform") -> list[str]:
-        """Return who was measured."""
+        """Return the names of the measured peers."""
         return list(dict.fromkeys(key[1] for key in self._seconds if key[0] == measure and key[3] == workload))

@@ -1,4 +1,4 @@
-"""The wheel and what it is measured against: one class each, all with the same methods."""
+"""The wheel and its peers: one class each, all with the same methods."""
 
 from __future__ import annotations
 

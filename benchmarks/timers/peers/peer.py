@@ -1,4 +1,4 @@
-"""What every peer can do. Each loop is written out in each peer, the way a program would write it there."""
+"""The methods of every peer. Each peer has its own loops, as a program would write them there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Peer(ABC):
 
     @abstractmethod
     def cancel(self, handles: Sequence[Any]) -> int:
-        """Cancel them, or as many of them as is bearable; return how many."""
+        """Cancel them, or as many as is bearable; return how many."""
 
     @abstractmethod
     def restart(self, handles: Sequence[Any], when: Sequence[Any]) -> int:
@@ -35,7 +35,7 @@ class Peer(ABC):
         """Start and cancel one timer after another; return how many."""
 
     def close(self) -> None:  # noqa: B027
-        """Let everything go, where that takes more than to forget it."""
+        """Free everything, if that takes more than to forget it."""
 
     def counted_bytes(self) -> int:
         """Return sys.getsizeof of what holds the timers; 0 if that is out of sight."""
@@ -43,7 +43,7 @@ class Peer(ABC):
 
 
 class Deliverer(Peer):
-    """One whose time can be let go, at least once."""
+    """A peer whose time can pass, at least once."""
 
     @abstractmethod
     def fill(self, when: Sequence[Any], items: Sequence[Any]) -> list[Any]:
@@ -51,7 +51,7 @@ class Deliverer(Peer):
 
     @abstractmethod
     def deliver(self, steps: Sequence[Any]) -> int:
-        """Let the time go through `steps` and take what expires as lists; return how many came."""
+        """Let the time go through `steps` and take expired timers as lists; return how many came."""
 
     def idle(self, steps: Sequence[Any]) -> None:
         """Let the time go through `steps` on which nothing is due."""

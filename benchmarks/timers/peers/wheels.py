@@ -1,4 +1,4 @@
-"""What has the methods of TimingWheel: the two wheels, their pure twins, and a heap behind the same methods."""
+"""Peers with the methods of TimingWheel: the two wheels, their pure twins, and a heap behind the same methods."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Clients:
         return sizes.pop()
 
     def answered(self, seconds: float) -> list[int]:
-        """Wait for so long at most; return the files on which an answer has come."""
+        """Wait for at most `seconds`; return the files with an answer."""
         files = [file for file, _ in self.poll.poll(seconds)]
         for file in files:
             self.read(file)

@@ -1,1 +1,1 @@
-"""What is asked of the peers: random deadlines, timeouts that are mostly restarted, the recorded timers of a server."""
+"""The workloads of the peers: random deadlines, timeouts that are mostly restarted, the recorded timers of a server."""

@@ -1,4 +1,4 @@
-"""What is asked of the peers: deadlines, and the order in which timers are cancelled. The same for every peer."""
+"""The workloads of the peers: deadlines, and the order in which timers are cancelled. The same for every peer."""
 
 from __future__ import annotations
 
