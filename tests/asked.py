@@ -1,4 +1,4 @@
-"""What a store is asked, seen or refused by a test."""
+"""A test's view of a store: its statements, its answers and its refusals."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def eager_collector():
 
 @pytest.fixture(scope="session")
 def postgres_server():
-    """A running PostgreSQL of this process, without fsync. Who kills, stops or pauses it starts it again."""
+    """A running PostgreSQL of this process, without fsync. A test that kills, stops or pauses it starts it again."""
     yield from servers.started(servers.Postgres)
 
 
@@ -187,7 +187,7 @@ def stream():
 
 @pytest.fixture(params=servers.STORES)
 def server(request):
-    """A running server of each kind for which there is a store. Whoever ends it starts it again."""
+    """A running server of each kind that has a store. A test that ends the server starts it again."""
     return request.getfixturevalue(f"{request.param}_server")
 
 

@@ -38,7 +38,7 @@ class Intrusion:
 def _is_place(code, last, here):
     """Whether handlers of signals may run after the instruction `last`, before `here`; or at `here`, where code begins.
 
-    What they raise is raised here, one instruction late: not where that is beyond the `try` or the `with`.
+    Their exceptions are raised here, one instruction late: not if that is beyond the `try` or the `with`.
     """
     name = dis.opname[code.co_code[here]]
     if name == "RESUME":

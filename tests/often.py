@@ -1,4 +1,4 @@
-"""Tests that repeat themselves: a few times with every commit, more often under stress."""
+"""Repeated tests: a few rounds with every commit, more under stress."""
 
 from collections.abc import Iterable
 from typing import Any

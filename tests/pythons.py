@@ -1,7 +1,7 @@
-"""Build pywheel for every Python that is given, and run every test on it, each in an environment of its own.
+"""Build pywheel for every given Python, and run every test on it, each in an environment of its own.
 
-`make pythons PYTHONS="python3.13 /opt/py314t/bin/python3"`. What has no wheel for a Python, as some packages have none
-for free-threaded or new ones, is left out and named; the tests of it are skipped there.
+`make pythons PYTHONS="python3.13 /opt/py314t/bin/python3"`. Packages without a wheel for a Python, as for some
+free-threaded or new ones, are left out and named; their tests are skipped there.
 """
 
 import os

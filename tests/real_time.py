@@ -1,7 +1,7 @@
-"""Holds `make test` to what is true on any machine: a test of it that starts a process, sends a signal or sleeps fails.
+"""A check that `make test` is true on any machine: a test of it that starts a process, sends a signal or sleeps fails.
 
-Such a test is marked `stress`, if a `ManualClock`, a thread or an event does not do. What a fixture of the session
-makes for all tests is no part of one, and sleeps of the product itself are retries.
+Such a test is marked `stress`, if a `ManualClock`, a thread or an event does not do. The work of session fixtures
+counts for no test, and sleeps of the product itself are retries.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Where the files of tests lie: in memory, where it has room. None of them need survive a power cut."""
+"""The folder for the files of tests: in memory, if there is room. No file needs to survive a power cut."""
 
 import os
 import tempfile

@@ -1,6 +1,6 @@
-"""The seed of a run: all that tests draw by lot follows from it, also in the processes of pytest-xdist.
+"""The seed of a run, from which all random choices of tests follow, also in the processes of pytest-xdist.
 
-`PYWHEEL_SEED` gives it, else it is drawn once, and said. Examples of Hypothesis follow from `--hypothesis-seed`.
+`PYWHEEL_SEED` gives it, else it is drawn once, and printed. Examples of Hypothesis follow from `--hypothesis-seed`.
 """
 
 import os

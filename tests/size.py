@@ -1,4 +1,4 @@
-"""Print how many lines of code each room has: Python, SQL and Lua, neither blank nor a comment alone.
+"""Print the number of lines of code of each room: Python, SQL and Lua, without blank lines and comments.
 
 Run it as `python tests/size.py`, or with the names of rooms to see their files: `python tests/size.py stores/sql`.
 """

@@ -1,4 +1,4 @@
-"""What an error is called, where people read it."""
+"""The names of errors in text for people."""
 
 import pickle
 

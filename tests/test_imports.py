@@ -1,4 +1,4 @@
-"""Who may import whom in the house, found by reading the sources: every other arrow is an error."""
+"""The allowed imports between the packages, checked in the sources: every other arrow is an error."""
 
 import ast
 import sys

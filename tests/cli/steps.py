@@ -1,4 +1,4 @@
-"""`pywheel work --reload` with a program that says where it is, and waits there until it is told to go on."""
+"""`pywheel work --reload` with a program that tells its step, and waits there until the test lets it go on."""
 
 import os
 import signal
@@ -77,7 +77,7 @@ class Stepped:
         (self.folder / f"hold-{step}").touch()
 
     def go(self):
-        """Let go on whoever is held."""
+        """Let the waiting program go on."""
         for hold in self.folder.glob("hold-*"):
             hold.unlink()
 

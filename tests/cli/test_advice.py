@@ -1,4 +1,4 @@
-"""What a command refuses, it refuses with what to write instead."""
+"""Each refusal of a command names the right way to write it."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""`pywheel migrate`: for whoever keeps the tables."""
+"""`pywheel migrate`, for the people who keep the tables."""
 
 import contextlib
 

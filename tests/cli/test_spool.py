@@ -1,4 +1,4 @@
-"""What waits in a spool, and having it forwarded, from the command line."""
+"""The spool on the command line: its contents, and forwarding them."""
 
 import pytest
 

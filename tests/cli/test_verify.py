@@ -1,4 +1,4 @@
-"""`pywheel verify`: what is wrong, a line each, and what a repair makes of it."""
+"""`pywheel verify`: one line for each defect, and the result of a repair."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""``pywheel work`` up to the worker: which queue, which store, which topics; what it says; its reload."""
+"""``pywheel work`` up to the worker: queue, store and topics; its output; its reload."""
 
 import os
 import sys

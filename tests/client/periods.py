@@ -1,4 +1,4 @@
-"""Lets simulated time pass over a queue with schedules, from due time to due time."""
+"""Simulated time for a queue with schedules, from due time to due time."""
 
 from pywheel.jobs.queries import GetNextDues
 from pywheel.stores.schedule_notes import TOPIC
@@ -13,7 +13,7 @@ def start(clock, wall=NOON):
 
 
 def pass_time(queue, clock, seconds):
-    """Let so many seconds pass, handling what is due on the way, each at its time."""
+    """Let `seconds` seconds pass, handling each due job at its time."""
     end = clock.wall() + round(seconds * 1000)
     run_due(queue)
     while True:

@@ -1,4 +1,4 @@
-"""What the tasks of a loop ask for within one turn goes to the store together."""
+"""All requests of a loop's tasks within one turn go to the store together."""
 
 import asyncio
 import gc

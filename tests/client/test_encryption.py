@@ -1,4 +1,4 @@
-"""A queue with a keyring: bodies lie encrypted wherever they lie, and who has the key sees nothing of that."""
+"""A queue with a keyring: bodies are encrypted wherever they are stored, and holders of the key notice nothing."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""Jobs that are not worth while any more so long after their due time."""
+"""Jobs that are worthless a given time after their due time."""
 
 import asyncio
 import threading

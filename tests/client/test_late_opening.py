@@ -1,4 +1,4 @@
-"""A queue of which a function says where its store is: it is opened when the queue is used first."""
+"""A queue whose store's address comes from a function: it opens on first use."""
 
 import asyncio
 import gc

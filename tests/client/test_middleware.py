@@ -1,4 +1,4 @@
-"""What a program has done around its handlers, plain ones and tasks alike."""
+"""Middleware of a program around its handlers and tasks."""
 
 import asyncio
 import contextvars

@@ -241,7 +241,7 @@ def test_a_wait_outlasts_its_connections_to_the_server(postgres_server, pool):
 
 
 def test_a_worker_rings_who_waits_in_another_process(any_url, pool, monkeypatch):
-    # Whoever looks without a ring comes too late.
+    # Without a ring the caller would look too late.
     monkeypatch.setattr("pywheel.client.completion_listener._LOOKS", (600, 600))
     with JobQueue(any_url) as queue, JobQueue(queue.store if any_url == "memory:" else any_url) as other:
         queue.handler("t", results=True)(lambda job: job.json() + 1)

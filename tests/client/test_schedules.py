@@ -1,4 +1,4 @@
-"""Schedules by a simulated clock: each tick once, whatever changes and whoever dies."""
+"""Schedules on a simulated clock: each tick happens once, through all changes and deaths."""
 
 import asyncio
 import random
@@ -521,7 +521,7 @@ def test_two_who_change_one_schedule_at_once_do_both(queue, ran, clock, together
 def test_a_schedule_that_is_said_again_gets_a_planner_if_there_is_none(queue, ran, clock):
     run_due(queue)
     with pytest.MonkeyPatch.context() as away:
-        away.setattr(ScheduleNotes, "_begin", lambda _: None)  # whoever said it was killed here
+        away.setattr(ScheduleNotes, "_begin", lambda _: None)  # the process with the note was killed here
         queue.schedules.set("s", "work", every="10s")
     queue.schedules.set("s", "work", every="10s")
     pass_time(queue, clock, 30)

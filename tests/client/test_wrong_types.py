@@ -1,4 +1,4 @@
-"""What is of a wrong type is refused in our words, before anything is done."""
+"""Values of a wrong type are refused in our words, before anything is done."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Clients of the service as others have them. Without what `make clients` installs they are not collected."""
+"""Clients of the service as others have them. They are collected only if `make clients` has installed their tools."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""The scenarios in Python, with httpx2; what each operation is, the server's own OpenAPI document says."""
+"""The scenarios in Python, with httpx2. The server's own OpenAPI document describes the operations."""
 
 import json
 import os

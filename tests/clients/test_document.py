@@ -1,4 +1,4 @@
-"""Requests made up from the OpenAPI document, right ones and wrong ones: the answers are what it says."""
+"""Random requests from the OpenAPI document, right ones and wrong ones: the answers match the document."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""The languages that the clients are tested in: what each needs of this machine, and how it is built and run.
+"""The languages of the clients under test: their needs on this machine, their build and their run.
 
-python -m tests.clients.tools prints the Debian packages that are missing.
+python -m tests.clients.tools prints the missing Debian packages.
 """
 
 import json

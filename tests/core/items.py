@@ -1,4 +1,4 @@
-"""Items that tell when they are released, and finalisers whose failures are not lost."""
+"""Items that report their release, and finalisers whose failures are not lost."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The contract said in the dumbest way: a dict of timers, sorted whole at every advance."""
+"""The contract in its simplest form: a dict of timers, sorted whole at every advance."""
 
 from dataclasses import dataclass
 from typing import Any

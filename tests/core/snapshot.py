@@ -1,4 +1,4 @@
-"""Everything that can be seen of a wheel, to tell whether a refused call has changed it."""
+"""The whole visible state of a wheel, to tell whether a refused call has changed it."""
 
 from typing import Any
 

@@ -57,7 +57,7 @@ NO_ARRAYS = [None, object(), int, {1, 2, 3}, {1: 2}, iter([1, 2, 3])]
 GOOD = [1, 2, 3]
 
 
-# What each is refused with, in which of the places: of ticks, of keys, of handles.
+# The error of each, and its places: of ticks, of keys, of handles.
 REFUSED = [
     *((bad, TypeError, "integer dtype", "tick key handle") for bad in NOT_INTEGERS),
     *((bad, ValueError, "dimension", "tick key handle") for bad in WRONG_SHAPES),

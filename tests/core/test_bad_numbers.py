@@ -1,4 +1,4 @@
-"""What is no tick, key, handle or limit: a clear error, and nothing has changed."""
+"""Invalid ticks, keys, handles and limits: a clear error, and no change."""
 
 import decimal
 import fractions

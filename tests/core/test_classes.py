@@ -1,4 +1,4 @@
-"""What the wheels are as Python classes."""
+"""The wheels as Python classes."""
 
 import copy
 import gc

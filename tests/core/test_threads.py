@@ -1,4 +1,4 @@
-"""Several threads on one wheel: each timer comes out once, whoever touched it last."""
+"""Several threads on one wheel: each timer comes out once, from any thread."""
 
 import gc
 import sys

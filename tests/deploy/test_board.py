@@ -1,4 +1,4 @@
-"""The Grafana board asks for what there is, and the rules do."""
+"""The Grafana board and the rules ask for metrics that exist."""
 
 import json
 import re

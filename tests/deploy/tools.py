@@ -1,4 +1,4 @@
-"""Programs of Debian that check and run what is in ``deploy/`` and on pages."""
+"""Debian's programs that check and run the files of ``deploy/`` and of pages."""
 
 import http.client
 import json
@@ -74,7 +74,7 @@ NGINX = Tool("nginx", "nginx-light")
 CADDY = Tool("caddy", "caddy")
 AMTOOL = Tool("amtool", "prometheus-alertmanager")
 TOOLS = [Prometheus, SYSTEMD_ANALYZE, NGINX, CADDY, AMTOOL]
-"""What must be installed for these tests: `tests.stores.servers` says which packages are missing."""
+"""The programs that these tests need: `tests.stores.servers` names the missing packages."""
 
 
 def located(tool):

@@ -1,4 +1,4 @@
-"""docs/operations.md: what it tells to type brings a store back."""
+"""docs/operations.md: its commands restore a store."""
 
 import os
 import shutil

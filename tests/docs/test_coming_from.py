@@ -1,4 +1,4 @@
-"""What docs/coming-from.md shows of other queues runs with those, on real servers."""
+"""The code about other queues in docs/coming-from.md runs with them, on real servers."""
 
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""What pages tell to type is there: commands and their options, and files of settings."""
+"""Commands, options and settings files that pages name exist."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The pages of figures are what their results give, to the letter; and README, capacity and others quote the same."""
+"""The pages of figures match their results to the letter, and README, capacity and others quote the same."""
 
 import re
 import sys

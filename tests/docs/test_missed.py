@@ -1,4 +1,4 @@
-"""Pages of figures show which goals were missed, and those are the ones that their figures say."""
+"""Pages of figures mark the missed goals, and exactly those."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Pages lead where they say, in the repository as on the site, and what they quote is said."""
+"""The links of pages work in the repository and on the site, and quotes match their sources."""
 
 import re
 import runpy

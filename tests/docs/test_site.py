@@ -1,4 +1,4 @@
-"""The built site: what leads elsewhere in it leads there, llms.txt too. `make docs` builds it before."""
+"""The links of the built site work, also in llms.txt. `make docs` builds the site first."""
 
 from html.parser import HTMLParser
 from importlib import import_module

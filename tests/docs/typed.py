@@ -1,4 +1,4 @@
-"""What somebody types who follows a page, in the place of programs that install, build, or run until they are stopped.
+"""The commands that a reader of a page types, in place of programs that install, build, or run until they are stopped.
 
 python -m tests.docs.typed PROGRAM ARGUMENT...
 """
@@ -19,7 +19,7 @@ UNTIL_STOPPED = {"serve", "work", "deliver", "bridge"}
 
 
 def pywheel(command, *arguments):
-    """Run the command line. What would go on for ever is told to stop once it can be stopped."""
+    """Run the command line. An endless command gets a stop as soon as it can be stopped."""
     from pywheel.cli import main
 
     if command in UNTIL_STOPPED:

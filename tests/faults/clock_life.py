@@ -1,8 +1,8 @@
-"""A program that works and puts, whose host's clock is set: it says what ran.
+"""A program that works and puts on a host whose clock is set. It reports the jobs that ran.
 
 usage: clock_life.py URL
 
-Each line that it reads is the delay of a job in seconds, and it answers with the job's id.
+Each line that it reads is the delay of a job in seconds, and its answer is the job's id.
 """
 
 import sys

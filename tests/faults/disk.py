@@ -1,8 +1,8 @@
-"""What a disk may hold after a power failure: all that was synced, and of the rest whatever a system may have written.
+"""The possible contents of a disk after a power failure: all synced data, and some of the rest.
 
-A file's own data: of each sector what one of the writes since the last sync left there, whatever the other sectors
-have, or, while it was being written, nothing that makes sense. A name: what one of the changes since the last sync of
-its folder made of it. That is less than file systems promise, and as much as SQLite asks for.
+A file's own data: each sector has the data of one of its writes since the last sync, whatever the other sectors have,
+or, if it was being written, nonsense. A name: the result of one of the changes since the last sync of its folder. File
+systems promise more than that, and SQLite asks for no more.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Lives of processes whose power fails: what they did, call by call, and what their disk may hold after any of them."""
+"""Lives of processes whose power fails: their calls, and the possible contents of their disk after each."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ class Life:
 
 
 def fail(life, before, tmp_path, dice, count, account):
-    """Let the power fail at so many moments of a life, and account for each; return one folder, and its account."""
+    """Let the power fail at `count` moments of a life, and account for each; return one folder, and its account."""
     moments = sorted(dice.sample(range(1, len(life.calls) + 1), count))
     chosen, left, at = dice.choice(moments), tmp_path / f"left{dice.getrandbits(60)}", 0
     for moment in moments:

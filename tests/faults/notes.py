@@ -1,4 +1,4 @@
-"""What a child of these tests notes between its calls, for whoever reads them."""
+"""The notes of a child process between its calls, for the test that reads them."""
 
 import ctypes
 import json

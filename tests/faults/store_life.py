@@ -51,7 +51,7 @@ def deliver_the_rest(store, topics):
 
 
 class Life:
-    """What is done to a store, by lot."""
+    """Random operations on a store."""
 
     def __init__(self, folder, notes, seed):
         self.folder = folder

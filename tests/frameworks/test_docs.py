@@ -1,4 +1,4 @@
-"""What docs/frameworks.md and docs/orders.md show works as shown."""
+"""The code in docs/frameworks.md and docs/orders.md works as shown."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A bridge at work beside a test."""
+"""A running bridge beside a test."""
 
 import asyncio
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What the guides of brokers show works as shown."""
+"""The code in the guides of brokers works as shown."""
 
 import asyncio
 import textwrap

@@ -1,4 +1,4 @@
-"""What a message says of when it is to be delivered."""
+"""The due time in a message."""
 
 from datetime import UTC, datetime
 

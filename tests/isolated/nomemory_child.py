@@ -15,7 +15,7 @@ from tests.core.model import MAX_TICK
 from tests.implementations import load
 
 FAR = 2**50
-ENOUGH = 8  # so many successes in a row say that no allocation is left to fail
+ENOUGH = 8  # successes in a row after which no allocation is left to fail
 PATIENCE = 30  # seconds for one operation: without memory, a loop may find no way out
 THREADS = Path("/proc/self/task")
 
@@ -158,7 +158,7 @@ def prepared(wheel_class, build, operation):
 
 
 def expected(wheel_class, build, name, operation):
-    """What comes of it with memory at hand: the result, the contents, and what is left to expire."""
+    """Return the outcome with enough memory: the result, the contents, and the timers that are left to expire."""
     wheel, handles, call = prepared(wheel_class, build, operation)
     result = comparable(call(), name)
     return result, contents(wheel, handles), wheel.advance(MAX_TICK)

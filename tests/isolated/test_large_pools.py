@@ -1,4 +1,4 @@
-"""Pools of so many timers that they are mappings of their own, on Linux, which move as they grow."""
+"""Pools with enough timers to be memory mappings of their own, on Linux; these move as they grow."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""No check of ours is an `assert` that -O takes away."""
+"""None of our checks is an `assert`, which -O would remove."""
 
 import pytest
 

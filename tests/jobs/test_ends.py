@@ -1,4 +1,4 @@
-"""What workers keep of how jobs ended: small notes that add up."""
+"""The workers' notes about the ends of jobs: small, and additive."""
 
 from pywheel.jobs.ends import FIVE, HOUR, Ends, ends_note, ends_of, hour_of
 

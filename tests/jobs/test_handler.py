@@ -1,4 +1,4 @@
-"""What can be a handler, what it may return, and how its end settles the job."""
+"""Handlers: their allowed forms, their results, and how their end settles the job."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""The transitions of a job, as facts that hold whatever the numbers are."""
+"""The transitions of a job, as facts that hold for any numbers."""
 
 from hypothesis import given
 from hypothesis import strategies as st

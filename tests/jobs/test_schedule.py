@@ -1,4 +1,4 @@
-"""Ticks: what they are, on the days on which clocks change and in leap years, and which are made up for."""
+"""Ticks: their times, also when clocks change and in leap years, and which of them are made up for."""
 
 from datetime import UTC, datetime
 

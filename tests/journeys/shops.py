@@ -1,4 +1,4 @@
-"""Customers of a shop whose processes are killed: what they were told, to be compared with the books."""
+"""Customers of a shop whose processes are killed, and the answers they got, to be compared with the books."""
 
 import threading
 from itertools import count

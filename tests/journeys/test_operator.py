@@ -74,7 +74,7 @@ def test_a_day(start, pywheel, tmp_path):
     dead = JOBS // 10
     within(120, lambda: books() == (0, JOBS - dead, 1, dead))
 
-    # What is dead, and why; the mailboxes are mended, and it is tried again.
+    # The dead jobs and their errors; then the mailboxes are mended, and the jobs are retried.
     assert "is full" in run("list", "--topic", "mail", "--state", "dead")
     [first] = re.findall(r"\d+", run("list", "--topic", "mail", "--state", "dead", "--limit", "1", "--json"))[:1]
     assert "ConnectionError" in run("history", first)

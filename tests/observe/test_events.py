@@ -1,4 +1,4 @@
-"""Who hears of what, and that nobody hurts another."""
+"""Listeners: which events each hears, and that none disturbs another."""
 
 from pywheel.events import Events, JobEnded, JobStarted, StoreBack
 from pywheel.jobs import Job, Outcome, State

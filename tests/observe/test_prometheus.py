@@ -1,4 +1,4 @@
-"""What happens in a process, as Prometheus reads it."""
+"""The events of a process, as Prometheus reads them."""
 
 import re
 import sys

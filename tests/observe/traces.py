@@ -1,4 +1,4 @@
-"""What OpenTelemetry's SDK was told, to be looked at."""
+"""The spans and metrics that OpenTelemetry's SDK received, for tests to read."""
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader

@@ -1,4 +1,4 @@
-"""What tests ask of a RabbitMQ: queues, and what is in them."""
+"""A test's view of a RabbitMQ: its queues and their messages."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _SCRIPTS = Path("/usr/lib/rabbitmq/bin")  # those in /usr/sbin want to be root, 
 
 
 def _free_ports(count):
-    """Return so many ports that nobody listens on."""
+    """Return `count` ports without a listener."""
     with contextlib.ExitStack() as stack:
         return [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
 
@@ -27,7 +27,7 @@ class Broker(Server):
     scheme: str
     port: int
     greeting = b""
-    """What it wants to hear before it says anything."""
+    """The bytes that it needs before it answers."""
 
     def dial(self):
         return socket.create_connection(("127.0.0.1", self.port), timeout=5)

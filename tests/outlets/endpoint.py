@@ -1,4 +1,4 @@
-"""An endpoint of the tests' own, on a real socket: what it answers is said for each path, byte by byte if need be."""
+"""An endpoint of the tests' own, on a real socket. A test sets its answer for each path, byte by byte if need be."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Request(NamedTuple):
-    """What was sent to it."""
+    """A request to the endpoint."""
 
     method: str
     path: str

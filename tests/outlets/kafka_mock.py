@@ -1,4 +1,4 @@
-"""Kafka as librdkafka's own mock cluster plays it: no real one is to be had from Debian or PyPI."""
+"""Kafka as librdkafka's own mock cluster plays it: Debian and PyPI have no real one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Mock:
         assert self._host.flush(30) == 0
 
     def records(self, topic, count):
-        """Return the first so many records of a topic, once they are there."""
+        """Return the first `count` records of a topic, once they are there."""
         options = {"bootstrap.servers": self.servers, "group.id": "look", "auto.offset.reset": "earliest"}
         consumer = confluent_kafka.Consumer({**options, "enable.auto.commit": False})
         found = []

@@ -1,4 +1,4 @@
-"""A place of each broker that outlets deliver to, and what is in it."""
+"""A place of each broker for outlets, and its messages."""
 
 from __future__ import annotations
 

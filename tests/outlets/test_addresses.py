@@ -1,4 +1,4 @@
-"""No way to an inner address: by no way of writing it, by no name, by no answer of a name server."""
+"""No way leads to an inner address: no spelling, no name, no answer of a name server."""
 
 import asyncio
 import ipaddress

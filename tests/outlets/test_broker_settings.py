@@ -1,4 +1,4 @@
-"""What the outlets into brokers share: what they are told by a program or by a config file."""
+"""The common settings of outlets into brokers, from a program or from a config file."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What the outlets into brokers do alike, on real ones."""
+"""The common behaviour of outlets into brokers, on real ones."""
 
 import asyncio
 from contextlib import asynccontextmanager

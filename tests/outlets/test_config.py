@@ -1,4 +1,4 @@
-"""The config file of `pywheel deliver`: what it says, and what is wrong with it, by table and word."""
+"""The config file of `pywheel deliver`: its meaning, and its errors by table and word."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What every outlet shares: one connection a loop, opened with the first job and closed with the worker."""
+"""The common part of all outlets: one connection a loop, opened with the first job and closed with the worker."""
 
 import asyncio
 import re

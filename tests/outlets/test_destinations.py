@@ -1,4 +1,4 @@
-"""Where a job may lead an outlet that has a place of its own: nowhere else, unless its configuration says where."""
+"""The destinations that a job may name if its outlet has its own place: only those in its configuration."""
 
 import signal
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The outlet into Kafka, on librdkafka's mock cluster: what a real one does beyond that is not shown here."""
+"""The outlet into Kafka, on librdkafka's mock cluster. A real cluster's further behaviour is not tested."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Fair shares: a slow or hanging target holds a part of the room, and no more; a failing one is left alone."""
+"""Fair shares: a slow or hanging target holds a part of the room, and no more; a failing one gets no calls."""
 
 import asyncio
 import itertools

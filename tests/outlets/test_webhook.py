@@ -1,4 +1,4 @@
-"""Deliveries by HTTP: what is sent, and what becomes of each answer."""
+"""Deliveries by HTTP: the request, and the outcome of each answer."""
 
 import json
 import time

@@ -1,7 +1,7 @@
-"""A release, but for the publishing: ``python -m tests.packaging.dry_run [PYTHON...]``, behind `make release-check`.
+"""A release without the publishing: ``python -m tests.packaging.dry_run [PYTHON...]``, behind `make release-check`.
 
-Builds the sdist as the workflow does, then for each Python a wheel from it, installs that into an empty environment
-with all extras, runs it, lets pip check what was installed, and prints a table. Exits with 1 if any of it failed.
+It builds the sdist as the workflow does, then for each Python a wheel from it, installs that into an empty environment
+with all extras, runs it, lets pip check the installation, and prints a table. It exits with 1 if any of it failed.
 """
 
 from __future__ import annotations

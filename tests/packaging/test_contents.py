@@ -1,4 +1,4 @@
-"""What is in the distributions, and what is not."""
+"""The contents of the distributions."""
 
 import importlib.metadata
 import re

@@ -1,4 +1,4 @@
-"""The files for containers match their schemas, and say what the commands know."""
+"""The files for containers match their schemas, and their commands and options exist."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""What somebody gets who installs it, with a compiler and without."""
+"""An installation by a user, with a compiler and without."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The workflows are well-formed, ask for little, and build what is promised."""
+"""The workflows are well-formed, need few rights, and build everything that is promised."""
 
 import re
 import sys

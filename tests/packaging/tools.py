@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = Path(__file__).parent  # a folder from which neither src nor the installed package can be seen
 
 
-# What this run's environment says about pywheel is no business of the programs started here.
+# The programs started here do not get this run's settings of pywheel.
 INHERITED = {
     name: value for name, value in os.environ.items() if not name.startswith("PYWHEEL_") and name != "CIBUILDWHEEL"
 }

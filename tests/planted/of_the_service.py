@@ -1,4 +1,4 @@
-"""Faults of the service: who may, what happens once, and what is told."""
+"""Faults of the service: rights, idempotency and answers."""
 
 from pywheel.server import access, tokens
 from pywheel.server.api import claims, jobs, once, records

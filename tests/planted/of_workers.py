@@ -1,4 +1,4 @@
-"""Faults of what runs jobs and of what puts them: workers, retries, schedules, tasks, spools, keys of bodies."""
+"""Faults of workers and producers: retries, schedules, tasks, spools, keys of bodies."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A plugin of pytest that plants one fault before any test is imported, and keeps what became of the tests.
+"""A plugin of pytest that plants one fault before any test is imported, and keeps the outcomes of the tests.
 
 `python -m pytest NODEID -p tests.planted.plugin` with PLANTED, the fault's name, and PLANTED_REPORT, a file of lines.
 """

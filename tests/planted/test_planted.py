@@ -1,4 +1,4 @@
-"""Each fault that is planted is found by the test that must find it, which passes without."""
+"""Each planted fault is found by its test, which passes without the fault."""
 
 import json
 import os

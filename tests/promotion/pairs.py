@@ -1,7 +1,7 @@
-"""A server and its replica, which takes over when the server is killed, and a way to whoever is the primary.
+"""A server and its replica, which takes over when the server is killed, and an address that leads to the primary.
 
-None of them waits for its disk: processes die here, and no power fails.
-Between the two lies a proxy: replication that is held loses what the primary has confirmed meanwhile.
+None of them waits for its disk: processes die here, and no power fails. Between the two is a proxy: while it holds the
+replication, a death of the primary loses its confirmed commits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Pair(ABC):
 
     @abstractmethod
     def url(self, **options):
-        """Return the address of an empty store, at whoever is the primary."""
+        """Return the address of an empty store, at the current primary."""
 
     @abstractmethod
     def promote(self):
@@ -139,7 +139,7 @@ class PostgresPair(Pair):
 
 
 class Led(Pair):
-    """One address that leads to whoever is the primary, as a virtual IP does."""
+    """One address that always leads to the primary, as a virtual IP does."""
 
     def _lead(self):
         self._way = self._enter(Proxy(self.primary))

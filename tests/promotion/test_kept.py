@@ -1,4 +1,4 @@
-"""A replica that every commit waits for takes over: nothing that was told is lost, and processes go on there."""
+"""A replica that every commit waits for takes over: no confirmed commit is lost, and processes go on there."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What a primary has committed by itself, and its replica has not, is never told."""
+"""A commit that only the primary has is never confirmed to a client."""
 
 import contextlib
 import threading

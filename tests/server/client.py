@@ -40,7 +40,7 @@ class Api:
             return await client.request(method, path, headers=headers, **words)
 
     async def waiting(self, count=1):
-        """Return once so many requests wait for jobs."""
+        """Return once `count` requests wait for jobs."""
         while (waiting := self.context.waiting) is None or waiting.count < count:
             await asyncio.sleep(0.001)
 

@@ -1,4 +1,4 @@
-"""Who may do what: tokens by action and topic, and an open server for this host alone."""
+"""Access control: tokens by action and topic, and an open server for this host alone."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""docs/server.md lists all that can go wrong."""
+"""docs/server.md lists all problems."""
 
 import re
 

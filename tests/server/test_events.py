@@ -1,4 +1,4 @@
-"""Live events: what ends, what is counted, and how a stream goes on where it ended."""
+"""Live events: ended jobs, counts, and how a stream goes on where it ended."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a request: a problem that says how to mend it, and nothing changed."""
+"""Each invalid request gets a problem that says how to mend it, and changes nothing."""
 
 import asyncio
 

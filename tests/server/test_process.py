@@ -1,4 +1,4 @@
-"""A real server: what arrives in pieces, too long, or never; who goes away; and its end."""
+"""A real server: requests in pieces, too long, or unfinished; clients that go away; and its end."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""What has become of a job, by HTTP: now, or once it has ended."""
+"""The result of a job, by HTTP: now, or once it has ended."""
 
 import asyncio
 

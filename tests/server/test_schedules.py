@@ -1,4 +1,4 @@
-"""Schedules over HTTP: where each is; run, pause, resume; by whom."""
+"""Schedules by HTTP: their state; run, pause, resume; and the rights for that."""
 
 from urllib.parse import quote
 

@@ -1,4 +1,4 @@
-"""``pywheel serve`` up to the server: what it wants to be told, and what it refuses."""
+"""``pywheel serve`` up to the server: its options and its refusals."""
 
 import socket
 import subprocess

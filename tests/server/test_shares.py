@@ -1,4 +1,4 @@
-"""What one token may have at once, so that others have some too; and what a probe costs the store."""
+"""The share of one token, which leaves room for others; and the cost of a probe for the store."""
 
 import asyncio
 import contextlib

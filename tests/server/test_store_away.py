@@ -1,4 +1,4 @@
-"""What a server with tokens says while its store is away: nothing of where that is, to nobody; the log has it."""
+"""Answers of a server with tokens while its store is away: none says where the store is; the log does."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Processes beside a SQLite file that is taken away: each ends with what the worker says, and keeps nothing waiting."""
+"""Processes beside a SQLite file that is taken away: each ends with the worker's message, and leaves nobody waiting."""
 
 import asyncio
 import os

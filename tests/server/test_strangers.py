@@ -1,4 +1,4 @@
-"""What strangers send to a server with tokens: nothing of it breaks a line of the log, or the server."""
+"""Requests of strangers to a server with tokens: none breaks a line of the log, or the server."""
 
 import itertools
 import json

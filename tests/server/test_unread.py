@@ -1,4 +1,4 @@
-"""Clients that send requests and read no answers: what a server keeps for them is bounded, and others are served."""
+"""Clients that send requests and read no answers: the server's memory for them is bounded, and others are served."""
 
 import contextlib
 import re

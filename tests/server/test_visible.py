@@ -1,4 +1,4 @@
-"""Lists for who sees some topics alone, part by part."""
+"""Lists for visitors with some topics, part by part."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who works, by HTTP, and what they are told."""
+"""The workers, by HTTP, and orders to them."""
 
 from contextlib import closing
 

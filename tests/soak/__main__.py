@@ -1,6 +1,6 @@
-"""Jobs of every kind for long, on one file: two workers that are replaced every minute, and one that stays.
+"""Jobs of every kind for a long time, on one file: two workers that are replaced every minute, and one that stays.
 
-Prints a line a minute, and in the end a verdict: whether every job was handled, and what has grown.
+It prints a line a minute, and in the end a verdict: whether every job was handled, and which figures have grown.
 
 usage: python -m tests.soak SECONDS [RATE]
 """
@@ -148,7 +148,7 @@ class Soak:
 
     @staticmethod
     def _left(queue):
-        """Return the topics with jobs that live, but for those that schedules have put ahead."""
+        """Return the topics with live jobs, except those that schedules have put ahead."""
         counts = {name: count.delayed + count.running for name, count in queue.topics.counts().items()}
         return {name: live for name, live in counts.items() if live and name not in SCHEDULED}
 

@@ -1,4 +1,4 @@
-"""Puts jobs of every kind, some hundred a second, until it is told to end; then prints which it was told are stored.
+"""A producer of jobs of every kind, some hundred a second, until it is stopped; then it prints the confirmed ones.
 
 usage: producer.py RATE SECONDS
 """

@@ -1,4 +1,4 @@
-"""The program of the soak: a handler of each kind, each of which tells the conductor what it handled and how late."""
+"""The program of the soak: a handler of each kind, which reports each job and its lateness to the conductor."""
 
 import os
 import socket

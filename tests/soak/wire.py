@@ -1,4 +1,4 @@
-"""What handlers tell the conductor, in one datagram each."""
+"""The handlers' reports to the conductor, in one datagram each."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What may be asked of a store, for tests of what comes in between."""
+"""The calls of a store, for tests of the layers in between."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""A cluster of Redis: three masters that share the slots, and if told a replica of each."""
+"""A cluster of Redis: three masters that share the slots, and on request a replica of each."""
 
 from __future__ import annotations
 

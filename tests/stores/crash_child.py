@@ -2,7 +2,7 @@
 
 usage: crash_child.py FOLDER N ...
 
-Once for each N, in a process and on a file of its own, until one is not killed; at 0 it notes what is held, too.
+Once for each N, in a process and on a file of its own, until one is not killed; at 0 it also notes what is held.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Use a store on a disk that is full, then has room again, then is full once more; say what was seen as JSON.
+"""Use a store on a disk that is full, then has room again, then is full once more; print the outcomes as JSON.
 
 usage: full_disk_child.py FOLDER
 """

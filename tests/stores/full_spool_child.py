@@ -1,4 +1,4 @@
-"""A spool on a small disk, its store elsewhere: prints what became of puts as JSON. Its argument is the disk."""
+"""A spool on a small disk, its store elsewhere: it prints the outcomes of puts as JSON. Its argument is the disk."""
 
 import json
 import sys

@@ -43,10 +43,10 @@ def again(seconds=2e-5):
 
 
 def handler(number, frame):
-    """Interrupt a put; seldom is one of the handler's interrupted, too.
+    """Interrupt a put, and seldom one of the handler's own.
 
-    On a busy machine the next signal may come before the handler has returned from this one: that is put off, or they
-    would pile up.
+    On a busy machine the next signal may come before the handler has returned from this one. That signal is put off, so
+    that signals do not pile up.
     """
     if frame.f_code in OWN:
         again(1e-3)

@@ -78,14 +78,15 @@ class Proxy:
             self._break()
 
     def cut_after(self, *, requests=None, answers=None):
-        """Break every connection once so many more bytes went through; new ones are welcome."""
+        """Break every connection after this many more bytes; new connections work."""
         with self._changed:
             self._left = {"requests": requests, "answers": answers}
 
     def stall(self, *, requests=True, answers=True, after=0):
-        """Keep what comes, as a network does that loses all: nothing breaks and nothing arrives.
+        """Keep what arrives, as a network does that loses all: nothing breaks and nothing is delivered.
 
-        `after` so many pieces each way: a client that waits for each answer sends one in a trip, if it is small.
+        `after` pieces each way pass before that: a client that waits for each answer sends one piece in a trip, if it
+        is small.
         """
         with self._changed:
             self._passing = dict.fromkeys(self._passing, after)
@@ -194,7 +195,7 @@ class _Link:
         self.ended = False
 
     def end(self):
-        """Let both threads end; also where a child by fork has the sockets too."""
+        """End both threads, also if a forked child has the sockets."""
         self.ended = True
         for each in self._sockets:
             with contextlib.suppress(OSError):

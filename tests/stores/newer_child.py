@@ -1,7 +1,7 @@
 """A worker of the next pywheel, which has one migration more: `python -m tests.stores.newer_child URL LEAST`.
 
-It upgrades the store, puts jobs, and works until its input ends. `LEAST` is the version that may go on beside it, or
-nothing. Each job that it handles is a line.
+It upgrades the store, puts jobs, and works until its input ends. `LEAST` is the oldest version that may go on beside
+it, or nothing. It prints a line for each job that it handles.
 """
 
 import os

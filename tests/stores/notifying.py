@@ -62,7 +62,7 @@ class Turn:
 
     @property
     def telling(self):
-        """What is told, of all changes until this is asked for."""
+        """The report of all changes up to its first use."""
         if self._telling is None:
             self._telling = Telling(self._tx, self._host.presence, in_turn=self._host.presence.page.held)
         return self._telling
@@ -101,7 +101,7 @@ class Host:
 
     @contextmanager
     def begun(self):
-        """A transaction that is told of, but for the caller's `tell`. It is out of turn by then."""
+        """Yield a transaction without its report: the caller calls `tell`, out of turn by then."""
         with self._turn() as turn:
             yield turn
 

@@ -1,4 +1,4 @@
-"""Open a store, and a new one, on a disk that has become read-only; say what was seen as JSON.
+"""Open a store, and a new one, on a disk that has become read-only; print the outcomes as JSON.
 
 usage: read_only_child.py FOLDER
 """

@@ -30,7 +30,7 @@ PLACES = ["/usr/sbin", *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin"
 STORE = re.compile(r"(schema=|prefix=|/db)\w+")  # what makes a store's address another's
 START = 60.0  # seconds; a busy machine recovers slowly
 
-# It outlives whoever started the server, in whatever way that ends, and then removes what is left. It reads the pid of
+# It outlives the process that started the server, however that ends, and then removes what is left. It reads the pid of
 # the server, or an empty line while there is none.
 WATCHDOG = """
 while read -r line; do [ "$line" = end ] && break; pid=$line; done
@@ -40,7 +40,7 @@ rm -rf "$0"
 
 
 class Missing(Exception):
-    """What is not installed, and how to install it."""
+    """A package that is not installed; the message says how to install it."""
 
 
 def find(program, package):

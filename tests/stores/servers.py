@@ -1,4 +1,4 @@
-"""The servers that stores are tested on. Their fixtures stand in tests/conftest.py."""
+"""The servers of the stores' tests. Their fixtures are in tests/conftest.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another process on a store, which does as it is told line by line, and answers each with a line of JSON.
+"""Another process on a store, which runs one order a line, and answers each with a line of JSON.
 
 usage: store_child.py URL
 """

@@ -1,4 +1,4 @@
-"""Addresses of servers: what they say, what they do not show, and which are refused."""
+"""Addresses of servers: their parts, hidden parts, and refused addresses."""
 
 import sys
 from importlib.metadata import EntryPoint

@@ -1,4 +1,4 @@
-"""A server took over that had not heard of all: it gives out ids anew that processes still hold."""
+"""A server that had not heard of all took over: it gives out ids anew that processes still hold."""
 
 from contextlib import closing
 from urllib.parse import parse_qs, urlsplit

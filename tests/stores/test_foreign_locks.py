@@ -1,4 +1,4 @@
-"""A transaction that another program leaves open holds up only those who want what it holds."""
+"""A transaction that another program leaves open delays only callers that need its locks."""
 
 import asyncio
 import contextlib

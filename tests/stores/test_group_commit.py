@@ -1,4 +1,4 @@
-"""Group commit: who finds nobody committing commits for all."""
+"""Group commit: a thread that finds nobody committing commits for all."""
 
 import threading
 

@@ -30,7 +30,7 @@ def test_a_storm_of_interrupts_leaves_a_store_that_works_and_every_put_that_was_
     puts = 1000 if shared_url.startswith("sqlite:") else 300
     result = run(CHILD, shared_url, str(puts), str(seed))
     assert result.returncode == 0, result.stderr
-    # What ends a destructor Python cannot raise, and says so; drivers have some.
+    # Python cannot raise an exception that ends a destructor, and prints it instead; drivers have some.
     assert "Traceback" not in result.stderr.partition("Exception ignored")[0]
     missing, twice, errors, interrupted, _, _, told = json.loads(result.stdout)
     assert missing == []

@@ -1,4 +1,4 @@
-"""A process is killed before every single statement it sends, making the file included. What it was told is true."""
+"""A process is killed before each of its statements, also those that make the file. Every answer it got is true."""
 
 import json
 import signal

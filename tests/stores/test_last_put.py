@@ -1,4 +1,4 @@
-"""Which body is delivered of a job that is put again while workers claim: the last whose put has returned."""
+"""The delivered body of a job that is put again while workers claim: that of the last put that returned."""
 
 import contextlib
 import sqlite3

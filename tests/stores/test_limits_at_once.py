@@ -1,4 +1,4 @@
-"""A limit holds whoever claims at the same time: each store object stands for a process of its own."""
+"""A limit holds for all simultaneous claims: each store object stands for a process of its own."""
 
 import threading
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What is the memory store's own: forks, signal handlers, and chance that may be given to it."""
+"""The memory store's own features: forks, signal handlers, and an optional source of chance."""
 
 import os
 import random

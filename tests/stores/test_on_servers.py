@@ -1,4 +1,4 @@
-"""What is said of every store on a server: bad input, threads, exits, clocks. One body for all of them."""
+"""Facts of every store on a server: bad input, threads, exits, clocks. One body for all of them."""
 
 import itertools
 import threading

@@ -1,4 +1,4 @@
-"""Addresses of stores: what they lead to, and which are refused."""
+"""Addresses of stores: their stores, and refused addresses."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A store that is away says for how long."""
+"""A store that is away says for how long it has been."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Who owns which shard: everybody has an equal part, and few of them move."""
+"""The owners of shards: all workers have equal parts, and few shards move."""
 
 from secrets import token_hex
 

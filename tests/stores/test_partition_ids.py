@@ -1,4 +1,4 @@
-"""Ids of several stores: whose they are, in what order, and in which shard."""
+"""Ids of several stores: their store, their order, and their shard."""
 
 import pytest
 

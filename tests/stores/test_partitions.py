@@ -1,4 +1,4 @@
-"""Several stores as one: where jobs go, what comes back in which order, and what happens while one is away."""
+"""Several stores as one: the store of a job, the order of answers, and the effect of a store that is away."""
 
 from collections import Counter
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Passwords of servers: what needs them has them, and nothing shows them."""
+"""Passwords of servers: they reach the programs that need them, and nothing shows them."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""The program that measures queues beside each other runs, with a few jobs. What it measures is no matter of tests."""
+"""The program that measures queues beside each other runs, with a few jobs. Its results are not tested."""
 
 from benchmarks.queues.catalogue import PEERS
 

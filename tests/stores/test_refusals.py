@@ -1,4 +1,4 @@
-"""What keeps a store on a database from working: one line that says what to do, and nothing half-done."""
+"""Obstacles to a store on a database: one line of advice, and nothing half-done."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Puts with `dedupe_for` on databases: what others do between a transaction's reading and its commit."""
+"""Puts with `dedupe_for` on databases: others' changes between a transaction's reading and its commit."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a process knows of the ends of leases without asking: the earliest, in a room that does not grow."""
+"""A process's record of the ends of leases: it knows the earliest without a query, in bounded memory."""
 
 import time
 

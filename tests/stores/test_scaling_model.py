@@ -1,4 +1,4 @@
-"""The model behind docs/scaling.md, where it can be worked out on paper; and that it runs."""
+"""The model behind docs/scaling.md, compared with results on paper; and that it runs."""
 
 import pytest
 

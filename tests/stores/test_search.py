@@ -1,4 +1,4 @@
-"""What no store looks for by itself: body, header, worker and priority, on every kind of store, at a bounded cost."""
+"""Searches without an index: body, header, worker and priority, on every kind of store, at bounded cost."""
 
 import pytest
 

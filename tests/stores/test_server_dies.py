@@ -1,4 +1,4 @@
-"""A server that dies, stops, or is cut off in the middle: what was told is true, and nothing waits beyond its time."""
+"""A server that dies, stops, or is cut off in the middle: its answers are true, and no call waits beyond its time."""
 
 import signal
 import threading
@@ -19,8 +19,8 @@ from tests.jobs.waiting import Stopwatch, finished, until, working
 from tests.stores.calls import CALLS, TERMS, put
 from tests.stores.network import Proxy
 
-LIMIT = 1.0  # seconds: of the impatient store; what was sent may be in doubt for so long
-SLACK = 8.0  # less than the limit that there is if nobody says one
+LIMIT = 1.0  # seconds, of the impatient store; sent commands may be in doubt for that long
+SLACK = 8.0  # less than the default limit
 
 
 @pytest.fixture

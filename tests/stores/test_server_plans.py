@@ -1,4 +1,4 @@
-"""How databases find what is asked for: what is far from due must cost nothing."""
+"""The query plans of databases: far jobs must cost nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the SQL engine does with statements, on SQLite: how many there are, which ids they give, what they bound."""
+"""The SQL engine's statements, on SQLite: their number, the ids that they give, and their bounds."""
 
 import random
 import re

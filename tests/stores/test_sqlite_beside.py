@@ -1,4 +1,4 @@
-"""The files of an open store: who may use them, where they lie, and what survives."""
+"""The files of an open store: their users, their places, and what survives."""
 
 import os
 import stat

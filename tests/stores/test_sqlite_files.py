@@ -1,4 +1,4 @@
-"""Files that cannot be used, or not now: a clear error, nothing half-done, and it goes on when the reason is gone."""
+"""Files that cannot be used, or not now: a clear error, nothing half-done, and work goes on when the reason is gone."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""Looking after a file beside its writers: its room, its copies."""
+"""Maintenance of a file beside its writers: its room, its copies."""
 
 import gc
 import os
@@ -133,7 +133,7 @@ def test_a_store_that_is_closed_or_forgotten_writes_no_log_back(path, tmp_path):
     fill(store)
     assert {*writers_back()} - others
     del store
-    # Not once: what the thread is about to write back it keeps for so long.
+    # Not once: the thread keeps the next value to write back for a while.
     until(lambda: gc.collect() >= 0 and {*writers_back()} <= others)
 
 

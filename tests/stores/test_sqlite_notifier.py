@@ -1,4 +1,4 @@
-"""Wake-ups and presence of the SQLite store: who is rung, who reads which hint, and who is there."""
+"""Wake-ups and presence of the SQLite store: rings, hints and members."""
 
 import math
 
@@ -105,7 +105,7 @@ def test_a_worker_that_comes_while_a_put_commits_reads_again(host, other):
         assert turn.telling
         late = other.presence.notifier("w")
         late.publish(FAR)
-        # What its Announce does, but for the row: the lock is taken.
+        # The same as its Announce, except the row: the lock is taken.
         turn.execute("INSERT INTO member (worker, topics) VALUES (?, ?)", (late.worker, '["t"]'))
         late.hints()
     late.wait(0)

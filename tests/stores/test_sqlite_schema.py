@@ -1,4 +1,4 @@
-"""What the file holds: sums that are kept, ids that are not used again, rules that SQL has, plans."""
+"""The contents of the file: sums, ids that are not reused, rules in SQL, query plans."""
 
 import random
 from functools import partial

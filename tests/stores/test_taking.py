@@ -1,4 +1,4 @@
-"""Claims of due jobs in one statement, and beside a transaction that keeps what they leave behind."""
+"""Claims of due jobs in one statement, and beside a transaction that keeps the jobs that they leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two versions of pywheel on one store: the older one goes on where the newer one says so, and else is told."""
+"""Two versions of pywheel on one store: the older one goes on if the newer one allows it, and else gets an error."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What is wrong with a file, a database, or a store in memory is found, told, and mended."""
+"""Defects of a file, a database, or a store in memory are found, reported, and repaired."""
 
 import sqlite3
 

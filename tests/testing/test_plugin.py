@@ -1,4 +1,4 @@
-"""pytest's plugin: fixtures that nobody declares, and what they cost those who use none."""
+"""pytest's plugin: fixtures without a declaration, and their cost for tests that use none."""
 
 import re
 import shutil

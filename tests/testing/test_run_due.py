@@ -1,4 +1,4 @@
-"""Running what is due in a test, without a worker."""
+"""Running due jobs in a test, without a worker."""
 
 import asyncio
 import subprocess

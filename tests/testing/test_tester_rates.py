@@ -1,4 +1,4 @@
-"""Topics with a rate, in a test: what it holds back begins as the clock is moved."""
+"""Topics with a rate, in a test: jobs that the rate holds back begin as the clock is moved."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Tasks of a program in a test: found by their arguments, run by the clock, with all that is around handlers."""
+"""Tasks of a program in a test: found by their arguments, run by the clock, with all middleware."""
 
 import asyncio
 from datetime import timedelta

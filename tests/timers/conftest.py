@@ -57,7 +57,7 @@ def each_loop(request, pywheel):
 
 @pytest.fixture(params=["plain", "debug"])
 def run_each(request, each_loop):
-    """What runs a coroutine on that loop, in debug mode or not."""
+    """Return the function that runs a coroutine on that loop, in debug mode or not."""
     each_loop.set_debug(request.param == "debug")
     each_loop.slow_callback_duration = 1_000
     return each_loop.run_until_complete
@@ -73,7 +73,7 @@ def loop(pywheel, clock):
 
 @pytest.fixture(params=["asyncio", "debug", "uvloop"])
 def foreign(request):
-    """A loop that is not ours; asyncio's in debug mode, too."""
+    """A loop that is not ours: asyncio's, also in debug mode, and uvloop's."""
     uses_uvloop = request.param == "uvloop"
     factory = pytest.importorskip("uvloop").new_event_loop if uses_uvloop else asyncio.new_event_loop
     with asyncio.Runner(debug=request.param == "debug", loop_factory=factory) as runner:

@@ -35,7 +35,7 @@ MODULES = """
     test_transports test_unix_events test_waitfor test_windows_events
 """.split()
 
-# What these assert is asyncio's heap itself, which is not there.
+# These tests assert asyncio's heap itself, which is not there.
 WHITE_BOX = {
     f"test_base_events.BaseEventLoopTests.{name}": reason
     for name, reason in {

@@ -1,4 +1,4 @@
-"""Many threads at once, for the tests of what threads share."""
+"""Many threads at once, for tests of shared objects."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""What the tests of loops share."""
+"""The common helpers of the tests of loops."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What the tests of delay queues share."""
+"""The common helpers of the tests of delay queues."""
 
 import asyncio
 import queue
@@ -45,7 +45,7 @@ def watched(pywheel):
 
 
 def waiting(q, how_many, *functions):
-    """Return a crowd in which each function runs, so many times in all, once all of them wait for the queue."""
+    """Return a crowd that runs each function, `how_many` calls in all, once all calls wait for the queue."""
     crowd = Crowd()
     crowd.start()
     for number in range(how_many):
@@ -73,7 +73,7 @@ class Threads:
 
 
 class ThreadsThatWait:
-    """So many threads, each of which waits in a method of a queue."""
+    """`how_many` threads, each of which waits in a method of a queue."""
 
     def __init__(self, q, how_many, name, *arguments):
         self.q, self.how_many, self.joins = q, how_many, name == "join"
@@ -89,7 +89,7 @@ class ThreadsThatWait:
         self.naps = q.naps
 
     def reach(self, number):
-        """Wait until so many have what they waited for, and the others wait; return what they have."""
+        """Wait until `number` threads have their results, and the others wait; return the results."""
         until(lambda: self.crowd.done() == number and (self.joins or self.q.sleepers() == self.how_many - number))
         return list(self.crowd.results.values())
 
@@ -148,7 +148,7 @@ class Tasks:
 
 
 class TasksThatWait:
-    """So many tasks, each of which waits in a method of a queue."""
+    """`how_many` tasks, each of which waits in a method of a queue."""
 
     def __init__(self, at, q, how_many, name, *arguments):
         self.at, self.q = at, q
@@ -182,7 +182,7 @@ async def settle():
 
 
 async def start(how_many, function, *arguments):
-    """Return so many tasks, each of which waits."""
+    """Return `how_many` tasks, each of which waits."""
     tasks = [asyncio.create_task(function(*arguments)) for _ in range(how_many)]
     await settle()
     assert not any(task.done() for task in tasks)

@@ -1,4 +1,4 @@
-"""Tasks that wait for an AsyncDelayQueue: who wakes, when, and with what, and what cancelling one leaves."""
+"""Tasks that wait for an AsyncDelayQueue: which one wakes, when, and with what, and the effect of cancelling one."""
 
 import asyncio
 import random

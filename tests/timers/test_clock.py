@@ -1,4 +1,4 @@
-"""Clocks: what a driver may read the time from, and how a ManualClock moves it."""
+"""Clocks: the sources of a driver's time, and how a ManualClock moves it."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Threads that wait for a DelayQueue: who wakes, when, and with what; who gives up, or is interrupted."""
+"""Threads that wait for a DelayQueue: which one wakes, when, and with what; those that give up, or are interrupted."""
 
 import queue
 import random

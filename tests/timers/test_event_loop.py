@@ -1,4 +1,4 @@
-"""EventLoop: what its timers promise, on a clock that stands still until it is moved."""
+"""EventLoop: the promises of its timers, on a clock that stands still until it is moved."""
 
 import asyncio
 import gc

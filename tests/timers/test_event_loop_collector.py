@@ -1,4 +1,4 @@
-"""What the garbage collector knows of an event loop's timers: nothing while it runs, everything else."""
+"""The garbage collector and an event loop's timers: it sees nothing while the loop runs, and otherwise everything."""
 
 import asyncio
 import gc

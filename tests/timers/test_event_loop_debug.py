@@ -1,4 +1,4 @@
-"""EventLoop in debug mode: what it says and refuses is what asyncio's own loop says and refuses."""
+"""EventLoop in debug mode: its messages and refusals are those of asyncio's own loop."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""EventLoop: tools that reach into what asyncio keeps for itself, and replace methods of the class."""
+"""EventLoop: tools that use asyncio's private attributes, and replace methods of the class."""
 
 import asyncio
 import heapq

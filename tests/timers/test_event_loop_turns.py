@@ -1,4 +1,4 @@
-"""EventLoop: what happens in one turn of it, and what does not."""
+"""EventLoop: the work of one turn, and its limits."""
 
 import asyncio
 import random

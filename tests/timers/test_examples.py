@@ -1,4 +1,4 @@
-"""The programs in examples/ run, each in a process of its own, and show what they say."""
+"""The programs in examples/ run, each in a process of its own, and print what their comments say."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Drivers that an exception meets from outside: a signal's handler raises, or another thread sets it."""
+"""Drivers that get an exception from outside: a signal's handler raises, or another thread sets it."""
 
 import asyncio
 import threading

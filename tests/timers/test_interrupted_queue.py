@@ -1,4 +1,4 @@
-"""Queues and dicts that a signal's handler meets in the middle of what they do: it raises, or uses them itself."""
+"""Queues and dicts that a signal's handler interrupts: it raises, or uses them itself."""
 
 import asyncio
 import queue

@@ -1,4 +1,4 @@
-"""Periodic timers: the grid they keep, what becomes of missed calls, jitter, and changes from within."""
+"""Periodic timers: their grid, missed calls, jitter, and changes from within."""
 
 import random
 from math import ceil

@@ -1,4 +1,4 @@
-"""Seconds at the edge, ticks inside: what counts as a number, and that rounding never makes a timer early."""
+"""Seconds at the edge, ticks inside: which values are numbers, and that rounding never makes a timer early."""
 
 from datetime import timedelta
 from decimal import Decimal

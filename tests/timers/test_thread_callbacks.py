@@ -1,4 +1,4 @@
-"""ThreadTimers: what callbacks may do, and what comes of it."""
+"""ThreadTimers: the actions that callbacks may take, and their effects."""
 
 import threading
 from queue import SimpleQueue

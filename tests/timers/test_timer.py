@@ -1,4 +1,4 @@
-"""What one timer promises: when it is called, in which order, and what its handle says."""
+"""The promises of one timer: the time and order of its call, and its handle."""
 
 import copy
 import gc

@@ -1,4 +1,4 @@
-"""What timers let go of, when, and what finalisers may do meanwhile."""
+"""The objects that timers release, and when, and what finalisers may do meanwhile."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""What callbacks may do to their driver, to others and to themselves, and in which context they run."""
+"""Callbacks: what they may do to their driver, to others and to themselves, and their context."""
 
 import contextvars
 import gc

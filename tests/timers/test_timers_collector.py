@@ -1,4 +1,4 @@
-"""What the garbage collector sees of a driver with many timers: it does not feel them, and still finds their cycles."""
+"""The garbage collector and a driver with many timers: it spends no time on them, and still finds their cycles."""
 
 import asyncio
 import contextvars

@@ -1,4 +1,4 @@
-"""Whom a TTLDict tells what it drops by itself, and when."""
+"""The calls of a TTLDict's on_expire: for which keys, and when."""
 
 import logging
 

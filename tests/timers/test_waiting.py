@@ -1,4 +1,4 @@
-"""Who waits for a delay queue, threads for the one and tasks for the other: who wakes, when, and with what."""
+"""Waiting for a delay queue, by threads for the one and tasks for the other: who wakes, when, and with what."""
 
 import asyncio
 import queue

@@ -1,4 +1,4 @@
-"""What type checkers say of a program that uses tasks, from outside."""
+"""The verdict of type checkers on a program that uses tasks, from outside."""
 
 import json
 import shutil

@@ -1,15 +1,15 @@
-"""The accounting of a ledger: what producers were told, when handlers began and ended, and the store's history.
+"""The accounting of a ledger: the answers that producers got, the starts and ends of handlers, and the store's history.
 
 How long a job waits. A job is *to be had* from when it was due, or its last claim ended, until it was claimed: both are
-the store's own times. A worker *has room* for its topic from its first turn after it has announced itself until it is
-told to go, dies, or is stopped, while fewer handlers of the topic are between their start and their end than it may run
-at once. What was claimed and waits in its pool takes no room here, so that a worker that claims more than it starts is
-not excused. The wait is the longest time without a gap in which a job is to be had and some worker has room for it.
-A handler notes its start some ms after its claim, and its end before its ack: rooms come out a little larger than they
+the store's own times. A worker *has room* for its topic from its first turn after its announcement until it is told to
+go, dies, or is stopped, while fewer handlers of the topic are between their start and their end than it may run at
+once. Jobs that are claimed and wait in its pool take no room here, so that a worker that claims more than it starts is
+not excused. The wait is the longest time without a gap in which a job is to be had and some worker has room for it. A
+handler notes its start some ms after its claim, and its end before its ack: rooms come out a little larger than they
 were. Gaps are the times at which the topic was paused, and those at which nobody could do anything, as the watchdog saw
-it: the machine gave it no turn, or a process was stopped in the middle of a transaction on the file. What a thread that
-could run waited for a processor meanwhile is taken off: that is the machine's doing, of which a quiet one does little.
-For isolated handlers nobody can tell: their processes begin, and end with what hangs, and no line says when.
+it: the machine gave it no turn, or a process was stopped in the middle of a transaction on the file. The time that a
+runnable thread waited for a processor meanwhile is taken off: the machine causes it, and a quiet one little of it.
+Isolated handlers are left out: their processes begin, and end with what hangs, and no line says when.
 
 A job whose last claim was lost while its handler ran may have killed its process. Such jobs are tried one after the
 other, so each may wait for those that wait with it.
@@ -309,7 +309,7 @@ class Accounts:
         self.full = {group: crowded(found, LIMIT) for group, found in claims.items()}
 
     def _pauses(self):
-        """What was paused does not start."""
+        """Check that jobs of paused topics do not start."""
         paused = defaultdict(list)
         for line in self.words["resumes"]:
             paused[line["topic"]].append((line["asked"], line["wall"]))
@@ -323,7 +323,7 @@ class Accounts:
         self.paused = {topic: union(intervals) for topic, intervals in paused.items()}
 
     def _innocents(self):
-        """Who kills its process is dead after its attempts; what ran beside it loses few attempts to it."""
+        """Check that a job that kills its process is dead after its attempts, and costs its neighbours few attempts."""
         hit = defaultdict(list)
         for id, starts in self.starts.items():
             for line in starts:

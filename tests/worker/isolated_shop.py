@@ -1,7 +1,7 @@
-"""A program with isolated handlers, as `isolated_shop` of its folder: what a job does stands in its body.
+"""A program with isolated handlers, as `isolated_shop` of its folder: a job's body says what it does.
 
-The store and the ledger come from the environment, so that each child opens them anew. SHOP_MARGIN is how many ms
-a lease is longer than its ttr: what a busy machine may take to tell the store that a handler was killed.
+The store and the ledger come from the environment, so that each child opens them anew. SHOP_MARGIN is how many ms a
+lease is longer than its ttr: the time that a busy machine may take to report a killed handler to the store.
 """
 
 import asyncio

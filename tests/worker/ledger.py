@@ -1,7 +1,7 @@
-"""A ledger that processes write: lines, and what they agreed on about the jobs.
+"""A ledger that processes write, and the form of its lines.
 
-A line is written by one write to a file that all append to, so it survives whoever wrote it. Times are the wall clock
-in ms, which all processes of a host share; whoever asks for something notes the time before the call and after it.
+A line is written by one write to a file that all append to, so it survives its writer. Times are the wall clock in ms,
+which all processes of a host share; a process notes the time before each call and after it.
 """
 
 import json

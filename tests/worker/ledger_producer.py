@@ -1,4 +1,4 @@
-"""A producer process for the ledger test: notes what it asks, and what it was told once the call has returned.
+"""A producer process for the ledger test: it notes its requests, and the answers once the calls have returned.
 
 usage: ledger_producer.py URL LEDGER NAME SEED TOPIC...
 

@@ -1,9 +1,9 @@
 """Notes when nobody could do anything: the machine gave no turn, or a stopped process was in a transaction of SQLite.
 
-On a machine with more to do than it has processors the watchdog, who does little, soon gets its turn; who does more
-waits longer. So it notes as well for how long the thread of its siblings waited that waited longest, as Linux tells.
+On a machine with more work than processors, the watchdog soon gets its turn, as it does little; busier processes wait
+longer. So it also notes, from Linux, how long the longest-waiting thread of its siblings waited.
 
-SQLite has one lock for all who write, and frees it at the end of a transaction: nobody can write until the stopped
+SQLite has one lock for all writers, and frees it at the end of a transaction: nobody can write until the stopped
 process goes on, whatever a store does. A stopped process that has only the turn to write (`stores.sqlite.page`) does
 not have that lock, and is no excuse.
 
@@ -83,7 +83,7 @@ def is_stopped(process):
 
 
 def watch(path):
-    """Look all the time. What was so at two looks was so between them: a stopped process takes and frees nothing."""
+    """Look all the time. A state at two looks held in between as well: a stopped process takes and frees nothing."""
     pen = Pen(path, "watchdog")
     lock, waits = WriteLock(Path(path).with_name("jobs.db")), Waits(os.getppid())
     before, holder = time.time(), None

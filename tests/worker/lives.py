@@ -1,4 +1,4 @@
-"""A worker process, as the ledger tells its life."""
+"""The life of a worker process, from the lines of the ledger."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""What processes noted, line by line; a line is written by one call and survives its process."""
+"""The notes of processes, line by line; a line is written by one call and survives its process."""
 
 __all__ = ["Noted"]
 

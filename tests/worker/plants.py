@@ -1,4 +1,4 @@
-"""Stores in which a fault is planted, to see that whoever checks notices it."""
+"""Stores with a planted fault, to see that the checks notice it."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from pywheel.testing import FaultyStore
 __all__ = ["PLANTS", "Planted"]
 
 EARLY = 400  # ms
-OFTEN = 3  # of so many commands of a kind one goes wrong
+OFTEN = 3  # the number of commands of a kind of which one goes wrong
 LATER = 30  # claims after which jobs wait that were put with a delay
 
 
@@ -129,7 +129,7 @@ class PutLost(Plant):
 
 
 class OrderBroken(Plant):
-    """Of what is claimed at once the lowest priority comes first."""
+    """A fault: the jobs of one claim come with the lowest priority first."""
 
     def told(self, store, command, outcome):
         if isinstance(outcome, Claimed):
@@ -139,7 +139,7 @@ class OrderBroken(Plant):
 
 
 class PriorityIgnored(Plant):
-    """What is due of the lowest priority is claimed before the rest."""
+    """A fault: due jobs of the lowest priority are claimed before the others."""
 
     def asks(self, store, command):
         if isinstance(command, Claim) and not command.ids:

@@ -22,7 +22,7 @@ LATE = (*REPEATED, Claim)
 
 
 class Network(FaultyStore):
-    """A store at the other end. Whoever waits for an answer waits while the world goes on."""
+    """A store at the other end of a network. The world goes on while a caller waits for an answer."""
 
     def __init__(self, store, world):
         super().__init__(store)

@@ -139,7 +139,7 @@ class SimulatedWorker:
 
 
 class CalmWorld:
-    """What a simulated worker asks of its world: nothing goes wrong here, and handlers take `takes` seconds."""
+    """The world of a simulated worker, without faults; handlers take `takes` seconds."""
 
     def __init__(self, queue=None):
         self.clock = queue.store.clock if queue else ManualClock(wall=NOW)

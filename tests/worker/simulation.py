@@ -1,9 +1,9 @@
 """A world in one thread: clients, a store that fails, workers that crash, stop, drain and come back, a clock by hand.
 
-Everything follows from the seed. What is checked is the accounting of a queue: all that was put is delivered, nothing
-early, nothing after a confirmed cancel, nothing of a paused topic once its worker knows, extra deliveries only for
-attempts that failed or leases that were lost, no due job waits for long while a worker that handles its topic has room,
-and a job that kills its process is dead after its attempts and takes no other with it.
+Everything follows from the seed. The checks are the accounting of a queue: all jobs that were put are delivered, none
+early, none after a confirmed cancel, none of a paused topic once its worker knows, and again only after a failed
+attempt or a lost lease. No due job waits for long while a worker that handles its topic has room. A job that kills its
+process is dead after its attempts and takes no other with it.
 """
 
 import random
@@ -32,7 +32,7 @@ TTR = 2.0  # seconds
 LIMIT = 2  # jobs of a topic at once, in half of the worlds
 FREED = 0.3  # seconds in which a place under a limit that is free may not be taken yet
 PATIENCE = 2.0  # seconds that a due job may wait while somebody has room for it
-GONE = 1.25  # times a notifier's `silent`, and TURN seconds: so much more for each worker that falls silent meanwhile,
+GONE = 1.25  # times a notifier's `silent`, and TURN seconds: that much more for each worker that goes silent meanwhile,
 TURN = 0.1  # as each may have been the owner in its turn
 TROUBLE = 1.6  # seconds after a fault of the store in which its workers may be away
 TRIAL = 0.35  # seconds that a job which may have killed its process keeps the others of that kind waiting, at first
@@ -179,7 +179,7 @@ class World:
         self.taken = {lease: until for lease, until in self.taken.items() if now < until}
 
     def full(self):
-        """Return what a limit holds back, or did until now: a claim that was not answered has a place too."""
+        """Return the jobs that a limit holds back, or did until now: an unanswered claim holds a place as well."""
         running = Filter(self.limited, State.RUNNING)
         if self.limited and len(self.store.inner.ask(ListJobs(running, 0, LIMIT))) == LIMIT:
             self.full_at = self.clock.time()

@@ -1,4 +1,4 @@
-"""Processes on one store that are killed, stopped, told to go and forked at random; a ledger tells what they did."""
+"""Processes on one store that are killed, stopped, told to go and forked at random; a ledger records them."""
 
 import contextlib
 import random
@@ -34,7 +34,7 @@ def insist(call, meanwhile):
 
 
 class Storm:
-    """The processes, and what happens to them. All that is random follows from the seed, but for the machine.
+    """The processes, and the events of their lives. All chance follows from the seed, except the machine's.
 
     With a `plant` of `tests.worker.plants` the store of each of them has that fault.
     """

@@ -1,4 +1,4 @@
-"""Runs a supervisor, and notes what it says of itself.
+"""Runs a supervisor, and notes its messages.
 
 usage: supervise.py TARGET PROCESSES OPTIONS
 """

@@ -49,7 +49,7 @@ class Shop:
             return []
 
     def up(self, count=2):
-        """Return the workers that are up, once they are so many and no others are left."""
+        """Return the workers that are up, once there are `count` of them and no others."""
         until(lambda: len(self.status("up")) == len(self.status("all")) == count)
         return self.status("up")
 

@@ -1,4 +1,4 @@
-"""A program for a supervisor. Its folder comes from the environment; what a job does stands in its body."""
+"""A program for a supervisor. Its folder comes from the environment; a job's body says what it does."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A program with tasks, in a thread, on the loop and in processes of their own. What happens stands in a file."""
+"""A program with tasks, in a thread, on the loop and in processes of their own. It notes its events in a file."""
 
 import asyncio
 import contextvars
@@ -13,11 +13,11 @@ shop = contextvars.ContextVar("shop", default="none")
 
 
 class Session:
-    """What is provided to functions."""
+    """The object that is provided to functions."""
 
 
 class AsyncSession:
-    """What is provided to coroutine functions."""
+    """The object that is provided to coroutine functions."""
 
 
 def note(job, *words):

@@ -1,6 +1,6 @@
 """A worker that has room but cannot start anything: its loop is blocked, or the system gives it no thread.
 
-What it claimed meanwhile is unspent, and goes to whoever can start it.
+The jobs that it claimed meanwhile are unspent, and go to a worker that can start them.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A worker that is told how many jobs run at once, of whatever topics."""
+"""A worker with a bound on its running jobs, of any topics."""
 
 import asyncio
 import threading

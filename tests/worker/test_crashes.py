@@ -1,4 +1,4 @@
-"""A worker process that is told to go by a signal, on each kind of store. How kills and stops end tells the ledger."""
+"""A worker process that a signal ends, on each kind of store. The ledger tests cover kills and stops."""
 
 import os
 import signal

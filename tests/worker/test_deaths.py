@@ -1,4 +1,4 @@
-"""Who is told of dead jobs: `on_dead`, once, whoever had the job; listeners, and the log."""
+"""Dead jobs: `on_dead` hears of each once, from any worker; so do listeners, and the log."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Due times beside a list of jobs: whatever is put, moved or cancelled, and whoever owns it, what is due is claimed."""
+"""Due times beside a list of jobs: after puts, moves and cancels, and with any owner, due jobs are claimed."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What workers keep in the store of how their jobs ended, on every kind of store."""
+"""The workers' notes in the store about the ends of their jobs, on every kind of store."""
 
 from unittest.mock import Mock
 

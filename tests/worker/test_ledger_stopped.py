@@ -1,4 +1,4 @@
-"""Who is stopped in its turn to write holds nobody up; who is stopped in a transaction does, and is seen."""
+"""A process that is stopped in its turn to write delays nobody; one stopped in a transaction does, and is seen."""
 
 import os
 import signal

@@ -40,7 +40,7 @@ def test_a_job_of_higher_priority_overtakes_a_backlog(live_queue):
         before = len(order)
         gate.set()
         until(lambda: low in order)
-        # What was claimed before may come first: no more than runs, and as much again.
+        # Earlier claims may come first: no more than run at once, and as many again.
         assert order.index(high) < order.index(low)
         assert order.index(low) - before <= 2 + 1_000
         worker.stop()

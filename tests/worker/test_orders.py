@@ -1,4 +1,4 @@
-"""What an operator tells a worker by its store: to take no jobs, to take some again, to drain."""
+"""Orders of an operator to a worker, by its store: take no jobs, take jobs again, drain."""
 
 import threading
 

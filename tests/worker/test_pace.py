@@ -1,4 +1,4 @@
-"""A store that is slow is asked for fewer jobs at once: what is held must begin before it is due for others."""
+"""A slow store is asked for fewer jobs at once: claimed jobs must begin before they are due for others."""
 
 import threading
 import time

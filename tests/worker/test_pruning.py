@@ -1,4 +1,4 @@
-"""What a worker forgets: done and cancelled jobs after a day, dead ones after a month, unless it is told otherwise."""
+"""The jobs that a worker forgets: by default done and cancelled ones after a day, dead ones after a month."""
 
 import random
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What holds one worker up, or one job, holds no other up: step by step, in the world of the simulation."""
+"""An obstacle to one worker or one job delays no other: step by step, in the world of the simulation."""
 
 from pywheel.jobs import State
 from tests.worker.simulation import SimulatedWorker, World

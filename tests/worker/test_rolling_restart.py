@@ -1,4 +1,4 @@
-"""A supervisor that is told to replaces its workers one by one, and somebody is always at work."""
+"""A supervisor replaces its workers one by one on request, and some worker is always at work."""
 
 import os
 import signal

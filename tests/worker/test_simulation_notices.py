@@ -1,4 +1,4 @@
-"""The simulation notices each fault that is planted in its store: else what it finds right says little."""
+"""The simulation notices each fault that is planted in its store; otherwise its success would say little."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A supervisor that cannot begin, or not so, says why, once."""
+"""A supervisor that cannot begin says why, once."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tasks in a worker: wherever a function runs it gets the same, and what stands around it is the same."""
+"""Tasks in a worker: a function gets the same arguments and the same surroundings wherever it runs."""
 
 import asyncio
 import os

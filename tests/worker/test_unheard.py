@@ -1,4 +1,4 @@
-"""What a store has done without its worker hearing of it, on every kind of store."""
+"""Commits of a store that its worker did not hear of, on every kind of store."""
 
 import pytest
 

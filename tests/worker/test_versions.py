@@ -1,4 +1,4 @@
-"""Old and new workers beside each other: what both understand is handled by either, the rest says what does not fit."""
+"""Old and new workers beside each other: either handles the jobs that both understand; others fail with a reason."""
 
 import json
 import subprocess

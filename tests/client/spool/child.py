@@ -2,7 +2,7 @@
 
 usage: child.py STORE SPOOL WHERE COUNT
 
-WHERE: spooled, before, after, noted. Prints the id of each put as it returns, and is killed by itself.
+WHERE: spooled, before, after, noted. It prints the id of each put as it returns, and kills itself.
 """
 
 import os
@@ -22,7 +22,7 @@ def die():
 
 
 def main(url, spool, where, count):
-    module._TERMS = module._TERMS._replace(ttr=500)  # the next process need not wait for so long
+    module._TERMS = module._TERMS._replace(ttr=500)  # ms, so that the next process waits briefly
     server = FaultyStore(open(url))
     server.away = True
     queue = JobQueue(server, spool=spool)

@@ -1,4 +1,4 @@
-"""What a store has, and whether all was forwarded."""
+"""The jobs of a store behind a spool, and whether all were forwarded."""
 
 from pywheel import StoreAway
 from pywheel.jobs.commands import Put
@@ -8,7 +8,7 @@ from tests.jobs.waiting import until
 
 
 def bodies(store, topic="t"):
-    """What the store has, in the order of its puts."""
+    """Return the bodies in the store, in the order of the puts."""
     return [job.json() for job in store.inner.ask(ListJobs(Filter(topic), 0, 10_000))]
 
 
@@ -28,7 +28,7 @@ def puts_jobs(commands):
 
 
 def lose_answers(store, count=1):
-    """Have the store do so many puts and tell nobody; return the list of what was lost."""
+    """Have the store make `count` puts without an answer; return the list of lost ones."""
     lost = []
 
     def lose(when, commands):

@@ -1,4 +1,4 @@
-"""A queue with a spool from its beginning to its end, and what stands in the way."""
+"""The life of a queue with a spool, from beginning to end, and its obstacles."""
 
 import contextlib
 import signal

@@ -1,4 +1,4 @@
-"""What overtakes what, and what can be asked about a job of the spool."""
+"""The order of puts in a spool, and queries about its jobs."""
 
 import contextlib
 import random

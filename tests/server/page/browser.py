@@ -1,4 +1,4 @@
-"""Chromium for tests: whatever a page logs as an error, refuses by its policy or raises, fails the test."""
+"""Chromium for tests: any error that a page logs or raises, and any violation of its policy, fails the test."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What can be done on the page, by forms alone, and by whom."""
+"""The actions of the page, by forms alone, and the rights that they need."""
 
 import html
 import re

@@ -1,4 +1,4 @@
-"""Charts of hours and days: drawn on the server of what workers keep, with the same in numbers."""
+"""Charts of hours and days: drawn on the server from the workers' notes, with the same in numbers."""
 
 import re
 

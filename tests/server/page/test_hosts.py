@@ -1,4 +1,4 @@
-"""Where workers and stores are is told to those alone who may see what is done there."""
+"""Only visitors who may see the work of workers and stores learn where these are."""
 
 import contextlib
 import socket

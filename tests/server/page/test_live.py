@@ -1,4 +1,4 @@
-"""One reader for all who look: what a snapshot says, and how it reaches many."""
+"""One reader for all viewers: the contents of a snapshot, and how it reaches many."""
 
 import asyncio
 import contextlib

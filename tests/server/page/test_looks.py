@@ -1,4 +1,4 @@
-"""What the pages say, to whom, and with which headers."""
+"""The contents and headers of the pages, by visitor."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The page's schedules: who sees them, and who makes, changes, runs, pauses and removes them."""
+"""The page's schedules, and the rights to see, make, change, run, pause and remove them."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Who may do and see what on the page: each form and each address, by each role, by strangers, and from elsewhere."""
+"""The rights on the page: each form and each address, by each role, by strangers, and from elsewhere."""
 
 import contextlib
 

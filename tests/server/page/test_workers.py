@@ -1,4 +1,4 @@
-"""What the page says of workers: what each of them runs now; and what it tells them."""
+"""Workers on the page: their running jobs, and orders to them."""
 
 import contextlib
 import re

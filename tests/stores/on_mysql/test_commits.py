@@ -1,4 +1,4 @@
-"""What was told survives the server's death, transactions that wait for each other, and threads that race for keys."""
+"""Confirmed commits survive the server's death, deadlocks of transactions, and threads that race for keys."""
 
 import contextlib
 import threading

@@ -1,4 +1,4 @@
-"""Puts inside a transaction of the caller's own: what is MySQL's, and its driver's."""
+"""Puts inside a transaction of the caller's own: the part of MySQL and its driver."""
 
 import contextlib
 import threading

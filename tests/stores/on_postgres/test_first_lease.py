@@ -1,4 +1,4 @@
-"""The first end of a lease: whose it is, and what a look for it costs."""
+"""The first end of a lease: its owner, and the cost of a look for it."""
 
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops

@@ -1,4 +1,4 @@
-"""What commits between a statement's snapshot and the locks that it takes."""
+"""Commits between a statement's snapshot and its locks."""
 
 import contextlib
 import re

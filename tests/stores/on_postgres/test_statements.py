@@ -1,4 +1,4 @@
-"""How many statements the commonest steps of a worker come to."""
+"""The number of statements in the commonest steps of a worker."""
 
 import pytest
 

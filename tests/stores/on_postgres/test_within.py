@@ -1,4 +1,4 @@
-"""Puts inside a transaction of the caller's own: what is PostgreSQL's, and its drivers'."""
+"""Puts inside a transaction of the caller's own: the part of PostgreSQL and its drivers."""
 
 import psycopg
 import pytest

@@ -1,4 +1,4 @@
-"""What lies in the server's keys, read without the store: each job is in exactly one place."""
+"""The server's keys, read without the store: each job is in exactly one place."""
 
 import json
 import struct

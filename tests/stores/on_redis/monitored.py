@@ -1,4 +1,4 @@
-"""What each call of a function does, counted: how many commands it makes, and how many values these name or read."""
+"""Counts for each call of a function: its commands, and the values that these name or read."""
 
 import itertools
 import re

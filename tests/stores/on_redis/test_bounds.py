@@ -1,4 +1,4 @@
-"""No call keeps others waiting for long: what each does is bounded, whatever else is stored. Counted, not timed."""
+"""No call keeps others waiting for long: its work is bounded, whatever else is stored. Counted, not timed."""
 
 import pytest
 

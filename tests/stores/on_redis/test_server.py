@@ -1,4 +1,4 @@
-"""What a server must be like, what it promises, and how its refusals are told."""
+"""The requirements for a server, its promises, and the messages of its refusals."""
 
 import contextlib
 import re

@@ -61,7 +61,7 @@ class TestTheNumber:
 class TestAsOne:
     @pytest.mark.parametrize("file", VECTORS, ids=lambda file: file.stem)
     def test_vectors_whose_jobs_are_put_into_one_turn_give_the_expected_results(self, redis_server, file):
-        replay(redis_server.url(stores=4), file, reopen=25)  # whoever opens begins with the same store
+        replay(redis_server.url(stores=4), file, reopen=25)  # all begin with the same store
 
     def test_a_copy_goes_there_and_on(self, redis_server, tmp_path):
         places = [f"sqlite:///{tmp_path}/jobs.db", redis_server.url(stores=4), redis_server.url(stores=3)]

@@ -1,4 +1,4 @@
-"""What is wrong with the keys is found, told, and made anew from the jobs."""
+"""Defects of the keys are found, reported, and repaired from the jobs."""
 
 import re
 import struct

@@ -1,4 +1,4 @@
-"""Workers beside each other on Redis: who is there, who died, and who hears of what."""
+"""Workers beside each other on Redis: presence, deaths and wake-ups."""
 
 import contextlib
 import subprocess
