@@ -1,4 +1,4 @@
-"""What a store of jobs must do. One suite, `pywheel.testing.StoreSuite`, checks every store against it."""
+"""The interface of a job store. One suite, `pywheel.testing.StoreSuite`, checks every store against it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ R = TypeVar("R")
 Durability = Literal["fsync", "everysec", "memory"]
 CLOSED: Final = "this store is closed: open another one"
 DEATHS_KEPT: Final = 86_400_000
-"""ms for which a worker may come yet that is to be told of a dead job."""
+"""ms for which the note of a dead job is kept for the worker that reports the death."""
 _DEAD: Final = "dead:"
-_PAGE: Final = 1_000  # notes that are read at once
+_PAGE: Final = 1_000  # notes per read
 
 
 def intact(outcomes: list[Any]) -> list[Any]:
@@ -41,7 +41,7 @@ def intact(outcomes: list[Any]) -> list[Any]:
 
 
 def outcome_of(store: Store, command: Command[R]) -> R:
-    """Apply one command; return its outcome. Raises what is an error."""
+    """Apply one command; return its outcome. Raises the outcome if it is an error."""
     [outcome] = store.apply([command])
     if isinstance(outcome, PywheelError):
         raise outcome
@@ -49,7 +49,7 @@ def outcome_of(store: Store, command: Command[R]) -> R:
 
 
 def notes(store: Store, prefix: str, some: int = _PAGE) -> Iterator[tuple[str, bytes]]:
-    """Yield the notes of a store whose names begin so, by name; some are asked for at once. StoreError."""
+    """Yield the notes of a store whose names begin with a prefix, by name. One query reads `some`. StoreError."""
     after = ""
     while page := store.ask(ListNotes(prefix, after, some)):
         after = page[-1][0]
@@ -59,7 +59,7 @@ def notes(store: Store, prefix: str, some: int = _PAGE) -> Iterator[tuple[str, b
 
 
 def pauses(first: float = 0.01, longest: float = 0.1) -> Iterator[float]:
-    """Yield seconds to wait between tries, less some by lot; unless told those for what was Locked."""
+    """Yield the seconds to wait between tries, with jitter. The defaults suit a retry after Locked."""
     pause = first
     while True:
         yield uniform(0.5, 1) * pause
@@ -67,18 +67,18 @@ def pauses(first: float = 0.01, longest: float = 0.1) -> Iterator[float]:
 
 
 def word_of_death(id: int, claims: int) -> str:
-    """Return the name of the note that says that a job died with a claim. Its value is the job's topic."""
+    """Return the name of the note that reports a job's death with a claim. The note's value is the job's topic."""
     return f"{_DEAD}{id}:{claims}"
 
 
 class Locked(Exception):
     """Another transaction holds a lock that a command needs, such as that of a key; nothing was stored.
 
-    It is no StoreError: of several callers in one transaction only those whom it concerns are to wait.
+    Locked is no StoreError: of the callers that share a transaction, only those who need the lock have to wait.
     """
 
     def __init__(self, seconds: float) -> None:
-        """Take the time limit of the store: for how long to try again."""
+        """Take the store's time limit: the command was retried for that many seconds."""
         super().__init__(
             f"another transaction held what this waits for, such as a key, for {seconds:g} s: end that transaction, "
             "and try again"
@@ -87,61 +87,60 @@ class Locked(Exception):
 
 
 class Store(ABC):
-    """A durable set of jobs, shared by all threads, and if it can, by many processes and hosts.
+    """A durable set of jobs, shared by all threads and, if the store can, by many processes and hosts.
 
-    Every method is safe to call from any thread. Each returns or raises within the store's time limit. Each raises
+    Every method is safe to call from any thread and returns or raises within the store's time limit. It raises
     StoreError (StoreBusy, StoreFull, StoreReadOnly, StoreCorrupt, StoreAway, StoreClosed) when the store cannot do it;
-    then nothing has changed. If the connection broke while a commit was under way, all of the call has happened, or
-    nothing.
+    then nothing has changed. If the connection broke during a commit, either all of the call has happened or nothing.
     """
 
     url: str
-    """The address, without a password; opening it again leads here, with the password where one is needed."""
+    """The address without its password. Opening it again leads here; add the password where one is needed."""
     address: Address | None = None
-    """Where a server's store is, with its password."""
+    """The address of a server's store, with its password."""
     clock: Clock
-    """The store's clock: it judges what is due and which lease is over. A server's store takes its server's time."""
+    """The store's clock: it decides which jobs are due and which leases are over. Server stores use the server's."""
     durability: Durability
-    """What `apply` promises when it returns."""
+    """The guarantee that `apply` gives when it returns."""
     keeps_limits: bool = True
-    """Whether it keeps `ClaimPolicy.limits`. Several stores do not: each would count its own jobs."""
+    """Whether the store enforces `ClaimPolicy.limits`. Partitions do not: each would count its own jobs only."""
     ids_grow: bool = True
-    """Whether a job that is put after another was put has a larger id. Not so where several stores give them out."""
+    """Whether a later put gets a larger id. Not so where several stores give out ids."""
 
     @abstractmethod
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands in order, in one transaction, durably; return the outcome of each.
 
-        An outcome is what the command's class says, or an exception that is a PywheelError: then that command has
-        changed nothing, and the others have happened. When this returns, all of it survives what `durability` says.
-        Several callers may share one transaction. A reader sees all of it or nothing.
+        A command's class describes its outcome. If an outcome is a PywheelError, its command has changed nothing; the
+        others have happened. When this returns, all changes are as safe as `durability` says. Several callers may
+        share one transaction. A reader sees all of a transaction or nothing.
 
-        Some take several transactions: a store of several has one in each, a database makes claims beside many ends of
-        claims, and Redis divides more of both than one call should do, if nothing else is among them. Where one fails
-        after another did not, the outcomes of what it was asked for are its StoreError, and `intact` raises that.
+        Some calls take several transactions: partitions use one per store, a database separates claims from many ends
+        of claims, and Redis splits long calls that have only those two. If one transaction fails after another has
+        committed, the outcome of each of its commands is the StoreError; `intact` raises it.
         """
 
     def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:  # noqa: ARG002
-        """Apply commands of callers who know nothing of each other, in any order and in any number of transactions.
+        """Apply commands of unrelated callers, in any order and in any number of transactions.
 
-        Return what became of each: its outcome, an error, or Locked, if it would have to wait for another program's
-        transaction. Such a command is to be tried `again` after a pause.
+        Return for each command its outcome, an error, or Locked if the command would have to wait for another program's
+        transaction. The caller tries a Locked command `again` after a pause.
         """
         return self.apply(commands)
 
     @property
     def secret_url(self) -> str:
-        """The address with its password: for another process of the same program, never to be shown."""
+        """The address with its password: for another process of the same program. Never show it."""
         return self.address.url if self.address else self.url
 
     def apply_within(self, connection: object, command: Command[R]) -> R:  # noqa: ARG002
         """Apply a Put, Cancel or Edit in the caller's own transaction, on its connection; return the outcome.
 
-        It has happened exactly if that transaction commits. JobExists: nothing of it has happened, and the transaction
-        can go on. BadJob: it is no connection to this store's database, or there is no transaction. Workers hear of the
-        jobs shortly after the commit; another process that changes the same job or key meanwhile waits for it.
+        The change happens exactly if that transaction commits. JobExists: nothing was changed, and the transaction can
+        go on. BadJob: the connection does not lead to this store's database, or no transaction is open. Workers hear
+        of the jobs shortly after the commit. Another process that changes the same job or key meanwhile waits for it.
 
-        A connection of a driver for asyncio is used on its loop: called by `within.in_thread`.
+        The connection of an asyncio driver is used on its own loop: see `within.in_thread`.
         """
         raise BadJob(f"connection=: {self.url} is in no database that a caller has a transaction in")
 
@@ -149,17 +148,17 @@ class Store(ABC):
 
     @abstractmethod
     def ask(self, query: Query[R]) -> R:
-        """Return the answer to a query of `jobs.queries`, which its class says. Nothing changes.
+        """Return the answer to a query of `jobs.queries`; the query's class describes it. Nothing changes.
 
-        What was committed before the call is seen. A query is of one moment, but for lists and counts that take several
-        trips. TypeError: it is no query, or none that this store knows.
+        The answer includes all that was committed before the call. It is a snapshot of one moment, except for lists and
+        counts that take several trips. TypeError: the argument is no query, or none that this store knows.
         """
 
     def opened(self, job: Job) -> Job:
-        """Return a claimed job as its handler gets it. NoKey, BadBody: its body cannot be read here, nobody handles it.
+        """Return a claimed job as its handler gets it. NoKey, BadBody: the body cannot be read here.
 
-        Whoever has claimed it gives it back, for others who may have the key. It asks no server, and never raises
-        StoreError: the store may have gone away since the claim.
+        The worker then releases the job unhandled, for workers that may have the key. The call needs no server and
+        never raises StoreError: the store may have gone away since the claim.
         """
         if is_encrypted(job.body):
             raise NoKey(
@@ -169,20 +168,20 @@ class Store(ABC):
         return job
 
     def sealed_result(self, job: Job, result: bytes) -> bytes:  # noqa: ARG002
-        """Return the result of a job as it is stored: encrypted if bodies are. NoKey, BadJob. It asks no server."""
+        """Return a job's result as it is stored: encrypted if bodies are. NoKey, BadJob. The call needs no server."""
         return result
 
     def sealed(self, job: NewJob) -> NewJob:
-        """Return a new job as a put would store it: with an encrypted body, where bodies are encrypted. NoKey."""
+        """Return a new job as a put would store it: with an encrypted body where bodies are encrypted. NoKey."""
         return job
 
     # ---- for workers ------------------------------------------------------------------------------------------------
 
     def died(self, topics: Collection[str]) -> list[int]:
-        """Return the ids of jobs of these topics that died with a lost lease. Nobody else is told of them.
+        """Return the ids of jobs of these topics that died with a lost lease. Each id is returned to one caller only.
 
-        Whoever ended that lease has left a note, `word_of_death`, in that transaction. It is taken.
-        O(log notes + jobs of any topic of which nobody was told).
+        The transaction that ended the lease has left a note, `word_of_death`. This call deletes the note.
+        O(log notes + unreported deaths of all topics).
         """
         found: list[int] = []
         after = ""
@@ -201,31 +200,31 @@ class Store(ABC):
 
     @abstractmethod
     def quiet(self, topic: str, seconds: float) -> bool:
-        """Return once no worker can start a job of a paused topic that it claimed before; False after so long."""
+        """Return True once no worker can start a paused topic's job that it claimed before, False after `seconds`."""
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        """Return what there is to know of the place, by name, as JSON can say it. Names of sizes end in ``bytes``."""
+        """Return facts about the place, by name, as JSON values. Names of sizes end in ``bytes``."""
         return {}
 
     def vacuum(self, pages: int) -> int:  # noqa: ARG002
-        """Give the room of about so many pages of purged jobs back to the system; return how many were."""
+        """Return the space of about `pages` pages of purged jobs to the system; return how many pages were freed."""
         return 0
 
     @abstractmethod
     def verify(self, *, repair: bool = False) -> list[Finding]:
-        """Return what is wrong with what is stored, [] if nothing is. O(jobs); others read and write meanwhile.
+        """Return the faults in the stored data, [] if there are none. O(jobs); others read and write meanwhile.
 
         Each job is in exactly one place: delayed, running or finished. Each lease is that of the job's last claim. Each
-        live job with a key has it, unless it has handed it on, and each key has its live job. What is counted, indexed
-        and recorded is what a look at each job gives. With `repair` all of it is made so, as far as it can be, from
-        the jobs themselves, while nobody else writes; then `Finding.repaired` says whether it is.
+        live job with a key holds it, unless the job has handed its key on, and each key has its live job. Counts,
+        indexes and records agree with the jobs themselves. With `repair` the store derives them anew from the jobs, as
+        far as possible, while nobody else writes; `Finding.repaired` then says whether a fault is gone.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything, once what is under way has ended. Idempotent; other methods then raise StoreClosed."""
+        """Release everything once the calls under way have ended. Idempotent; other methods then raise StoreClosed."""
 
     def __enter__(self) -> Self:
         return self
