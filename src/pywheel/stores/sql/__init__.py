@@ -1,5 +1,5 @@
-"""The SQL engine: what a command or a query means, in statements, for every database that the stores use.
+"""The SQL engine: the meaning of commands and queries, as statements, for every database that the stores use.
 
-Nothing here does I/O. A command becomes a generator that yields batches of statements and is sent their rows; what it
-returns is the outcome. Whoever has a connection drives it: a store, or a transaction of the caller's own.
+Nothing here does I/O. A command becomes a generator that yields batches of statements, is sent their rows, and returns
+the outcome. The owner of a connection drives the generator: a store, or a transaction of the caller's own.
 """

@@ -1,7 +1,7 @@
-"""Claiming: look which jobs are due and lock them, choose by `lifecycle` and `limits`, and start those.
+"""Claiming: find the due jobs and lock them, choose by `lifecycle` and `limits`, and start the chosen ones.
 
-What a claim delivers is what it read with the lock: a job that another put replaces meanwhile is either read with its
-new body, or claimed before.
+A claim delivers the rows that it read with the lock. If a put replaces a job meanwhile, the claim either reads the new
+body or comes first.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .transaction import Transaction
 
 __all__ = ["claim", "reserve"]
 
-_ALL: Final = 65_536  # bytes a job for which bodies are read at once
-_SMALL: Final = 256  # bytes of a body that are read before it is known whether its job is claimed
+_ALL: Final = 65_536  # bytes per job that a claim must allow for bodies to be read at once
+_SMALL: Final = 256  # bytes: larger bodies are read only once their jobs are chosen
 _LOOKED: Final = " ".join(FOUND)
 _TAKEN: Final = " ".join((*TAKEN, "looked"))
 _LOOKS: Final = 4  # times that a claim under a limit looks for jobs that others do not lock
-_BEYOND: Final = 64  # jobs that a claim looks at beyond twice what it wants: others may have locked them
+_BEYOND: Final = 64  # jobs that a claim looks at beyond twice its limit: others may have locked them
 _LOOK_AGAIN: Final = 1_000  # ms after which a claim looks at all due jobs
-_LATER: Final = 100  # ms after which a job is asked for again that another transaction was at
+_LATER: Final = 100  # ms after which a worker asks again for a job that another transaction had locked
 
 
 _TTR, _MOST_ATTEMPTS = KEPT.index("ttr"), KEPT.index("max_attempts")
@@ -46,7 +46,7 @@ _backoff: Final = lru_cache(partial(lifecycle.backoff, jitter=0, draw=0))
 
 
 def _order(one: Found) -> tuple[int, int, int]:
-    """Return what due jobs are claimed in the order of."""
+    """Return the sort key of due jobs."""
     return -one.priority, one.due, one.id
 
 
@@ -76,7 +76,7 @@ def _state(number: int) -> Select:
 
 
 def reserve(tx: Transaction, commands: Sequence[Reserve]) -> Steps[list[list[Job]]]:
-    """Claim what is due in a topic, and begin it."""
+    """Claim due jobs of a topic, and begin them."""
     outcomes: list[list[Job]] = []
     for command in commands:
         limit = clamped(command.limit)
@@ -95,7 +95,7 @@ def reserve(tx: Transaction, commands: Sequence[Reserve]) -> Steps[list[list[Job
             yield from expire_all(tx, topic=number)
             lapsed = False
         topic, found, _ = yield from look(bounded=bounded)
-        if lapsed and len(found) < most and not topic.paused:  # while there is enough, once a second will do
+        if lapsed and len(found) < most and not topic.paused:  # with enough due jobs, once a second is enough
             ended, _ = yield from expire_all(tx, topic=number)
             if ended:
                 topic, found, _ = yield from look()
@@ -146,11 +146,11 @@ def _due(
     probe: bool = False,
     bounded: bool = False,
 ) -> Steps[tuple[_Topic, list[Found], int | None]]:
-    """Return a topic, up to so many of its jobs that are due, in order, and, if asked, when the next one is due.
+    """Return a topic, up to `most` of its due jobs in order, and, with `probe`, the next due time.
 
-    They are locked if told. Not looked at are those up to a place, `after`, those `without` whom it is, and suspects
-    unless told. Bodies longer than `small` are left out. The next is due now if there may be more. A `bounded` look
-    begins where `Heads` says.
+    With `lock` the jobs are locked. The look skips jobs up to the place `after`, the ids `without` and, unless
+    `suspects` is set, suspects. Bodies longer than `small` are left out. The next due time is now if there may be more
+    jobs. A `bounded` look begins where `Heads` says.
     """
     heads, firsts = tx.topics.heads, dict[int, int | None]()
 
@@ -171,13 +171,13 @@ def _due(
     known = tx.topics.lanes.get(number, 0)
     answer = yield (_state(number),) if known else (_state(number), *look(0, most))
     topic = _Topic(*answer[0][0])
-    tx.topics.lanes[number] = topic.lanes  # they only grow, and this is read while nobody can take one back
+    tx.topics.lanes[number] = topic.lanes  # they only grow, and nobody can roll back the ones read here
     all_of_them = priorities_of(topic.lanes)
     passed = [one for one in all_of_them if after is not None and after[0] is not None and one > after[0]]
     nexts, found = list[int](), list[Found]()
     for priority in all_of_them[len(passed) :]:
         began = time.monotonic()
-        if known or all_of_them != (0,):  # leases begin when the jobs were seen to be due, not in the trip before
+        if known or all_of_them != (0,):  # leases begin at the look that found the jobs, not a trip before
             answer = yield (_state(number), *look(priority, most - len(found)))
             topic = _Topic(*answer[0][0])
         seen = answer[1:]
@@ -195,12 +195,12 @@ def _due(
 
 
 def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, list[Found], int | None]]:
-    """Return a topic, the due jobs that a claim without ids looks at, in order, and when the next one is due."""
+    """Return a topic, the due jobs for a claim without ids, in order, and the next due time."""
     limited = command.policy.limits is not None
     most, suspects = clamped(command.limit), max(command.suspects, 0)
     small = None if command.bytes >= _ALL * most else command.bytes // most
     if limited:
-        small = min(_SMALL if small is None else small, _SMALL)  # most of them may be left
+        small = min(_SMALL if small is None else small, _SMALL)  # the limit may hold back most of them
     look = partial(
         _due, tx, number, small=small, lock=not limited, after=command.after, without=command.without, probe=True
     )
@@ -216,7 +216,7 @@ def _first_due(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Top
 
 
 def claim(tx: Transaction, commands: Sequence[Claim]) -> Steps[list[Claimed]]:
-    """Claim jobs, as far as they may be."""
+    """Claim jobs, as far as the policy allows."""
     if len(commands) == 1:
         return [(yield from _claim(tx, commands[0]))]
     return (yield from drive_all([_claim(tx, command) for command in commands]))
@@ -263,7 +263,7 @@ def _claim(tx: Transaction, command: Claim) -> Steps[Claimed]:
 
 
 def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]:
-    """Claim due jobs in one statement for each priority. None if somebody has to choose among them."""
+    """Claim due jobs in one statement per priority. None if the claim has to choose among them."""
     workers = yield from tx.numbers((command.worker,), add=True, of=tx.workers)
     policy, lanes, most = command.policy, tx.topics.lanes[number], clamped(command.limit)
     delays = list(policy.backoff) or [0]
@@ -290,8 +290,8 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
         [[_, paused, now_lanes, now]], rows, [[next_]] = yield batch if lanes else Last(batch)
         looked = rows[0][-1]
         if now_lanes != lanes and not jobs:
-            return None  # which reads what priorities there are
-        if paused and rows[0][0] is None:  # it may have been resumed before the rows were taken
+            return None  # then `_first_due` reads the priorities
+        if paused and rows[0][0] is None:  # else the topic was resumed before the rows were taken
             break
         if rows[0][0] is not None:
             some = taken_of(command.topic, [*zip(*rows, strict=True)])
@@ -309,14 +309,14 @@ def _take(tx: Transaction, number: int, command: Claim) -> Steps[Claimed | None]
         if looked == left or now_lanes != lanes:
             return Claimed(jobs, min(max(command.begin, 0), len(jobs)), [], paused=False, next=now)
         nexts += [] if next_ is None else [next_]
-        nexts += [] if head is None else [now + _LOOK_AGAIN]  # others may have put some that are due before it
+        nexts += [] if head is None else [now + _LOOK_AGAIN]  # others may have put earlier jobs
     begun = min(max(command.begin, 0), len(jobs))
     paused = bool(paused) and not jobs
     return Claimed(jobs, begun, [], paused=paused, next=None if paused else min(nexts, default=None))
 
 
 def _chosen(command: Claim, ready: Sequence[Found], gate: Gate | None = None) -> tuple[Sequence[Found], int]:
-    """Return those of some due jobs that are claimed, and how many of them begin: under a limit all."""
+    """Return the due jobs to claim, and how many of them begin: under a limit all."""
     lost, sizes = [one.lost for one in ready], [one.size for one in ready]
     admits = None if gate is None else lambda place: gate.admits(ready[place].key, ready[place].id)
     choice = lifecycle.choose(lost, sizes, command.begin, command.suspects, command.bytes, admits)
@@ -324,11 +324,11 @@ def _chosen(command: Claim, ready: Sequence[Found], gate: Gate | None = None) ->
 
 
 def _known(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, list[Found], Sequence[Any]]]:
-    """Return a topic, those of some jobs that wait, in order and locked, and those that others have locked."""
+    """Return a topic, those of the command's jobs that wait, in order and locked, and those locked by others."""
     ids = sorted({id for id in command.ids if id in IDS})
     small = command.bytes // max(len(ids), 1)
     if command.policy.limits is not None:
-        small = min(small, _SMALL)  # most of them may be left
+        small = min(small, _SMALL)  # the limit may hold back most of them
     lock = "{skip j}" if command.policy.limits is None else ""
     text = _look(f"{_BY_ID} AND j.topic = :topic {lock}", _SMALL_ONES)
     looked = Rows(_LOOKED, text, {"w": [(id,) for id in ids], "topic": number, "small": small})
@@ -345,7 +345,7 @@ def _known(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, 
 
 
 def _others(tx: Transaction, topic: int, ids: Sequence[int], found: Sequence[Found]) -> Steps[list[Any]]:
-    """Return id, priority and due time of those jobs that wait, and that another transaction is at."""
+    """Return id, priority and due time of the waiting jobs that another transaction has locked."""
     if not tx.dialect.skip:
         return []
     missing = sorted({*ids}.difference([one.id for one in found]))
@@ -358,17 +358,18 @@ def _others(tx: Transaction, topic: int, ids: Sequence[int], found: Sequence[Fou
 
 
 def _gates(tx: Transaction, topic: _Topic, command: Reserve | Claim) -> Steps[Callable[[], Gate]]:
-    """Return what makes a gate of what the limits of a topic let through now.
+    """Return a function that makes a gate for the present limits of a topic.
 
-    Who claims under a limit locks its row until the end. While another one has it nothing goes through, and nobody
-    waits: it may be a process that was stopped, and the transaction is about other topics as well.
+    A claim under a limit locks the limit's row until the transaction ends. While another claim has the lock, nothing
+    passes. Nobody waits for the lock: its owner may be a stopped process, and the transaction covers other topics as
+    well.
     """
     limits = command.policy.limits
     assert limits is not None
     label = note_of(command.topic).encode()
     look = Select("SELECT n.value FROM note n WHERE n.label = :label {skip n}", {"label": label})
     shut = partial(ShutGate, limits, topic.now)
-    if tx.dialect.skip:  # others may claim at once: there is a row to lock before anybody has begun
+    if tx.dialect.skip:  # others may claim at once: a row is needed to lock before anybody has begun
         [rows] = yield (look,)
         if not rows:
             there = Select("SELECT 1 FROM note n WHERE n.label = :label", {"label": label})
@@ -391,10 +392,10 @@ def _let_through(
     gates: Callable[[], Gate],
     choose: Callable[[Sequence[Found], Gate], Sequence[Found]],
 ) -> Steps[tuple[_Topic, Sequence[Found], Gate]]:
-    """Return those jobs of a topic that limits let through, locked, and the gate that they went through.
+    """Return the jobs of a topic that pass the limits, locked, and their gate.
 
-    No job is locked that a limit holds back. Those that others have locked are passed over, a few times. The topic
-    comes back as it was when they were locked: their leases begin then.
+    Jobs that a limit holds back are not locked. Jobs that others have locked are skipped, a few times. The returned
+    topic is as of the locking: the leases begin then.
     """
     for look in range(_LOOKS):
         gate = gates()
@@ -421,7 +422,7 @@ _START: Final = (
     "UPDATE job SET state = 1, claims = j.claims + 1, due = j.next, started = :started, worker = :worker, "
     "next = w.next, begun = w.begun, backoff = round(w.backoff * (1 + :jitter * {draw}))"
 )
-"""The jitter is that of `lifecycle.backoff`; a test compares them."""
+"""The claim of a job. The jitter is that of `lifecycle.backoff`; a test compares them."""
 
 
 def _start(
@@ -434,7 +435,7 @@ def _start(
     *,
     last: bool = False,
 ) -> Steps[list[Job]]:
-    """Claim these jobs; so many of them, the first, begin."""
+    """Claim these jobs; the first `begun` of them begin."""
     batch: list[Statement] = []
     if gate is not None and gate.changed:
         batch.append(set_note(note_of(command.topic).encode(), gate.value, None))

@@ -1,4 +1,4 @@
-"""What differs between databases: types, lists of values, locks, and the forms of writing statements."""
+"""Differences between databases: types, lists of values, locks, and the forms of writing statements."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MARK: Final = re.compile(r"\{([a-z]+)(?: ([a-z]+))?(?:: ([a-z_, ]+))?\}")
 
 
 class Dialect(ABC):
-    """One for each kind of database. It renders each template once."""
+    """A kind of database, one object each. It renders each template once."""
 
     kinds: ClassVar[Mapping[str, str]]
-    """What the kinds of columns are called, and other words of a table."""
+    """The names of column types by kind, and other words of a table."""
     lock: ClassVar[str] = "FOR UPDATE OF {}"
     skip: ClassVar[str] = "FOR UPDATE OF {} SKIP LOCKED"
     then: ClassVar[str] = "JOIN"
@@ -30,17 +30,17 @@ class Dialect(ABC):
     take = ""
     """A statement that claims the first due jobs of a topic and priority, if the database has one for that.
 
-    It returns the columns of `rows.TAKEN` of each, and how many it has looked at: one row, of nothing else, if it has
-    claimed none. It claims all that it looks at, and none if some were lost before, or if their bodies are more
-    than `bytes`. It looks at those due from `first` on, and at nothing if the topic is paused, or has other priorities
-    than `lanes`.
+    It returns the columns of `rows.TAKEN` of each job, and the number of jobs it has looked at. If it has claimed none,
+    it returns one row with only that number. It claims all jobs that it looks at; it claims none if one of them lost a
+    lease before, or if the bodies are more than `bytes`. It looks at jobs due from `first` on. It looks at none if the
+    topic is paused, or has other priorities than `lanes`.
     """
 
     def __init__(self) -> None:
         self._rendered: dict[Any, Any] = {}
 
     def text(self, template: str) -> str:
-        """Return a template as this database takes it."""
+        """Return a template in this database's SQL."""
         found = self._rendered.get(template)
         if found is None:
             found = self._rendered[template] = self.named(_MARK.sub(self._mark, template))
@@ -70,7 +70,7 @@ class Dialect(ABC):
                 return self.kinds[word]
 
     def kept(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return what was made for a key, once."""
+        """Return the value that `make` made for a key, once."""
         found = self._rendered.get(key)
         if found is None:
             found = self._rendered[key] = make()
@@ -78,32 +78,32 @@ class Dialect(ABC):
 
     @property
     def pausing(self) -> str:
-        """What pauses or resumes a topic."""
+        """The statement that pauses or resumes a topic."""
         return "UPDATE topic SET paused = :paused WHERE id = :topic"
 
     def moment(self, now: int, delay: int = 0) -> Any:
-        """Return the time of a transaction, or so much later, as a value of a row."""
+        """Return the time of a transaction plus `delay` ms, as a value of a row."""
         return now + delay
 
     def announce(self, tx: Transaction, worker: str, topics: str | None) -> Steps[None]:  # noqa: ARG002
-        """Say which topics a worker handles, as JSON; None: none any more."""
+        """Store which topics a worker handles, as JSON; None: the worker handles none any more."""
         text = "INSERT INTO member (name, topics, beat) VALUES (:worker, :topics, {now}) {else name: topics}"
         yield (Do(text, {"worker": worker, "topics": topics}),)
 
     @abstractmethod
     def count(self, tx: Transaction) -> Steps[None]:
-        """Write what a transaction changes of the counts. At its end."""
+        """Write a transaction's changes of the counts. Called at its end."""
 
     @abstractmethod
     def tallies(self) -> Sequence[Select]:
-        """Return what reads (topic, live, done, cancelled, dead), to be added up."""
+        """Return the statements that read (topic, live, done, cancelled, dead), to be added up."""
 
     def before_forgetting(self, tx: Transaction, highest: int) -> Steps[None]:  # noqa: ARG002
-        """Prepare for jobs to be deleted, up to an id."""
+        """Prepare for the deletion of jobs; `highest` is their largest id."""
         yield from ()
 
     def named(self, text: str) -> str:
-        """Return SQL with ``:name`` for values as its driver takes them."""
+        """Return SQL with each ``:name`` written as the driver takes it."""
         return text
 
     @abstractmethod
@@ -120,8 +120,8 @@ class Dialect(ABC):
 
     @abstractmethod
     def among(self, name: str) -> str:
-        """Return what follows a column that shall be one of the numbers in a value."""
+        """Return a condition for the column before it: to be one of the numbers in a value."""
 
     def instead(self, key: str, columns: Sequence[str]) -> str:
-        """Return what ends an INSERT that shall overwrite these columns of a row with the same key."""
+        """Return the end of an INSERT that overwrites these columns of a row with the same key."""
         return f"ON CONFLICT ({key}) DO UPDATE SET {', '.join(f'{one} = excluded.{one}' for one in columns)}"

@@ -1,4 +1,4 @@
-"""What commands and queries become: which part of the engine knows what to do."""
+"""The part of the engine for each command and query."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Part = Callable[[Transaction, Any], Steps[list[Any]]]
 
 
 def _announce(tx: Transaction, commands: Sequence[c.Announce]) -> Steps[list[None]]:
-    """Say which topics workers handle."""
+    """Store which topics workers handle."""
     for command in commands:
         topics = json.dumps(sorted(set(command.topics))) if command.topics else None
         tx.changes.announced[command.worker] = command.topics
@@ -54,11 +54,11 @@ _PARTS: Final[dict[type, _Part]] = {
     c.Expire: settle.expire,
     c.Announce: _announce,
 }
-"""What applies commands that follow each other, of one kind or of one that goes with it."""
+"""The function for each kind of command. It applies a run of commands of its kinds."""
 
 
 def apply(tx: Transaction, commands: Sequence[c.Command[Any]]) -> Steps[list[Any]]:
-    """Apply commands in order; return the outcome of each. `Dialect.count` and the commit come after it."""
+    """Apply commands in order; return the outcome of each. The caller then runs `Dialect.count` and commits."""
     parts = zip(map(_PARTS.__getitem__, map(type, commands)), commands, strict=True)
     steps = [part(tx, [command for _, command in some]) for part, some in groupby(parts, itemgetter(0))]
     return steps[0] if len(steps) == 1 else _in_order(steps)
@@ -87,7 +87,7 @@ _ANSWERS: Final[dict[type, Callable[[Lookup, Any], Steps[Any]]]] = {
     q.ListFirstDue: read.first_due,
     q.ListClaims: read.claims,
 }
-"""What answers each query."""
+"""The function that answers each query."""
 
 
 class SqlStore(Store):
@@ -95,12 +95,12 @@ class SqlStore(Store):
 
     dialect: Dialect
     _known: Names
-    """The names of topics that readers know: what they read is committed. `_known_workers` are those of workers."""
+    """The names of topics that readers know, all committed. `_known_workers` has those of workers."""
     _known_workers: Names
 
     @abstractmethod
     def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Return what steps that only read come to. They are begun anew if a connection breaks."""
+        """Return the result of steps that only read. They begin anew if a connection breaks."""
 
     @abstractmethod
     def _first_lease_end(self) -> int | None:
@@ -125,5 +125,5 @@ class SqlStore(Store):
         return answer  # type: ignore[no-any-return]  # what the class of the query says
 
     def _present(self, ids: Sequence[int]) -> dict[int, int]:
-        """Return when those of some ids are due of which there are jobs, by id."""
+        """Return the due times of those of some ids that have jobs, by id."""
         return self._read_steps(read.there, ids)

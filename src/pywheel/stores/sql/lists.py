@@ -1,8 +1,8 @@
 """Lists of jobs by a filter, in pages that look at a bounded number of rows.
 
-Jobs are listed by id, or those of a due range by due time. No index has the ids of a topic's jobs in order, as each
-put and each end would pay for it. So where a topic or state has few jobs, all their ids are read; else the tables are
-walked through by id, a bounded number of rows at a time.
+Jobs are listed by id; those of a due range by due time. No index has the ids of a topic's jobs in order: each put and
+each end would pay for it. If a topic or state has few jobs, all their ids are read. Otherwise the tables are scanned by
+id, a bounded number of rows at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .transaction import Lookup, Names
 __all__ = ["ended", "jobs", "page"]
 
 _FEW: Final = 16_000  # ids of an index that are read for one page
-_WALK: Final = 10_000  # rows that are walked through for one page
+_WALK: Final = 10_000  # rows that are scanned for one page
 _END: Final = 2**63 - 1
 _LARGEST: Final = 2_000  # jobs read at once
 _LEAST: Final = 200
@@ -33,7 +33,7 @@ _GROUPS: Final = 32  # groups that are read at once
 
 
 class _Part(NamedTuple):
-    """Ids of a list, in order, and up to where it was looked; None: to its end."""
+    """Ids of a list, in order, and the last id that was looked at; None: the list is at its end."""
 
     ids: list[int]
     upto: int | None
@@ -49,7 +49,7 @@ class _List:
         self._newest = newest
 
     def ids(self, after: int, limit: int, rows: int) -> Steps[_Part]:
-        """Return up to `limit` ids of jobs that may be meant, behind an id."""
+        """Return up to `limit` ids of jobs that may match, behind an id."""
         values = {"topic": self._topic, "after": clamped(after), "limit": limit, "rows": rows, "key": self._filter.key}
         texts = list(self._texts())
         answers = yield [Rows("id meant", text, values) for text in texts]
@@ -71,7 +71,7 @@ class _List:
         return _Part(ids, None if end is None else sign * end)
 
     def _texts(self) -> Iterator[str]:
-        """Yield what reads ids, and whether each is meant, from each table: by an index, or of so many rows."""
+        """Yield for each table the query for ids and whether each matches: by an index, or a scan of `:rows` rows."""
         state, key, topic = self._filter.state, self._filter.key, self._topic
         order = f"ORDER BY j.id {'DESC' if self._newest else 'ASC'} LIMIT"
         behind = f"j.id {'<' if self._newest else '>'} :after"
@@ -91,7 +91,7 @@ class _List:
 
 
 def _tables(state: State | None, sizes: Sequence[int]) -> Iterator[tuple[str, str, int]]:
-    """Yield the tables that may have jobs in a state, its numbers there, and how many such jobs are counted."""
+    """Yield the tables that may have jobs in a state, its numbers there, and the count of such jobs."""
     if state in (None, State.DELAYED, State.RUNNING, State.DEAD):
         # A lease that is over may have left a job delayed, or dead.
         yield "job", "(0, 1)" if state in (None, State.DELAYED) else "(1)", sizes[0]
@@ -102,7 +102,7 @@ def _tables(state: State | None, sizes: Sequence[int]) -> Iterator[tuple[str, st
 
 
 def _sizes(filter: Filter, topic: int | None, tallies: Sequence[Select]) -> Steps[Sequence[int]]:
-    """Return how many jobs of the topic, or of all, are counted as live, done, cancelled and dead."""
+    """Return the counts of live, done, cancelled and dead jobs of the topic, or of all."""
     if filter.key is not None or (filter.state is None and topic is None):
         return (0, 0, 0, 0)
     answers = yield tallies
@@ -111,7 +111,7 @@ def _sizes(filter: Filter, topic: int | None, tallies: Sequence[Select]) -> Step
 
 
 def _begin(known: Lookup, filter: Filter, *, newest: bool) -> Steps[_List | None]:
-    """Return the list by id that a filter means, None if its topic is none."""
+    """Return the list by id for a filter, None if its topic does not exist."""
     topic = None
     if filter.topic is not None:
         topic = yield from number_of(known.topics, filter.topic)
@@ -140,7 +140,7 @@ def jobs(known: Lookup, query: q.ListJobs) -> Steps[list[Job]]:
 
 
 def page(known: Lookup, query: q.GetPage) -> Steps[Page]:
-    """Return a page of a list: which jobs, and then the bodies of those that are meant."""
+    """Return a page of a list: first the matching jobs, then their bodies."""
     wanted = asked(query)
     filter = wanted.filter
     by_id = None
@@ -151,7 +151,7 @@ def page(known: Lookup, query: q.GetPage) -> Steps[Page]:
     found: list[tuple[Job, int]] = []
     rows, last, more = 0, wanted.after, True
     while more and len(found) <= wanted.limit and rows < PAGE_MOST:
-        missing = wanted.limit + 1 - len(found)  # the one more says whether there are more
+        missing = wanted.limit + 1 - len(found)  # one more, to know whether the list goes on
         size = max(missing, PAGE_MOST - rows if rows else _LEAST) if wanted.loose else missing
         if by_id is None:
             places = yield from _by_due(known.topics, wanted, last, size)
@@ -171,7 +171,7 @@ def page(known: Lookup, query: q.GetPage) -> Steps[Page]:
 
 
 def _with_bodies(wanted: Asked, found: Sequence[tuple[Job, int]], last: Position, *, more: bool) -> Steps[Page]:
-    """Return a page of these jobs: as many as their bodies let it hold."""
+    """Return a page of the first of these jobs whose bodies fit."""
     taken, held, preview = 0, 0, wanted.preview
     while taken < len(found) and held < BYTES:
         size = found[taken][1]
@@ -197,7 +197,7 @@ _Place = tuple[int, int]  # a time, and an id
 def _first_of_groups(
     firsts: Statement, read: Callable[[_Group], Statement], limit: int, sign: int
 ) -> Steps[list[_Place]]:
-    """Return the first places of all groups: of those alone whose first comes early enough."""
+    """Return the first places of all groups. Only groups whose first place comes early enough are read."""
     [rows] = yield (firsts,)
     ordered = sorted(((sign * first, (topic, kind)) for topic, kind, first in rows if first is not None))
     found: list[_Place] = []

@@ -1,7 +1,7 @@
 """Changing jobs by hand: cancel, edit, retry, delete, rewrite, pause, purge.
 
-A job is found and locked first, with a lease that is over ended; then it is changed. Many commands that name their jobs
-by ids are as few statements as one.
+Each job is found and locked first, and its lease is ended if it is over; then the job is changed. Many commands that
+name jobs by id take as few statements as one.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class _Found(NamedTuple):
 
     id: int
     topic: int
-    code: int  # 0 delayed, 1 running, else that of a finished one, and 2
+    code: int  # 0 delayed, 1 running; 2 plus the number of a finished state
     due: int
     claims: int
     key: str | None
 
     @property
     def state(self) -> State:
-        """Its state."""
+        """The job's state."""
         return _STATES[self.code]
 
     def may_move(self, expect: tuple[int, int] | None) -> Change:
-        """Return whether it may be cancelled or edited."""
+        """Return whether the job may be cancelled or edited."""
         return lifecycle.may_move(self.state, (self.due, self.claims), expect)
 
 
@@ -57,7 +57,7 @@ def _each(
     commands: Sequence[C],
     change: Callable[[Transaction, Sequence[tuple[C, _Found]]], Steps[list[Any]]],
 ) -> Steps[list[Any]]:
-    """Return what `change` does to the jobs that commands name, NOT_FOUND where there is none."""
+    """Return the outcomes of `change` for the jobs that commands name, NOT_FOUND for missing jobs."""
     outcomes: list[Any] = []
     for part in _parts(commands):
         found = yield from _find_all(tx, part)
@@ -68,7 +68,7 @@ def _each(
 
 
 def _parts(commands: Sequence[C]) -> list[Sequence[C]]:
-    """Divide commands so that none names a job that another one of its part may name."""
+    """Divide commands so that no two commands of a part can name the same job."""
     if len(commands) == 1 or len({c.ref for c in commands if isinstance(c.ref, int)}) == len(commands):
         return [commands]
     return [[command] for command in commands]
@@ -87,7 +87,7 @@ _COLUMNS: Final = "id topic state due claims key lapsed"
 
 
 def _find(tx: Transaction, ids: Sequence[int]) -> Steps[dict[int, _Found]]:
-    """Return the jobs with these ids, locked, with leases that are over ended."""
+    """Return the jobs with these ids, locked, with their lapsed leases ended."""
     values = {"ids": sorted(filter(in_range, ids))}
     looks = [Rows(_COLUMNS, f"{text} WHERE j.id {{in ids}} {{lock j}}", values) for text in (_LIVE, _ENDED)]
     live, ended = yield from settled(tx, *looks)
@@ -102,7 +102,7 @@ def _find_named(tx: Transaction, name: str, key: str) -> Steps[_Found | None]:
     values = {"topic": numbers[name], "key": key}
     texts = (
         f"{_LIVE} WHERE {NAMED} AND j.passed = 0 {{lock j}}",
-        f"{_LIVE} WHERE {PASSED_LAPSED} {{lock j}}",  # none is left
+        f"{_LIVE} WHERE {PASSED_LAPSED} {{lock j}}",  # `settled` ends these
         f"{_ENDED} WHERE {NAMED} ORDER BY j.id DESC LIMIT 1 {{lock j}}",
     )
     holders, _, ended = yield from settled(tx, *[Rows(_COLUMNS, text, values) for text in texts])
@@ -113,7 +113,7 @@ def _find_named(tx: Transaction, name: str, key: str) -> Steps[_Found | None]:
 
 
 def cancel(tx: Transaction, commands: Sequence[Cancel]) -> Steps[list[Change]]:
-    """Make delayed jobs cancelled."""
+    """Cancel delayed jobs."""
     return (yield from _each(tx, commands, _cancel))
 
 
@@ -217,7 +217,7 @@ def _forget(tx: Transaction, table: str, ids: Sequence[int]) -> Steps[None]:
 
 
 def rewrite(_: Transaction, commands: Sequence[Rewrite]) -> Steps[list[bool]]:
-    """Give jobs other bodies for those that they have."""
+    """Replace the bodies or results of jobs that still have the old ones."""
     outcomes = []
     for command in commands:
         outcomes.append((yield from _rewrite(command)) if in_range(command.id) else False)  # noqa: PERF401

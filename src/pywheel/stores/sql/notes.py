@@ -14,7 +14,7 @@ __all__ = ["keep", "note", "notes", "set_note"]
 
 
 def keep(tx: Transaction, commands: Sequence[SetNote]) -> Steps[list[bytes | None]]:
-    """Keep notes, or delete them; forget some that are over."""
+    """Keep notes, or delete them; drop some that are over."""
     outcomes = []
     for command in commands:
         outcomes.append((yield from _keep(tx, command)))  # noqa: PERF401
@@ -30,8 +30,8 @@ def _keep(tx: Transaction, command: SetNote) -> Steps[bytes | None]:
     [rows] = yield (look,)
     if (
         not rows and command.value is not None and tx.dialect.skip
-    ):  # others may keep one at once: there is a row to lock
-        row = (name, tx.dialect.moment(tx.now), b"")  # that is over already
+    ):  # others may write the note at once: a row is needed to lock
+        row = (name, tx.dialect.moment(tx.now), b"")  # over already
         yield (Insert("note", ("label", "until", "value"), [row], unless_taken=True),)
         [rows] = yield (look,)
     before = None
@@ -47,7 +47,7 @@ def _keep(tx: Transaction, command: SetNote) -> Steps[bytes | None]:
 
 
 def set_note(name: bytes, value: bytes, ttl: int | None) -> Statement:
-    """Return what keeps a value under a name, instead of the one there is."""
+    """Return the statement that stores a value under a name, in place of the present one."""
     text = "INSERT INTO note (label, until, value) VALUES (:label, {now} + :ttl, :value) {else label: until, value}"
     return Do(text, {"label": name, "value": value, "ttl": ttl})
 
@@ -55,14 +55,14 @@ def set_note(name: bytes, value: bytes, ttl: int | None) -> Statement:
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-def note(known: Lookup, query: GetNote) -> Steps[bytes | None]:  # noqa: ARG001  (as all that reads)
-    """Return what is kept under a name, or None."""
+def note(known: Lookup, query: GetNote) -> Steps[bytes | None]:  # noqa: ARG001  (as all readers)
+    """Return the value of a note, or None."""
     text = "SELECT value FROM note WHERE label = :label AND (until IS NULL OR until > {now})"
     [rows] = yield (Select(text, {"label": note_name(query.name)}),)
     return bytes(rows[0][0]) if rows else None
 
 
-def notes(known: Lookup, query: ListNotes) -> Steps[list[tuple[str, bytes]]]:  # noqa: ARG001  (as all that reads)
+def notes(known: Lookup, query: ListNotes) -> Steps[list[tuple[str, bytes]]]:  # noqa: ARG001  (as all readers)
     """Return notes, by name."""
     prefix = a_prefix(query.prefix)
     text = (

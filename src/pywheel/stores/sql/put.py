@@ -1,7 +1,7 @@
-"""Storing new jobs, and jobs as another store has them: all of a caller's, or none.
+"""Storing new jobs, and jobs of another store: all of a caller's, or none.
 
-Jobs without keys are inserted without a look. Of a key the live job that has it is locked first: it refuses the put,
-takes the new values, or hands the key on to a job of its own.
+Jobs without keys are inserted without a look. For a key, the live job that holds it is locked first. That job refuses
+the put, takes the new values, or hands the key on to its successor.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .transaction import Taken, Transaction
 
 __all__ = ["EDITED", "LAPSED", "NOT_FREE", "plain", "put", "settled", "take_in", "writing"]
 
-_LAST: Final = 20  # jobs with a key among which one that ended lately is looked for
+_LAST: Final = 20  # latest finished jobs with a key that the search for a recent end looks at
 
 
 NOT_FREE: Final = object()
-"""The outcome of an eager put whose key is taken, or was. It is to be put once more, with a look."""
+"""The outcome of an eager put whose key is taken, or was. The caller puts the job again, with a look."""
 
 
 def put(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
@@ -57,7 +57,7 @@ def _each_its_own(ids: Sequence[int], commands: Sequence[Put]) -> list[Any]:
 
 
 def _may_be_free(commands: Sequence[Put]) -> bool:
-    """Whether no job takes over from one with its key, or asks for one that had it, and each caller has one job."""
+    """Whether each caller has one job, all keys differ, and no job replaces, succeeds or dedupes another."""
     if any(len(command.jobs) != 1 for command in commands):
         return False
     jobs = [command.jobs[0] for command in commands]
@@ -76,10 +76,10 @@ _ALL: Final = (*_PLAIN, *KEPT)
 def plain(
     tx: Transaction, commands: Sequence[Any], take: Callable[[int], Sequence[int] | None]
 ) -> tuple[Insert, list[list[int]]] | None:
-    """Return the one insert that commands come to, and their outcomes; None if they need more, or a look before it.
+    """Return the single insert for these commands, and their outcomes; None if they need more, or a look first.
 
-    It is for puts without nonces, in topics and of priorities that are known, with ids that `take` knows. A transaction
-    that is `eager` takes keys: of callers whose jobs were not stored the outcome is to be NOT_FREE.
+    It serves puts without nonces, in known topics, with known priorities, if `take` has the ids. In an `eager`
+    transaction the insert takes keys as well: a caller whose job was not stored then gets the outcome NOT_FREE.
     """
     jobs: list[NewJob] = []
     for command in commands:
@@ -107,11 +107,11 @@ def plain(
 def _inserting(
     tx: Transaction, topics: Mapping[str, int], ids: Sequence[int], jobs: Sequence[NewJob], columns: tuple[str, ...]
 ) -> Insert:
-    """Return what stores jobs, and note what it changes."""
+    """Return the insert of jobs, and note its changes."""
     now, later, moved = tx.now, tx.dialect.moment, tx.changes.moved
     moment = later(now)
     rows: list[tuple[Any, ...]] = []
-    delay: int | None = None  # of the last one: most jobs of a put have the same
+    delay: int | None = None  # of the job before: most jobs of a put have the same
     delayed: Any = None
     for id, job in zip(ids, jobs, strict=True):
         topic = topics[job.topic]
@@ -130,7 +130,7 @@ def _inserting(
 
 
 def _insert(tx: Transaction, jobs: Sequence[NewJob], *, last: bool = False) -> Steps[Sequence[int]]:
-    """Store jobs whose keys are free; return their ids. Taken: somebody else came first."""
+    """Store jobs whose keys are free; return their ids. Taken: another transaction came first."""
     if not jobs:
         return ()
     topics = yield from tx.numbers({job.topic for job in jobs}, add=True)
@@ -171,7 +171,7 @@ def _put_with_nonces(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any
 
 
 def _put_once(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
-    """Store the jobs of those whose nonce is new; the others get what theirs came to."""
+    """Store the jobs of commands with new nonces; the others get the outcome of the first put with theirs."""
     known = yield from _known([command.nonce for command in commands if command.nonce is not None])
     new = [command for command in commands if command.nonce is None or command.nonce not in known]
     outcomes = (yield from _put(tx, new)) if new else []
@@ -189,7 +189,7 @@ def _put_once(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
 
 
 def _before(kept: list[Any], command: Put) -> list[int] | NonceTaken:
-    """Return what a put comes to whose nonce was known."""
+    """Return the outcome of a put whose nonce was known."""
     try:
         return same_ids(kept, command.fingerprint)
     except NonceTaken as taken:
@@ -205,10 +205,10 @@ class _Holder(NamedTuple):
     """The live job that has a key."""
 
     id: int
-    claim: int | None  # while it runs
+    claim: int | None  # None: it waits
 
     def yields(self, job: NewJob) -> bool:
-        """Whether it takes the new values, or hands the key on."""
+        """Whether the holder takes the new values, or hands the key on."""
         return job.replace if self.claim is None else job.parent == (self.id, self.claim)
 
 
@@ -221,7 +221,7 @@ LAPSED: Final = "CASE WHEN j.state = 1 AND j.next <= {now} THEN 1 ELSE 0 END AS 
 
 
 def settled(tx: Transaction, *looks: Rows) -> Steps[list[Any]]:
-    """Return the rows of looks at jobs, which begin with the id, once the leases are ended that they say are over."""
+    """Return the rows of looks at jobs, once the leases that they show as over are ended. Rows begin with the id."""
     answer = yield looks
     lapsed = sorted(row[0] for rows in answer for row in rows if row[-1])
     if lapsed:
@@ -231,7 +231,7 @@ def settled(tx: Transaction, *looks: Rows) -> Steps[list[Any]]:
 
 
 def _holders(tx: Transaction, keyed: Iterable[_Name]) -> Steps[dict[_Name, _Holder]]:
-    """Return the live jobs that have keys, locked, with leases that are over ended. A topic that is new has none."""
+    """Return the live jobs that hold keys, locked, with their lapsed leases ended. A new topic has none."""
     numbers = yield from tx.numbers({topic for topic, _ in keyed})
     topics = {number: topic for topic, number in numbers.items()}
     text = (
@@ -246,7 +246,7 @@ def _holders(tx: Transaction, keyed: Iterable[_Name]) -> Steps[dict[_Name, _Hold
 
 
 def _refusal(tx: Transaction, jobs: Sequence[NewJob], holders: Mapping[_Name, _Holder]) -> Steps[JobExists | None]:
-    """Return why the jobs of a caller cannot be stored."""
+    """Return the reason why a caller's jobs cannot be stored, or None."""
     seen: set[_Name] = set()
     for job in jobs:
         if job.key is None:
@@ -268,7 +268,7 @@ def _refusal(tx: Transaction, jobs: Sequence[NewJob], holders: Mapping[_Name, _H
 
 
 def _ended_lately(tx: Transaction, topic: str, key: str, dedupe_for: int) -> Steps[JobExists | None]:
-    """Return why a job cannot be stored whose key one had that ended less than so many ms ago."""
+    """Return the refusal of a job if an earlier one with its key ended within `dedupe_for` ms, else None."""
     numbers = yield from tx.numbers((topic,))
     if not numbers:
         return None
@@ -291,7 +291,7 @@ def _put_keyed(tx: Transaction, commands: Sequence[Put]) -> Steps[list[Any]]:
 
 
 def _put_part(tx: Transaction, commands: Sequence[Put], holders: dict[Any, _Holder]) -> Steps[list[Any]]:
-    """Store the jobs of commands that have no key in common. Of several jobs of one with a key the last one counts."""
+    """Store the jobs of commands that have no key in common. Of a command's jobs with one key, the last counts."""
     names = [[object() if job.key is None else (job.topic, job.key) for job in command.jobs] for command in commands]
     outcomes: list[Any] = []
     jobs: dict[Any, NewJob] = {}
@@ -317,13 +317,13 @@ def _put_part(tx: Transaction, commands: Sequence[Put], holders: dict[Any, _Hold
 
 
 def writing(columns: Iterable[str], more: str = "") -> str:
-    """Return what gives a job that waits values of these columns, and another due time if there is one."""
+    """Return the update of a waiting job: these columns, and the due time if there is a new one."""
     values = "".join(f", {one} = :{one}" for one in columns)
     return f"UPDATE job SET next = coalesce(:due, {{now}} + :delay, next){values}{more} WHERE id = :id"
 
 
 EDITED: Final = ", claims = claims + 1, unspent = unspent + 1"
-"""What else an edit writes: by its claims it is seen that the job is another one."""
+"""The other columns of an edit: a new claim number shows that the job has changed."""
 _REPLACE: Final = writing(("body", *REPLACED), EDITED)
 
 

@@ -1,4 +1,4 @@
-"""Reading: jobs as they are, counts, histories, and what workers ask for. A lease that is over is seen as ended."""
+"""Reading: jobs, counts, histories, and the queries of workers. A lease that is over counts as ended."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
 
 NAMED: Final = "j.topic = :topic AND j.key = :key AND j.key IS NOT NULL"
 PASSED_LAPSED: Final = f"{NAMED} AND j.passed = 1 AND j.state = 1 AND j.next <= {{now}}"
-"""Whether a job had handed its key on, and its lease is over: it has ended, as readers see it."""
+"""Whether a job has handed its key on and its lease is over: readers see it as ended."""
 LAST_ERROR: Final = (
     "CASE WHEN j.claims > 0 THEN coalesce(j.error, (SELECT a.error FROM attempt a WHERE a.job = j.id "
     "AND a.error IS NOT NULL ORDER BY a.claim DESC LIMIT 1)) END"
 )
-"""The last error of a finished job, of its last attempt or of one before."""
+"""The last error of a finished job: of its last attempt or of an earlier one."""
 _NOT_RUNNING: Final = dict.fromkeys(("next", "begun", "backoff"), "0")
 _LIVE_HEAD: Final = f"SELECT {listed(HEAD, 'j', due=DUE)}, {{now}} AS now"
 _ENDED_HEAD: Final = (
@@ -46,7 +46,7 @@ _WHOLE, _LIVE, _ENDED = _WITH_BODY
 
 
 def number_of(topics: Names, name: str) -> Steps[int | None]:
-    """Return the number of a topic, None if there is none."""
+    """Return the number of a topic, None if there is no such topic."""
     number = topics.numbers.get(name)
     if number is None:
         [rows] = yield (Select("SELECT id FROM topic WHERE name = :name", {"name": name}),)
@@ -88,7 +88,7 @@ def _by_id(table: str, select: str) -> str:
 
 
 def found_in(columns: str, live: str, ended: str, values: Mapping[str, Any]) -> Steps[dict[int, Sequence[Any]]]:
-    """Return the rows of the jobs with some ids, by id: those of live ones where there are both."""
+    """Return the rows of the jobs with some ids, by id. A live row hides a finished one."""
     rows = yield (Rows(columns, _by_id("job", live), values), Rows(columns, _by_id("finished", ended), values))
     return {row[0]: row for part in reversed(rows) for row in part}
 
@@ -96,7 +96,7 @@ def found_in(columns: str, live: str, ended: str, values: Mapping[str, Any]) -> 
 def _found(
     topics: Names, ids: Sequence[int], what: tuple[str, str, str]
 ) -> Steps[tuple[Sequence[Sequence[Any]], Mapping[int, str]]]:
-    """Return the rows of jobs, in the order of their ids here, and the names of their topics."""
+    """Return the rows of jobs in the order of `ids`, and the names of their topics."""
     found = yield from found_in(*what, {"ids": sorted(ids)})
     return [found[id] for id in ids if id in found], (yield from topics.named(row[1] for row in found.values()))
 
@@ -108,19 +108,19 @@ def jobs_of(topics: Names, ids: Sequence[int]) -> Steps[list[Job]]:
 
 
 def heads(topics: Names, ids: Sequence[int]) -> Steps[list[tuple[Job, int]]]:
-    """Return jobs without their bodies but with the sizes of those, in the order of their ids here."""
+    """Return jobs without their bodies, each with its body's size, in the order of `ids`."""
     rows, named = yield from _found(topics, ids, _WITH_SIZE)
     return [(job_of(row, named), row[-1]) for row in rows]
 
 
 def there(ids: Sequence[int]) -> Steps[dict[int, int]]:
-    """Return when those of some ids are due of which there are jobs, by id."""
+    """Return the due times of those of some ids that have jobs, by id."""
     live, ended = f"SELECT j.id, {DUE} AS due", "SELECT j.id, j.due"
     rows = yield from found_in("id due", live, ended, {"ids": sorted(ids)})
     return {id: row[1] for id, row in rows.items()}
 
 
-def states(known: Lookup, query: q.GetStates) -> Steps[list[State | None]]:  # noqa: ARG001  (as all that reads)
+def states(known: Lookup, query: q.GetStates) -> Steps[list[State | None]]:  # noqa: ARG001  (as all readers)
     """Return the states of jobs."""
     ids = query.ids
     values = {"ids": sorted({id for id in ids if in_range(id)})}
@@ -145,7 +145,7 @@ _NOW: Final = f"SELECT {listed(_RUNNING.split(), 'j')}, {{now}} AS now FROM job 
 
 
 def histories(known: Lookup, query: q.GetHistories) -> Steps[list[list[Attempt]]]:
-    """Return what was tried with jobs."""
+    """Return the attempts of jobs."""
     ids, workers = query.ids, known.workers
     values = {"ids": sorted({id for id in ids if in_range(id)})}
     before, last, now = yield (
@@ -189,12 +189,12 @@ def priorities_of(lanes: int) -> Sequence[int]:
 
 
 def priorities_in(topics: Names, topic: str | None) -> Steps[list[tuple[int, int]]]:
-    """Return topics and the priorities that their jobs may have, of one topic or of all."""
+    """Return pairs of a topic and a priority that its jobs may have, of one topic or of all."""
     rows = yield from topics.rows(topic)
     return [(number, priority) for number, _, _, lanes in rows for priority in priorities_of(lanes)]
 
 
-def counts(known: Lookup, query: q.CountJobs) -> Steps[dict[str, Counts]]:  # noqa: ARG001  (as all that reads)
+def counts(known: Lookup, query: q.CountJobs) -> Steps[dict[str, Counts]]:  # noqa: ARG001  (as all readers)
     """Return the counts of each topic."""
     running = Rows(
         "topic begun lapsed spent jobs",
@@ -206,15 +206,15 @@ def counts(known: Lookup, query: q.CountJobs) -> Steps[dict[str, Counts]]:  # no
     known.topics.learn({name: number for number, name in rows})
     found = {number: Counts() for number, _ in rows}
     for topic, *jobs in chain.from_iterable(sums):
-        if topic in found:  # else its jobs are of no topic, which `verify` tells
+        if topic in found:  # else the topic does not exist, a fault that `verify` finds
             delayed, done, cancelled, dead = map(int, jobs)
             found[topic] = _more(found[topic], Counts(delayed, 0, done, dead, cancelled))
     for topic, begun, lapsed, spent, jobs in runs:
         if topic in found:
-            # As far as `lifecycle` asks, all of them are like this one.
+            # `lifecycle` treats all of these jobs alike.
             state = lifecycle.seen(Run(0, spent, bool(begun), 0 if lapsed else 2, 1, 0), 1)
             found[topic] = _more(_more(found[topic], Counts(-jobs)), Counts(**{state.value: jobs}))
-    named = known.topics.names  # whose texts are there already
+    named = known.topics.names  # reuses the strings that are in memory
     return {named.get(number, name): found[number] for number, name in sorted(rows, key=lambda row: row[1])}
 
 
@@ -222,8 +222,8 @@ def _more(counts: Counts, others: Counts) -> Counts:
     return Counts(*map(add, counts, others))
 
 
-def claims(known: Lookup, query: q.ListClaims) -> Steps[list[tuple[int, int]]]:  # noqa: ARG001  (as all that reads)
-    """Return the receipts of all jobs that run for a worker."""
+def claims(known: Lookup, query: q.ListClaims) -> Steps[list[tuple[int, int]]]:  # noqa: ARG001  (as all readers)
+    """Return the receipts of all running jobs of a worker."""
     text = "SELECT j.id, j.claims FROM worker n {then} job j ON j.state = 1 AND j.worker = n.id WHERE n.name = :name"
     [rows] = yield (Rows("id claims", text, {"name": query.worker}),)
     return [(id, claims) for id, claims in rows]
@@ -239,7 +239,7 @@ _FIRST: Final = (
 
 
 def next_dues(lookup: Lookup, query: q.GetNextDues) -> Steps[dict[str, int]]:
-    """Return when the first delayed job of each topic is due, of some that are not paused, or of all."""
+    """Return the first due time of each topic's delayed jobs, of some topics that are not paused, or of all."""
     known, topics = lookup.topics, query.topics
     if topics is not None and not all(topic in known.numbers for topic in topics):
         yield from known.rows()
@@ -263,7 +263,7 @@ def next_dues(lookup: Lookup, query: q.GetNextDues) -> Steps[dict[str, int]]:
 
 
 def first_due(known: Lookup, query: q.ListFirstDue) -> Steps[list[Due]]:
-    """Return the first jobs of a topic that are due, by priority, unless it is paused."""
+    """Return the first due jobs of a topic, by priority; none if the topic is paused."""
     found: list[Due] = []
     text = (
         "SELECT j.next, j.id FROM job j WHERE j.state = 0 AND j.topic = :topic AND j.priority = :priority "
@@ -280,7 +280,7 @@ def first_due(known: Lookup, query: q.ListFirstDue) -> Steps[list[Due]]:
 # ---- forecasts ------------------------------------------------------------------------------------------------------
 
 _TOGETHER: Final = 256  # topics with a priority each that are read at once
-_READ: Final = q.FORECAST_MOST // 2  # jobs that are read of all those
+_READ: Final = q.FORECAST_MOST // 2  # jobs that are read in all
 _DUES: Final = (
     "SELECT j.next FROM {w: topic, priority} {then} job j ON j.topic = w.topic AND j.priority = w.priority "
     "WHERE j.state = 0 AND j.next >= :first AND j.next < :end LIMIT :most"
@@ -289,9 +289,9 @@ _COUNT: Final = f"SELECT count(*) FROM ({_DUES}) c"
 
 
 def forecast(known: Lookup, query: q.GetForecast) -> Steps[list[int]]:
-    """Return how many delayed jobs are due between each two edges, in a bounded time.
+    """Return the number of delayed jobs that are due between each two edges, in a bounded time.
 
-    They are read in one go for many topics, up to a number, and counted edge by edge only where there are more.
+    One query reads the jobs of many topics, up to a limit. Only beyond it are they counted edge by edge.
     """
     spans, cap = list(pairwise(query.edges)), query.cap
     found = [0] * len(spans)

@@ -1,6 +1,6 @@
-"""Rows: which columns the tables have in common, in which order they are read, and the records that they make.
+"""Rows: the columns that tables have in common, the order in which they are read, and the records made of them.
 
-The columns of a job's FIELDS are named as the fields are. All lists of columns take them from here.
+The columns of a job's FIELDS have the fields' names. All lists of columns take them from here.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ _JSON: Final = tuple(place for place, field in enumerate(FIELDS) if field.kind =
 REPLACED: Final = tuple(name for name in KEPT if name != "key")
 """The fields that a job takes from a put that replaces it."""
 STAYS: Final = ("id", "topic", "created", "claims", *KEPT, "body")
-"""What a finished job keeps when it is live again."""
+"""The columns that a finished job keeps when it is live again."""
 MOVED: Final = ("id", "topic", "due", "created", "claims", "unspent", "lost", *KEPT, "started", "worker", "body")
-"""What a live job keeps when it ends."""
+"""The columns that a live job keeps when it ends."""
 ATTEMPT: Final = ("claim", "attempt", "started", "ended", "outcome", "worker", "error")
-"""What is kept of an attempt, in a table of its own or in the row of a finished job."""
+"""The columns of an attempt, in a table of its own or in the row of a finished job."""
 ENDING: Final = ("state", "ended", "attempt", "outcome", "error", "result")
-"""What a finished job has besides: how it ended."""
+"""The other columns of a finished job: how it ended."""
 HEAD: Final = ("id", "topic", "state", "due", "created", "claims", "unspent", "lost", *KEPT, "error", "next", "begun",
                "backoff")  # fmt: skip
-"""What is read of a job for `job_of`, before the time and, maybe, the body."""
+"""The columns that `job_of` needs, before the time and, optionally, the body."""
 FOUND: Final = ("due", "id", "created", *KEPT, "claims", "unspent", "lost", "error", "size", "body")
-"""What is read of a job that may be claimed."""
+"""The columns read of a job that may be claimed."""
 if TYPE_CHECKING:
     Found: TypeAlias = Any
 else:
     Found = namedtuple("Found", FOUND)  # noqa: PYI024
     """A row of those."""
 TAKEN: Final = ("id", "body", "due", "created", *KEPT, "claims", "attempt", "next", "error", "lost")
-"""What is read of a job that one statement has claimed, in the order of `Job`."""
+"""The columns read of a job that one statement has claimed, in the order of `Job`."""
 _END, _LAST = TAKEN.index(KEPT[-1]) + 1, len(TAKEN)
 _FIELDS_OF_HEAD: Final = slice(HEAD.index(KEPT[0]), HEAD.index(KEPT[-1]) + 1)
 _RUN: Final = HEAD.index("error")
 
 
 def listed(columns: Sequence[str], table: str = "", **instead: str) -> str:
-    """Return columns as SQL lists them, of a table; some are read otherwise."""
+    """Return columns of a table as SQL lists them; `instead` has expressions for some."""
     dot = f"{table}." if table else ""
     return ", ".join(f"{instead[one]} AS {one}" if one in instead else f"{dot}{one}" for one in columns)
 
@@ -64,7 +64,7 @@ ATTEMPTED: Final = (
     f"INSERT INTO attempt (job, {listed(ATTEMPT)}) SELECT id, {listed(ATTEMPT, claim='claims')} "
     "FROM finished WHERE id {in ids}"
 )
-"""Writes the last attempts of finished jobs into the table of attempts."""
+"""The statement that copies the last attempts of finished jobs into the table of attempts."""
 
 
 def columns_of(fields: Any) -> list[Any]:
@@ -77,7 +77,7 @@ def columns_of(fields: Any) -> list[Any]:
 
 
 def found_of(rows: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return rows with the columns of FOUND as such."""
+    """Return rows with the columns of FOUND as `Found` records."""
     new = tuple.__new__  # with the fewest steps
     return [new(Found, row) for row in rows]
 
@@ -93,13 +93,13 @@ def taken_of(topic: str, columns: Sequence[Sequence[Any]]) -> list[Job]:
 
 
 def run_of(claims: int, attempt: int, begun: int, lease: int, backoff: int | None) -> Run:
-    """Return the claim under way of a job, as its row has it."""
+    """Return a job's current claim, from its row."""
     left = backoff is not None
     return Run(claims, attempt, bool(begun), lease, attempt + left, backoff or 0)
 
 
 def job_of(row: Sequence[Any], names: Mapping[int, str], body: bytes = b"") -> Job:
-    """Return the record of a row with the columns of HEAD and the time. A lease that is over is seen as ended."""
+    """Return the record of a row with the columns of HEAD and the time. A lease that is over counts as ended."""
     id, topic, code, due, created, claims, unspent, lost = row[: _FIELDS_OF_HEAD.start]
     error, next_, begun, backoff, now = row[_RUN : _RUN + 5]
     state, lease = State.DELAYED, None

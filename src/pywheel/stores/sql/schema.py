@@ -1,8 +1,8 @@
 """The tables. A live job is one row of `job`; one that has ended is one row of `finished`, with its last attempt.
 
-`next` says when somebody may take a live job: its due time while it waits, the end of its lease while it runs. The
-index (state, topic, priority, next, id) serves delivery, retries and lost leases. The state comes first in it, so that
-a claim never looks at a running job, and a reader of running jobs never at a waiting one.
+`next` is the time from which a live job may be taken: its due time while it waits, the end of its lease while it runs.
+The index (state, topic, priority, next, id) serves delivery, retries and lost leases. The state comes first in it, so
+that a claim never looks at a running job, and a reader of running jobs never at a waiting one.
 
 Times are wall clock in ms. The body comes last: SQLite reads the columns before it without its overflow pages.
 """
@@ -21,7 +21,7 @@ OUTCOMES: Final = (Outcome.DONE, Outcome.CANCELLED, Outcome.FAILED, Outcome.LOST
 """The outcomes that the column `outcome` numbers."""
 
 ENDED: Final = 2
-"""Added to the number of a finished state where both tables are read."""
+"""The offset of the numbers of finished states where a query reads both tables."""
 
 TYPES: Final = {
     "id": "big", "job": "big", "topic": "int", "state": "small", "next": "big", "due": "big", "created": "big",
@@ -34,7 +34,7 @@ TYPES: Final = {
     "ids": "text", "slot": "int", "seq": "big",
     **{field.name: "text" if field.kind == "json" else field.kind for field in FIELDS},
 }  # fmt: skip
-"""The kinds of the columns, of the tables and of lists of values. A dialect says what each is called."""
+"""The kinds of the columns of tables and of lists of values. A dialect has a name for each kind."""
 
 
 def _kept(field: Field) -> str:

@@ -1,6 +1,7 @@
-"""How claims end: acks, failures, jobs that are given back, leases that are longer, and leases that are over.
+"""How claims end: acks, failures, releases, touches, and leases that are over.
 
-Each kind of end is a few statements, for any number of jobs. They change what the receipts still hold, and tell which.
+Each kind of end is a few statements, for any number of jobs. They change the jobs that the receipts still hold, and
+return the ids of those.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from .transaction import Transaction
 __all__ = ["SETTLING", "expire", "expire_all", "expire_among", "move", "settle"]
 
 SETTLING: Final = frozenset({Ack, Nack, Release, Touch, Begin})
-"""The commands that may stand in one settlement."""
+"""The commands that one settlement may combine."""
 
 _DONE, _CANCELLED, _FAILED, _LOST, _RELEASED = range(len(OUTCOMES))
 _DEAD: Final = code_of(State.DEAD)
 _DONE_STATE: Final = code_of(State.DONE)
 _HELD: Final = "+j.state = 1 AND j.claims = w.claims AND j.next > {now}"
-"""Whether a receipt still holds its job. The plus keeps a database from looking for the state first."""
+"""Whether a receipt still holds its job. The plus keeps a database from searching by state first."""
 _LAPSED: Final = "j.state = 1 AND j.next <= {now}"
 _THEIR_LAPSED: Final = f"+{_LAPSED}"
 _SPENT: Final = "j.backoff IS NULL"
@@ -39,7 +40,7 @@ _ENDS: Final = {"id": "j.id", "next": _UNTIL}
 
 
 def move(state: str, ended: str, outcome: int, error: str = "NULL", result: str = "", **changed: str) -> str:
-    """Return what writes live jobs as finished ones; a `Drop` is to follow."""
+    """Return the statement that writes live jobs as finished ones; a `Drop` has to follow."""
     values = ", ".join(changed.get(column, f"j.{column}") for column in MOVED)
     attempt = changed.get("attempt", "j.claims - j.unspent")
     return (
@@ -49,7 +50,7 @@ def move(state: str, ended: str, outcome: int, error: str = "NULL", result: str 
 
 
 def _record(outcome: int, ended: str, error: str = "NULL") -> str:
-    """Return what writes the attempt of a claim that leaves its job live."""
+    """Return the statement that records the attempt of a claim that leaves its job live."""
     return (
         f"INSERT INTO attempt (job, {listed(ATTEMPT)}) "
         f"SELECT j.id, j.claims, j.claims - j.unspent, j.started, {ended}, {outcome}, j.worker, {error}"
@@ -63,7 +64,7 @@ _BURY_LOST: Final = move(str(_DEAD), "j.next", _LOST, lost="2")
 
 
 def settle(tx: Transaction, commands: Sequence[Any]) -> Steps[list[Any]]:
-    """End, or prolong, the claims of receipts. A second command for a claim finds it as the first one left it."""
+    """End, or prolong, the claims of receipts. A second command for a claim sees the effect of the first."""
     if len(commands) == 1 or len({command.id for command in commands}) == len(commands):
         return (yield from _settle(tx, commands, last=True))
     outcomes: list[Any] = []
@@ -74,16 +75,16 @@ def settle(tx: Transaction, commands: Sequence[Any]) -> Steps[list[Any]]:
 
 
 _Step = tuple[Statement, Callable[[Transaction, Any], Iterable[int]] | None, set[int]]
-"""A statement, what takes in its rows, and where the ids in them go."""
+"""A statement, a function for its rows, and a set for the ids that the function returns."""
 
 
 class _Kinds:
-    """The receipts of commands, by what is to become of them."""
+    """The receipts of commands, by kind of change."""
 
     def __init__(self, commands: Sequence[Any], *, bytes_in_lists: bool) -> None:
         self.acks: list[tuple[int, int]] = []
         self.acks_with: list[tuple[int, int, bytes]] = []
-        self.results: dict[int, bytes] = {}  # to be written once their jobs are finished
+        self.results: dict[int, bytes] = {}  # written once their jobs are finished
         self.nacks: list[tuple[int, int, int | None, str | None]] = []
         self.releases: list[tuple[int, int]] = []
         self.leases: list[tuple[int, int, int, int]] = []
@@ -105,7 +106,7 @@ class _Kinds:
                 self.leases.append((id, claims, command.ttr, int(kind is Begin)))
 
     def steps(self, held: set[int], dead: set[int], again: set[int]) -> list[_Step]:
-        """Return what ends or prolongs them, those of a kind in the order of their ids."""
+        """Return the steps that end or prolong the claims; each kind in the order of the ids."""
         steps: list[_Step] = []
         acks: tuple[tuple[str, str, list[Any]], ...]
         acks = (_FINISH, _RECEIPTS, self.acks), (_FINISH_WITH, "{w: id, claims, result}", self.acks_with)
@@ -134,7 +135,7 @@ def _settle(tx: Transaction, commands: Sequence[Any], *, last: bool) -> Steps[li
         for (_, take_in, ids), rows in zip(steps, answer, strict=True):
             if take_in is not None:
                 ids.update(take_in(tx, rows))
-    if kinds.results:  # those of jobs that this has ended
+    if kinds.results:  # of jobs that were ended here
         kept = [{"id": id, "result": result} for id, result in kinds.results.items() if id in held]
         keep = (Each("UPDATE finished SET result = :result WHERE id = :id", kept),)
         yield Last(keep) if last else keep
@@ -213,7 +214,7 @@ def expire(tx: Transaction, commands: Sequence[Expire]) -> Steps[list[Expired]]:
 def expire_all(
     tx: Transaction, limit: int | None = None, topic: int | None = None
 ) -> Steps[tuple[int, tuple[int, ...]]]:
-    """End claims whose lease is over, of one topic or of all; return how many, and the jobs that are dead by it."""
+    """End claims whose lease is over, of one topic or of all; return their number, and the jobs that died."""
     of_topic = "" if topic is None else " AND j.topic = :topic"
     most = "" if limit is None else " ORDER BY j.next LIMIT :limit"
     text = f"SELECT j.id FROM job j WHERE {_LAPSED}{of_topic}{most}"
@@ -222,10 +223,10 @@ def expire_all(
 
 
 def expire_among(tx: Transaction, ids: Sequence[int], *, skip: bool = False) -> Steps[tuple[int, tuple[int, ...]]]:
-    """End the claims of those of some jobs whose lease is over; return how many, and the jobs that are dead by it.
+    """End the lapsed claims among some jobs; return their number, and the jobs that died.
 
-    With `skip` those are passed over that others have locked. Jobs are locked by their ids alone: MySQL locks each
-    entry of an index that it reads, those of jobs that run too, which could not end then.
+    With `skip`, jobs that others have locked are left out. Jobs are locked by id alone: MySQL locks each index entry
+    that it reads, so a search by state would lock running jobs, which then could not end.
     """
     if not ids:
         return 0, ()
@@ -235,7 +236,7 @@ def expire_among(tx: Transaction, ids: Sequence[int], *, skip: bool = False) -> 
 
 
 def _lose(tx: Transaction, ids: Sequence[int]) -> Steps[tuple[int, tuple[int, ...]]]:
-    """End the claims of jobs that are locked, and whose lease is over, as `lifecycle.lost` says."""
+    """End the claims of locked jobs whose lease is over, as `lifecycle.lost` says."""
     if not ids:
         return 0, ()
     ids = sorted(ids)
@@ -257,7 +258,7 @@ def _lose(tx: Transaction, ids: Sequence[int]) -> Steps[tuple[int, tuple[int, ..
 
 
 def _leave_word(tx: Transaction, buried: Sequence[Any]) -> Steps[None]:
-    """Leave word of jobs that are dead as their leases were lost, and wake who is to take it."""
+    """Leave notes of jobs that died with lost leases, and wake the workers that report them."""
     names = yield from tx.topics.named({topic for _, topic, _, _ in buried})
     text = "INSERT INTO note (label, until, value) VALUES (:label, {now} + :kept, :value) {else label: until, value}"
     notes = []

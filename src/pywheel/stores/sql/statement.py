@@ -3,11 +3,11 @@
 A template is SQL with a few marks in braces, which `Dialect` replaces:
 
 - ``{w: id, claims}`` is a table `w` of those columns, made of the rows in ``values["w"]``.
-- ``{in ids}`` says that what stands before it is one of the numbers in ``values["ids"]``.
+- ``{in ids}`` is a condition for the expression before it: to be one of the numbers in ``values["ids"]``.
 - ``{now}`` is the store's time in ms, the same throughout a statement.
 - ``{draw}`` is a number from -1 to 1, drawn for each row.
 - ``{then}`` joins tables in the order in which they are named.
-- ``{lock j}`` locks the rows of `j`, ``{skip j}`` does so and passes over those that others have locked.
+- ``{lock j}`` locks the rows of `j`; ``{skip j}`` locks them too, except those that others have locked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Select:
 
 @dataclass(slots=True)
 class Rows:
-    """Reads any number of rows, of which each has these columns. `text` names its columns so."""
+    """Reads any number of rows with these columns. `text` gives its columns the same names."""
 
     columns: str
     text: str
@@ -45,8 +45,8 @@ class Rows:
 class Do:
     """Writes, and returns no rows.
 
-    What goes `apart` is done on another connection where the transaction is a caller's own, and committed: nobody waits
-    for that caller.
+    In a caller's own transaction, a statement that goes `apart` runs and commits on another connection, so that nobody
+    waits for that caller.
     """
 
     text: str
@@ -64,7 +64,7 @@ class Each:
 
 @dataclass(slots=True)
 class Insert:
-    """Inserts rows. With `unless_taken` it leaves out those that break a unique index, and returns the other ids."""
+    """Inserts rows. With `unless_taken` it skips rows that break a unique index, and returns the other ids."""
 
     table: str
     columns: tuple[str, ...]
@@ -74,11 +74,11 @@ class Insert:
 
 @dataclass(slots=True)
 class WriteJobs:
-    """Writes jobs that a list names and for which `where` holds, and returns what it says of each.
+    """Writes the jobs of a list for which `where` holds, and returns the columns `returns` of each.
 
-    `source` is a list ``{w: id, ...}``, and the row of the live job with that id is `j`. `write` is either
-    ``INSERT INTO table (columns) SELECT values``, of those, or ``UPDATE job SET column = value``. `returns` has names
-    of columns of what was written, with what they will be as an expression over `w` and `j` as it was before.
+    `source` is a list ``{w: id, ...}``; `j` is the row of the live job with that id. `write` is either
+    ``INSERT INTO table (columns) SELECT values`` from these, or ``UPDATE job SET column = value``. `returns` maps names
+    of written columns to their new values, as expressions over `w` and over `j` as it was before.
     """
 
     write: str
@@ -90,14 +90,14 @@ class WriteJobs:
 
 @dataclass(slots=True)
 class Drop:
-    """Forgets the live rows of those of some jobs that a `WriteJobs` before it has written as finished."""
+    """Deletes the live rows of those of some jobs that an earlier `WriteJobs` has written as finished."""
 
     ids: Sequence[int]
 
 
 @dataclass(slots=True)
 class NewNames:
-    """Stores names in a table, but those that somebody else has stored meanwhile. It goes apart, as a `Do` may."""
+    """Stores names in a table, except those that others have stored meanwhile. It goes apart, as a `Do` may."""
 
     table: str
     names: Sequence[str]
@@ -106,19 +106,19 @@ class NewNames:
 Statement: TypeAlias = Select | Rows | Do | Each | Insert | WriteJobs | Drop | NewNames
 Batch: TypeAlias = Sequence[Statement]
 Steps: TypeAlias = Generator[Batch, Sequence[Sequence[Any]], T]
-"""Yields batches, is sent the rows of each statement, and returns what they come to."""
+"""Generators that yield batches, are sent the rows of each statement, and return a result."""
 
 
 class Last(tuple[Statement, ...]):
-    """The last batch of a generator: what other commands need may be sent along with it."""
+    """The last batch of a generator: the statements of other commands may be sent with it."""
 
     __slots__ = ()
 
 
 def drive_all(parts: Sequence[Steps[Any]]) -> Steps[list[Any]]:
-    """Drive several generators in order, with as few batches as may be; return what each returns.
+    """Drive several generators in order, in as few batches as possible; return the result of each.
 
-    What one writes is there for those after it: the next one begins in the same batch only behind a `Last`.
+    Each generator sees the writes of those before it. It begins in their batch only if that batch is a `Last`.
     """
     found: list[Any] = [None] * len(parts)
     begun: list[tuple[int, Batch]] = []  # generators and the batches that they wait for
@@ -142,7 +142,7 @@ def drive_all(parts: Sequence[Steps[Any]]) -> Steps[list[Any]]:
 
 
 def once_each(commands: Sequence[T], names: Callable[[T], Collection[Any]]) -> list[list[T]]:
-    """Divide commands, in order, so that no two of a part have a name in common."""
+    """Divide commands, in order, so that no two commands of a part have a name in common."""
     parts: list[list[T]] = [[]]
     seen: set[Any] = set()
     for command in commands:

@@ -1,4 +1,4 @@
-"""One transaction of the engine: what its commands share, and what is to be told of it afterwards."""
+"""One transaction of the engine: the state that its commands share, and the changes to announce afterwards."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from .statement import Do, NewNames, Rows, Select, Statement, Steps
 __all__ = ["LIVE", "NEVER", "Changes", "Lookup", "Names", "Taken", "Tally", "Transaction", "Watcher"]
 
 LIVE: Final = 0
-"""The first column of a tally; those of finished states follow, in the order of their numbers."""
+"""The first column of a tally; the finished states follow, in the order of their numbers."""
 NEVER: Final = 2**63 - 1
-_ALL_AGAIN: Final = (1.0, 15.0)  # seconds: at least, at most
-_SHARE: Final = 100  # times as long as a look at all took: so it takes a hundredth of the time
+_ALL_AGAIN: Final = (1.0, 15.0)  # seconds between looks at all: at least, at most
+_SHARE: Final = 100  # pause between looks at all, in durations of one: they take a hundredth of the time
 _BEHIND: Final = 1_000  # ms
-_MANY: Final = 2_000  # entries that are read in less than a millisecond
+_MANY: Final = 2_000  # index entries that are read in less than a millisecond
 
 
 class Taken(Exception):
-    """Somebody else has taken a key, or a name, since it was looked at: the transaction is to begin anew."""
+    """Another transaction has taken a key, or a name, since the look at it: the transaction has to begin anew."""
 
 
 class Heads:
-    """From where on the waiting jobs of a topic and priority are looked at.
+    """Due times from which claims look at the waiting jobs, by topic and priority.
 
-    The entry of a claimed job stays in the index while any transaction may see it. So once many were claimed, a claim
-    begins where the last one found its first job, less a second. It looks at all of them once a second, or more seldom
-    if that takes longer than a claim does else: what it does not look at is told by hints, unless one was lost.
+    A claimed job's entry stays in the index while any transaction may see it. So after many claims, a claim begins at
+    the first job that the last one found, less a second. It looks at all jobs once a second, or less often if that
+    takes longer than its usual look. Hints tell of jobs that it skips, unless a hint was lost.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[int, float, int]] = {}
-        """A due time, until when that is good, and how many were claimed, by topic and priority."""
-        self._usual = math.inf  # seconds of the last claim that did not look at all
-        self._ended: dict[int, float] = {}  # when lost leases were ended last, by topic
+        """A due time, its expiry, and how many jobs were claimed, by topic and priority."""
+        self._usual = math.inf  # seconds of the last claim that did not look at all jobs
+        self._ended: dict[int, float] = {}  # when lost leases were last ended, by topic
 
     def leases_wait(self, topic: int) -> bool:
-        """Return whether the lost leases of a topic may wait while a reserve gets enough: for a second they may."""
+        """Return whether the lost leases of a topic may wait for a second, while its reserves find enough jobs."""
         if self._known.get((topic, 0), (0, 0.0, 0))[2] < _MANY:
             return False
         now = time.monotonic()
@@ -54,12 +54,12 @@ class Heads:
         return False
 
     def first(self, topic: int, priority: int) -> int | None:
-        """Return from which due time on to look; None: at all."""
+        """Return the due time from which to look; None: look at all jobs."""
         head, until, claimed = self._known.get((topic, priority), (0, 0.0, 0))
         return head if claimed >= _MANY and time.monotonic() < until else None
 
     def found(self, topic: int, priority: int, first: int | None, due: int, jobs: int, began: float) -> None:
-        """Note how many jobs were claimed, looking from `first` on, when the first one was due, and when that began."""
+        """Note a claim: the `first` it looked from, its first job's due time, its jobs, and when it began."""
         _, until, claimed = self._known.get((topic, priority), (0, 0.0, 0))
         now, (least, most) = time.monotonic(), _ALL_AGAIN
         if first is None:
@@ -69,7 +69,7 @@ class Heads:
         self._known[topic, priority] = (due - _BEHIND, until, claimed + jobs)
 
     def of(self, topic: int) -> int | None:
-        """Return from which due time on a topic has jobs, for all that is known; None: nothing is."""
+        """Return the earliest due time of a topic's waiting jobs as known here; None: unknown."""
         known = [(head, claimed) for (number, _), (head, _, claimed) in self._known.items() if number == topic]
         return min(known)[0] if known and max(claimed for _, claimed in known) >= _MANY else None
 
@@ -83,13 +83,13 @@ class Heads:
                 self.changed(topic, due)
 
     def changed(self, topic: int, due: int) -> None:
-        """Note that a job is due then."""
+        """Note a job with this due time."""
         for place, (head, until, claimed) in list(self._known.items()):
             if place[0] == topic and due < head:
                 self._known[place] = (due, until, claimed)
 
     def forget(self) -> None:
-        """Look at all again."""
+        """Forget all places: the next claims look at all jobs."""
         self._known.clear()
 
 
@@ -100,27 +100,27 @@ class Names:
         self.table = table
         self.numbers: dict[str, int] = {}
         self.names: dict[int, str] = {}
-        self.lanes: dict[int, int] = {}  # priorities that a topic is known to have
+        self.lanes: dict[int, int] = {}  # the known priorities of each topic
         self.heads = Heads()
 
     def learn(self, numbers: Mapping[str, int]) -> None:
-        """Take in what is committed, or will be with the transaction under way."""
+        """Note names that are committed, or will be with the current transaction."""
         self.numbers.update(numbers)
         self.names.update((number, name) for name, number in numbers.items())
 
     def head_of(self, topic: str) -> int:
-        """Return from which due time on a topic has jobs, for all that is known."""
+        """Return the earliest due time of a topic's waiting jobs as known here."""
         number = self.numbers.get(topic)
         head = None if number is None else self.heads.of(number)
         return -FURTHEST if head is None else head
 
     def changed(self, topic: str, due: int) -> None:
-        """Note that a job of a topic is due then."""
+        """Note a job of a topic with this due time."""
         if (number := self.numbers.get(topic)) is not None:
             self.heads.changed(number, due)
 
     def named(self, numbers: Iterable[int | None]) -> Steps[Mapping[int, str]]:
-        """Return the names of these numbers, and of others."""
+        """Return a mapping with the names of these numbers; it may have others."""
         missing = sorted({number for number in numbers if number is not None and number not in self.names})
         if missing:
             text = f"SELECT id, name FROM {self.table} WHERE id {{in ids}}"
@@ -129,7 +129,7 @@ class Names:
         return self.names
 
     def rows(self, topic: str | None = None) -> Steps[Sequence[Any]]:
-        """Return number, name, whether it is paused, and the priorities, of a topic or of all, by name."""
+        """Return (number, name, paused, priorities) of a topic or of all, by name."""
         where = "" if topic is None else "WHERE name = :name"
         text = f"SELECT id, name, paused, lanes FROM topic {where}"
         [rows] = yield (Rows("id name paused lanes", text, {"name": topic}),)
@@ -138,7 +138,7 @@ class Names:
         return sorted(rows, key=lambda row: row[1])
 
     def forget(self) -> None:
-        """Know nothing any more: some may have been rolled back."""
+        """Forget all names: some may have been rolled back."""
         self.numbers.clear()
         self.names.clear()
         self.lanes.clear()
@@ -146,35 +146,35 @@ class Names:
 
 
 class Lookup(NamedTuple):
-    """What readers know, and how jobs are counted."""
+    """The names that readers know, and the statements that count jobs."""
 
     topics: Names
     workers: Names
     tallies: Sequence[Select]
-    """Read (topic, live, done, cancelled, dead), to be added up."""
+    """Statements that read (topic, live, done, cancelled, dead), to be added up."""
 
 
 class Tally:
-    """By how much a transaction changes the counts of topics."""
+    """A transaction's changes of the counts of topics."""
 
     def __init__(self) -> None:
         self.rows: dict[int, list[int]] = {}  # by topic: live, done, cancelled, dead
-        self.new: list[Sequence[Any]] = []  # rows of jobs that were put, which begin with id and topic, as ids ascend
+        self.new: list[Sequence[Any]] = []  # rows of new jobs, by id; each begins with id and topic
 
     @property
     def put(self) -> Mapping[int, int]:
-        """How many were put, by topic."""
+        """The number of new jobs, by topic."""
         return Counter([row[1] for row in self.new])
 
     def add(self, topic: int, column: int, jobs: int) -> None:
-        """Count jobs of a topic."""
+        """Add to a count of a topic."""
         row = self.rows.get(topic)
         if row is None:
             row = self.rows[topic] = [0, 0, 0, 0]
         row[column] += jobs
 
     def ended(self, topics: Sequence[int], state: int) -> None:
-        """Count live jobs of these topics, one each, as finished."""
+        """Count one live job of each of these topics as finished."""
         each, jobs = topics, 1
         if len(topics) > 1 and len({*topics}) == 1:
             each, jobs = topics[:1], len(topics)
@@ -184,23 +184,23 @@ class Tally:
 
 
 class Changes:
-    """What others may wait for."""
+    """Changes that others may wait for."""
 
-    leases = NEVER  # the earliest end of a lease that was given
-    expired = False  # whether leases were ended that were over
+    leases = NEVER  # the earliest end of a lease given here
+    expired = False  # whether lapsed leases were ended
 
     def __init__(self) -> None:
-        self.moved: list[tuple[int, int, int]] = []  # topic and id of jobs, and when each is due from now on
-        self.paused: dict[int, bool] = {}  # topics that were paused or resumed, and whether they are paused now
+        self.moved: list[tuple[int, int, int]] = []  # topic, id and new due time of jobs
+        self.paused: dict[int, bool] = {}  # the new pause state of topics that were paused or resumed
         self.announced: dict[str, tuple[str, ...]] = {}  # the topics of each worker that has announced some
 
     def due(self, topic: int, id: int, due: int) -> None:
-        """Note that a job is due then, from now on."""
+        """Note a job's new due time."""
         self.moved.append((topic, id, due))
 
     @property
     def dues(self) -> dict[int, list[tuple[int, int]]]:
-        """Ids, and when each is due, by topic."""
+        """Ids and due times, by topic."""
         dues: dict[int, list[tuple[int, int]]] = {}
         for topic, id, due in self.moved:
             dues.setdefault(topic, []).append((id, due))
@@ -208,7 +208,7 @@ class Changes:
 
 
 class Watcher(Protocol):
-    """Who knows of leases and workers without a look at the tables."""
+    """Knowledge of leases and workers without a look at the tables."""
 
     def lapsed(self, now: int) -> bool:
         """Whether a lease may be over."""
@@ -218,7 +218,7 @@ class Watcher(Protocol):
 
 
 class Transaction:
-    """What the commands of a transaction share."""
+    """The state that the commands of a transaction share."""
 
     def __init__(
         self,
@@ -233,17 +233,17 @@ class Transaction:
     ) -> None:
         self.dialect = dialect
         self.now = now
-        """The store's time; of a server's store about that, for what is only told to others."""
+        """The store's time. Of a server's store an estimate, used only in news for others."""
         self.topics = topics
         self.workers = workers
         self.eager = eager
-        """Whether keys of puts may be taken without a look, so that the outcome of some may be `put.NOT_FREE`."""
+        """Whether puts may take keys without a look, so that some outcomes may be `put.NOT_FREE`."""
         self._watcher = watcher
         self.tally = Tally()
         self.changes = Changes()
         self._ids = ids
-        self._new: dict[str, dict[str, int]] = {}  # by table: names that this transaction has stored
-        self._lanes: dict[int, int] = {}  # by topic: priorities that it has noted
+        self._new: dict[str, dict[str, int]] = {}  # names that this transaction has stored, by table
+        self._lanes: dict[int, int] = {}  # priorities that this transaction has noted, by topic
 
     @property
     def lapsed(self) -> bool:
@@ -255,13 +255,13 @@ class Transaction:
         return self._watcher is not None and self._watcher.gone(worker)
 
     def new_ids(self, count: int) -> Steps[Sequence[int]]:
-        """Return so many ids that no job had, ascending."""
+        """Return `count` ids that no job had, ascending."""
         return self._ids(self, count)
 
     # ---- names ------------------------------------------------------------------------------------------------------
 
     def numbers(self, names: Iterable[str], *, add: bool = False, of: Names | None = None) -> Steps[dict[str, int]]:
-        """Return the numbers of names, of topics unless told; those that are new are stored if `add` says so."""
+        """Return the numbers of names, by default of topics; `add` stores new names."""
         known = self.topics if of is None else of
         new = self._new.get(known.table, {})
         found: dict[str, int] = {}
@@ -292,7 +292,7 @@ class Transaction:
         return bool(self.topics.lanes.get(self.topics.numbers.get(topic, 0), 0) & lane(priority))
 
     def know_priorities(self, priorities: Iterable[tuple[int, int]]) -> Steps[None]:
-        """Note the priorities that jobs of topics have, where they are new."""
+        """Store new priorities of topics."""
         text = "UPDATE topic SET lanes = lanes | :lanes WHERE id = :topic AND lanes & :lanes <> :lanes"
         lanes: dict[int, int] = {}
         for topic, priority in priorities:
@@ -303,7 +303,7 @@ class Transaction:
                 self._lanes[topic] = self._lanes.get(topic, 0) | bits
 
     def committed(self) -> None:
-        """Let others know the names that are new. Until then the transaction might be rolled back."""
+        """Publish the new names, now that the transaction cannot be rolled back any more."""
         for table, new in self._new.items():
             (self.topics if table == self.topics.table else self.workers).learn(new)
         for topic, bits in self._lanes.items():
@@ -314,11 +314,11 @@ class Transaction:
     # ---- what is kept for a time ------------------------------------------------------------------------------------
 
     def forget_nonces(self, limit: int) -> Statement:
-        """Return what drops up to so many nonces, if they are old enough."""
+        """Return the statement that deletes up to `limit` nonces that are old enough."""
         some = "SELECT id FROM nonce WHERE at <= {now} - :kept ORDER BY at LIMIT :limit"
         return Do(f"DELETE FROM nonce WHERE id IN (SELECT id FROM ({some}) o)", {"kept": NONCES_KEPT, "limit": limit})
 
     def forget_notes(self, limit: int) -> Statement:
-        """Return what drops up to so many notes that are over."""
+        """Return the statement that deletes up to `limit` notes that are over."""
         some = "SELECT label FROM note WHERE until <= {now} ORDER BY until LIMIT :limit"
         return Do(f"DELETE FROM note WHERE label IN (SELECT label FROM ({some}) o)", {"limit": limit})

@@ -1,4 +1,4 @@
-"""What may be wrong with the tables, and what makes it right: each fault is a statement that finds the ids of all."""
+"""Faults of the tables and their repairs. A statement for each fault finds the ids of all jobs that have it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Check", "find", "mend"]
 
 
 class Check(NamedTuple):
-    """A fault, what finds the ids of all that have it, and what mends those in ``{in ids}``."""
+    """A fault, a query for the ids that have it, and the statements that mend those in ``{in ids}``."""
 
     fault: Fault
     find: str
@@ -28,7 +28,7 @@ _HANDED_ON: Final = (
     "OR EXISTS (SELECT 1 FROM finished g WHERE g.topic = f.topic AND g.key = f.key AND g.id > f.id AND g.id {in ids}) "
     "THEN 1 ELSE 0 END"
 )
-"""Whether a job that is live again does not get its key, as another one has it."""
+"""Whether a job that is live again does not get its key, as another job holds it."""
 _LIVE_AGAIN: Final = (
     f"INSERT INTO job ({_STAYS}, unspent, next, passed) SELECT {_STAYS}, claims, {{now}}, {_HANDED_ON} "
     "FROM finished f WHERE id {in ids}"
@@ -81,7 +81,7 @@ CHECKS: Final = (
         "UNION ALL SELECT id FROM finished WHERE NOT EXISTS (SELECT 1 FROM topic t WHERE t.id = finished.topic)",
     ),
 )
-"""In the order in which they are mended."""
+"""The checks, in the order in which their faults are mended."""
 _COUNTED: Final = (
     "SELECT topic, 0, count(*) FROM job GROUP BY topic UNION ALL "
     "SELECT topic, state + 1, count(*) FROM finished WHERE state IN (0, 1, 2) GROUP BY topic, state"
@@ -89,7 +89,7 @@ _COUNTED: Final = (
 
 
 def find(topics: Names, tallies: Sequence[Select], more: Sequence[Check] = ()) -> Steps[list[Finding]]:
-    """Return what is wrong, all of one moment."""
+    """Return the faults, all of one moment."""
     found: list[Finding] = []
     for check in (*CHECKS, *more):
         ids = yield from _ids(check)
@@ -102,7 +102,7 @@ def find(topics: Names, tallies: Sequence[Select], more: Sequence[Check] = ()) -
 
 
 def mend(tallies: Sequence[Select], more: Sequence[Check] = ()) -> Steps[dict[int, list[int]]]:
-    """Mend what can be; return by how much the counts of topics are off, for `Dialect.count`."""
+    """Mend the faults that can be mended; return the corrections of the counts by topic, for `Dialect.count`."""
     for check in (*CHECKS, *more):
         ids = yield from _ids(check)
         if ids and check.mends:
@@ -116,7 +116,7 @@ def _ids(check: Check) -> Steps[list[int]]:
 
 
 def _miscounted(tallies: Sequence[Select]) -> Steps[dict[int, list[int]]]:
-    """Return by how much the counts of topics are to be changed."""
+    """Return the corrections of the counts, by topic."""
     counted, *sums = yield (Select(_COUNTED), *tallies)
     off: dict[int, list[int]] = {}
     for topic, column, jobs in counted:
