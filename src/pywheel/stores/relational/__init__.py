@@ -1,4 +1,4 @@
-"""What stores in databases on servers share: connections, who waits for whom, and how workers are woken.
+"""The shared part of stores in databases on servers: connections, waiting for locks, and wake-ups of workers.
 
-What commands and queries mean is in `stores.sql`. A database brings its dialect, and what carries statements to it.
+`stores.sql` has the meaning of commands and queries. A database brings its dialect, and the carrier of its statements.
 """

@@ -1,4 +1,4 @@
-"""Connections to a server: a few, each used by one thread at a time, none of them waited for without end."""
+"""Connections to a server: a few, each used by one thread at a time. Every wait for one has a limit."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["Connections"]
 
 
 class Connections:
-    """Up to `most` connections. One that an error has come out of is closed, as nobody knows what it is in.
+    """Up to `most` connections. A connection is closed after an error, as its state is unknown.
 
-    A signal handler may raise at any point: so there is no lock that could stay locked, only calls that are atomic.
+    A signal handler may raise at any point: so there is no lock that could stay locked, only atomic calls.
     """
 
     def __init__(self, connect: Callable[[float], Any], most: int, seconds: float) -> None:
@@ -75,27 +75,27 @@ class Connections:
                 self._idle.pop().close()
 
     def close(self) -> None:
-        """Close all; those in use once they are given back."""
+        """Close all connections; those in use once they are given back."""
         self.closed = True
         self.drop_idle()
 
     def after_fork(self) -> None:
-        """Leave those of the parent alone for ever, in a forked child: closing them would end the parent's sessions."""
+        """Leave the parent's connections alone for ever, in a forked child: closing them would end its sessions."""
         for connection in [*self._idle, *self._out]:
             leave_alone(connection)
         self._begin()
 
 
 class _Place:
-    """The right to use a connection. It goes to the next by `leave`, or, if an interrupt prevented that, by its end."""
+    """The right to use a connection. It passes on by `leave`, or at its end if an interrupt prevented that."""
 
-    _places: weakref.ref[SimpleQueue[_Place]] | None = None  # as it is if an interrupt comes while it is made
+    _places: weakref.ref[SimpleQueue[_Place]] | None = None  # stays so if an interrupt comes in __init__
 
     def __init__(self, places: SimpleQueue[_Place]) -> None:
         self._places = weakref.ref(places)
 
     def leave(self) -> None:
-        """Leave it to the next."""
+        """Pass the right on to the next user."""
         places = None if self._places is None else self._places()
         if places is not None:
             places.put(_Place(places))  # an interrupt after this makes one place too many: better than one too few

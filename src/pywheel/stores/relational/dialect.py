@@ -1,4 +1,4 @@
-"""What is the same in the dialects of all servers: the time is the server's, and counts are rows that are summed up."""
+"""The common part of the servers' dialects: the time is the server's, and counts are rows that are summed up."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ CREATE TABLE member (                   -- workers that are there
     {session}
 );
 """
-"""The tables that stores on servers have beside those of the engine."""
+"""The tables of stores on servers, besides those of the engine."""
 
 
 class Later(int):
-    """So many ms after the transaction's time, as a value of a row."""
+    """A time in ms after the transaction's, as a value of a row."""
 
     __slots__ = ()
 
@@ -59,23 +59,23 @@ class ServerDialect(Dialect):
     database: ClassVar[str]
     """An expression for the name of the database."""
     snapshot: ClassVar[Batch]
-    """What begins a transaction that only reads, and sees one moment."""
+    """The statements that begin a transaction that only reads, and sees one moment."""
     alone: Batch
-    """What begins a transaction beside which nobody writes."""
+    """The statements that begin a transaction beside which nobody writes."""
     plans: ClassVar[Batch] = ()
-    """What lets a transaction read all rows in the quickest way."""
+    """The statements that let a transaction read all rows in the quickest way."""
     fold: ClassVar[str]
-    """A statement that sums up some rows of counts. What others count now stays."""
+    """A statement that sums up some rows of counts. Rows that others hold or add meanwhile stay."""
     session: ClassVar[dict[str, str]]
     """Columns of a worker's row that say which session is its own, and expressions for them."""
     known_by: ClassVar[str]
     """The column by which hints name a worker."""
     leftovers: ClassVar[Batch] = ()
-    """What deletes more that is of no use any more, now and then."""
+    """Statements, run now and then, that delete other rows without use."""
     room: ClassVar[str]
-    """A query for the server's version, and for how many bytes the tables that are listed take, and their indexes."""
+    """A query for the server's version, and the bytes of the listed tables and of their indexes."""
     gone: str
-    """An expression that says whether the session of a worker has ended, whose row is `w`."""
+    """An expression for whether the session of the worker in row `w` has ended."""
     first_lease = "(SELECT min(next) FROM job WHERE state = 1 AND next >= :since)"
     """An expression for the first end of a lease: see `presence.Leases.since`."""
     last_id: str
@@ -84,33 +84,33 @@ class ServerDialect(Dialect):
     def __init__(self, tables: str) -> None:
         super().__init__()
         self.tables = tables
-        """What their names begin with."""
+        """The prefix of the tables' names."""
 
     @property
     def all_tables(self) -> str:
-        """The names of all tables that there may be, with commas."""
+        """The names of all tables that a store may have, with commas."""
         return ",".join(self.tables + name for name in _NAMES.split("|"))
 
     def named(self, text: str) -> str:
-        """Return SQL with names of tables, and values as the driver takes them."""
+        """Return SQL with the tables' real names, and values as the driver takes them."""
         text = _COLUMN.sub(lambda match: f"{self.tables}{match[1]}.", text)
         text = _TABLE.sub(lambda match: f"{match[1]} {self.tables}{match[2]}", text)
         return _VALUE.sub(r"%(\1)s", text.replace("%", "%%"))
 
     @abstractmethod
     def raise_ids(self, table: str) -> str:
-        """Return what has no id given out that a row of a table has."""
+        """Return the statement that raises the last id to the highest one in a table."""
 
     def moment(self, now: int, delay: int = 0) -> Later:  # noqa: ARG002
-        """Return a time that the server reckons."""
+        """Return a time that the server computes."""
         return Later(delay)
 
     @abstractmethod
     def schema(self) -> str:
-        """Return what makes the tables."""
+        """Return the script that creates the tables."""
 
     def counted(self, tally: Tally) -> list[Statement]:
-        """Return what writes the counts: a row for each change of a topic, summed up now and then."""
+        """Return the statements that write the counts: a row for each changed topic, summed up now and then."""
         for topic, jobs in tally.put.items():
             tally.add(topic, 0, jobs)
         rows = [(topic, *row) for topic, row in sorted(tally.rows.items()) if any(row)]
@@ -121,5 +121,5 @@ class ServerDialect(Dialect):
         yield self.counted(tx.tally)
 
     def tallies(self) -> Sequence[Select]:
-        """Return what sums up the counts."""
+        """Return the query that sums up the counts."""
         return (Select("SELECT topic, sum(live), sum(done), sum(cancelled), sum(dead) FROM tally GROUP BY topic"),)

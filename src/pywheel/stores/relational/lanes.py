@@ -1,10 +1,10 @@
-"""The connections of a store that write, and which commands may wait for a lock on which of them.
+"""A store's connections for writing, and which commands may wait for a lock on which of them.
 
-A put in a caller's transaction holds its key for as long as that takes. A store therefore writes on five connections,
-each with a group commit of its own: one for claims and acks, one for claims beside many acks, one for plain puts, one
-for what may have to wait, and one for what was found to wait. Puts of handlers share commits with each other, and wait
-for no step of the worker. A statement waits for a lock for a moment only. A command that met a lock is tried again on
-the fifth connection; others that want the same go there without a try on the fourth.
+A put in a caller's transaction holds its key until that ends. A store therefore writes on five connections, each with
+its own group commit: one for claims and acks, one for claims beside many acks, one for plain puts, one for commands
+that may have to wait, and one for commands that were found to wait. Puts of handlers share commits with each other,
+and wait for no step of the worker. A statement waits for a lock only briefly. A command that met a lock is tried again
+on the fifth connection; others that need the same lock go there without a try on the fourth.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["TRIES", "Held", "Ids", "Lane", "claims_beside", "may_wait"]
 
 TRIES: Final = 12
-"""How often a transaction begins anew where others came first."""
+"""How often a transaction begins anew after conflicts with others."""
 _MAY_WAIT: Final = frozenset({c.Import, c.Cancel, c.Edit, c.Delete, c.Retry, c.Rewrite, c.Pause})
 _MOST: Final = 10_000  # keys and jobs that are remembered
-_GATHER: Final = 0.5  # of a commit's time, for which one waits for more to share it
+_GATHER: Final = 0.5  # part of a commit's time for which one waits for more commands to share it
 _MOST_IDS: Final = 8_192  # taken ahead at once: each time the server commits
 _MANY: Final = 200  # ends of claims that take longer than a commit
 
@@ -48,19 +48,19 @@ class Lane:
         self.store: Any = store
         self._held = held
         self.spared = spared
-        """For so many seconds what met a lock is not tried again here: others come behind it."""
+        """The seconds for which a command that met a lock is not tried again here, as others queue behind it."""
         self._seconds: float = store._seconds
         self.commits = GroupCommit(self._transact, _separate, self._seconds, _GATHER)
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Begin without a connection, as somebody else to the server."""
+        """Drop the connection, and take a new identity towards the server."""
         self.writer: Any = None
         self.client, self.requests = token_bytes(16), count(1)
-        """What a transaction is known by, where the database knows none itself: a client, and a number."""
+        """A client and a number: the name of a transaction where the database has none itself."""
 
     def writing(self, until: float) -> Any:
-        """Return the connection: only whoever commits for all uses it."""
+        """Return the connection. Only the thread that commits for all uses it."""
         connection = self.writer
         if connection is not None and not connection.ready:  # it broke, or an interrupt came in the middle of its use
             self.writer = None
@@ -75,7 +75,7 @@ class Lane:
         return connection
 
     def tried(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
-        """Return what becomes of commands here, without waiting for a lock."""
+        """Return the outcomes of commands here, without waiting for a lock."""
         try:
             return self.commits.apply(commands)
         except (Locked, StoreError) as error:
@@ -90,7 +90,7 @@ class Lane:
         try:
             outcomes = self._begun_anew(commands, until, commit)
         except MetLock as error:
-            if commit is None:  # else it is not known whose commands
+            if commit is None:  # else any of several callers' commands may have met it
                 self._held.met(commands)
             raise Locked(self._seconds) from error
         self._held.free(commands, outcomes)
@@ -99,7 +99,7 @@ class Lane:
     def _begun_anew(
         self, commands: Sequence[c.Command[Any]], until: float, commit: Commit | None, *, eager: bool = True
     ) -> list[Any]:
-        """Apply commands in a transaction; in another one if others came first, or its connection broke before."""
+        """Apply commands in a transaction; in another one after a conflict, or if the connection broke before it."""
         broke = False
         for attempt in range(TRIES):
             session: OwnSession = self.store.own(self, until)
@@ -156,10 +156,10 @@ class Lane:
         return outcomes
 
     def _put_by_look(self, command: c.Command[Any]) -> Any:
-        """Put a job whose key is taken: see by whom."""
+        """Put a job whose key is taken, with a look at the holder of the key."""
         try:
             [outcome] = self._begun_anew([command], time.monotonic() + self._seconds, None, eager=False)
-        except StoreError as error:  # the others have been stored
+        except StoreError as error:  # the commands of others are stored
             if not isinstance(error, MetLock):
                 return error
             self._held.met((command,))
@@ -168,15 +168,15 @@ class Lane:
 
 
 def _separate(error: BaseException) -> bool:
-    """Return whether one caller's commands may be the reason of an error."""
+    """Return whether one caller's commands may have caused an error."""
     return isinstance(error, Exception) and not isinstance(error, StoreError)
 
 
 class Held:
-    """What was found to be locked lately: who wants it too need not find that out again, while others wait behind."""
+    """Keys and jobs found locked lately. Commands that need them go to wait at once, and block nobody behind them."""
 
     def __init__(self) -> None:
-        self._met: dict[Hashable, float] = {}  # when
+        self._met: dict[Hashable, float] = {}  # the monotonic time of each
 
     def met(self, commands: Sequence[c.Command[Any]]) -> None:
         """Note that these commands met a lock."""
@@ -185,7 +185,7 @@ class Held:
         self._met.update(dict.fromkeys(_wants(commands), time.monotonic()))
 
     def free(self, commands: Sequence[c.Command[Any]], outcomes: Sequence[Any]) -> None:
-        """Note which of them met none."""
+        """Note which of these commands met no lock."""
         if self._met:
             for command, outcome in zip(commands, outcomes, strict=True):
                 if not isinstance(outcome, Locked):
@@ -193,7 +193,7 @@ class Held:
                         self._met.pop(want, None)
 
     def lately(self, commands: Sequence[c.Command[Any]], seconds: float) -> bool:
-        """Return whether one of them would meet a lock, as was seen within so many seconds."""
+        """Return whether one of these commands needs a key or job found locked within `seconds`."""
         if not self._met:
             return False
         since = time.monotonic() - seconds
@@ -210,7 +210,7 @@ def _wants(commands: Sequence[c.Command[Any]]) -> Iterator[Hashable]:
 
 
 def may_wait(commands: Sequence[c.Command[Any]], topics: Container[str]) -> bool:
-    """Return whether some command takes a key, adds a topic or priority, or changes a job that anybody may hold."""
+    """Return whether a command takes a key, adds a topic or priority, or changes a job that others may hold."""
     for command in commands:
         if type(command) is c.Put:
             if command.nonce is not None:
@@ -224,9 +224,9 @@ def may_wait(commands: Sequence[c.Command[Any]], topics: Container[str]) -> bool
 
 
 def claims_beside(commands: Sequence[c.Command[Any]]) -> int | None:
-    """Return from where on commands are claims that can be made beside the ends of others; None if one commit will do.
+    """Return the place from which commands are claims to make beside the ends before; None if one commit will do.
 
-    What a limit lets begin depends on what has ended.
+    Claims under a limit depend on the ends before them.
     """
     if len(commands) <= _MANY:
         return None
@@ -238,20 +238,20 @@ def claims_beside(commands: Sequence[c.Command[Any]]) -> int | None:
 
 
 class Ids:
-    """Ids that belong to this process, in order, taken from the store before they are used. `draw` gives so many.
+    """Ids that belong to this process, in order, taken from the store before they are used. `draw` returns new ids.
 
-    What is sent twice is stored once. All lanes share them: of jobs due at one time those come first that a thread has
-    put first.
+    A put that is sent twice is stored once. All lanes share the ids: of jobs due at one time, those that a thread has
+    put first come first.
     """
 
     def __init__(self, draw: Callable[[int], Sequence[int]]) -> None:
         self._draw = draw
         self._lock = threading.RLock()
         self._left: deque[int] = deque()
-        self._block = 1  # one that is not used would leave a shard out
+        self._block = 1  # blocks grow with use: a process that puts one job takes one id
 
     def many(self, count: int) -> list[int]:
-        """Return so many ids."""
+        """Return `count` ids."""
         with self._lock:
             if len(self._left) < count:
                 taken = max(count - len(self._left), self._block)
@@ -260,6 +260,6 @@ class Ids:
             return [self._left.popleft() for _ in range(count)]
 
     def forget(self) -> None:
-        """Give none of those that are left: others have them, where a server took over that was behind."""
+        """Drop the ids that are left: others may have them if a server took over that was behind."""
         with self._lock:
             self._left.clear()

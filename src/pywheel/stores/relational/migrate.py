@@ -1,4 +1,4 @@
-"""The tables of a store: made, and brought to the version that this pywheel knows."""
+"""The tables of a store: their creation, and their upgrade to the version that this pywheel knows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .dialect import ServerDialect
 
 __all__ = ["Migration", "scripts"]
 
-_PAUSE: Final = 2.0  # seconds until it is tried again, less than a session may be idle in a transaction
+_PAUSE: Final = 2.0  # seconds between tries, less than a session may be idle in a transaction
 
 
 def scripts(dialect: ServerDialect) -> list[str]:
@@ -22,7 +22,7 @@ def scripts(dialect: ServerDialect) -> list[str]:
 
 
 class Migration(ABC):
-    """What a database does for new tables, on a connection."""
+    """The steps by which a database makes new tables, on a connection."""
 
     limit: float
     """Seconds for which others wait behind an upgrade that waits for a table."""
@@ -33,7 +33,7 @@ class Migration(ABC):
 
     @abstractmethod
     def found(self) -> Schema:
-        """Return what the tables are; of version 0 if there are none, or not all."""
+        """Return the schema of the tables; of version 0 if there are none, or not all."""
 
     @abstractmethod
     def alone(self, shown: str) -> AbstractContextManager[None]:
@@ -41,7 +41,7 @@ class Migration(ABC):
 
     @abstractmethod
     def run(self, version: int) -> bool:
-        """Run the statements that lead from a version to the newest; False if somebody keeps a table locked."""
+        """Run the statements that lead from a version to the newest; False if another session keeps a table locked."""
 
     @abstractmethod
     def script(self, version: int) -> str:
@@ -49,11 +49,11 @@ class Migration(ABC):
 
     @property
     def made(self) -> Schema:
-        """What the tables are once all scripts have run."""
+        """The schema of the tables once all scripts have run."""
         return of_migrations(scripts(self.dialect))
 
     def upgrade(self, shown: str, *, create: bool) -> None:
-        """Make the tables, or bring them up to date, if that is to be done. StoreTooNew, NotAStore."""
+        """Make the tables, or bring them up to date, if needed. StoreTooNew, NotAStore."""
         newest, found = self.made.version, self.found()
         found.refuse(newest, shown)
         if found.version >= newest:
@@ -62,7 +62,7 @@ class Migration(ABC):
             raise NotAStore(f"there is no store at {shown}: put a job first, or run `pywheel migrate`")
         with self.alone(shown):
             while (version := self.found().version) < newest and not self.run(version):
-                # Whoever queues for a table stops all who come behind: they have their turn before it is tried again.
+                # A session that queues for a table blocks all behind it: they get their turn before the next try.
                 if time.monotonic() + _PAUSE + 2 * self.limit >= self.connection.until:
                     raise StoreBusy(f"{shown}: {IN_USE}")
                 time.sleep(_PAUSE)

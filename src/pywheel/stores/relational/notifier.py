@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["RelationalNotifier"]
 
 _KEPT: Final = 10_000  # hints
-_FURTHER: Final = 30_000  # ms that a horizon is written further out than it is: then it need not be written so often
-_NEAR: Final = 2.0  # seconds for which more is expected after a hint, or before a job is due
+_FURTHER: Final = 30_000  # ms added to a horizon as it is written, so that it is written less often
+_NEAR: Final = 2.0  # seconds for which more news is expected after a hint, or before a job is due
 _LOOKS: Final = (0.02, 1.0)  # seconds between looks for hints: while something is near, and at most
 _MINE: Final = "member WHERE name = :name"
 _FIELDS: Final = 7  # of a worker's row
 _PRIORITIES: Final = [(priority,) for priority in range(-9, 10)]
-# All that a worker asks about once a second: who is there; the time, when the next lease ends, when the first job of
-# some topics is due, and whether there are hints for it.
+# All that a worker asks about once a second: the workers, the time, the end of the next lease, the first due time of
+# some topics, and whether there are hints for it.
 _WATCH: Final = f"""
     SELECT {SEEN}, %s, n.* FROM (
         SELECT {{now}} AS moment, %s AS lease, (
@@ -51,32 +51,32 @@ _CLEAR: Final = 20  # beats between looks for workers that are gone
 
 
 class RelationalNotifier(ServerNotifier):
-    """A row in the table of workers, and whatever the database has that wakes a client."""
+    """A row in the table of workers, and the database's means to wake a client."""
 
     hinted = "false"
-    """An expression that says whether there are hints of which this worker was not told."""
+    """An expression for whether there are hints that this worker has not read."""
 
     def __init__(self, store: RelationalStore, name: str) -> None:
         super().__init__(f"{name}@{token_hex(4)}", store._presence)
         self._store: Any = store
         self._me: dict[str, Any] = {"name": self.worker, "me": self.worker}
-        """By what statements name this worker: as its row does, and as hints do."""
+        """The names of this worker in statements: as in its row, and as in hints."""
         self._session: Any = None
-        """A connection that hears what the server says."""
-        self._lock = threading.RLock()  # whoever closes it may be another thread than the one that asks
-        self._entered: Any = None  # the session of which this worker's row tells
+        """A connection that hears the server's news."""
+        self._lock = threading.RLock()  # the thread that closes it may not be the one that asks
+        self._entered: Any = None  # the session that this worker's row names
         self._written = -1  # the horizon that others see
         self._noted: dict[int, None] = {}  # jobs that changed, in order
-        self._first: int | None = None  # when the first job of some topics is due, as a beat was told
+        self._first: int | None = None  # the first due time of some topics, as of the last beat
         self._beats = 0
         self._look = _LOOKS[0]
-        self._came = 0.0  # when a hint came last, while they are looked for
+        self._came = 0.0  # the time of the last hint that a poll found
 
     # ---- what a database does ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def _connect(self) -> Any:
-        """Return a new session that hears."""
+        """Return a new session that hears the server's news."""
 
     @abstractmethod
     def _ask(self, *batch: Statement) -> Sequence[Any]:
@@ -84,7 +84,7 @@ class RelationalNotifier(ServerNotifier):
 
     @abstractmethod
     def _hear(self, session: Any, seconds: float) -> None:
-        """Wait for so long, or until `_ears` or the database has something; take in what that is (`heard`)."""
+        """Wait for `seconds`, or until `_ears` or the database has something; take it in (`heard`)."""
 
     @abstractmethod
     def _take(self) -> bool:
@@ -121,13 +121,13 @@ class RelationalNotifier(ServerNotifier):
         self._read, self._entered = int(stopped), session
 
     def _set(self, column: str, value: int) -> bool:
-        """Write into the row; return whether it is there, with this session."""
+        """Write a column of the row; return whether the row is there, with this session."""
         write = Do(f"UPDATE member SET {column} = :value WHERE name = :name", {**self._me, "value": value})
         found = self._ask(write, Select(f"SELECT 1 FROM {_MINE}", self._me))
         return bool(found) and self._session is self._entered
 
     def _beat(self, behind: int, topics: Collection[str]) -> bool:
-        """Write the beat, and take in what the answer says of all that a worker asks now and then."""
+        """Write the beat, and take in the answer to all that a worker asks now and then."""
         beat = Do("UPDATE member SET beat = {now}, behind = :behind WHERE name = :name", {**self._me, "behind": behind})
         leases, known = self._store.leases, self._store._known
         heads = [(topic, known.head_of(topic)) for topic in topics]
@@ -143,15 +143,15 @@ class RelationalNotifier(ServerNotifier):
         now, lease, self._first, hinted = rows[0][_FIELDS:]
         self._store.heard(now, sent, received)
         leases.looked(lease, now, sent)
-        if hinted:  # whoever was about to end the wait may have died
+        if hinted:  # the process that was to end the wait may have died
             self._take()
         mine = next((row for row in rows if row[0] == self.worker), None)
-        if mine is not None and mine[_FIELDS - 1]:  # the session has ended, unseen from here
+        if mine is not None and mine[_FIELDS - 1]:  # the session has ended without an error here
             self._deaf()
         return mine is not None and self._session is self._entered is not None
 
     def _beating(self, beat: Do) -> Batch:
-        """Return what writes a beat."""
+        """Return the statements that write a beat."""
         return (beat,)
 
     def _leave(self) -> None:
@@ -160,7 +160,7 @@ class RelationalNotifier(ServerNotifier):
         self._deaf()
 
     def _due_now(self, ids: Sequence[int]) -> Iterable[tuple[int, int, str, int]]:
-        """Return due time, id, topic and priority of those jobs that are delayed, in the order of the ids."""
+        """Return due time, id, topic and priority of those of some jobs that are delayed, in the order of the ids."""
         text = "SELECT j.id, j.next, j.topic, j.priority FROM job j WHERE j.id {in ids} AND j.state = 0"
         [rows] = self._store.run(Rows("id next topic priority", text, {"ids": sorted(ids)}))
         names = self._store.topic_names({row[2] for row in rows})
@@ -168,7 +168,7 @@ class RelationalNotifier(ServerNotifier):
         return [found[id] for id in ids if id in found]
 
     def _listen(self, seconds: float) -> None:
-        """Wait for so long, or until woken or told."""
+        """Wait for `seconds`, or until woken or told."""
         if self._rung:
             return
         session = self._session
@@ -182,13 +182,13 @@ class RelationalNotifier(ServerNotifier):
                 else:
                     self._poll(seconds)
         except (StoreError, ValueError, AttributeError) as error:  # it broke, or was closed meanwhile
-            if isinstance(error, AttributeError) and not self._over:  # else PyMySQL has looked for its socket
+            if isinstance(error, AttributeError) and not self._over:  # PyMySQL raises it for a socket that was closed
                 raise
             self._deaf()
             self._read_all()
 
     def _poll(self, seconds: float) -> None:
-        """Look for hints now and then: often while something is near, or came of late."""
+        """Look for hints now and then: often while something is near, or a hint came lately."""
         until = time.monotonic() + seconds
         while True:
             now = time.monotonic()
@@ -204,17 +204,17 @@ class RelationalNotifier(ServerNotifier):
     # ---- for the presence -------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Be there, from now on."""
+        """Enter this worker among those that are present."""
         try:
             self._enter()
-        except StoreAway:  # an idle connection had been closed, or this one was in the middle
+        except StoreAway:  # an idle connection had been closed, or this one broke
             self._deaf()
             self._enter()
-        self._reload = self._rung = False  # there is nothing before the beginning
+        self._reload = self._rung = False  # there is no news from before the beginning
         self._presence.local[self.worker] = self
 
     def note(self, jobs: Jobs) -> None:
-        """Note jobs that are, or were until now, due then, and look if one is near."""
+        """Note jobs that changed, with the due times they have or had, and look if one is near."""
         near = [id for _, id, due in jobs if due <= self._horizon]
         if near:
             noted = self._noted
@@ -226,14 +226,14 @@ class RelationalNotifier(ServerNotifier):
             self.wake()
 
     def rung(self, *, reload: bool) -> None:
-        """Let it look."""
+        """Let the worker look."""
         self._reload |= reload
         self._presence.stale |= not reload
         self._rung = True
         self.wake()
 
     def heard(self, ids: Iterable[int] | None) -> None:
-        """Take in what another process says: jobs, None to read all again, none to look who is there."""
+        """Take in another process's news: ids of jobs; None to read all again; no ids to look who is there."""
         self._rung = True
         if ids is None:
             self._reload = True
@@ -270,7 +270,7 @@ class RelationalNotifier(ServerNotifier):
             write()
 
     def hints(self) -> Hints:
-        """Return what changed since the last call."""
+        """Return the changes since the last call."""
         self._open()
         reload, self._reload = self._reload, False
         noted, self._noted = self._noted, {}
@@ -298,18 +298,18 @@ class RelationalNotifier(ServerNotifier):
             self._presence.hint({worker: set()})
 
     def quiet(self) -> None:
-        """Say that nothing starts here any more of what was paused when `hints` said so."""
+        """Announce that nothing starts here any more of topics that were paused at the last reload of `hints`."""
         if not self._over:
             self._present(partial(self._set, "stopped", self._read))
 
     def close(self) -> None:
-        """Stop listening, and be gone for the others. They have been told all by then: the process may end."""
+        """Stop listening and leave. Others were told when this returns, so that the process may end."""
         if not self._closed:
             self.end()
             self._presence.flush()
 
     def end(self) -> None:
-        """Stop listening, and be gone for the others, who are told soon."""
+        """Stop listening and leave. Others are told soon."""
         if self._closed:
             return
         self._closed = True
@@ -320,6 +320,6 @@ class RelationalNotifier(ServerNotifier):
         self.wake()
 
     def abandoned(self) -> None:
-        """Be over, in a forked child: row and session are the parent's."""
+        """End this notifier in a forked child: row and session are the parent's."""
         self._closed = True
         leave_alone(self._session)

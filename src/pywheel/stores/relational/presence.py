@@ -1,8 +1,8 @@
-"""The workers on a store, as this process sees them, and who of them is told what.
+"""The workers on a store, as this process sees them, and the routing of news to them.
 
-A worker writes its horizon before it reads; who changes a job reads the horizons after its commit. So either the worker
-reads the change, or whoever made it sees how far the worker looks, and rings it. Another thread does so, for many at
-once (see `ringer`).
+A worker writes its horizon before it reads; a writer reads the horizons after its commit. So either the worker reads
+the change, or the writer sees how far the worker looks, and rings it. Another thread does so, for many changes at once
+(see `ringer`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["SEEN", "Leases", "Presence"]
 
 SEEN: Final = "w.name, w.topics, w.beat, w.behind, w.stopped, w.horizon"
-"""The columns of a worker's row `w`, but for whether it is gone."""
-_NEAR: Final = (  # of all workers, if one of them looks as far as this
+"""The columns of a worker's row `w`, except whether it is gone."""
+_NEAR: Final = (  # all workers, if one of them looks as far as this
     f"SELECT {SEEN}, NULL FROM member w "
     "WHERE EXISTS (SELECT 1 FROM member f WHERE f.topics IS NOT NULL AND f.horizon >= :due)"
 )
-_FRESH: Final = 1.5  # seconds that a lease's end that was read is good for: then others may have given leases
+_FRESH: Final = 1.5  # seconds for which a lease's end that was read is used: others may have given leases since
 _UNDER_WAY: Final = 10.0  # seconds that a transaction which gives leases may take, beyond the time limit
 _ALL_AGAIN: Final = 60.0  # seconds between looks at all leases
 _FORGOTTEN: Final = 60_000  # ms of silence after which a worker's row is deleted
@@ -45,7 +45,7 @@ _GATHER: Final = 0.1  # seconds for which jobs of several puts are gathered at m
 
 
 class Leases:
-    """When some lease may be over at the earliest, as far as one process knows it without asking each time."""
+    """The earliest end of a lease, as far as one process knows it without a query each time."""
 
     def __init__(self, limit: float = 0.0) -> None:
         """Take the time limit of the store, in seconds."""
@@ -53,13 +53,13 @@ class Leases:
         self._since, self._whole_at = -FURTHEST, -math.inf
         never: tuple[float, int | None] = (-math.inf, None)
         self._read = never  # when it was read, and the earliest end
-        self._given = never  # of the leases that this process has given since: when the last one, the earliest end
+        self._given = never  # leases given by this process since then: the time of the last one, and the earliest end
 
     def since(self) -> int:
-        """Return from which end on leases are looked at: the entries of those that are over stay in the index.
+        """Return the earliest end of leases to look at, as index entries of leases that are over stay for a while.
 
-        While any transaction may see them, a look walks past all of them. A lease ends after it was given: none ends
-        before the last look, but for those whose transaction was under way. Once in a while all are looked at.
+        While any transaction may see those entries, a look walks past all of them. A lease ends after it was given: so
+        none ends before the last look, except those whose transaction was under way. Once a minute all are looked at.
         """
         if time.monotonic() - self._whole_at < _ALL_AGAIN:
             return self._since
@@ -67,23 +67,23 @@ class Leases:
         return -FURTHEST
 
     def looked(self, lease: int | None, now: int, moment: float) -> None:
-        """Take in the earliest end `since` then, at this time of the server and this monotonic time."""
+        """Note the earliest end that a look `since` then found, at this server time and this monotonic time."""
         self._since = (now if lease is None else min(lease, now)) - self._under_way
         self.found(lease, moment)
 
     def found(self, lease: int | None, moment: float) -> None:
-        """Take in the earliest end of a lease, as it was at a monotonic time."""
+        """Note the earliest end of a lease, as it was at a monotonic time."""
         self._read = (moment, lease)
-        if self._given[0] < moment:  # they were there to be read
+        if self._given[0] < moment:  # the read has covered them
             self._given = (moment, None)
 
     def gave(self, lease: int) -> None:
-        """Take in the earliest end of leases that this process has given."""
+        """Note the earliest end of leases that this process has given."""
         before = self._given[1]
         self._given = (time.monotonic(), lease if before is None else min(before, lease))
 
     def first(self, read: Callable[[], tuple[int | None, int]]) -> int | None:
-        """Return the earliest end of a lease; what was read, with the server's time, is read again once it is old."""
+        """Return the earliest end of a lease. `read` returns it, with the server's time; an old value is read again."""
         moment = time.monotonic()
         if moment - self._read[0] > _FRESH:
             self.looked(*read(), moment)
@@ -96,12 +96,12 @@ def _names(text: str | None) -> frozenset[str]:
 
 
 class Presence(ServerPresence):
-    """Who is there. From any thread."""
+    """The workers of a store. Any thread may use it."""
 
     def __init__(self, store: RelationalStore) -> None:
         super().__init__(store.clock)
         self._store = store
-        self._dead: set[str] = set()  # of those in the roster, as others were told
+        self._dead: set[str] = set()  # workers in the roster whose death others were told of
         self._ringer = Ringer(store.ring, self._whom)
 
     # ---- who is there -----------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class Presence(ServerPresence):
         return self.take(rows)
 
     def take(self, rows: Iterable[Sequence[Any]]) -> Roster:
-        """Take in the rows of all workers, just read: where `gone` is None, it is as it was known to be."""
+        """Return the roster of rows of all workers, just read. Where `gone` is None, it stays as it was known."""
         dead = {name for name, seen in self.known.workers.items() if seen.gone}
         workers = {
             name: Seen._make((name, _names(topics), *numbers, bool(name in dead if gone is None else gone)))
@@ -135,9 +135,9 @@ class Presence(ServerPresence):
     # ---- telling ----------------------------------------------------------------------------------------------------
 
     def tell(self, changes: Changes) -> None:
-        """After a commit: tell those whom it concerns. Raises nothing; what cannot be told is read in time.
+        """Tell workers about a commit's changes. Raises nothing; news that cannot be sent is read in time.
 
-        Jobs are told of many at once. That may take a quarter of the time until the first is due.
+        News of many jobs is gathered, for at most a quarter of the time until the first is due.
         """
         if changes.announced or changes.paused:
             self.tell_all(() if changes.paused else changes.announced.keys(), reload=bool(changes.paused))
@@ -149,13 +149,13 @@ class Presence(ServerPresence):
             self._ringer.later(jobs, min(left / 4, _GATHER))
 
     def tell_all(self, but: Collection[str] = (), *, reload: bool = False) -> None:
-        """Let all workers but these look who is there, or read all again."""
+        """Let all workers except these look who is there, or read all again."""
         self.stale = True
         with suppress(StoreError):
             self.hint({worker: None if reload else set() for worker in self.roster().workers if worker not in but})
 
     def _whom(self, jobs: Jobs) -> Hints:
-        """Return whom of other processes jobs concern, from the rows of workers just read."""
+        """Return the hints for workers of other processes that jobs concern, from rows of workers just read."""
         [near] = self._store.run(Select(_NEAR, {"due": min([due for _, _, due in jobs])}))
         if not near:
             return {}
@@ -180,7 +180,7 @@ class Presence(ServerPresence):
         self._ringer.add(hints)
 
     def tell_of_the_dead(self) -> None:
-        """Let all others look, if somebody's session was found to have ended: who looks first spares them a second."""
+        """Let all other workers look, if a session was found to have ended: the first finder spares them a second."""
         there = self.known.workers.values()
         dead = {seen.worker for seen in there if seen.gone}
         if dead - self._dead:
@@ -188,7 +188,7 @@ class Presence(ServerPresence):
         self._dead = dead
 
     def pause_of(self, topic: str) -> int | None:
-        """Return the number of the pause that a topic is in, None if it is in none."""
+        """Return the number of a topic's present pause, None if it is not paused."""
         text = "SELECT stirred FROM topic WHERE name = :topic AND paused = 1"
         [rows] = self._store.run(Select(text, {"topic": topic}))
         return int(rows[0][0]) if rows else None
@@ -203,7 +203,7 @@ class Presence(ServerPresence):
         self._ringer.close()
 
     def flush(self) -> None:
-        """Return once the workers have been told all that they are to be told, or after a second."""
+        """Return once all pending news was sent to the workers, or after a second."""
         self._ringer.flush()
 
     def after_fork(self, leave: Callable[[RelationalNotifier], None]) -> None:

@@ -1,4 +1,4 @@
-"""The ringer: a thread that tells workers of other processes what changed, off the way of those who changed it."""
+"""The ringer: a thread that tells workers of other processes about changes, so that writers need not wait for it."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from ..._errors import StoreError
 
 __all__ = ["Hints", "Jobs", "Ringer"]
 
-_MOST: Final = 2_000  # jobs that one worker is told of at once: beyond it reads them all
-_APART: Final = 0.005  # seconds between looks who is to be told of jobs
+_MOST: Final = 2_000  # jobs that one worker is told of at once; with more it reads all again
+_APART: Final = 0.005  # seconds between looks for the workers that jobs concern
 _NEVER: Final = float("inf")
 
 Hints = dict[str, set[int] | None]
-"""Jobs by worker; None: to read all again; none: to look who is there."""
+"""Jobs by worker; None: to read all again; an empty set: to look who is there."""
 Jobs = Sequence[tuple[int, int, int]]
-"""Topic and id of jobs, and when each is due from now on."""
+"""Topic, id and new due time of jobs."""
 
 
 class Ringer:
-    """Gathers hints while it sends others. Its thread begins with the first; what cannot be sent is dropped.
+    """Gathers hints while it sends others. Its thread starts with the first hint. Hints that fail are dropped.
 
-    `send` sends hints. `whom` returns the hints that jobs are for, which may take a query.
+    `send` sends hints. `whom` returns the hints for jobs, and may run a query.
     """
 
     def __init__(self, send: Callable[[Hints], None], whom: Callable[[Jobs], Hints]) -> None:
         self._send = send
         self._whom = whom
-        # By when to tell of hints and jobs, and who waits for that.
+        # The time by which to send, the hints, the jobs, and the events of those who wait for that.
         self._told: deque[tuple[float, Hints, Jobs, list[threading.Event]]] = deque()
         self._bell: SimpleQueue[None] = SimpleQueue()
-        self._sleeps_until = 0.0  # whoever has something that is to be told before rings the bell
+        self._sleeps_until = 0.0  # a caller with an earlier time rings the bell
         self._looked = 0.0
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closed = False
 
     def add(self, hints: Hints) -> None:
-        """Tell workers, soon."""
+        """Tell workers soon."""
         if hints:
             self._put(0, hints, ())
 
     def later(self, jobs: Jobs, seconds: float) -> None:
-        """Tell of jobs whom they concern, in so many seconds at the latest."""
+        """Tell the workers that jobs concern, within `seconds`."""
         self._put(max(time.monotonic() + seconds, self._looked + _APART), {}, jobs)
 
     def flush(self, seconds: float = 1.0) -> None:
-        """Return once all was sent that was added before, or after so many seconds."""
+        """Return once everything added before was sent, or after `seconds`."""
         if self._thread is not None and self._thread is not threading.current_thread() and not self._closed:
             sent = threading.Event()
             self._put(0, {}, (), sent)
@@ -90,8 +90,8 @@ class Ringer:
                     self._bell.get(timeout=None if left == _NEVER else left)
             if by == _NEVER:
                 return
-            self._sleeps_until = 0  # what comes from now on is looked for before it sleeps again
-            with suppress(StoreError):  # they read in time; the next hint may get through
+            self._sleeps_until = 0  # the loop finds what is added from here on before it sleeps again
+            with suppress(StoreError):  # workers read all in time; the next hint may get through
                 if jobs:
                     self._looked = time.monotonic()
                     _merge(hints, self._whom(jobs))

@@ -1,4 +1,4 @@
-"""What carries the statements of one transaction to a server, and what became of it."""
+"""The carrier of one transaction's statements to a server, and the fate of its commit."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["NO_TRANSACTION", "Conflict", "MetLock", "OwnSession", "SessionWithin", "drive"]
 
 T = TypeVar("T")
-_LOOK: Final = 0.1  # seconds between looks what became of a commit
+_LOOK: Final = 0.1  # seconds between looks at the fate of a commit
 NO_TRANSACTION: Final = "connection=: there is no transaction, as it commits each statement: begin one"
 _OTHER: Final = "connection=: it is one to the database {}, and the jobs are in {}"
 
 
 class Conflict(StoreBusy):
-    """Another transaction came first: begin anew, and see what it has done."""
+    """Another transaction came first: the command has to begin anew, and see the other's changes."""
 
 
 class MetLock(StoreBusy):
@@ -53,7 +53,7 @@ class OwnSession(ABC):
 
     @abstractmethod
     def _fate(self, put: int | None) -> bool | None:
-        """Return whether the commit took place in which the connection broke; None if it may be under way.
+        """Return whether the commit in which the connection broke took place; None if it may be under way.
 
         OutcomeUnknown if nobody can say. `put` is as for `commit`.
         """
@@ -64,7 +64,7 @@ class OwnSession(ABC):
 
     @abstractmethod
     def _put(self, insert: Insert, *, again: bool) -> Sequence[int] | None:
-        """Insert jobs, count them and commit. `again`: it may have happened before."""
+        """Insert jobs, count them and commit. `again`: an earlier try may have happened."""
 
     # ---- how it goes ------------------------------------------------------------------------------------------------
 
@@ -78,10 +78,10 @@ class OwnSession(ABC):
     def commit(self, batch: Batch, put: int | None = None) -> None:
         """Run statements and commit.
 
-        If the connection breaks, `put` is a job that is there exactly if it happened. StoreAway: nothing of it did.
+        If the connection breaks, the job `put` tells whether the commit happened. StoreAway: nothing of it did.
         """
         if self._connection is None:
-            return  # nothing was to be done
+            return  # no statement was sent
         try:
             self._commit(batch)
         except StoreAway as error:
@@ -92,7 +92,7 @@ class OwnSession(ABC):
         self._connection = None
 
     def _happened(self, put: int | None) -> bool:
-        """Return what became of a commit, once that is known. OutcomeUnknown if it is not within the time limit."""
+        """Return whether a commit happened, once that is known. OutcomeUnknown if it is not within the time limit."""
         while True:
             unknown = OutcomeUnknown("the connection broke in a commit, and whether it happened is not known yet")
             try:
@@ -109,9 +109,9 @@ class OwnSession(ABC):
     def put(self, insert: Insert) -> Sequence[int] | None:
         """Insert jobs, count them and commit, in one trip; once more if the connection broke.
 
-        Return the ids of those that were stored, None for all.
+        Return the ids of the jobs that were stored, None for all.
         """
-        sent = again = False  # it may have happened, though its answer was lost
+        sent = again = False  # the first try may have happened, though its answer was lost
         for attempt in (1, 2):
             try:
                 self._connection = self._lane.writing(self._until)
@@ -132,9 +132,9 @@ class OwnSession(ABC):
         raise AssertionError
 
     def _replicate(self) -> None:
-        """Return once a synchronous replica has what was found to be committed; OutcomeUnknown if that takes too long.
+        """Return once a synchronous replica has a commit that was found; OutcomeUnknown if that takes too long.
 
-        A session that is ended while it waits for the replica leaves a commit that the server shows all the same.
+        If a session ends while it waits for the replica, the server shows its commit all the same.
         """
         try:
             self._store.run(self._mark(), until=self._until)
@@ -146,7 +146,7 @@ class OwnSession(ABC):
             return self._store.send(self._connection, batch, self._now)  # type: ignore[no-any-return]
 
     def abandon(self) -> None:
-        """Roll back, if it has begun and not ended."""
+        """Roll back the transaction, if it has begun and not ended."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.roll_back()
@@ -156,7 +156,7 @@ class SessionWithin(ABC):
     """A change in a transaction of the caller's own, between two savepoints. The caller commits."""
 
     fixed = False
-    """Whether it sees what there was at a moment, however often it looks."""
+    """Whether the transaction sees one moment, however often it looks."""
     _begun = False
 
     def __init__(self, store: RelationalStore, connection: Any) -> None:
@@ -190,7 +190,7 @@ class SessionWithin(ABC):
         return rows
 
     def _begin(self) -> None:
-        """Set a savepoint. BadJob for a connection to another database, which is asked once for each."""
+        """Set a savepoint. BadJob for a connection to another database; each connection is asked once."""
         if not self._is_in_transaction():
             raise BadJob(NO_TRANSACTION)
         self._execute("SAVEPOINT pywheel")
@@ -199,17 +199,17 @@ class SessionWithin(ABC):
             [[name]] = self._rows(Select(f"SELECT {self._lent.dialect.database}"))
             if name != self._lent.database:
                 raise BadJob(_OTHER.format(name, self._lent.database))
-            with suppress(TypeError):  # of a pool's proxy there is no weak reference
+            with suppress(TypeError):  # a pool's proxy allows no weak reference
                 self._lent.lenders.add(self._theirs)
 
     def commit(self, batch: Batch) -> None:
-        """Run statements, and let the savepoint go."""
+        """Run statements, and release the savepoint."""
         self.send(batch)
         self._execute("RELEASE SAVEPOINT pywheel")
         self._begun = False
 
     def abandon(self) -> None:
-        """Go back to the savepoint, if it is there still."""
+        """Go back to the savepoint, if it is still there."""
         if self._begun:
             self._begun = False
             self._execute("ROLLBACK TO SAVEPOINT pywheel")
@@ -217,7 +217,7 @@ class SessionWithin(ABC):
 
 
 def _all_have_keys(insert: Insert) -> bool:
-    """Return whether nothing of this is stored twice, however often it is tried."""
+    """Return whether no try can store a job twice, as each has a key."""
     if "key" not in insert.columns:
         return False
     place = insert.columns.index("key")
@@ -225,7 +225,7 @@ def _all_have_keys(insert: Insert) -> bool:
 
 
 def drive(send: Callable[[Batch], Sequence[Any]], steps: Steps[T]) -> T:
-    """Return what a generator returns, each of its batches a trip."""
+    """Return the result of a generator; each of its batches is a trip."""
     try:
         batch = next(steps)
         while True:

@@ -1,4 +1,4 @@
-"""A store in a relational database on a server: what does not depend on which."""
+"""A store in a relational database on a server: the part that all databases share."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SECONDS: Final = 10.0
 _MOST: Final = 8  # connections that read
 _PATIENCE: Final = 3_600.0  # seconds that a look at all jobs may take
 _NEVER: Final = 2**63 - 1
-_SPARED: Final = (2.0, 0.1)  # where a lock is handed on, and where it is waited for
+_SPARED: Final = (2.0, 0.1)  # seconds: `Lane.spared` of _patient, and of _waiting
 _FOLD: Final = 500  # rows of counts after which they are summed up
 _FIXED: Final = (
     "connection=: others changed the same since this transaction took its snapshot, and it cannot see that: begin it "
@@ -69,7 +69,7 @@ class RelationalStore(SqlStore):
         self._reach(address)
         self.url = self.shown
         self.clock = clock or ServerClock()
-        self._told_now = clock  # what a test passes; else the server's own clock counts
+        self._told_now = clock  # a test's clock; else the server's own counts
         self._presence = Presence(self)
         self._watch = CommitWatch(self._present)
         self.lenders: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -94,7 +94,7 @@ class RelationalStore(SqlStore):
             self.heard(now, sent, time.monotonic())
 
     def _reach(self, address: Address) -> None:
-        """Take in what the address says. No connection yet."""
+        """Read the address and prepare, without a connection."""
         ours = {"prefix": identifier, "timeout": seconds, "notify": flag, **self.options}
         known, passed = address.split(ours, self.driver_options)
         self.address = address
@@ -109,7 +109,7 @@ class RelationalStore(SqlStore):
 
     @classmethod
     def migration(cls, address: Address) -> str:
-        """Return the statements that make the tables, or bring them up to date; "" if they are."""
+        """Return the statements that make the tables, or bring them up to date; "" if none are needed."""
         store = cls.__new__(cls)
         store._reach(address)
         try:
@@ -125,27 +125,27 @@ class RelationalStore(SqlStore):
     own: type[OwnSession]
     """A transaction of the store's own."""
     within: type[SessionWithin]
-    """A put in a caller's transaction."""
+    """A change in a caller's transaction."""
     hears: type[RelationalNotifier]
-    """The ear of a worker."""
+    """The class of a worker's notifier."""
     migrate: type[Migration]
-    """What makes the tables."""
+    """The class that makes and upgrades the tables."""
     drivers: tuple[str, ...]
     """The modules of callers' connections."""
     driver_error: type[Exception]
-    """What the driver raises."""
+    """The base of the driver's errors."""
     meaning: Callable[[Any, Callable[[object], str]], tuple[type[PywheelError], str, str]]
-    """Returns which error of ours one of the driver is, what it says, and what to do."""
+    """Returns the pywheel error for one of the driver's, its message, and the advice."""
     broken: tuple[type[StoreError], ...] = (StoreAway,)
-    """What is raised where a connection was found closed: a read is tried once more."""
+    """Errors that show a closed connection: a read is then tried once more."""
     options: ClassVar[Mapping[str, Callable[[str], Any]]]
     """The options that this database alone has."""
     driver_options: Collection[str]
-    """Those that it hands to its driver."""
+    """The options that it hands to its driver."""
 
     @abstractmethod
     def _configure(self, known: dict[str, Any], passed: dict[str, str]) -> None:
-        """Take in options, and those of the driver; bring the dialect."""
+        """Apply the options, and those of the driver; set the dialect."""
 
     @abstractmethod
     def _connect(self, until: float) -> Any:
@@ -153,7 +153,7 @@ class RelationalStore(SqlStore):
 
     @abstractmethod
     def _begin_writing(self, connection: Any, lane: Lane) -> None:
-        """Let a new connection be the one that writes."""
+        """Prepare a new connection for writing."""
 
     @abstractmethod
     def send(self, connection: Any, batch: Batch, now: int | None) -> list[Any]:
@@ -161,7 +161,7 @@ class RelationalStore(SqlStore):
 
     @abstractmethod
     def _draw_ids(self, count: int) -> Sequence[int]:
-        """Return so many new ids."""
+        """Return `count` new ids."""
 
     @abstractmethod
     def ring(self, hints: Hints) -> None:
@@ -170,11 +170,11 @@ class RelationalStore(SqlStore):
     # ---- connections ------------------------------------------------------------------------------------------------
 
     def translated(self) -> _Translated:
-        """Raise what the server says within as one of our errors."""
+        """Return a context in which the server's errors are raised as pywheel's."""
         return self._translated
 
     def ours(self, error: BaseException) -> BaseException:
-        """Return the error of ours that one of the driver means; another one as it is."""
+        """Return the pywheel error for one of the driver's; another one as it is."""
         if isinstance(error, self.driver_error):
             kind, said, todo = self.meaning(error, self.address.hide)
             return kind(": ".join(filter(None, (self.shown, said, todo))))
@@ -189,7 +189,7 @@ class RelationalStore(SqlStore):
             yield connection
 
     def reading(self, read: Callable[[Any], _R], until: float | None = None) -> _R:
-        """Return what is read on a connection; once more if it was found closed."""
+        """Return the result of `read` on a connection; try once more if the connection was found closed."""
         self._open()
         until = until or time.monotonic() + self._seconds
         for attempt in (1, 2):
@@ -203,7 +203,7 @@ class RelationalStore(SqlStore):
         raise AssertionError
 
     def about(self) -> dict[str, Any]:
-        """Return which version the server has, and how much room tables and indexes take."""
+        """Return the server's version, and the sizes of tables and indexes."""
         [[(version, data, indexes)]] = self.run(Select(self.dialect.room, {"tables": self.dialect.all_tables}))
         return {"version": str(version), "table_bytes": int(data or 0), "index_bytes": int(indexes or 0)}
 
@@ -212,7 +212,7 @@ class RelationalStore(SqlStore):
         return self.reading(lambda connection: self.send(connection, batch, self.now), until)
 
     def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Return what a query comes to: all of its statements see one moment."""
+        """Return the result of a query. All of its statements see one moment."""
 
         def read_all(connection: Any) -> _R:
             opening = list(self.dialect.snapshot)
@@ -226,7 +226,7 @@ class RelationalStore(SqlStore):
             if not opening:
                 try:
                     self.send(connection, (Do("COMMIT"),), None)
-                except (self.driver_error, OSError):  # all is read
+                except (self.driver_error, OSError):  # all is read by now
                     connection.end()
             return found
 
@@ -234,7 +234,7 @@ class RelationalStore(SqlStore):
 
     @cached_property
     def database(self) -> str:
-        """The name of the database, as the server says it."""
+        """The name of the database, as the server spells it."""
         [[(name,)]] = self.run(Select(f"SELECT {self.dialect.database}"))
         return str(name)
 
@@ -246,12 +246,12 @@ class RelationalStore(SqlStore):
         return None if self._told_now is None else self._told_now.wall()
 
     def heard(self, now: int, sent: float, received: float) -> None:
-        """Take in what an answer says of the server's clock, in ms."""
+        """Take in the server's time from an answer, in ms."""
         if isinstance(self.clock, ServerClock):
             self.clock.heard((now + 0.5) / 1_000, sent, received)
 
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Apply commands in order; see the contract. Threads that come meanwhile share one transaction."""
+        """Apply commands in order; see the contract. Threads that call meanwhile share one transaction."""
         self._open()
         return sound(commands, self._apply) if commands else []
 
@@ -260,26 +260,26 @@ class RelationalStore(SqlStore):
         return self._apply_on(self._lane_of(commands), commands) if claims is None else self._beside(commands, claims)
 
     def _beside(self, commands: Sequence[Command[Any]], claims: int) -> list[Any]:
-        """Apply what comes before the claims, and those meanwhile: the server works on both, and this process too."""
+        """Apply the commands before the claims, and the claims beside them: server and process work on both at once."""
         ends, others = commands[:claims], commands[claims:]
         found: Future[list[Any]] = Future()
 
         def claim() -> None:
             try:
                 found.set_result(self._tried_on(self._claims, others))
-            except BaseException as error:  # noqa: BLE001  (whatever it is, somebody waits for it)
+            except BaseException as error:  # noqa: BLE001  (the caller waits for a result in any case)
                 found.set_exception(error)
 
         try:
             threading.Thread(target=claim, name="pywheel-claims", daemon=True).start()
-        except RuntimeError:  # there can be no more threads
+        except RuntimeError:  # the system gives no more threads
             return self._apply_on(self._steps, commands)
         return self._tried_on(self._steps, ends) + found.result()
 
     def _tried_on(self, lane: Lane, commands: Sequence[Command[Any]]) -> list[Any]:
         try:
             return self._apply_on(lane, commands)
-        except StoreError as error:  # the others may have been applied
+        except StoreError as error:  # the commands on the other lane may have been applied
             return [error] * len(commands)
 
     def _apply_on(self, lane: Lane, commands: Sequence[Command[Any]]) -> list[Any]:
@@ -288,7 +288,7 @@ class RelationalStore(SqlStore):
         except Locked:
             outcomes = self._wait(commands)
         for place, outcome in enumerate(outcomes):
-            if isinstance(outcome, Locked):  # of puts among others, which have been stored
+            if isinstance(outcome, Locked):  # a put among others, which have been stored
                 try:
                     [outcomes[place]] = self._wait([commands[place]])
                 except StoreError as error:
@@ -298,13 +298,13 @@ class RelationalStore(SqlStore):
         return outcomes
 
     def _lane_of(self, commands: Sequence[Command[Any]]) -> Lane:
-        """Return on which connection to try commands first."""
+        """Return the connection on which to try commands first."""
         if may_wait(commands, self._known.numbers):
             return self._patient
         return self._puts if all(type(command) is Put for command in commands) else self._steps
 
     def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:
-        """Apply commands of callers who know nothing of each other. See the contract."""
+        """Apply commands of unrelated callers. See the contract."""
         self._open()
         return sound(commands, partial(self._apply_each, again=again))
 
@@ -335,7 +335,7 @@ class RelationalStore(SqlStore):
         raise AssertionError
 
     def transaction(self, take: Callable[[int], Sequence[int]], *, eager: bool = False) -> Transaction:
-        """Return what the commands of a transaction share. `take` gives so many ids."""
+        """Return a new transaction. `take` returns new ids."""
 
         def ids(_: Transaction, count: int) -> Steps[Sequence[int]]:
             yield from ()
@@ -345,7 +345,7 @@ class RelationalStore(SqlStore):
         return Transaction(self.dialect, now, self._known, self._known_workers, ids, eager=eager)
 
     def count(self) -> None:
-        """Sum up the rows of counts, now that there is one more, if they are many."""
+        """Sum up the rows of counts, if there are many now that one was added."""
         self._counted += 1
         if self._counted >= _FOLD:
             self._counted = 0
@@ -364,13 +364,13 @@ class RelationalStore(SqlStore):
             self.leases.gave(changes.leases)
 
     def tell(self, changes: Changes) -> None:
-        """Tell whom the changes concern."""
+        """Tell workers about the changes that concern them."""
         if changes.moved or changes.announced or changes.paused:
-            with suppress(StoreError):  # what is to be told of is stored
+            with suppress(StoreError):  # the changes are stored
                 self._presence.tell(changes)
 
     def topic_names(self, numbers: set[int]) -> Mapping[int, str]:
-        """Return the names of topics."""
+        """Return a mapping with the names of these topics."""
         if numbers <= self._known.names.keys():
             return self._known.names
         return self._read_steps(self._known.named, numbers)
@@ -406,7 +406,7 @@ class RelationalStore(SqlStore):
             finally:
                 session.abandon()
             break
-        tx.committed()  # names are, by another connection
+        tx.committed()  # another connection has committed the names
         if tx.changes.moved:
             _, first, _ = tx.changes.moved[0]
             self._watch.add(first, dues.get(first), partial(self._presence.tell, tx.changes))
@@ -416,7 +416,7 @@ class RelationalStore(SqlStore):
     def _step_within(
         self, session: SessionWithin, tx: Transaction, command: Command[Any], new: Sequence[int]
     ) -> tuple[Any, Mapping[int, int]]:
-        """Return the outcome of a command, and when the jobs are due that it has moved, but for new ones."""
+        """Return the outcome of a command, and the due times of the jobs that it has moved, without new ones."""
         [outcome] = drive(session.send, apply(tx, [command]))
         if not outcome and isinstance(command, Cancel | Edit) and self._is_unseen(session, command):
             raise Conflict(_FIXED)
@@ -426,7 +426,7 @@ class RelationalStore(SqlStore):
         return outcome, dues
 
     def _is_unseen(self, session: SessionWithin, command: Cancel | Edit) -> bool:
-        """Whether a job is delayed that the caller's transaction does not see, as it is older than that."""
+        """Whether a delayed job exists that the caller's transaction does not see, as its snapshot is older."""
         asked = GetJob(command.ref)
         job = self.ask(asked)
         if job is None or job.state is not State.DELAYED:
@@ -438,7 +438,7 @@ class RelationalStore(SqlStore):
     # ---- workers ----------------------------------------------------------------------------------------------------
 
     def _first_lease_end(self) -> int | None:
-        """Return when some lease may be over at the earliest, as it was read lately."""
+        """Return the earliest time at which a lease may be over, as it was read lately."""
         self._open()
         return self.leases.first(self._read_lease)
 
@@ -461,12 +461,12 @@ class RelationalStore(SqlStore):
         return workers(self._presence.roster().members())
 
     def quiet(self, topic: str, seconds: float) -> bool:
-        """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
+        """Return True once no job claimed before the pause can start, False after `seconds` or if resumed."""
         self._open()
         return self._presence.quiet(topic, seconds)
 
     def verify(self, *, repair: bool = False) -> list[Finding]:
-        """Return what is wrong with the tables. A repair locks what it reads: others wait, and may meet their limit."""
+        """Return the faults of the tables. A repair locks what it reads: others wait, and may exceed their limit."""
         self._open()
         connection = self._connect(time.monotonic() + _PATIENCE)
         try:
@@ -481,7 +481,7 @@ class RelationalStore(SqlStore):
             raise StoreClosed(CLOSED)
 
     def close(self) -> None:
-        """Close all connections, after the transaction under way. Idempotent; all else raises StoreClosed then."""
+        """Close all connections, after the transaction under way. Idempotent; all else then raises StoreClosed."""
         if self._closed:
             return
         self._watch.close()
@@ -498,7 +498,7 @@ class RelationalStore(SqlStore):
             lane.writer.end()
 
     def _after_fork(self) -> None:
-        self._watch, self.ids = CommitWatch(self._present), Ids(self._draw_ids)  # those that are left are the parent's
+        self._watch, self.ids = CommitWatch(self._present), Ids(self._draw_ids)  # the old ones are the parent's
         for lane in self.lanes:
             lane.commits.renew()
             leave_alone(lane.writer)
@@ -508,7 +508,7 @@ class RelationalStore(SqlStore):
 
 
 class _Translated:
-    """Raises what the server of a store says as one of our errors. Not a generator: that takes longer, at each put."""
+    """Raises the errors of a store's server as pywheel's. A class, as a generator takes longer, at each put."""
 
     __slots__ = ("_store",)
 
@@ -524,7 +524,7 @@ class _Translated:
             store._outage.over()
             return
         ours = store.ours(error)
-        if isinstance(ours, StoreAway | AttributeError):  # PyMySQL looks for the socket that another thread has closed
+        if isinstance(ours, StoreAway | AttributeError):  # PyMySQL raises it for a socket that another thread closed
             if store._connections.closed:
                 raise StoreClosed(CLOSED) from None
             if isinstance(ours, StoreAway):

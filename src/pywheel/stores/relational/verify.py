@@ -21,7 +21,7 @@ _TRIES: Final = 12
 
 
 def verified(store: RelationalStore, connection: Any, *, repair: bool) -> list[Finding]:
-    """Return what is wrong with the tables, of one moment; with `repair` what of it was mended, too."""
+    """Return the faults of the tables, all of one moment; with `repair`, mend them and say which are mended."""
     dialect = store.dialect
     both = ("job", "finished")
     given = " UNION ALL ".join(f"SELECT id FROM {table} WHERE id > {dialect.last_id}" for table in both)
