@@ -1,6 +1,6 @@
-"""Writes the log back into the file, in a thread of its own: SQLite would do it in the commit that makes the log long.
+"""Checkpoints: a thread writes the log back into the file. SQLite would do it in the commit that makes the log long.
 
-That takes some milliseconds, in which no job would begin. Where this falls behind, the writer does it all the same
+That takes some milliseconds, in which no job would begin. If this thread falls behind, the writer does it after all
 (`wal_autocheckpoint`): beside a writer that never rests no log can begin anew.
 """
 
@@ -24,7 +24,7 @@ _EVERY: Final = 800  # rows that were changed, each in two or three pages: about
 
 
 class Checkpoints:
-    """Those of one database. For whoever writes to it; the thread keeps nobody's store alive."""
+    """The checkpoints of one database. Only its writer uses them; the thread keeps no store alive."""
 
     def __init__(self, database: Database) -> None:
         self._database = weakref.ref(database)
@@ -39,11 +39,11 @@ class Checkpoints:
         weakref.finalize(self, self._wake.put, False)
 
     def wrote(self, changes: int) -> None:
-        """Take in how many rows a connection has changed since it was opened."""
+        """Note the number of rows that a connection has changed since it was opened."""
         if 0 <= changes - self._at < _EVERY:
             return
         self._at = changes
-        with suppress(RuntimeError):  # the system gives no thread, or the interpreter ends: then the writer does it
+        with suppress(RuntimeError):  # the system gives no thread, or the interpreter ends: then the writer checkpoints
             if self._thread is None or not self._thread.is_alive():
                 work = (self._database, self._wake)
                 thread = threading.Thread(target=_work, args=work, name="pywheel-checkpoints", daemon=True)
@@ -55,13 +55,13 @@ class Checkpoints:
         """End the thread, after the step under way. Idempotent."""
         self._wake.put(False)
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():  # where a finaliser may close the store
+        if thread is not None and thread is not threading.current_thread():  # a finaliser may run in any thread
             thread.join()
 
 
 def _work(of: weakref.ref[Database], wake: SimpleQueue[bool]) -> None:
     while wake.get():
-        with suppress(Exception):  # whatever it is: the writer meets it too
+        with suppress(Exception):  # the writer meets the same error
             database = of()
             if database is not None:
                 database.read(_checkpoint)

@@ -1,4 +1,4 @@
-"""Opening a database file: settings, version, and the errors of SQLite in our words."""
+"""Opening a database file: settings, version, and SQLite's errors as pywheel's."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _SETTINGS: Final = (
     "PRAGMA wal_autocheckpoint = 4000",  # pages, 8 MB: where `Checkpoints` falls behind
 )
 FOREIGN: Final = (sqlite3.Error, UnicodeError, json.JSONDecodeError, KeyError, IndexError, OverflowError)
-"""What Python's sqlite3, and rows of a damaged file, may raise."""
+"""The errors that Python's sqlite3, and rows of a damaged file, may raise."""
 _OLDEST: Final = (3, 38)
 _HALF: Final = 1 << 16
 _PAGE_SIZE: Final = 2048  # jobs are small: fewer bytes to log for each
 
 
 def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
-    """Open a file with our settings; any thread may use the connection, one at a time."""
+    """Open a file with pywheel's settings. Any thread may use the connection, one at a time."""
     if sqlite3.sqlite_version_info < _OLDEST:
         raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: use a Python with SQLite 3.38 or later")
     with translated(path):
@@ -61,9 +61,9 @@ def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 def refuse_unusable(path: str) -> None:
-    """Raise StoreReadOnly for a file that may not be written: SQLite would make files beside it that stay like it.
+    """Raise StoreReadOnly for a file that may not be written: SQLite would make read-only files beside it, which stay.
 
-    NotAStore for what is no file: it would be written to.
+    NotAStore for a device or a pipe: it would be written to.
     """
     with suppress(OSError):  # SQLite says what is wrong
         mode = os.stat(path).st_mode  # noqa: PTH116
@@ -76,8 +76,8 @@ def refuse_unusable(path: str) -> None:
 def upgrade(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
     """Bring the file to this version: a new one from nothing, an older one with all its jobs, a copy without a log.
 
-    Each step is one transaction. NotAStore for a database of somebody else, and for an empty one unless it is to be
-    created; StoreTooNew for one of a later version.
+    Each step is one transaction. NotAStore for another program's database, and for an empty one unless `create` is set;
+    StoreTooNew for one of a later version.
     """
     with translated(path):
         found, application = schema_of(connection), _application(connection)
@@ -100,10 +100,10 @@ def upgrade(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
 
 
 def adopt(path: str | Path) -> None:
-    """Mark a SQLite database as one in which the jobs' tables may be made; a store that is opened there makes them.
+    """Mark a SQLite database as one in which the jobs' tables may be made. A store that opens it then makes them.
 
-    One transaction; on a file that is a store, or empty, it changes nothing. The other program's tables stay as they
-    are. The database gets a write-ahead log, which SQLite keeps in files beside it.
+    One transaction. A file that is a store, or empty, does not change. The other program's tables stay as they are. The
+    database gets a write-ahead log, which SQLite keeps in files beside it.
 
     Raises:
         NotAStore: another program has marked the file, or has a table by a name that the jobs' tables have.
@@ -141,7 +141,7 @@ def check_version(connection: sqlite3.Connection, path: str) -> None:
 
 
 def schema_of(connection: sqlite3.Connection) -> Schema:
-    """Return what the file holds: its version, and in the upper half of the number the least that goes with it."""
+    """Return the file's schema: its version and, in the upper half of the number, the least version that can use it."""
     [number] = connection.execute("PRAGMA user_version").fetchone()
     least, version = divmod(number, _HALF)
     return Schema(version, least or version)
@@ -157,7 +157,7 @@ def _step(connection: sqlite3.Connection, number: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if schema_of(connection).version == number:
-            for statement in MIGRATIONS[number].split(";\n"):  # `executescript` would commit before them
+            for statement in MIGRATIONS[number].split(";\n"):  # `executescript` would commit first
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             made = of_migrations(MIGRATIONS[: number + 1])
@@ -172,7 +172,7 @@ def _step(connection: sqlite3.Connection, number: int) -> None:
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Raise SQLite's errors as ours, which say how to mend it."""
+    """Raise SQLite's errors as pywheel's, with advice."""
     try:
         yield
     except FOREIGN as error:
@@ -180,11 +180,11 @@ def translated(path: str) -> Iterator[None]:
 
 
 def ours(error: Exception, path: str) -> StoreError | BadJob:
-    """Return one of the errors that are FOREIGN as ours."""
+    """Return the pywheel error for one of the FOREIGN errors."""
     if isinstance(error, OverflowError | UnicodeEncodeError):
         return BadJob(f"a value that cannot be stored: {error}")
     undecodable = isinstance(error, sqlite3.OperationalError) and "Could not decode to UTF-8" in str(error)
-    if undecodable or not isinstance(error, sqlite3.Error):  # sqlite3 has no code for a text that is none
+    if undecodable or not isinstance(error, sqlite3.Error):  # sqlite3 has no code for invalid UTF-8
         return StoreCorrupt(_DAMAGED.format(path=path, error=error))
     code = getattr(error, "sqlite_errorcode", None) or 0
     if code & 0xFF == sqlite3.SQLITE_CANTOPEN:
@@ -203,7 +203,7 @@ _UNSYNCED: Final = (
 )
 _SAID: Final[dict[int, tuple[type[StoreError], str]]] = {
     sqlite3.SQLITE_FULL: (StoreFull, NO_ROOM),
-    sqlite3.SQLITE_IOERR_SHMSIZE: (StoreFull, NO_ROOM),  # it could not lengthen its file beside ours
+    sqlite3.SQLITE_IOERR_SHMSIZE: (StoreFull, NO_ROOM),  # SQLite could not lengthen its -shm file
     sqlite3.SQLITE_IOERR_FSYNC: (StoreError, _UNSYNCED),
     sqlite3.SQLITE_IOERR_DIR_FSYNC: (StoreError, _UNSYNCED),
     sqlite3.SQLITE_BUSY: (StoreBusy, _LOCKED),
@@ -218,9 +218,9 @@ _SAID: Final[dict[int, tuple[type[StoreError], str]]] = {
 def _cannot_open(path: str) -> StoreError:
     folder = Path(path).parent
     try:
-        if os.path.isdir(path):  # noqa: PTH112  (Path's raises what it should tell)
+        if os.path.isdir(path):  # noqa: PTH112  (Path's raises where this one returns False)
             return NotAStore(f"{path} is a folder: give the path of a file in it")
-        # What the system says and SQLite does not. To close the file itself would end the locks that SQLite has on it.
+        # The system's error, where SQLite has none. Opening and closing the file itself would end SQLite's locks on it.
         os.close(os.open(os.devnull, os.O_RDONLY))
         os.stat(path)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):

@@ -1,8 +1,8 @@
 """The open file: a connection that writes, some that read, and the turn to write.
 
 Opened at first use, and anew after a fork. SQLite knows nothing of forks: its record locks stay with the parent, but
-the child would believe that it has them, and lose what it writes when the parent closes. So the connections are closed
-before a fork, when no thread uses one, and both sides open their own.
+the child would take them for its own, and lose its writes when the parent closes. So the connections are closed before
+a fork, when no thread uses one, and both sides open their own.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["ORDINARY", "Database"]
 _R = TypeVar("_R")
 
 ORDINARY: Final = (*FOREIGN, StoreError, BadJob, TypeError, ValueError)
-"""What a command or SQLite may raise; all else comes from a signal handler."""
-_LOOK: Final = 0.25  # seconds between looks whether the files are still where they were
+"""Errors of commands and of SQLite; all others come from a signal handler."""
+_LOOK: Final = 0.25  # seconds between looks whether the files are still the same
 _IDLE: Final = 4  # readers kept
-_FORK_SECONDS: Final = 1.0  # that a fork waits for reads under way
+_FORK_SECONDS: Final = 1.0  # for which a fork waits for reads under way
 _NAP: Final = 0.001
 _Identities: TypeAlias = tuple[tuple[int, int], ...]
 _LOGS: Final = ("-wal", "-shm")
@@ -36,15 +36,15 @@ _UNKNOWN: Final = (0, 0)  # the identity of a file that was never opened
 
 
 class Database:
-    """One store's connections. `write` is for one thread at a time, all else for any."""
+    """One store's connections. `write` is for one thread at a time, the rest for any."""
 
     def __init__(self, path: str, *, create: bool, forget: Callable[[], None], page: Callable[[], Page]) -> None:
         self.path = path
-        self._page = page  # the present one, of whose turns these are
+        self._page = page  # the present page, which has the turn
         self.over = False
-        """Whether it is to be closed, or is."""
+        """Whether the database is closing, or closed."""
         self._create = create
-        self._forget = forget  # what was cached of a transaction that did not happen
+        self._forget = forget  # drops what was cached from a transaction that was rolled back
         self._connection: sqlite3.Connection | None = None
         self._clean = True  # no transaction of the connection was left in the middle
         self._hurried = False  # its time limit was shortened
@@ -59,10 +59,10 @@ class Database:
     # ---- writing --------------------------------------------------------------------------------------------------
 
     def write(self, until: float, work: Callable[..., _R], *args: Any) -> _R:
-        """Return what `work(connection, *args)` does in a turn to write that came before the monotonic time `until`.
+        """Return the result of `work(connection, *args)` in a turn to write, taken before the monotonic time `until`.
 
-        StoreBusy if none did, StoreClosed, StoreTooNew, and StoreReplaced if the file is not the one that was opened.
-        If `work` raises, its transaction is rolled back.
+        StoreBusy if the turn did not come, StoreClosed, StoreTooNew; StoreReplaced if the file is not the one that was
+        opened. If `work` raises, its transaction is rolled back.
         """
         connection = self.open(until)
         page = self._page()
@@ -71,7 +71,7 @@ class Database:
             try:
                 page.enter(until)
                 now = time.monotonic()
-                if now >= self._look_at or not page.alone:  # somebody else had the turn, and may have upgraded the file
+                if now >= self._look_at or not page.alone:  # another process may have upgraded the file
                     self._look(connection)
                 if self._hurried or until - now < BUSY_SECONDS / 2:
                     self._limit(connection, until - now)
@@ -92,7 +92,7 @@ class Database:
                 page.leave()
 
     def _undo(self, connection: sqlite3.Connection, error: BaseException) -> None:
-        """Roll back. After an interrupt nobody knows what is still under way: then a new connection is opened later."""
+        """Roll back. After an interrupt the connection's state is unknown: then a new connection is opened later."""
         self._forget()
         if isinstance(error, ORDINARY):
             try:
@@ -106,20 +106,20 @@ class Database:
         self._discard()
 
     def _limit(self, connection: sqlite3.Connection, seconds: float) -> None:
-        """Let SQLite itself wait for so long, after a long wait for the turn; as long as usual at the next one."""
+        """Shorten SQLite's own wait after a long wait for the turn; the next turn sets the usual limit again."""
         self._hurried = seconds < BUSY_SECONDS / 2
         connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(max(seconds, 0), BUSY_SECONDS))}")
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def read(self, work: Callable[..., _R], *args: Any) -> _R:
-        """Return what `work(connection, *args)` finds, on a connection that no other thread uses meanwhile."""
+        """Return the result of `work(connection, *args)`, on a connection that no other thread uses meanwhile."""
         if self.over:
             raise StoreClosed(CLOSED)
         return self.read_still(work, *args)
 
     def read_still(self, work: Callable[..., _R], *args: Any) -> _R:
-        """The same for what is under way while this is closed. What it opens is closed again."""
+        """Read as `read` does, also while the database is closing. Connections opened for it are closed again."""
         ticket = object()
         try:
             while True:
@@ -146,14 +146,14 @@ class Database:
                 self._look(reader)
             found = work(reader, *args)
         except BaseException:
-            self._shut(reader)  # it may be in the middle of something
+            self._shut(reader)  # its state is unknown
             raise
         self._idle.append(reader)
         self._drain(_IDLE)
         return found
 
     def _drain(self, keep: int = 0) -> None:
-        """Close readers that are not in use, all of them once this is over."""
+        """Close readers that are not in use: all but `keep`, or all of them once the database is closing."""
         while len(self._idle) > (0 if self.over else keep):
             try:
                 reader = self._idle.pop()
@@ -162,7 +162,7 @@ class Database:
             self._shut(reader)
 
     def _shut(self, connection: sqlite3.Connection) -> None:
-        """Close a connection. If its log was replaced, leave it: closing the last one removes what lies there now."""
+        """Close a connection. If its log was replaced, leave it: closing the last one would remove the new log."""
         if any(now not in (then, _UNKNOWN) for then, now in zip(self._logs, self._found(), strict=False)):
             leave_alone(connection)
         else:
@@ -171,7 +171,7 @@ class Database:
     # ---- the files ------------------------------------------------------------------------------------------------
 
     def open(self, until: float) -> sqlite3.Connection:
-        """Return the connection that writes, opened if need be. For who has paused all writing.
+        """Return the connection that writes, opened if need be. The caller has paused all other writing.
 
         NotAStore, StoreTooNew, StoreReadOnly, StoreFull, StoreCorrupt, StoreBusy.
         """
@@ -204,7 +204,7 @@ class Database:
         return connection
 
     def look(self) -> None:
-        """Raise StoreReplaced if the files are not those that were opened, unless that was looked up just now."""
+        """Raise StoreReplaced if the files are not those that were opened. Looks four times a second at most."""
         if time.monotonic() >= self._look_at:
             self._same()
 
@@ -218,8 +218,8 @@ class Database:
     def _same(self) -> tuple[int, int]:
         """Return the identity of the file. StoreReplaced if it is not the one that was opened first.
 
-        Nor may SQLite's files beside it be others, or what is stored would be lost: as long as the connection that
-        writes is open nobody else removes them rightly.
+        SQLite's files beside it must be the same as well, or stored jobs would be lost: while the connection that
+        writes is open, nobody else may remove them.
         """
         self._look_at = 0.0
         identity, logs = _identity(self.path), self._logs
@@ -243,26 +243,26 @@ class Database:
     # ---- life -----------------------------------------------------------------------------------------------------
 
     def _discard(self) -> None:
-        """Close the connection that writes; what it had not committed is rolled back."""
+        """Close the connection that writes; its uncommitted changes are rolled back."""
         self._forget()
         self._clean = False
         if self._connection is not None:
             with translated(self.path):
-                if self._found() == self._logs:  # else that is said again, for good
+                if self._found() == self._logs:  # else the next use raises StoreReplaced again
                     self._logs = ()  # from here on others may remove them
                 self._shut(self._connection)
-        self._connection = None  # not before it is closed: an interrupt would leave its transaction open
+        self._connection = None  # only now: an interrupt before would leave its transaction open
         self._clean = True
 
     def close(self) -> None:
-        """Let go of everything. For who has paused all writing; reads under way end, and then close what they used."""
+        """Release everything. The caller has paused all writing. Reads under way end, and close their connections."""
         self.over = True
         self._checkpoints.close()
         self._drain()
         self._discard()
 
     def before_fork(self) -> None:
-        """Close the connections, after waiting for reads under way. For who has paused all writing."""
+        """Close the connections, after waiting for reads under way. The caller has paused all writing."""
         self._forking = True
         until = time.monotonic() + _FORK_SECONDS
         while self._reads and time.monotonic() < until:
@@ -275,7 +275,7 @@ class Database:
         self._forking = False
 
     def after_fork_in_child(self) -> None:
-        """Leave alone what the parent could not close; open anew at the next use."""
+        """Leave the connections alone that the parent could not close; open new ones at the next use."""
         for connection in [self._connection, *self._idle]:
             leave_alone(connection)
         self._connection, self._clean, self._logs = None, True, ()
@@ -286,7 +286,7 @@ class Database:
 
 
 def _identity(path: str) -> tuple[int, int]:
-    """Return what tells a file from others that have had its name."""
+    """Return a value that tells a file from others that have had its name."""
     try:
         found = os.stat(path)  # noqa: PTH116
     except OSError:

@@ -1,7 +1,7 @@
-"""SQLite's forms of statements, and what carries them on a connection.
+"""SQLite's forms of statements, and the carrier that runs them on a connection.
 
-Lists of values go as JSON, and rows come as one row that has each of their columns as JSON: between two rows of a
-result, busy handlers would take the interpreter for milliseconds each, in the turn to write.
+Lists of values go as JSON. Rows come as one row with a JSON array for each column: between two rows of a result, busy
+handlers would take the interpreter for milliseconds each, in the turn to write.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _UPDATE: Final = "UPDATE job SET "
 _COLUMN: Final = re.compile(r"\bw\.(\w+)")
 _ALIKE: Final = 8  # statements that one change may become: handlers may take the interpreter at each
 AT_ONCE: Final = 25
-"""Rows by one INSERT: fewer steps than `executemany` takes."""
+"""Rows of one INSERT: fewer steps than `executemany` takes."""
 _LONG: Final = 256 << 10  # characters of a column that are parsed at once: some 3 ms
 _FEW: Final = 4  # rows that are returned one by one
 TAIL: Final = 1_024
 
 
 class SqliteDialect(Dialect):
-    """Nobody else writes meanwhile: nothing is locked, and the time is known."""
+    """SQLite's dialect. Nobody else writes meanwhile: nothing is locked, and the time is known."""
 
     kinds: ClassVar[Mapping[str, str]] = {
         "big": "INTEGER", "int": "INTEGER", "small": "INTEGER", "text": "TEXT", "name": "TEXT", "bytes": "BLOB",
@@ -44,7 +44,7 @@ class SqliteDialect(Dialect):
     then = "CROSS JOIN"
 
     def now(self) -> str:
-        """Return the value that each statement gets."""
+        """Return the parameter that each statement gets."""
         return ":now"
 
     def draw(self) -> str:
@@ -59,11 +59,11 @@ class SqliteDialect(Dialect):
         return f"(SELECT {chosen} FROM json_each(:{name})) {name}"
 
     def among(self, name: str) -> str:
-        """Return the numbers of a JSON text."""
+        """Return a condition on the numbers of a JSON text."""
         return f"IN (SELECT value FROM json_each(:{name}))"
 
     def announce(self, tx: Transaction, worker: str, topics: str | None) -> Steps[None]:
-        """Say which topics a worker handles, and forget those that have gone without a word."""
+        """Store which topics a worker handles, and delete the rows of workers that have gone without a word."""
         text = "INSERT INTO member (worker, topics) VALUES (:worker, :topics) {else worker: topics}"
         forget = "DELETE FROM member WHERE worker = :worker"
         yield (Do(text if topics else forget, {"worker": worker, "topics": topics}),)
@@ -72,11 +72,11 @@ class SqliteDialect(Dialect):
         yield (Each(forget, gone),)
 
     # ---- counts -----------------------------------------------------------------------------------------------------
-    # A single plain put is one statement, and touches no other row. So a put counts as nothing: `counts` has the puts
-    # up to an id. Those behind it, the tail, are counted by who reads, and added once there are many.
+    # A single plain put is one statement, and touches no other row. So a put changes no count: `counts` includes puts
+    # up to an id. Readers count the later jobs, the tail, themselves. The tail is added once it is long.
 
     def count(self, tx: Transaction) -> Steps[None]:
-        """Write how the counts change, and those of the tail once it is long."""
+        """Write the changes of the counts, and add the tail once it is long."""
         if ends_tail(tx.tally.new):
             yield from self._fold(tx)
         elif tx.tally.rows:
@@ -94,7 +94,7 @@ class SqliteDialect(Dialect):
         yield self._added(tally)
 
     def _added(self, tally: Tally) -> Batch:
-        """Return what adds to the counts."""
+        """Return the statement that adds to the counts."""
         text = (
             "INSERT INTO counts (topic, live, done, cancelled, dead) VALUES (:topic, :live, :done, :cancelled, :dead) "
             "ON CONFLICT (topic) DO UPDATE SET live = live + excluded.live, done = done + excluded.done, "
@@ -106,12 +106,12 @@ class SqliteDialect(Dialect):
         return (Each(text, rows),)
 
     def tallies(self) -> Sequence[Select]:
-        """Return the counts, and the tail."""
+        """Return the queries for the counts, and for the tail."""
         tail = f"SELECT topic, jobs, 0, 0, 0 FROM ({_COUNT_TAIL})"
         return (Select("SELECT topic, live, done, cancelled, dead FROM counts"), Select(tail, {"first": NEVER}))
 
     def before_forgetting(self, tx: Transaction, highest: int) -> Steps[None]:
-        """Count the tail, to which they may belong; remember that ids up to here were given."""
+        """Add the tail to the counts, as the jobs may be in it, and record that ids up to here were given."""
         yield from self._fold(tx)
         text = "UPDATE counted SET forgotten = :highest WHERE forgotten < :highest"
         yield (Do(text, {"highest": highest}),)
@@ -119,9 +119,9 @@ class SqliteDialect(Dialect):
     # ---- forms ------------------------------------------------------------------------------------------------------
 
     def as_one_row(self, columns: str, text: str) -> str:
-        """Return a SELECT whose one row has the columns of another as JSON.
+        """Return a SELECT with one row, which has each column of another SELECT as JSON.
 
-        Of bytes these are the lengths; the bytes themselves, joined, come behind all others.
+        A column of bytes has the lengths; the bytes themselves, joined, come behind all other columns.
         """
         names = columns.split()
         blobs = [name for name in names if TYPES.get(name) == "bytes"]
@@ -130,10 +130,10 @@ class SqliteDialect(Dialect):
         return f"SELECT {', '.join(parts)} FROM ({text})"
 
     def changed(self, change: WriteJobs, *, alike: bool, few: bool) -> tuple[str, str]:
-        """Return what looks which rows are changed, "" if that is not needed, and what changes them.
+        """Return the query for the rows to be changed, "" if none is needed, and the change.
 
         `alike`: the list has ids alone, and the values of its other columns are bound as ``:w_column``. `few`: the
-        second one returns what it wrote.
+        change returns the rows that it wrote.
         """
         job = f"FROM {change.source} CROSS JOIN job j ON j.id = w.id WHERE {change.where}"
         update = f"FROM {change.source} WHERE j.id = w.id AND {change.where}"
@@ -162,7 +162,7 @@ _HIGHEST: Final = (
     "(SELECT forgotten FROM counted))"
 )
 _GUESSED: Final = f"iif(? = {_HIGHEST}, ?, 'wrong')"
-"""An id, if the highest one is what is bound before it: else a value of no type that an id has (MISMATCH)."""
+"""An id, if the highest one is the value bound before it; else a value of a type that no id has (MISMATCH)."""
 _COUNT_TAIL: Final = (
     "SELECT topic, count(*) AS jobs FROM (SELECT topic FROM job WHERE id > (SELECT job FROM counted) AND id < :first "
     "UNION ALL SELECT topic FROM finished WHERE id > (SELECT job FROM counted) AND id < :first) GROUP BY topic"
@@ -191,9 +191,9 @@ CREATE TABLE member (
 
 
 class Ids:
-    """Gives ids behind the highest that was ever given.
+    """Gives ids above the highest that was ever given.
 
-    `highest` is a guess: the highest that this process has given. Whether it still is, says `check`, or the insert.
+    `guess` is the highest that this process has given. `check`, or the insert, finds out whether it still is.
     """
 
     def __init__(self, highest: int | None = None) -> None:
@@ -201,7 +201,7 @@ class Ids:
         self.highest = highest
 
     def take(self, count: int) -> Sequence[int] | None:
-        """Return so many ids, None if the highest is not known."""
+        """Return `count` ids, None if the highest is not known."""
         if self.highest is None:
             return None
         first = self.highest + 1
@@ -214,7 +214,7 @@ class Ids:
             raise WrongGuess
 
     def __call__(self, _: Transaction, count: int) -> Steps[Sequence[int]]:
-        """Return so many ids."""
+        """Return `count` ids."""
         if self.highest is None:
             [[[self.highest]]] = yield (Select(f"SELECT {_HIGHEST}"),)
         ids = self.take(count)
@@ -223,11 +223,11 @@ class Ids:
 
 
 class WrongGuess(Exception):
-    """Somebody else has given ids meanwhile: nothing was stored."""
+    """Another process has given ids meanwhile: nothing was stored."""
 
 
 class Columns(Sequence[tuple[Any, ...]]):
-    """Rows that are kept by column: thousands of them are nothing for the garbage collector to walk through."""
+    """Rows kept by column: the garbage collector need not walk through thousands of tuples."""
 
     __slots__ = ("_columns",)
 
@@ -247,18 +247,18 @@ class Columns(Sequence[tuple[Any, ...]]):
 
 
 class Carrier:
-    """Carries statements to a connection."""
+    """Runs statements on a connection."""
 
     __slots__ = ("_changed", "_execute", "_many", "now")
 
     def __init__(self, connection: sqlite3.Connection, now: int) -> None:
         self._execute: Callable[..., Any] = connection.execute
         self._many: Callable[..., Any] = connection.executemany
-        self._changed: Sequence[int] | None = None  # ids of what the last change wrote, if it looked
+        self._changed: Sequence[int] | None = None  # ids of the rows of the last change, if known
         self.now = now
 
     def drive(self, steps: Steps[T]) -> T:
-        """Return what a generator returns, having sent what it yields."""
+        """Run the statements that a generator yields; return its result."""
         try:
             batch = next(steps)
             while True:
@@ -289,7 +289,7 @@ class Carrier:
         read = [_parsed(column) for column in (found[: -len(places)] if places else found)]
         for place, joined in zip(places, found[len(read) :], strict=True):
             ends = [*accumulate([size or 0 for size in read[place]])]
-            parts = zip(read[place], [0, *ends], ends, strict=False)  # the last end begins nothing
+            parts = zip(read[place], [0, *ends], ends, strict=False)  # [0, *ends] has one more
             read[place] = [None if size is None else joined[at:end] for size, at, end in parts]
         return Columns(read)
 
@@ -324,9 +324,9 @@ class Carrier:
         return []
 
     def _change(self, statement: WriteJobs) -> Sequence[Any]:
-        """Change rows whose values are alike by one statement, unless that would be many.
+        """Change rows with equal values by one statement, unless that would be many.
 
-        A few rows tell what they are as they are written. More than that are looked at before, which comes as one row.
+        A change of a few rows returns them itself. For more rows a query comes first, which returns them as one row.
         """
         some = statement.values["w"]
         alike = _alike(some)
@@ -352,7 +352,7 @@ class Carrier:
 
 
 def insert_at_once(connection: sqlite3.Connection, insert: Insert, guess: int | None) -> None:
-    """Insert jobs, AT_ONCE at most: a transaction by itself. WrongGuess if that is no longer the highest id."""
+    """Insert jobs, AT_ONCE at most: a transaction by itself. WrongGuess if `guess` is not the highest id any more."""
     rows = insert.rows
     values = rows[0] if len(rows) == 1 else chain.from_iterable(rows)
     try:
@@ -368,7 +368,7 @@ def insert_at_once(connection: sqlite3.Connection, insert: Insert, guess: int | 
 
 @cache
 def _inserting(table: str, columns: tuple[str, ...], rows: int, first: str = "?") -> str:
-    """Return what inserts so many rows. `first` stands for the first value of the first one."""
+    """Return the INSERT of `rows` rows. `first` stands for the first value of the first row."""
     others = ", ?" * (len(columns) - 1)
     values = ", ".join([f"({first}{others})", *[f"(?{others})"] * (rows - 1)])
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {values}"
@@ -391,7 +391,7 @@ def _places_of_bytes(columns: str) -> list[int]:
 
 
 def _parsed(listed: str) -> list[Any]:
-    """Return values that came as a JSON text; very many one by one, as other threads have no turn within one."""
+    """Return the values of a JSON text; very many one by one, as one call would keep other threads from running."""
     if len(listed) < _LONG:
         return json.loads(listed)  # type: ignore[no-any-return]
     values, at, decoder = [], 1, json.JSONDecoder()
@@ -403,14 +403,14 @@ def _parsed(listed: str) -> list[Any]:
 
 
 def _listed(rows: list[Any]) -> str:
-    """Return a list of values as JSON: rows, or plain values where those have one column."""
+    """Return a list of values as JSON: rows, or plain values where the rows have one column."""
     if rows and type(rows[0]) is tuple and len(rows[0]) == 1:
         rows = [value for [value] in rows]
     return json.dumps(rows)
 
 
 def _names(source: str) -> list[str]:
-    """Return as what the values of a list are bound that all its rows share."""
+    """Return the parameter names of a list's other columns, whose values all its rows share."""
     return [f"w_{column.strip()}" for column in source.strip("{}").partition(":")[2].split(",")[1:]]
 
 

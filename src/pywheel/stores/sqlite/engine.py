@@ -1,4 +1,4 @@
-"""What the stores on SQLite share, with a file and without: transactions, presence, and the forks of their process."""
+"""The shared part of the stores on SQLite, with a file and without: transactions, presence, and forks."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _R = TypeVar("_R")
 
 
 class SqliteEngine(SqlStore):
-    """A store whose tables are SQLite's. All that a transaction does to them, and what is told of it."""
+    """A store with SQLite's tables: its transactions, and their announcement to workers."""
 
     dialect = SQLITE
     _presence: Presence
     _shared: ClassVar[bool]
-    """Whether other processes write to it."""
+    """Whether other processes write to the database."""
 
     def __init__(self, url: str, clock: Clock | None) -> None:
         self.url = url
         self.clock = clock or MonotonicClock()
         self._highest: int | None = None
-        """The highest id that was given, as far as is known."""
+        """The highest id that was given, as far as this process knows."""
         self._topics, self._workers = Names("topic"), Names("worker")
         self._known, self._known_workers = Names("topic"), Names("worker")
         _STORES.add(self)
@@ -58,14 +58,14 @@ class SqliteEngine(SqlStore):
         *,
         in_turn: bool = True,
     ) -> list[Any]:
-        """Apply commands in a transaction, tell of it, and return the outcomes."""
+        """Apply commands in a transaction, announce it, and return the outcomes."""
         ids, presence = Ids(self._highest), self._presence
         begun = type(commands[0]) is not c.Put  # a put may be a transaction by itself
         if begun:
-            connection.execute("BEGIN IMMEDIATE")  # who had to wait for others begins leases when that is over
+            connection.execute("BEGIN IMMEDIATE")  # leases begin once the wait for other writers is over
         tx = Transaction(SQLITE, self.clock.wall(), self._topics, self._workers, ids, presence)
         insert, outcomes = (None if begun else put.plain(tx, commands, ids.take)) or (None, [])
-        # Where a signal handler may raise right after the statement, the outcomes of the other callers would be lost.
+        # A signal handler may raise right after the statement: then the outcomes of the other callers would be lost.
         at_once = (
             insert is not None
             and len(insert.rows) <= AT_ONCE
@@ -108,7 +108,7 @@ class SqliteEngine(SqlStore):
         return Transaction(SQLITE, self.clock.wall(), Names("topic"), Names("worker"), Ids(), self._presence)
 
     def _forget(self) -> None:
-        """Know no numbers of names any more: some may have been rolled back. Nor the highest id."""
+        """Forget the numbers of names, as some may have been rolled back, and the highest id."""
         self._highest = None
         self._topics.forget()
         self._workers.forget()
@@ -117,18 +117,18 @@ class SqliteEngine(SqlStore):
 
     @abstractmethod
     def _alone(self, work: Callable[..., _R], *args: Any) -> _R:
-        """Return what `work(connection, ...)` does between the commits of this process."""
+        """Return the result of `work(connection, ...)` between the commits of this process."""
 
     @abstractmethod
     def _reading(self, work: Callable[..., _R], *args: Any) -> _R:
-        """Return what `work(connection, ...)` finds."""
+        """Return the result of `work(connection, ...)`, which only reads."""
 
     def _read_steps(self, begin: Callable[_P, Steps[_R]], *args: _P.args, **kwargs: _P.kwargs) -> _R:
         found: _R = self._reading(_in_one_moment, begin(*args, **kwargs), self.clock.wall())
         return found
 
     def verify(self, *, repair: bool = False) -> list[Finding]:
-        """Return what is wrong with what is stored. O(jobs); a repair keeps others from writing."""
+        """Return the faults of the stored data. O(jobs); a repair keeps others from writing."""
         if not repair:
             return self._reading(maintenance.find, self.clock.wall())
         self._open()
@@ -149,12 +149,12 @@ class SqliteEngine(SqlStore):
         return workers(self._presence.members())
 
     def quiet(self, topic: str, seconds: float) -> bool:
-        """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
+        """Return True once no job claimed before the pause can start, False after `seconds` or if resumed."""
         self._open()
         return self._presence.quiet(topic, seconds)
 
     def _first_lease_end(self) -> int | None:
-        """Return when some lease may be over at the earliest. Mostly no query."""
+        """Return the earliest time at which a lease may be over. Mostly no query."""
         self._open()
         return self._presence.next_lease()
 
@@ -162,21 +162,21 @@ class SqliteEngine(SqlStore):
 
     @abstractmethod
     def _open(self) -> None:
-        """Raise StoreClosed if it is closed; in a forked child, open what was the parent's anew."""
+        """Raise StoreClosed if the store is closed; in a forked child, open the parent's resources anew."""
 
     def before_exit(self) -> None:
-        """Tell what is still to be told: the program ends without closing the store."""
+        """Send the news that is still pending: the program ends without closing the store."""
 
     @abstractmethod
     def before_fork(self) -> None:
-        """Let no transaction be under way; `after_fork_in_parent` and `after_fork_in_child` are what comes then."""
+        """Let no transaction be under way. `after_fork_in_parent` or `after_fork_in_child` follows."""
 
     after_fork_in_parent: Callable[[], None]
     after_fork_in_child: Callable[[], None]
 
 
 def _in_one_moment(connection: sqlite3.Connection, steps: Steps[_R], now: int) -> _R:
-    """Return what a query comes to."""
+    """Return the result of a query."""
     connection.execute("BEGIN")
     try:
         return Carrier(connection, now).drive(steps)
@@ -185,14 +185,14 @@ def _in_one_moment(connection: sqlite3.Connection, steps: Steps[_R], now: int) -
 
 
 def rows_of(connection: sqlite3.Connection, text: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
-    """Return what a statement finds."""
+    """Return the rows of a statement."""
     return connection.execute(text, values).fetchall()
 
 
 def _end(connection: sqlite3.Connection, commit: Commit | None, outcomes: list[Any]) -> None:
     """Commit, and note for the callers, if there are several, whether it happened.
 
-    Between the end of COMMIT and what is noted nothing is called: there no signal handler can come in.
+    Between the end of COMMIT and the note nothing is called: no signal handler can run there.
     """
     if commit is None:
         connection.execute("COMMIT")

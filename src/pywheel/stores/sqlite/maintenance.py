@@ -1,4 +1,4 @@
-"""Looking after the file beside running writers: its room, its copies, its health, and that of the tables in it."""
+"""Maintenance of the file beside running writers: its size, its copies, its integrity, and that of its tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def about(connection: sqlite3.Connection, path: str) -> dict[str, Any]:
 
 
 def vacuum(connection: sqlite3.Connection, pages: int) -> int:
-    """Give about `pages` free pages back; return how many were. 0 in a database that another program began."""
+    """Free about `pages` unused pages; return how many were freed. 0 in a database that another program began."""
     [[before]] = connection.execute("PRAGMA page_count").fetchall()
     connection.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would give back a single one
     [[after]] = connection.execute("PRAGMA page_count").fetchall()
@@ -83,7 +83,7 @@ def _new(path: str, like: str) -> sqlite3.Connection:
 
 
 def _keep(path: str) -> None:
-    """Have the name of a new file survive the loss of power."""
+    """Make the name of a new file survive a loss of power."""
     if hasattr(os, "O_DIRECTORY"):
         folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -93,13 +93,13 @@ def _keep(path: str) -> None:
 
 
 def check(connection: sqlite3.Connection) -> list[str]:
-    """Return what is wrong with the file, [] if nothing is. O(file)."""
+    """Return the faults of the file, [] if there are none. O(file)."""
     found = [row[0] for row in connection.execute("PRAGMA quick_check").fetchall()]
     return [] if found == ["ok"] else found
 
 
 def find(connection: sqlite3.Connection, now: int) -> list[Finding]:
-    """Return what is wrong with the file, all of one moment. For a connection without a transaction."""
+    """Return the faults of the file and its tables, all of one moment. The connection has no transaction."""
     connection.execute("BEGIN")
     try:
         return _find(connection, now)
@@ -108,7 +108,7 @@ def find(connection: sqlite3.Connection, now: int) -> list[Finding]:
 
 
 def mended(connection: sqlite3.Connection, tx: Transaction) -> list[Finding]:
-    """Return what is wrong with the file, and what of it was mended. In a turn to write."""
+    """Mend the file; return its faults, and which of them are mended. In a turn to write."""
     connection.execute("BEGIN IMMEDIATE")
     found = verified(lambda: _find(connection, tx.now), lambda: _mend(connection, tx))
     connection.execute("COMMIT")

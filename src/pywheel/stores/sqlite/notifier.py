@@ -1,4 +1,4 @@
-"""The ear of one worker: its slot in the page, its bell, and the hints that are addressed to it."""
+"""The notifier of one worker: its slot in the page, its bell, and its hints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SqliteNotifier"]
 
-_LOOK: Final = 0.25  # seconds between looks whether anybody has written and not rung
+_LOOK: Final = 0.25  # seconds between looks for commits that were not announced
 _HINTED: Final = (
     "SELECT j.next, j.id, t.name, j.priority FROM json_each(?) h CROSS JOIN job j ON j.id = h.value "
     "CROSS JOIN topic t ON t.id = j.topic WHERE j.state = 0 ORDER BY h.key"
@@ -25,7 +25,7 @@ _HINTED: Final = (
 
 
 class SqliteNotifier(Notifier):
-    """One thread uses it, the worker's; `wake`, `ring` and `close` may come from any."""
+    """Used by one thread, the worker's; `wake`, `ring` and `close` may come from any."""
 
     def __init__(self, presence: Presence, name: str) -> None:
         self._presence = presence
@@ -34,10 +34,10 @@ class SqliteNotifier(Notifier):
         self._horizon = -1
         self._reload = False
         self._look_at = 0.0
-        self._untold = (0, 0)  # marks of commits that nobody had told of at the last look
-        self._looks = 0  # how often those were seen again
+        self._untold = (0, 0)  # marks of unannounced commits at the last look
+        self._looks = 0  # how often the same marks were seen again
         self._page, self._slot = presence.take(self._nonce, -1)
-        self._after = self._seen = self._page.words[at.TOLD]  # nothing is claimed yet that a pause would have to stop
+        self._after = self._seen = self._page.words[at.TOLD]  # no claims yet that a pause would have to stop
         self._settle()
         self.worker = f"{name}@{self._slot}.{self._nonce:x}"
 
@@ -50,14 +50,14 @@ class SqliteNotifier(Notifier):
         self._presence.moved()  # the slot may have been another's
 
     def _over(self) -> bool:
-        """Whether it has ended. If not, the page can be looked at."""
+        """Whether this notifier has ended. If not, the page can be looked at."""
         if self._closed or self._presence.closed:
             return True
         self._page.whole()
         return False
 
     def _lost(self) -> bool:
-        """Whether its slot is another's."""
+        """Whether the slot is another worker's."""
         return bool(self._page.words[at.NONCE + self._slot] != self._nonce)
 
     # ---- what it says -----------------------------------------------------------------------------------------------
@@ -69,27 +69,27 @@ class SqliteNotifier(Notifier):
             self._page.words[at.HORIZON + self._slot] = horizon
 
     def beat(self, behind: int, spare: Spare = tuple) -> None:  # noqa: ARG002
-        """Note the time; a few times a second look whether somebody has died who was to ring."""
+        """Note the time; a few times a second look whether a writer died before its ring."""
         if self._over():
             return
         presence = self._presence
         presence.look()
         if (presence.page is not self._page or self._lost()) and not self._move():
-            return  # not now: it tries again with the next beat
+            return  # the next beat tries again
         words, slot = self._page.words, self._slot
         before = words[at.HEARTBEAT + slot]
         words[at.HEARTBEAT + slot] = presence.now()
         words[at.BEHIND + slot] = behind
-        # By a time read after the beat was written: whoever took this worker for silent until then did so earlier.
+        # The time is read after the beat was written: a writer that took this worker for silent has done so earlier.
         if presence.now() - before > at.SILENT and not self._alone():
-            self._read_all()  # what it owns may have been another's meanwhile, hints included
+            self._read_all()  # another worker may have owned its shards meanwhile, hints included
         if (moment := time.monotonic()) >= self._look_at:
             self._look_at = moment + _LOOK
             untold = words[at.UNTOLD], words[at.WITHIN]
             self._looks = self._looks + 1 if untold == self._untold else 0
             self._untold = untold
             if any(untold) and self._looks & self._looks - 1 == 0 < self._looks:
-                self._read_all()  # at the second look, the third, the fifth: it may be a transaction that was undone
+                self._read_all()  # at the second look, the third, the fifth: the transaction may have been undone
 
     def _alone(self) -> bool:
         """Whether no other worker was there that could have been taken for the owner."""
@@ -99,7 +99,7 @@ class SqliteNotifier(Notifier):
         )
 
     def _move(self) -> bool:
-        """Take a slot again: the page was made anew, or this worker was silent for so long that it lost its slot."""
+        """Take a slot again: the page was made anew, or this worker lost its slot by a long silence."""
         try:
             self._page, self._slot = self._presence.take(self._nonce, self._slot)
         except StoreError:
@@ -119,7 +119,7 @@ class SqliteNotifier(Notifier):
             self._presence.ring([slot])
 
     def quiet(self) -> None:
-        """Say that nothing starts here any more of what was paused when `hints` said so."""
+        """Announce that nothing starts here any more of topics that were paused at the last reload of `hints`."""
         if not self._over():
             self._page.words[at.QUIET + self._slot] = self._seen
 
@@ -131,7 +131,7 @@ class SqliteNotifier(Notifier):
         return tuple(self._presence.members())
 
     def hints(self) -> Hints:
-        """Return what changed since the last call. One query, if anything did."""
+        """Return the changes since the last call. One query, if there are any."""
         self._open()
         token = self._page.words[at.RELOAD + self._slot]
         after, jobs, lost = self._page.hints(self._slot, self._after)
@@ -143,7 +143,7 @@ class SqliteNotifier(Notifier):
         return Hints([Due(*row) for row in found], reload)
 
     def wait(self, seconds: float) -> bool:
-        """Return when rung or woken, or after so many seconds."""
+        """Return when rung or woken, or after `seconds`."""
         if self._over():
             return False
         page, slot = self._page, self._slot
@@ -158,7 +158,7 @@ class SqliteNotifier(Notifier):
             return True  # the slot is another's, until the next beat
         self._heard = words[at.BELL + slot]
         rung = words[rung_at]
-        words[rung_at] = 0  # before hints are read: what rings from here on is a ring of its own
+        words[rung_at] = 0  # before hints are read: a later ring ends the next wait
         return bool(rung)
 
     def wake(self) -> None:

@@ -1,18 +1,18 @@
-"""The page that all processes on one file share: who works here, what is told to whom, and whose turn it is to write.
+"""The page that all processes on one file share: the present workers, their hints, and the turn to write.
 
-A file of 64-bit words beside the database, mapped by everybody. A word is written at once: a reader sees the old value
-or the new one. Between a write here and a read of the database, or the other way round, lie system calls and locks, and
-they keep that order on every processor.
+A file of 64-bit words beside the database, mapped by every process. A word is written at once: a reader sees the old
+value or the new one. System calls and locks lie between a write here and a read of the database, or the other way
+round. They keep that order on every processor.
 
-Nothing here outlasts its workers. If the file is deleted, whoever finds that its name leads to another file, or to
-none, maps the file of that name, made anew if need be, and *retires* the page it has before it uses the new one. All
-who still share the old page see the mark with their next look at it, without a system call, and follow. Whoever follows
-has everybody read again: what was put with the old page was told to its workers only.
+Nothing here outlasts its workers. The file may be deleted. A process that finds another file, or none, under its name
+maps the file of that name, made anew if need be, and *retires* its old page before it uses the new one. All processes
+that still share the old page see the mark with their next look at it, without a system call, and follow. A process that
+follows has everybody read again: puts on the old page were announced to its workers only.
 
 The *turn* is a lock of the file. SQLite's own wait for writers is a poll: beside a busy writer another one may starve
 for seconds. The turn makes writers follow each other in the order of their coming. It is advice: SQLite's lock decides.
-So nobody waits for long for one who has the turn and does not go on, as a stopped process. The system frees the turn of
-a process that dies.
+So nobody waits long for a holder of the turn that does not go on, such as a stopped process. The system frees the turn
+of a process that dies.
 """
 
 from __future__ import annotations
@@ -53,29 +53,29 @@ ALL: Final = -1  # the slot of hints for everybody
 _FORMAT: Final = 0
 RETIRED: Final = 1  # this is no longer the file of its name
 _BORN: Final = 2  # when the file was made, in ms of the monotonic clock
-VERSION: Final = 3  # another number after each change of who is there
-LEASE: Final = 4  # no lease is over before; or NO_LEASE, or UNKNOWN. Written while SQLite lets nobody else commit
+VERSION: Final = 3  # another number each time a worker comes or goes
+LEASE: Final = 4  # no lease ends before; or NO_LEASE, or UNKNOWN. Written while SQLite lets nobody else commit
 USED: Final = 5  # slots from here on were never used
 TOLD: Final = 6  # the number of the next hint; the first is the time of birth, so that no number comes twice
-PAUSED: Final = 7  # TOLD as it was when a topic was paused or resumed last
-UNTOLD: Final = 8  # not 0 from before a commit in the turn until it was told of
-WITHIN: Final = 9  # the same of a commit out of turn, such as of a caller's own transaction
-_OWNER: Final = 10  # who had the turn last
+PAUSED: Final = 7  # TOLD as it was when a topic was last paused or resumed
+UNTOLD: Final = 8  # not 0 from before a commit in the turn until it was announced
+WITHIN: Final = 9  # the same for a commit out of turn, such as of a caller's own transaction
+_OWNER: Final = 10  # the last user that had the turn
 _TURNS: Final = 11  # counts releases of the turn
-_WAITED_FOR: Final = 12  # whether somebody waits for it
+_WAITED_FOR: Final = 12  # whether somebody waits for the turn
 
 # Columns: the word of slot n is at the column's name + n.
-NONCE: Final = 16  # whose slot it is; 0 is free
+NONCE: Final = 16  # the worker of the slot; 0 is free
 HEARTBEAT: Final = NONCE + SLOTS  # ms of the monotonic clock, which all processes of a host share
-HORIZON: Final = HEARTBEAT + SLOTS  # it wants to hear of due times up to there
+HORIZON: Final = HEARTBEAT + SLOTS  # the worker wants to hear of due times up to here
 BEHIND: Final = HORIZON + SLOTS
 QUIET: Final = BEHIND + SLOTS  # nothing that was paused before this hint starts there any more
-RELOAD: Final = QUIET + SLOTS  # another number when hints do not tell it all
+RELOAD: Final = QUIET + SLOTS  # another number when hints are not complete
 RUNG: Final = RELOAD + SLOTS  # 1 from a ring to the next wait
 BELL: Final = RUNG + SLOTS  # another number wakes its worker
-_HINT_SLOT: Final = BELL + SLOTS  # hints, each at its number modulo _HINTS: whose it is
+_HINT_SLOT: Final = BELL + SLOTS  # the slots of hints, each at the hint's number modulo _HINTS
 _HINTS: Final = 2_048
-_HINT_JOB: Final = _HINT_SLOT + _HINTS  # and the job
+_HINT_JOB: Final = _HINT_SLOT + _HINTS  # the jobs of hints
 _HINTS_AT_ONCE: Final = 256
 _SIZE: Final = 8 * (_HINT_JOB + _HINTS)
 
@@ -88,9 +88,9 @@ _TURN, _TAKING = range(2)  # the bytes that are locked
 _THIS_FORMAT: Final = 3
 _SETTLED: Final = 5_000  # ms: by then all have come over to a new page
 _PATIENCE: Final = 5.0  # seconds to wait for others who take a slot; they take microseconds
-_LOOK: Final = 0.02  # seconds between looks at a turn that somebody else has, and at a bell without a futex
-_YIELD: Final = 0.02  # seconds to let the one come first who was woken to have the turn
-_STALLED: Final = 0.1  # seconds after which nobody waits any more for one who has the turn and does not go on
+_LOOK: Final = 0.02  # seconds between looks at a turn that another holds, and at a bell without a futex
+_YIELD: Final = 0.02  # seconds to let the waiter that was woken take the turn first
+_STALLED: Final = 0.1  # seconds after which nobody waits any more for a holder of the turn that does not go on
 
 _random: Final = Random()
 draw: Final = _random.getrandbits
@@ -99,12 +99,12 @@ if hasattr(os, "register_at_fork"):
 
 
 class Page:
-    """The words, and the file that they are in. `words` may be used as long as somebody refers to them."""
+    """The words, and their file. `words` may be used as long as somebody refers to them."""
 
     _size: Callable[[], int]
 
     def __init__(self, database: str | None, now: Callable[[], int]) -> None:
-        """Open the page of a database. None: one of this process alone, without a file."""
+        """Open the page of a database. None: a page of this process alone, without a file."""
         self._path = f"{database}-workers"
         self._now = now
         self._file = -1
@@ -116,19 +116,19 @@ class Page:
             self._file = open_beside(database, "workers")
             self._open()
         self._me = draw(31) + 1
-        self._yields = False  # somebody was woken to have the turn next
-        self._stalled: tuple[int, int] | None = None  # the turn of one who does not go on
+        self._yields = False  # a waiter was woken to take the turn next
+        self._stalled: tuple[int, int] | None = None  # the turn of a holder that does not go on
         self.held = False
         """Whether this page's user has the turn."""
         self.alone = False
         """Whether nobody else had the turn since this page's user had it last."""
 
     def _open(self) -> None:
-        """Map the file. One that is too short is new, or was truncated: it begins with zeros."""
+        """Map the file. A file that is too short is new, or was truncated: it begins with zeros."""
         self._take_lock(_TAKING)
         try:
             if os.fstat(self._file).st_size < _SIZE:
-                os.pwrite(self._file, bytes(_SIZE), 0)  # not skipped: there is room for it
+                os.pwrite(self._file, bytes(_SIZE), 0)  # zeros, not a gap: a full disk is seen now
             self._map(mmap.mmap(self._file, _SIZE))
         finally:
             self._unlock(_TAKING)
@@ -147,9 +147,9 @@ class Page:
             words[_FORMAT] = _THIS_FORMAT
 
     def whole(self) -> None:
-        """Make the file whole if it was truncated: to read behind its end would be the end of the process, by SIGBUS.
+        """Make the file whole if it was truncated: a read behind its end would end the process, by SIGBUS.
 
-        To be called where time has passed since. Whoever has lost its slot by that takes another one, and reads again.
+        Call it where time has passed since. A worker that has lost its slot by that takes another one, and reads again.
         """
         if self._size() < _SIZE:
             self._open()
@@ -163,7 +163,7 @@ class Page:
         if self._file < 0:
             return True
         try:
-            found = os.stat(self._path)  # noqa: PTH116  (no Path: it is made four times a second)
+            found = os.stat(self._path)  # noqa: PTH116  (no Path: one is made four times a second)
         except OSError:
             return False
         return (found.st_dev, found.st_ino) == self._identity
@@ -198,12 +198,12 @@ class Page:
     def gone(self, slot: int) -> bool:
         """Whether the worker of a slot has been silent for very long.
 
-        A heartbeat that is to come was left by a worker from before the host's last start.
+        A heartbeat in the future was left by a worker from before the host's last start.
         """
         return abs(self._now() - self.words[HEARTBEAT + slot]) > GONE
 
     def absent(self) -> bool:
-        """Whether a worker without a slot is gone: in a new page it may not have taken one again yet."""
+        """Whether a worker without a slot is gone: in a new page it may not have taken a slot again yet."""
         return not 0 <= self._now() - self.words[_BORN] < _SETTLED
 
     def find(self, nonce: int, likely: int) -> int:
@@ -226,11 +226,11 @@ class Page:
 
     def wake(self, slot: int) -> None:
         """End the wait of a worker, the present one or the next one."""
-        self.words[BELL + slot] = draw(31)  # not + 1: two at once would make one change of two
+        self.words[BELL + slot] = draw(31)  # not + 1: of two at once, one change would be lost
         _wake(self._base + 8 * (BELL + slot))
 
     def wait(self, slot: int, heard: int, seconds: float) -> None:
-        """Return when the bell of a slot is no longer what was heard of it, after so many seconds, or earlier."""
+        """Return when a slot's bell differs from `heard`, after `seconds`, or earlier."""
         if self.words[BELL + slot] == heard:
             _sleep(self._base + 8 * (BELL + slot), heard, min(seconds, 3_600), _LOOK)
 
@@ -248,7 +248,7 @@ class Page:
         return True
 
     def hints(self, slot: int, after: int) -> tuple[int, list[int], bool]:
-        """Return the number of the next hint, the jobs that those from `after` on name to a slot, and if some are lost.
+        """Return the number of the next hint, a slot's jobs in the hints from `after` on, and whether some are lost.
 
         A hint for everybody counts as a lost one.
         """
@@ -266,7 +266,7 @@ class Page:
     def enter(self, until: float) -> None:
         """Wait for the turn to write, at most until a monotonic time: then StoreBusy. For one thread at a time.
 
-        It may return without the turn, if one has it who does not go on. `leave` is to be called in any case.
+        It may return without the turn, if its holder does not go on. Call `leave` in any case.
         """
         words = self.words
         if self._yields:
@@ -280,7 +280,7 @@ class Page:
             _wake(self._base + 8 * _OWNER)
 
     def _queue(self, until: float) -> bool:
-        """Return whether this has the turn, once it has, or once whoever has it does not go on."""
+        """Return True once this page's user has the turn, False once the holder does not go on."""
         words = self.words
         seen: tuple[int, int] | None = None
         since = 0.0
@@ -303,7 +303,7 @@ class Page:
     def leave(self) -> None:
         """Let the next one have its turn. Does nothing without it; may be interrupted, and called again.
 
-        The page was made whole just now, if it has to be.
+        The caller has just made the page whole, if needed.
         """
         words = self.words
         self._unlock(_TURN)
@@ -311,7 +311,7 @@ class Page:
             self.held = False
             words[_TURNS] += 1
             if words[_WAITED_FOR]:
-                words[_WAITED_FOR] = 0  # whoever still waits says so again
+                words[_WAITED_FOR] = 0  # users that still wait set it again
                 if _wake(self._base + 8 * _TURNS, 1):
                     self._yields = True
                     words[_WAITED_FOR] = 1  # there may be more
@@ -319,7 +319,7 @@ class Page:
     # ---- locks of the file ------------------------------------------------------------------------------------------
 
     def _take_lock(self, byte: int) -> None:
-        """Take a lock that others have for a moment. StoreBusy if it takes long."""
+        """Take a lock that others hold for a moment. StoreBusy if it takes long."""
         until = time.monotonic() + _PATIENCE
         while not self._lock(byte):
             if time.monotonic() > until:
@@ -329,8 +329,8 @@ class Page:
     def _lock(self, byte: int) -> bool:
         """Lock a byte of the file, unless another one has it locked.
 
-        With a record lock of the open file, where the system has them: who may only read the file cannot take that, and
-        it excludes the other stores of this process as well.
+        A record lock of the open file is used where the system has them. A process that may only read the file cannot
+        take one, and the lock excludes the other stores of this process as well.
         """
         if self._file < 0 or not LOCKS:
             return True
@@ -359,7 +359,7 @@ _FREED: Final = [struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, byte, 1, 0) for
 
 
 # ---- waiting for a word --------------------------------------------------------------------------------------------
-# A hint: whoever waits looks again after a short while. Linux has a system call for it (futex).
+# A hint: a waiter looks again after a short while anyway. Linux has a system call for it (futex).
 
 _FUTEX: Final = {"x86_64": 202, "aarch64": 98, "riscv64": 98}.get(platform.machine())  # its number, of 64 bits
 _WAIT: Final = 0
@@ -368,7 +368,7 @@ _EVERYBODY: Final = 0x7FFF_FFFF
 
 
 def _find() -> Callable[..., Any] | None:
-    """Return `syscall`, where we know the number of futex and the words are as long as that says."""
+    """Return `syscall`, where the number of futex is known and its words have the right length."""
     if sys.platform != "linux" or _FUTEX is None or struct.calcsize("P") != 8:
         return None
     try:
@@ -384,7 +384,7 @@ _SYSCALL: Final = _find()
 
 
 def _sleep(address: int, seen: int, seconds: float, nap: float = 0.0005) -> None:
-    """Return when the 32 bits at `address` are not `seen`, when woken, after so many seconds, or earlier.
+    """Return when the 32 bits at `address` are not `seen`, when woken, after `seconds`, or earlier.
 
     Without the system call it returns after a nap.
     """

@@ -1,7 +1,7 @@
-"""Who is there, for one opened store, and what they are told of its transactions: the page, and what follows from it.
+"""The workers on one opened store, and the announcement of its transactions to them, by the page.
 
-After a commit nothing here raises: what was stored is stored. A table that cannot be read now costs at most that
-everybody reads again.
+After a commit nothing here raises, as its changes are stored. If a table cannot be read then, everybody reads again at
+worst.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .page import Page, draw
 __all__ = ["Audience", "Presence", "Rows", "Telling"]
 
 Rows = Callable[[str, Sequence[Any] | dict[str, Any]], list[Any]]
-"""Runs a statement and returns all its rows: of what is committed."""
+"""Runs a statement and returns all its rows, of committed data."""
 
 _LEASE_FIRST: Final = "SELECT min(next) FROM job WHERE state = 1"
 _ROSTER: Final = "SELECT json_group_array(json_array(worker, json(topics))) FROM member"
@@ -48,7 +48,7 @@ class _Known(NamedTuple):
 
 
 class Roster:
-    """All of them, as the store had them at one version of the page."""
+    """All workers with topics, as the store had them at one version of the page."""
 
     def __init__(self, page: Page, version: int, rows: str) -> None:
         self.page = page
@@ -60,19 +60,19 @@ class Roster:
         self.present = [one for one in self.members if one.slot >= 0]
 
     def holds(self, page: Page) -> bool:
-        """Whether nobody came or went since."""
+        """Whether nobody has come or gone since."""
         return page is self.page and bool(page.words[at.VERSION] == self.version)
 
 
 class Audience:
     """The workers that handle a topic, and which of them own its slices of time.
 
-    Putters judge it after their commit. So no job is lost between two owners. Let w be a worker that comes to own a
-    slice, by whatever it read in the page (R), and reads its jobs from the store after that. Either the putter's look
-    comes before what R saw was written: then the commit came earlier still, and w reads the job. Or it comes after:
-    then the putter sees the same, and tells w. What R may have seen is one of these, and `holds` looks at each: another
-    VERSION; the heartbeat of a former owner, too old by then; the heartbeat of one that had been silent. A worker that
-    finds itself to have been silent reads all again (`SqliteNotifier.beat`). The same holds with the horizon for R.
+    Writers look at it after their commit. So no job is lost between two owners. Let w be a worker that comes to own a
+    slice, by some value that it read in the page (R), and then reads the slice's jobs from the store. If the writer's
+    look comes before R's value was written, the commit came earlier still, and w reads the job. If it comes after, the
+    writer sees the same value, and tells w. R's value is one of these, and `holds` looks at each: another VERSION; the
+    heartbeat of a former owner, too old by then; the heartbeat of a worker that had been silent. A worker that finds
+    itself to have been silent reads all again (`SqliteNotifier.beat`). The same holds with the horizon for R.
     """
 
     __slots__ = ("_alone", "_beats", "_horizons", "_silent", "_version", "owners", "page")
@@ -94,12 +94,12 @@ class Audience:
         self._horizons = [at.HORIZON + slot for slot in some]
 
     def holds(self, page: Page, now: Callable[[], int]) -> bool:
-        """Whether nothing has changed since that makes other owners. Asks for the time only if that matters."""
+        """Whether the owners are still the same. Asks for the time only if that matters."""
         words = page.words
         if page is not self.page or words[at.VERSION] != self._version or words[at.RETIRED]:
             return False
         if self._alone:
-            return True  # whoever is the only one is the owner, silent or not
+            return True  # a single worker is the owner, silent or not
         word, heard = words.__getitem__, now() - at.SILENT
         return min(map(word, self._beats), default=heard) >= heard > max(map(word, self._silent), default=heard - 1)
 
@@ -109,7 +109,7 @@ class Audience:
 
 
 class Presence:
-    """The workers on one database, as this process sees them. From any thread. Without a database, those in memory."""
+    """The workers on one database, as this process sees them. Any thread may use it. None: a database in memory."""
 
     def __init__(self, database: str | None, clock: Clock, rows: Rows) -> None:
         self.database = database
@@ -124,7 +124,7 @@ class Presence:
         self._look_at = time.monotonic() + _LOOK
         self._notifiers: weakref.WeakSet[SqliteNotifier] = weakref.WeakSet()
         self.page = Page(database, self.now)
-        # The page may be older than the database, or newer: of before a loss of power, or before a backup was restored.
+        # The page may be older or newer than the database: after a loss of power, or once a backup was restored.
         self.page.words[at.LEASE] = at.UNKNOWN
 
     def now(self) -> int:
@@ -143,18 +143,18 @@ class Presence:
             old = self.page
             if self.closed or old.current():
                 return
-            with suppress(StoreError):  # not now: it looks again
+            with suppress(StoreError):  # the next look tries again
                 page = Page(self.database, self.now)
-                old.words[at.RETIRED] = 1  # before the new one is used: who still uses the old one sees it from here on
+                old.words[at.RETIRED] = 1  # before the new one is used: users of the old page see it from here on
                 self.page = page
-                self.alarm()  # a worker that began with the new one owns what was told to those of the old one
+                self.alarm()  # a worker that began with the new page owns jobs that only the old one's workers know
 
     def moved(self) -> None:
-        """Say that somebody came or went, once that can be read in the store or in the page."""
-        self.page.words[at.VERSION] = draw(62)  # not + 1: two who count at once would make one change of two
+        """Mark that a worker came or went, once that can be read in the store or in the page."""
+        self.page.words[at.VERSION] = draw(62)  # not + 1: of two at once, one change would be lost
 
     def stir(self, unasked: Collection[int] = ()) -> None:
-        """Say the same, and wake all but these slots."""
+        """Mark the same, and wake all workers except these slots."""
         self.moved()
         self.ring(slot for slot in self.page.taken() if slot not in unasked)
 
@@ -166,20 +166,20 @@ class Presence:
             page.wake(slot)
 
     def reload(self, slots: Iterable[int]) -> None:
-        """Wake workers, and say that hints do not tell them all."""
+        """Wake workers, and tell them that their hints are not complete."""
         slots = list(slots)
         for slot in slots:
             self.page.words[at.RELOAD + slot] = draw(62)
         self.ring(slots)
 
     def alarm(self) -> None:
-        """Have everybody read again: whom a change concerns cannot be found out."""
+        """Have everybody read again, when the workers that a change concerns cannot be found."""
         self.reload(self.page.taken())
 
     # ---- who is there -----------------------------------------------------------------------------------------------
 
     def roster(self) -> Roster:
-        """Return all who announced topics. No query unless somebody came or went."""
+        """Return all workers that announced topics. No query unless one came or went."""
         page, roster = self.page, self._roster
         if roster is None or not roster.holds(page):
             version = page.words[at.VERSION]
@@ -187,7 +187,7 @@ class Presence:
         return roster
 
     def members(self) -> list[Member]:
-        """Return all of them that have a slot, by name. Some 200 ns each."""
+        """Return all workers that have a slot, by name. Some 200 ns each."""
         roster = self.roster()
         words = roster.page.words
         used, now = words[at.USED], self.now()
@@ -199,7 +199,7 @@ class Presence:
         ]
 
     def audience(self, topic: int) -> Audience:
-        """Return who hears of a topic now, by its number."""
+        """Return the present audience of a topic, by its number."""
         self.look()
         audience = self._audiences.get(topic)
         if audience is None or not audience.holds(self.page, self.now):
@@ -226,7 +226,7 @@ class Presence:
     # ---- pauses -----------------------------------------------------------------------------------------------------
 
     def quiet(self, topic: str, seconds: float) -> bool:
-        """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
+        """Return True once no job claimed before the pause can start, False after `seconds` or if resumed."""
         since = self.page.words[at.PAUSED]
         there: list[_Known] | None = None
 
@@ -237,14 +237,14 @@ class Presence:
             self.page.whole()
             if not self.rows("SELECT 1 FROM topic WHERE name = ? AND paused = 1", (topic,)):
                 return None
-            if there is None:  # who comes later has read that it is paused
+            if there is None:  # a worker that comes later has read that the topic is paused
                 there = [one for one in self.roster().members if topic in one.topics]
             return all(self._still(one, since) for one in there)
 
         return until_quiet(seconds, look, 0.01)
 
     def _still(self, one: _Known, since: int) -> bool:
-        """Whether a worker starts nothing that was paused before a hint."""
+        """Whether a worker starts nothing any more that was paused before a hint."""
         page = self.page
         slot = page.find(one.nonce, one.slot)
         if slot < 0:
@@ -253,16 +253,16 @@ class Presence:
 
     # ---- leases -----------------------------------------------------------------------------------------------------
     # LEASE is lowered before a commit that gives a lease, and raised in a transaction that changes nothing. SQLite lets
-    # nobody else commit meanwhile. So it is never too late, wherever a process is stopped or killed.
+    # nobody else commit meanwhile. So LEASE is never too late, wherever a process is stopped or killed.
 
     def leased(self, end: int) -> None:
-        """Note, before the commit, a lease that ends then. If the commit fails, it is just too early."""
-        self.look(at_once=True)  # in a page that nobody uses any more, nobody would find it
+        """Note, before the commit, the end of a lease that it gives. If the commit fails, LEASE is merely too early."""
+        self.look(at_once=True)  # nobody would find it in a retired page
         words = self.page.words
         words[at.LEASE] = min(words[at.LEASE], end)
 
     def find_lease(self, connection: sqlite3.Connection) -> None:
-        """Find out, after a commit, when the next lease is over; not now if others write."""
+        """Look up, after a commit, the end of the next lease; not now if others write."""
         try:
             connection.execute("BEGIN IMMEDIATE")
             first = connection.execute(_LEASE_FIRST).fetchone()[0]
@@ -279,7 +279,7 @@ class Presence:
         return lease <= now  # also UNKNOWN
 
     def next_lease(self) -> int | None:
-        """Return when a lease may be over at the earliest. One query, if no transaction has found it out yet."""
+        """Return the earliest time at which a lease may be over. One query, if no transaction has looked it up yet."""
         lease: int | None = self.page.words[at.LEASE]
         if lease == at.UNKNOWN:
             lease = self.rows(_LEASE_FIRST, ())[0][0]
@@ -289,7 +289,7 @@ class Presence:
 
     def notifier(self, name: str) -> SqliteNotifier:
         """Return a notifier for a new worker. StoreError if all slots are taken."""
-        with self.lock:  # or it might begin after `close` has closed all there were
+        with self.lock:  # else the notifier might begin after `close` has closed all others
             if self.closed:
                 raise StoreClosed(CLOSED)
             self.look(at_once=True)
@@ -303,14 +303,14 @@ class Presence:
             return self.page, self.page.take(nonce, wanted)
 
     def close(self) -> None:
-        """Close the notifiers, and have nothing to do with anybody. The rest goes when nobody uses it any more."""
+        """Close the notifiers, and leave the page. The rest is freed when nobody uses it any more."""
         with self.lock:
             for notifier in list(self._notifiers):
                 notifier.close()
             self._part()
 
     def after_fork(self) -> None:
-        """The same in a forked child, unnoticed by the others: the slots are the parent's."""
+        """Leave in a forked child, unnoticed by the others: the slots are the parent's."""
         self.lock = threading.RLock()
         self._part()
         for notifier in list(self._notifiers):
@@ -318,22 +318,22 @@ class Presence:
 
     def _part(self) -> None:
         self.closed = True
-        self.page = Page(None, self.now)  # what is written here reaches nobody
+        self.page = Page(None, self.now)  # nobody reads this one
         self._roster = None
         self._audiences.clear()
 
 
 class Telling:
-    """The changes of a transaction, on their way to those whom they concern.
+    """The changes of a transaction, on their way to the workers that they concern.
 
-    Whoever dies between the commit and the ring leaves a mark in the page: then the next writer, or a worker's next
-    look, has everybody read again.
+    If a writer dies between the commit and the ring, its mark stays in the page. Then the next writer, or a worker's
+    next look, has everybody read again.
     """
 
     __slots__ = ("_at", "_changes", "_mark", "_page", "_presence")
 
     def __init__(self, tx: Transaction, presence: Presence, *, in_turn: bool) -> None:
-        """Take a transaction that has changed all that it will. `in_turn`: nobody else writes hints until `tell`."""
+        """Take a transaction that has made all its changes. `in_turn`: nobody else writes hints until `tell`."""
         self._changes = tx.changes
         self._presence = presence
         self._page: Page = presence.page
@@ -341,21 +341,21 @@ class Telling:
         self._mark = 0
 
     def begin(self) -> None:
-        """Say before the commit, which comes next, that there will be something to tell."""
+        """Mark, just before the commit, that there will be news."""
         words, changes = self._page.words, self._changes
         if words[at.USED] and (changes.moved or changes.paused or changes.announced):
             me, mark = self._presence.me, words[self._at]
             if mark and (self._at == at.UNTOLD or mark >> 31 != me):
-                self._presence.alarm()  # somebody died, or has not told yet
+                self._presence.alarm()  # a writer died, or has not announced its changes yet
             words[self._at] = self._mark = me << 31 | draw(31)
 
     def failed(self) -> None:
-        """Say that nothing was stored."""
+        """Take the mark back, as nothing was stored."""
         if self._mark and self._page.words[self._at] == self._mark:
             self._page.words[self._at] = 0
 
     def tell(self) -> None:
-        """After the commit: ring whom it concerns. Raises nothing."""
+        """Ring the workers that the commit concerns. Raises nothing."""
         presence, changes = self._presence, self._changes
         try:
             presence.page.whole()
@@ -363,13 +363,13 @@ class Telling:
                 presence.stir([presence.slot(worker) for worker in changes.announced])
             if (changes.moved or changes.paused) and presence.page.words[at.USED]:
                 self._hint(presence)
-        except Exception:  # noqa: BLE001  (it is stored, whatever it is)
+        except Exception:  # noqa: BLE001  (the changes are stored in any case)
             presence.alarm()
         if self._mark:
             self.failed()
 
     def _hint(self, presence: Presence) -> None:
-        """Give each job's owner a hint if it looks so far, and all a hint of pauses."""
+        """Hint at each job to its owner, if the owner's horizon reaches it, and at pauses to all."""
         hints: list[tuple[int, int]] = []
         for topic, dues in self._changes.dues.items():
             audience = presence.audience(topic)

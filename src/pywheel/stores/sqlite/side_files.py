@@ -1,7 +1,7 @@
-"""The files beside the database: whoever may write the database may write them, and nobody else.
+"""The files beside the database: the writers of the database may write them, and nobody else.
 
-They have its owner and its mode, whatever the umask and the user of who makes them, but for those who may only read
-the database: they have no use for these files, and could keep others waiting by a lock for reading.
+They have its owner and its mode, whatever the umask and the user of the process that makes them. Users who may only
+read the database get no access: they have no use for these files, and could make others wait by a lock for reading.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FLAGS: Final = (
     os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)  # root must not be led to another file
 )
 _TRIES: Final = 20
-_PAUSE: Final = 0.005  # seconds: somebody has made the file, and gives it its mode at this moment
+_PAUSE: Final = 0.005  # seconds: the maker of the file is giving it its mode at this moment
 
 
 def open_beside(database: str, name: str) -> int:
@@ -42,7 +42,7 @@ def open_beside(database: str, name: str) -> int:
 
 
 def _open(path: str) -> int:
-    """Open a file or make it. An existing one without O_CREAT: that is refused in folders such as /tmp."""
+    """Open a file or make it. An existing file is opened without O_CREAT, which is refused in folders such as /tmp."""
     for _ in range(_TRIES):
         try:
             return os.open(path, _FLAGS)
@@ -69,14 +69,14 @@ def _give(file: int, database: str) -> None:
 
 
 def writers(mode: int) -> int:
-    """Return a mode for those alone who may write a file of this one, and its owner, who can give himself the right."""
+    """Return a mode for the writers of a file of this mode, and for its owner, who could grant himself the right."""
     may_write = stat.S_IMODE(mode) & 0o222
     return may_write | stat.S_IMODE(mode) & may_write << 1 | 0o600
 
 
 @contextmanager
 def side_errors(database: str) -> Iterator[None]:
-    """Raise the system's errors as ours, which say how to mend it."""
+    """Raise the system's errors as pywheel's, with advice."""
     try:
         yield
     except OSError as error:
@@ -93,7 +93,7 @@ def side_errors(database: str) -> Iterator[None]:
 
 
 def said_by_system(error: OSError, path: str) -> StoreError:
-    """Return an error of the system about a database that cannot be opened as ours."""
+    """Return the pywheel error for a system error about a database that cannot be opened."""
     match error.errno:
         case errno.EACCES | errno.EPERM:
             return StoreReadOnly(

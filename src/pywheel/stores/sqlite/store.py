@@ -39,10 +39,10 @@ _NONE: Final = "connection=: there is no transaction, as it commits each stateme
 
 
 class SqliteStore(SqliteEngine):
-    """Jobs in a file: WAL, synchronous=FULL, so what was applied survives the loss of power.
+    """Jobs in a file: WAL, synchronous=FULL, so applied commands survive a loss of power.
 
-    Beside the file lie ``-wal`` and ``-shm`` of SQLite, and ``-workers``: who is there, and who writes next. All but
-    ``-wal`` hold nothing that lasts. They lie where the file is, not where links to it are.
+    Beside the file lie SQLite's ``-wal`` and ``-shm``, and ``-workers``: the present workers, and the turn to write.
+    Only ``-wal`` has lasting data. They lie where the file is, not where links to it are.
     """
 
     durability: Durability = "fsync"
@@ -52,7 +52,7 @@ class SqliteStore(SqliteEngine):
         self.path = os.path.realpath(path)
         super().__init__(f"sqlite:///{quote(os.fsencode(self.path))}", clock)
         self._new = True
-        """Whether it was not used yet, in this process: `_presence` is still to be made, or is the parent's."""
+        """Whether this process has not used the store yet: `_presence` is still to be made, or is the parent's."""
         self._closed = False
         self._paused = False  # while a fork is under way
         self._renewing = threading.RLock()
@@ -68,7 +68,7 @@ class SqliteStore(SqliteEngine):
     # ---- writing --------------------------------------------------------------------------------------------------
 
     def apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
-        """Apply commands in order; see the contract. Threads that come meanwhile share one commit."""
+        """Apply commands in order; see the contract. Threads that call meanwhile share one commit."""
         if not commands:
             return []
         try:
@@ -77,7 +77,7 @@ class SqliteStore(SqliteEngine):
             raise ours(error, self.path) from error
         finally:
             if self._database.over:
-                self.close()  # what a signal handler closed in the middle of this
+                self.close()  # a signal handler closed the store in the middle of this
 
     def _transact(self, commands: Sequence[c.Command[Any]], until: float, commit: Commit | None) -> list[Any]:
         """Apply the commands of one or more callers."""
@@ -98,9 +98,9 @@ class SqliteStore(SqliteEngine):
             return self._commit(connection, commands, commit, in_turn=page.held)
 
     def apply_within(self, connection: object, command: c.Command[_R]) -> _R:
-        """Apply a command in the caller's own transaction. The application's tables are in the store's file then.
+        """Apply a command in the caller's own transaction. The application's tables are then in the store's file.
 
-        Nobody else can write to the file until that has ended.
+        Nobody else can write to the file until that transaction has ended.
         """
         self._open()
         theirs = _borrowed(connection, self.path)
@@ -126,15 +126,15 @@ class SqliteStore(SqliteEngine):
     # ---- the file -------------------------------------------------------------------------------------------------
 
     def vacuum(self, pages: int) -> int:
-        """Give about so many pages of 2 KiB that purged jobs left back to the system; return how many were.
+        """Free about `pages` pages of 2 KiB that purged jobs left, for the system; return how many were freed.
 
-        In one turn to write, some microseconds a page. 0 in a database that another program began (`adopt`): that uses
-        the room again, but keeps it until `rewrite`.
+        In one turn to write, some microseconds a page. 0 in a database that another program began (`adopt`): it uses
+        the space again, but keeps it until `rewrite`.
         """
         return self._alone(maintenance.vacuum, whole(pages, "the number of pages", 2**31 - 1, error=BadOption))
 
     def rewrite(self) -> None:
-        """Write the file anew, without free room. O(jobs): nobody can write meanwhile, and it takes as much disk."""
+        """Write the file anew, without free pages. O(jobs): nobody can write meanwhile; it takes as much disk again."""
         self._alone(maintenance.rewrite)
 
     def backup(self, path: str | Path) -> None:
@@ -148,15 +148,15 @@ class SqliteStore(SqliteEngine):
         maintenance.backup(self.path, os.path.realpath(path))
 
     def check(self) -> list[str]:
-        """Return what is wrong with the file, [] if nothing is. O(file); others may read and write meanwhile."""
+        """Return the faults of the file, [] if there are none. O(file); others may read and write meanwhile."""
         return self._database.read(maintenance.check)
 
     def about(self) -> dict[str, Any]:
-        """Return where the file is, its schema, its size, and which SQLite reads it."""
+        """Return where the file is, its schema, its size, and the version of SQLite."""
         return self._database.read(maintenance.about, self.path)
 
     def _alone(self, work: Callable[..., _R], *args: Any) -> _R:
-        """Return what `work(connection, ...)` does between the commits of this process, in a turn to write."""
+        """Return the result of `work(connection, ...)` between the commits of this process, in a turn to write."""
 
         def alone(connection: sqlite3.Connection) -> _R:
             found = work(connection, *args)
@@ -173,11 +173,11 @@ class SqliteStore(SqliteEngine):
     # ---- life -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the file, after the transaction under way, if any. Idempotent; all else raises StoreClosed then."""
+        """Close the file, after the transaction under way, if any. Idempotent; all else then raises StoreClosed."""
         self._watch.close()
         self._database.over = True
         if not self._closed:
-            with suppress(StoreError):  # busy: then the call that is under way closes it when it ends
+            with suppress(StoreError):  # busy: then the call under way closes it at its end
                 self._group_commit.alone(self._shut)
 
     def _shut(self) -> None:
@@ -193,9 +193,9 @@ class SqliteStore(SqliteEngine):
         return self._database.open(time.monotonic() + BUSY_SECONDS)
 
     def _open(self) -> None:
-        """Raise StoreClosed if it is; in a forked child, open what was the parent's anew.
+        """Raise StoreClosed if the store is closed; in a forked child, open the parent's resources anew.
 
-        An idle worker reads nothing, but comes here: so it learns if its files are gone.
+        An idle worker reads nothing, but calls this: so it learns if its files are gone.
         """
         if self._database.over:
             raise StoreClosed(CLOSED)
@@ -211,7 +211,7 @@ class SqliteStore(SqliteEngine):
                 self._new = False
 
     def _page(self) -> Page:
-        """Return the page whose turns this takes part in; made with the first connection."""
+        """Return the page with the store's turn; made with the first connection."""
         if self._new:
             self._renew()
         self._presence.page.whole()
@@ -219,12 +219,12 @@ class SqliteStore(SqliteEngine):
         return self._presence.page
 
     def _rows(self, text: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
-        """Return what a statement finds. A commit that is under way ends, whoever closes the store meanwhile."""
+        """Return the rows of a statement. A commit under way can still read while another thread closes the store."""
         read = self._database.read_still if self._group_commit.leads() else self._database.read
         return read(rows_of, text, values)
 
     def before_exit(self) -> None:
-        """Tell the workers of what others have committed: the program ends without closing the store."""
+        """Tell the workers of commits in callers' transactions: the program ends without closing the store."""
         self._watch.flush()
 
     def before_fork(self) -> None:
@@ -240,7 +240,7 @@ class SqliteStore(SqliteEngine):
             self._group_commit.resume()
 
     def after_fork_in_child(self) -> None:
-        """Leave what is the parent's; the rest is opened anew when it is needed."""
+        """Leave the parent's resources; open new ones when they are needed."""
         self._watch = CommitWatch(self._present)
         self._new = True
         self._renewing = threading.RLock()
@@ -253,10 +253,10 @@ class SqliteStore(SqliteEngine):
 
 
 def _borrowed(connection: object, path: str) -> sqlite3.Connection:
-    """Return what executes on the caller's connection to the file at a path, with a transaction open.
+    """Return a cursor on the caller's connection to the file at a path, with a transaction open.
 
-    Its rows are tuples, whatever the caller makes of them. BadJob if the connection is one to something else, or
-    commits each statement by itself.
+    Its rows are tuples, whatever the caller's row factory. BadJob if the connection leads elsewhere, or commits each
+    statement by itself.
     """
     theirs = driver_connection(connection, ("sqlite3", "aiosqlite"))
     with translated(path):
@@ -272,7 +272,7 @@ def _borrowed(connection: object, path: str) -> sqlite3.Connection:
             if theirs.isolation_level is None and getattr(theirs, "autocommit", True) is not False:
                 raise BadJob(_NONE)
             cursor.execute("BEGIN IMMEDIATE")
-    try:  # takes the file's lock before anything is read: then SQLite waits for another writer, and sees what it wrote
+    try:  # takes the file's lock before anything is read: SQLite then waits for another writer, and sees its writes
         with translated(path):
             cursor.execute("DELETE FROM topic WHERE 0")
     except StoreBusy as error:
@@ -283,7 +283,7 @@ def _borrowed(connection: object, path: str) -> sqlite3.Connection:
 
 
 class _Awaited:
-    """A cursor of aiosqlite, as the thread that waits for it uses one of sqlite3."""
+    """A cursor of aiosqlite, for use as a cursor of sqlite3 by the thread that waits for it."""
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
@@ -305,7 +305,7 @@ class _Awaited:
 
 @contextmanager
 def _in_savepoint(connection: sqlite3.Connection) -> Iterator[None]:
-    """Undo what is done within, if it raises, and leave the transaction open."""
+    """Undo the changes made within, if it raises, and leave the transaction open."""
     connection.execute("SAVEPOINT pywheel")
     try:
         yield
@@ -317,5 +317,5 @@ def _in_savepoint(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _separate(error: BaseException) -> bool:
-    """Whether one caller's commands may be the reason: a value that SQLite does not take."""
+    """Whether one caller's commands may have caused an error: a value that SQLite does not take."""
     return isinstance(error, ORDINARY) and not isinstance(error, StoreError)
