@@ -1,4 +1,4 @@
-"""Connections to MySQL and MariaDB: no answer is waited for beyond a time limit, and every error is one of ours."""
+"""Connections to MySQL and MariaDB. Every wait for an answer has a limit, and every error is one of pywheel's."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .dialect import parted
 __all__ = ["AlreadyThere", "Interrupted", "Timed", "connect", "meaning"]
 
 _OLDEST: Final = {"MariaDB": (10, 6), "MySQL": (8, 0)}
-_CONNECT: Final = 5.0  # seconds that a connection may take to come about
+_CONNECT: Final = 5.0  # seconds to wait for a connection
 _ROOM: Final = 1_024  # bytes of a packet that are not its statements
-_SHORT: Final = 1 << 15  # bytes of statements that are quicker as one: of more the server keeps another copy
+_SHORT: Final = 1 << 15  # bytes of statements that are faster as one: of longer ones the server keeps another copy
 _IDLE: Final = 3  # seconds that a transaction may wait for its next statement
-_LOCKS: Final = 2  # seconds that one lock is waited for: then the transaction begins anew
+_LOCKS: Final = 2  # seconds to wait for one lock: then the transaction begins anew
 _NULL: Final = 0xFB
 _WIDTHS: Final = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 _COLUMN: Final = Struct("<xHIB")  # character set, length, type
@@ -39,7 +39,7 @@ class AlreadyThere(Conflict):
 
     @property
     def primary(self) -> bool:
-        """Whether it is the primary key."""
+        """Whether the key is the primary one."""
         return "PRIMARY" in str(self.__cause__)
 
 
@@ -48,17 +48,17 @@ class LockWait(MetLock, Conflict):
 
 
 class Interrupted(StoreBusy):
-    """Somebody ended a statement by KILL QUERY."""
+    """Another session ended a statement by KILL QUERY."""
 
 
 _Given = Sequence[Sequence[Any]]
-_Column = tuple[str | None, type[int] | None]  # how its text is encoded, if it is one, and what to make of it
+_Column = tuple[str | None, type[int] | None]  # the encoding, None for bytes; int for whole numbers
 _COLUMNS: Final[dict[bytes, _Column]] = {}
-_MOST_COLUMNS: Final = 1_000  # they are the same ones all the time
+_MOST_COLUMNS: Final = 1_000  # queries repeat: their columns are mostly the same
 
 
 def _column(said: bytes) -> _Column:
-    """Return what to do with the values of a column, by what the server says of it; that starts with six texts."""
+    """Return the encoding and type of a column, from the server's description; that starts with six texts."""
     at = 0
     for _ in range(6):
         size = said[at]
@@ -68,9 +68,9 @@ def _column(said: bytes) -> _Column:
 
 
 class _Rows(MySQLResult):
-    """The rows of an answer, read without the calls that PyMySQL makes for each value: a drain takes two thirds.
+    """The rows of an answer, read without PyMySQL's calls for each value: a drain takes a third less time.
 
-    What the server says of the columns is not read again and again: a worker's step takes a tenth less.
+    Descriptions of columns are cached: a worker's step takes a tenth less.
     """
 
     def _get_descriptions(self) -> None:
@@ -85,7 +85,7 @@ class _Rows(MySQLResult):
                 if len(_COLUMNS) < _MOST_COLUMNS:
                     _COLUMNS[said] = found
             self.converters.append(found)
-        read()  # the end of them
+        read()  # the packet that ends the descriptions
         self.description = ()
 
     def _read_row_from_packet(self, packet: Any) -> tuple[Any, ...]:
@@ -98,7 +98,7 @@ class _Rows(MySQLResult):
             if size == _NULL:
                 row.append(None)
                 continue
-            if size > _NULL:  # so many bytes say how many follow
+            if size > _NULL:  # the size is in the next bytes
                 width = _WIDTHS[size]
                 size = int.from_bytes(data[at : at + width], "little")
                 at += width
@@ -121,17 +121,17 @@ class Timed(pymysql.Connection):
     _asking = False
 
     def connect(self, sock: socket.socket | None = None) -> None:
-        """Connect. PyMySQL leaves a Unix socket open that nobody listens to. NotAStore if it lacks a package."""
+        """Connect. NotAStore if a package is missing. PyMySQL would leak a Unix socket that nobody listens to."""
         with ExitStack() as failed:
             if sock is None and self.unix_socket:
                 sock = failed.enter_context(socket.socket(socket.AF_UNIX))
                 sock.settimeout(self.connect_timeout)
                 sock.connect(self.unix_socket)
                 self.host_info = "Localhost via UNIX socket"
-                self._secure = True  # as PyMySQL has it: a password may be sent
+                self._secure = True  # as in PyMySQL: a password may be sent
             try:
                 super().connect(sock)
-            except RuntimeError as error:  # MySQL's passwords go over a plain network encrypted only
+            except RuntimeError as error:  # without TLS, MySQL's passwords are sent encrypted only
                 raise NotAStore(f"{error}: pip install cryptography, or connect by TLS") from error
             failed.pop_all()
 
@@ -157,7 +157,7 @@ class Timed(pymysql.Connection):
                 while self._result.has_next:
                     self.next_result()
                     results.append(self._given())
-        except pymysql.Error:  # the last that the server says of this
+        except pymysql.Error:  # the server's last answer to these statements
             self._asking = False
             raise
         self._asking = False
@@ -166,7 +166,7 @@ class Timed(pymysql.Connection):
     def one(self, statements: Sequence[str]) -> _Given:
         """Run statements of which one may give rows; return those.
 
-        For MariaDB short ones are one statement: that spares an answer for each, half of what a put takes here.
+        MariaDB gets short ones as one statement: that spares an answer for each, half of a put's time here.
         """
         if self.mariadb and len(statements) > 1 and sum(map(len, statements)) < _SHORT:
             statements = [f"BEGIN NOT ATOMIC {';'.join(statements)}; END"]
@@ -178,7 +178,7 @@ class Timed(pymysql.Connection):
         return self.open and not self._asking and not self.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
 
     def send(self, statement: str) -> None:
-        """Let the server begin with a statement."""
+        """Send a statement without waiting for its result."""
         self._limit()
         self._execute_command(COMMAND.COM_QUERY, statement.encode())
 
@@ -189,11 +189,11 @@ class Timed(pymysql.Connection):
         return self._given()
 
     def end(self) -> None:
-        """Close it without a last word: nobody knows what it is in the middle of."""
+        """Close the connection without a farewell, as its state is unknown."""
         self._force_close()
 
     def roll_back(self) -> None:
-        """Roll back; close it if that fails, or an answer is on its way, which is no use any more."""
+        """Roll back; close the connection if that fails, or if an answer is still on its way."""
         try:
             if self._asking:
                 self.end()
@@ -203,12 +203,12 @@ class Timed(pymysql.Connection):
             self.end()
 
     def fileno(self) -> int:
-        """Return the file by which answers come."""
+        """Return the descriptor on which answers come."""
         return int(self._sock.fileno())
 
     def _limit(self) -> None:
         left = min(max(self.until - time.monotonic(), 0.001), 1e6)
-        # In quarters of a second: it is the same most of the time, and the socket need not be told, which takes long.
+        # Rounded to quarters of a second: mostly the same value, so that the socket need not be set, which takes long.
         self._read_timeout = self._write_timeout = left if left < 1 else math.ceil(4 * left) / 4
 
     def _given(self) -> _Given:
@@ -231,7 +231,7 @@ def connect(until: float, **options: Any) -> Timed:
     connection = Timed(
         **options,
         charset="utf8mb4",
-        autocommit=None,  # as the server has it, and then as below
+        autocommit=None,  # the server's setting at first; the one below follows
         connect_timeout=math.ceil(left),
         read_timeout=math.ceil(left),
         write_timeout=math.ceil(left),
@@ -246,7 +246,7 @@ def connect(until: float, **options: Any) -> Timed:
         lists = "in_predicate_conversion_threshold" if connection.mariadb else "range_optimizer_max_mem_size"
         # Long lists of ids stay ranges of the primary key, read and locked in its order.
         settings = f"sql_mode = 'STRICT_ALL_TABLES', innodb_lock_wait_timeout = {_LOCKS}, {lists} = 0"
-        if connection.mariadb:  # who is stopped or cut off in a transaction keeps its locks no longer
+        if connection.mariadb:  # a client that is stopped or cut off in a transaction keeps its locks no longer
             settings += f", idle_transaction_timeout = {_IDLE}"
         *_, [[connection.packet]] = connection.ask(
             [
@@ -262,7 +262,7 @@ def connect(until: float, **options: Any) -> Timed:
 
 
 def _check_version(said: str) -> None:
-    """Refuse a server that is too old. MariaDB may say 5.5.5- before its own version."""
+    """Refuse a server that is too old. MariaDB may put 5.5.5- before its own version."""
     kind = "MariaDB" if "MariaDB" in said else "MySQL"
     found = re.match(r"(?:5\.5\.5-)?([0-9]+)\.([0-9]+)", said)
     if found and (int(found[1]), int(found[2])) < _OLDEST[kind]:
@@ -294,12 +294,12 @@ _FULL: Final = re.compile(r"errno: 28|error 28|No space left|error: 168|Disk ful
 
 
 def meaning(error: pymysql.Error, hide: Callable[[object], str]) -> tuple[type[PywheelError], str, str]:
-    """Return which error of ours this is, what it says, and what to do. `hide` takes passwords out."""
+    """Return the pywheel error for a driver's error, its message, and the advice. `hide` takes passwords out."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     said = hide(error.args[-1] if error.args else type(error).__name__) or type(error).__name__
     if _FULL.search(said):
         return StoreFull, said, "make room on the server"
-    # Of what the driver or nobody has numbered, the connection is the reason.
+    # Errors with the driver's numbers, or with none, come from the connection.
     of_server = 1_000 <= number < 2_000 or not isinstance(error, pymysql.OperationalError | pymysql.InterfaceError)
     kind, todo = _KINDS.get(number, (StoreError, "") if of_server else (StoreAway, _AWAY))
     return kind, said, todo

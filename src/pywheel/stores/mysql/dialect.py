@@ -1,8 +1,8 @@
-"""MySQL's forms of statements. Values are part of the text: many statements go in one packet, which none prepared can.
+"""MySQL's forms of statements. Values are part of the text: one packet then takes many statements, prepared ones not.
 
 So each value has the one form that can be nothing but a value, whatever a server's `sql_mode` and character set: whole
-numbers, and hexadecimal. Lists of values are JSON tables. Names may be longer than a key of an index: they are found by
-16 bytes of a hash, and then compared.
+numbers, and hexadecimal. Lists of values are JSON tables. Names may be longer than an index key: they are found by 16
+bytes of a hash, and then compared.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["MOMENT", "NOW", "SET_MOMENT", "Later", "MysqlDialect", "hashed", "li
 NOW: Final = "(timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(3)) DIV 1000)"
 """The server's time, ms since 1970, at the beginning of a statement."""
 MOMENT: Final = "@pywheel_now"
-"""The same for all statements of a packet that begins with `SET_MOMENT`."""
+"""One time for all statements of a packet that begins with `SET_MOMENT`."""
 SET_MOMENT: Final = f"SET {MOMENT} = {NOW}"
-_LONG: Final = 1 << 19  # characters of an INSERT: a server takes a million bytes at least, unless somebody changed it
+_LONG: Final = 1 << 19  # characters of an INSERT: a server takes a million bytes at least by default
 
 _RESERVED: Final = re.compile(r"(?<![:\w`])(key)\b")
 _NAMED: Final = re.compile(r"\b(\w\.)?(name|key|nonce) = (:\w+|w\.\w+)")
@@ -35,8 +35,8 @@ _FORGET: Final = re.compile(r"DELETE FROM (\w+) WHERE (\w+) IN \(SELECT \w+ FROM
 _DROP: Final = re.compile(r"DELETE FROM (\w+) WHERE (id|job) IN \(:ids\)")
 _LOCKED: Final = re.compile(r"\bFROM (\w+) j WHERE j\.id IN \(:ids\)")
 _IDS: Final = "JSON_TABLE('[:ids]', '$[*]' COLUMNS (id bigint PATH '$')) i"
-"""A server may think that it is quicker to read a whole table than rows by their ids. Then it waits for each row that
-somebody has locked: so whoever locks joins the ids."""
+"""The ids as a table. A server may read a whole table instead of rows by their ids, and then waits for each row that
+another session has locked. A join with the ids prevents that."""
 _PLANS: Final = (
     (re.compile(r"\b(FROM \w+) j WHERE j\.id (?=IN\b|= )"), r"\1 j FORCE INDEX (PRIMARY) WHERE j.id "),
     (re.compile(r"\b(STRAIGHT_JOIN \w+) (\w) ON (\w\.id = w\.id)"), r"\1 \2 FORCE INDEX (PRIMARY) ON \3"),
@@ -48,11 +48,11 @@ _TAKEN_IDS: Final = "JSON_TABLE(@pywheel_ids, '$[*]' COLUMNS (place FOR ORDINALI
 _DUE: Final = """job j WHERE j.state = 0 AND j.topic = :topic AND j.priority = :priority
     AND j.next >= :first AND j.next <= {now}
     AND (SELECT t.paused = 0 AND t.lanes = :lanes FROM topic t WHERE t.id = :topic)"""
-# MySQL locks what it reads of an index, the job after the last that is due too: others could not claim, move or cancel
-# that one. So the look locks nothing, and it looks at more than are wanted, as others may have locked the first ones.
-# If they have locked all of those, it says that there are some, and the claim looks once more, with locks. By SELECT:
-# what SET reads it locks.
-# The backoff comes first, and `due` before `next`: what an UPDATE sets may count for what it sets next.
+# MySQL locks the index entries that it reads, and the job after the last due one: others could not claim, move or
+# cancel that job. So the look locks nothing. It looks at more jobs than wanted, as others may have locked the first
+# ones. If they have locked all of those, it reports that there are some, and the claim looks once more, with locks. It
+# uses SELECT, as SET locks what it reads. In the UPDATE the backoff comes first, and `due` before `next`: an expression
+# may see the values that were set before it.
 _TAKE: Final = f"""
 SELECT count(*), json_arrayagg(c.id ORDER BY c.next, c.id),
     coalesce(max(c.lost), 0) = 0 AND coalesce(sum(c.size), 0) <= :bytes
@@ -102,13 +102,13 @@ class MysqlDialect(ServerDialect):
     skip = "FOR UPDATE SKIP LOCKED"
     then = "STRAIGHT_JOIN"
 
-    database = "lower(database())"  # a server may write it in either way
+    database = "lower(database())"  # servers differ in its case
     room = (
         "SELECT version(), cast(sum(data_length) AS signed), cast(sum(index_length) AS signed) "
         "FROM information_schema.tables WHERE table_schema = database() AND find_in_set(table_name, :tables)"
     )
     snapshot = (Do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"), Do("START TRANSACTION READ ONLY"))
-    alone = (Do("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"), Do("START TRANSACTION"))  # what is read is locked
+    alone = (Do("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"), Do("START TRANSACTION"))  # reads lock
     fold = f"""
         BEGIN;
         SELECT json_arrayagg(seq) INTO @pywheel_ids
@@ -126,26 +126,26 @@ class MysqlDialect(ServerDialect):
     def __init__(self, tables: str) -> None:
         super().__init__(tables)
         self.last_id = "(SELECT value FROM number WHERE name = 'id')"
-        # Locks are the server's, not the database's.
+        # Named locks are the server's, not the database's.
         lock = f"concat('pywheel.', left(sha2(concat(database(), '.{tables}'), 256), 16), '.', hex({{}}))"
         self.listen = f"SELECT get_lock({lock.format(':me')}, 0)"
-        """What holds the lock that is named after a worker."""
+        """The statement that takes the lock named after a worker."""
         self.gone = f"IF(w.server = {_SERVER}, is_used_lock({lock.format('w.hash')}) IS NULL, 0)"
         self.returning = False
-        """Whether an INSERT can return what it wrote, as MariaDB's does."""
+        """Whether an INSERT can return the rows that it wrote, as MariaDB's does."""
 
     @property
     def take(self) -> str:  # type: ignore[override]
-        """Return what claims due jobs, on MariaDB."""
+        """Return the statement that claims due jobs, on MariaDB."""
         return _TAKE if self.returning else ""
 
     def named(self, text: str) -> str:
-        """Return SQL with names of tables, as a format for literals."""
+        """Return SQL with the tables' real names, as a format for literals."""
         text = _FORGET.sub(r"DELETE t FROM (\3 FOR UPDATE SKIP LOCKED) o STRAIGHT_JOIN \1 t ON t.\2 = o.\2", text)
         text = _DROP.sub(rf"DELETE t FROM {_IDS} STRAIGHT_JOIN \1 t FORCE INDEX (PRIMARY) ON t.\2 = i.id", text)
         if self.lock in text:
             text = _LOCKED.sub(rf"FROM {_IDS} STRAIGHT_JOIN \1 j FORCE INDEX (PRIMARY) ON j.id = i.id WHERE true", text)
-        text = text.replace("j.passed = 0", "j.spare = 0")  # of the index
+        text = text.replace("j.passed = 0", "j.spare = 0")  # the index has this column
         text = _NAMED.sub(_by_hash, text)
         for found, forced in _PLANS:
             text = found.sub(forced, text)
@@ -164,16 +164,16 @@ class MysqlDialect(ServerDialect):
         return f"JSON_TABLE(:{name}, '$[*]' COLUMNS ({paths})) {name}"
 
     def among(self, name: str) -> str:
-        """Return a list of numbers."""
+        """Return a condition on a list of numbers."""
         return f"IN (:{name})"
 
     def instead(self, key: str, columns: Sequence[str]) -> str:  # noqa: ARG002
-        """Return what ends an INSERT that shall overwrite. MariaDB has nothing but values(), which MySQL deprecates."""
+        """Return the end of an INSERT that overwrites. MariaDB has only values(), which MySQL deprecates."""
         return f"ON DUPLICATE KEY UPDATE {', '.join(f'{one} = values({one})' for one in columns)}"
 
     @property
     def pausing(self) -> str:
-        """Return what pauses or resumes a topic, and numbers that."""
+        """Return the statements that pause or resume a topic, and give the change a number."""
         stir = "UPDATE number SET value = last_insert_id(value + 1) WHERE name = 'stir'"
         return f"{stir};UPDATE topic SET paused = :paused, stirred = last_insert_id() WHERE id = :topic"
 
@@ -182,14 +182,14 @@ class MysqlDialect(ServerDialect):
         return "(2 * rand() - 1)"
 
     def raise_ids(self, table: str) -> str:
-        """Return what has no id given out that a row of a table has."""
+        """Return the statement that raises the last id to the highest one in a table."""
         highest = f"greatest(value, (SELECT coalesce(max(id), 0) FROM {table}))"
         return f"UPDATE number SET value = {highest} WHERE name = 'id'"
 
     # ---- forms ------------------------------------------------------------------------------------------------------
 
     def texts(self, batch: Batch, now: int | None) -> tuple[list[str], list[int | None]]:
-        """Return what is to be sent, and for each statement the place of its rows in the answer, if it has some."""
+        """Return the texts to send, and for each statement the place of its rows in the answer, None without rows."""
         moment = MOMENT if now is None else str(now)
         texts: list[str] = []
         places: list[int | None] = []
@@ -205,7 +205,7 @@ class MysqlDialect(ServerDialect):
         return texts, places
 
     def _said(self, one: Statement, moment: str) -> tuple[list[str], int | None]:
-        """Return the texts of a statement, and which of them gives its rows."""
+        """Return the texts of a statement, and the place of the one that gives its rows."""
         if isinstance(one, Insert):
             return self._insert(one, moment)
         if isinstance(one, WriteJobs):
@@ -227,7 +227,7 @@ class MysqlDialect(ServerDialect):
         return texts, len(texts) - 1
 
     def _bound(self, text: str, values: Mapping[str, Any], moment: str) -> dict[str, str]:
-        """Return the values of a statement as they stand in it."""
+        """Return the values of a statement as literals."""
         lists = self.kept(("lists", text), lambda: frozenset(_LIST.findall(text)))
         bound = {name: _in_json(value) if name in lists else literal(value) for name, value in values.items()}
         bound["now"] = moment
@@ -240,7 +240,7 @@ class MysqlDialect(ServerDialect):
         return texts, 0 if one.returns else None
 
     def _changed(self, one: WriteJobs) -> tuple[str, str]:
-        """Return what locks and reads, if it is another statement, and what writes."""
+        """Return the statement that locks and reads, "" if the other does that, and the one that writes."""
         joined = f"FROM {one.source} {{then}} job j ON j.id = w.id WHERE {one.where} FOR UPDATE"
         look = ""
         if one.write.startswith("UPDATE job SET "):
@@ -255,7 +255,7 @@ class MysqlDialect(ServerDialect):
         return look and self.text(look), self.text(write)
 
     def _insert(self, one: Insert, moment: str) -> tuple[list[str], int | None]:
-        """Return INSERTs. Of jobs those with a key that is taken are left out; of all else such a row is a conflict."""
+        """Return INSERTs. Jobs whose key is taken are left out; other rows that are taken are a conflict."""
         if not one.rows:
             return [], None
         texts = list(self.inserts(one, moment))
@@ -272,20 +272,20 @@ class MysqlDialect(ServerDialect):
         return texts, len(texts) - 1
 
     def inserts(self, one: Insert, moment: str, *, plain: bool = False) -> Iterator[str]:
-        """Yield INSERTs of rows, in parts that are not too long for one; `plain`: a row that is there is an error."""
+        """Yield INSERTs of rows, in parts short enough for one statement; `plain`: a row that is there is an error."""
         into = self.text(f"INSERT INTO {one.table} ({', '.join(one.columns)}) VALUES ")
         end = " ON DUPLICATE KEY UPDATE id = id" if one.unless_taken and one.table == "job" and not plain else ""
         for some in in_parts(one.rows, moment):
             yield f"{into}{some}{end}"
 
     def counting(self, one: Insert) -> list[str]:
-        """Return what counts jobs that were put."""
+        """Return the statement that counts jobs that were put."""
         counts = sorted(Counter([row[1] for row in one.rows]).items())
         into = self.text("INSERT INTO tally (topic, live, done, cancelled, dead) VALUES ")
         return [into + ",".join(f"({topic},{jobs},0,0,0)" for topic, jobs in counts)]
 
     def counting_those_there(self, one: Insert) -> list[str]:
-        """Return what counts those of some jobs that were put, and what says which."""
+        """Return the statements that count those of some jobs that were stored, and return their ids."""
         some = "FROM job j WHERE j.id IN (:ids)"
         into = "INSERT INTO tally (topic, live, done, cancelled, dead)"
         texts = f"{into} SELECT j.topic, count(*), 0, 0, 0 {some} GROUP BY j.topic", f"SELECT j.id {some}"
@@ -295,7 +295,7 @@ class MysqlDialect(ServerDialect):
     # ---- tables -----------------------------------------------------------------------------------------------------
 
     def schema(self) -> str:
-        """Return what makes the tables. Each statement may be run again; each table has ``{options}``."""
+        """Return the script that creates the tables. Each statement may be run again; each table has ``{options}``."""
         text = re.sub(r" *--.*", "", TABLES + MORE + _MORE)
         indexes: dict[str, list[str]] = {}
         for name, table, columns in re.findall(r"CREATE INDEX (\w+) ON (\w+) \((.*?)\)", text):
@@ -324,12 +324,12 @@ def _hash_of(value: str) -> str:
 
 
 def hashed(name: str) -> bytes:
-    """Return what a name is found by."""
+    """Return the bytes by which a name is found."""
     return sha256(name.encode()).digest()[:16]
 
 
 def _in_json(rows: Sequence[Sequence[Any]]) -> str:
-    """Return rows as JSON: hexadecimal, of which MariaDB makes a table in less time than of a text."""
+    """Return rows as JSON in hexadecimal, from which MariaDB makes a table faster than from a text."""
     return f"_utf8mb4 x'{json.dumps(rows, ensure_ascii=False, separators=(',', ':')).encode().hex()}'"
 
 
@@ -337,7 +337,7 @@ def _in_json(rows: Sequence[Sequence[Any]]) -> str:
 
 
 def literal(value: Any, moment: str = "") -> str:
-    """Return a value as it stands in a statement; a sequence of numbers as a list."""
+    """Return a value as a literal; a sequence of numbers as a list."""
     kind = type(value)
     if kind is int:
         return str(value)
@@ -353,18 +353,18 @@ def literal(value: Any, moment: str = "") -> str:
         return str(int(value))
     if kind is float:
         return repr(value)
-    return str(list(value))[1:-1] or "null"  # as JSON has it too
+    return str(list(value))[1:-1] or "null"  # null is valid in JSON as well
 
 
 def in_parts(rows: Iterable[Sequence[Any]], moment: str) -> Iterator[str]:
-    """Yield rows as they stand after VALUES, in parts that are not too long for one statement."""
+    """Yield rows for VALUES, in parts short enough for one statement."""
     columns = [_column(column, moment) for column in zip(*rows, strict=True)]
     for some in parted(map(",".join, zip(*columns, strict=True)), _LONG, "),("):
         yield f"({some})"
 
 
 def parted(texts: Iterable[str], most: int, between: str) -> Iterator[str]:
-    """Yield texts joined, as many at once as are not too long: mostly all of them."""
+    """Yield texts joined, as many as fit into `most` characters each: mostly all of them at once."""
     texts = list(texts)
     if sum(map(len, texts)) + len(texts) * len(between) <= most:
         if texts:
@@ -383,7 +383,7 @@ def parted(texts: Iterable[str], most: int, between: str) -> Iterator[str]:
 
 
 def _column(values: Sequence[Any], moment: str) -> list[str]:
-    """Return the values of a column as literals; what most columns are of goes without a call for each."""
+    """Return the values of a column as literals. The usual types need no call for each value."""
     kinds = set(map(type, values))
     if kinds == {int}:
         return list(map(str, values))
@@ -401,7 +401,7 @@ _HASHES: Final[Mapping[str, Sequence[str]]] = {
     "worker": _NAME,
     "member": _NAME,
     "nonce": [_HASH.format("nonce"), "UNIQUE KEY hash (hash)"],
-    # A live job that keeps its key is the only one with it: of all others `spare` differs.
+    # Only one live job keeps a key: in all others `spare` differs.
     "job": [
         _HASH.format("key"),
         "spare bigint GENERATED ALWAYS AS (CASE WHEN passed = 0 THEN 0 ELSE id END) STORED",
@@ -409,7 +409,7 @@ _HASHES: Final[Mapping[str, Sequence[str]]] = {
     ],
     "finished": [_HASH.format("key"), "KEY hash (topic, hash, id)"],
 }
-"""By table: what its names are found by."""
+"""The hash columns and indexes of names, by table."""
 _MORE: Final = """
 -- What workers are told: a job; 0 to read all again; -1 to look who is there. Rings are told apart by their numbers.
 CREATE TABLE hint (

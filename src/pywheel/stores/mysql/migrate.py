@@ -24,7 +24,7 @@ _MISSING: Final = 1146  # ER_NO_SUCH_TABLE
 _LOCKED: Final = 1205  # ER_LOCK_WAIT_TIMEOUT
 _LIMIT: Final = "SET SESSION lock_wait_timeout = "
 _AGAIN: Final = "-- Others wait behind whoever waits for a table. An error 1205: run all of this again."
-_LONGEST: Final = 3_600  # seconds for another process that makes tables
+_LONGEST: Final = 3_600  # seconds to wait for another process that makes tables
 
 
 class Migration(migrate.Migration):
@@ -35,7 +35,7 @@ class Migration(migrate.Migration):
     limit = 1
 
     def found(self) -> Schema:
-        """Return what the tables are; of version 0 if there are none, or not all."""
+        """Return the schema of the tables; of version 0 if there are none, or not all."""
         text = f"SELECT name, value FROM {self.dialect.tables}number WHERE name IN ('schema', 'least')"
         try:
             [found] = self.connection.ask([text])
@@ -59,7 +59,7 @@ class Migration(migrate.Migration):
         self.connection.ask([f"DO release_lock({lock})"])
 
     def run(self, version: int) -> bool:
-        """Run what leads from a version to the newest; False if somebody keeps a table locked."""
+        """Run the statements that lead from a version to the newest; False if another session keeps a table locked."""
         try:
             self.connection.ask(self._statements(version))
         except pymysql.Error as error:
@@ -69,7 +69,7 @@ class Migration(migrate.Migration):
         return True
 
     def script(self, version: int) -> str:
-        """Return what leads from a version to the newest, to be run in order."""
+        """Return the statements that lead from a version to the newest, to be run in order."""
         return f"{_AGAIN}\n" + "".join(f"{statement};\n\n" for statement in self._statements(version))
 
     def _statements(self, version: int) -> list[str]:
@@ -78,7 +78,7 @@ class Migration(migrate.Migration):
             bare = "\n".join(line.partition("--")[0].rstrip() for line in script.splitlines()) + "\n"
             text = bare.replace("{options}", _OPTIONS.format(_COLLATIONS[self.connection.mariadb]))
             steps += [part.strip() for part in text.split(";\n")][:-1]
-        # Last: who finds the number finds all that it stands for.
+        # Last: a client that finds the version then finds all of its tables.
         numbers = f"('least', {self.made.least}), ('schema', {self.made.version})"
         steps.append(f"REPLACE INTO {self.dialect.tables}number (name, value) VALUES {numbers}")
         return [*steps, f"{_LIMIT}DEFAULT"]

@@ -1,7 +1,8 @@
-"""Wake-ups: a session of each worker waits on the server, and who has a hint for it ends that wait.
+"""Wake-ups: a session of each worker waits on the server, and a writer with a hint for it ends that wait.
 
-MySQL has no LISTEN. A worker's session runs ``SELECT sleep()`` unless there are hints for it. Who changes a job near
-its horizon commits a hint, and then ends that statement by KILL QUERY. With ``notify=off`` workers look for hints.
+MySQL has no LISTEN. A worker's session runs ``SELECT sleep()`` unless there are hints for it. A writer that changes a
+job near the worker's horizon commits a hint, and then ends that statement by KILL QUERY. With ``notify=off`` workers
+look for hints.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ __all__ = ["MysqlNotifier", "ring"]
 _ALL: Final = 0  # a hint: read all again
 _NOBODY: Final = -1  # a hint: look who is there
 _SLEEP: Final = 30.0  # seconds of one wait on the server; a hint without a wake-up is found by a beat
-_NAP: Final = 0.5  # the same while jobs are claimed: the server sees that a client was killed when its statement ends
+_NAP: Final = 0.5  # the same while jobs are claimed: the server notices a killed client when its statement ends
 _SEEN: Final = 100  # rings after which their hints are deleted at once
-_NO_RING: Final = 0  # a list in a statement has something in it
+_NO_RING: Final = 0  # a list in a statement must not be empty
 _WORKER: Final = re.compile(r"worker = x'([0-9a-f]{32})'")
 _NEW: Final = "SELECT 1 FROM hint WHERE worker = :me AND ring NOT IN (:seen)"
-# A wait that ends by KILL QUERY. Whoever kills has committed hints before: so it finds this statement waiting, or else
-# it begins later, and finds the hints.
+# A wait that ends by KILL QUERY. The killer has committed its hints before: so either it finds this statement waiting,
+# or the statement begins later and finds the hints.
 _WAIT: Final = f"SELECT sleep(:seconds) FROM DUAL WHERE NOT EXISTS ({_NEW})"
 _SLEEPERS: Final = (
     "SELECT id, info FROM information_schema.processlist WHERE info LIKE 'SELECT sleep(%' AND info LIKE '%{}hint%'"
@@ -52,14 +53,14 @@ def ring(store: MysqlStore, hints: Hints) -> None:
     jobs = {worker: [_ALL] if ids is None else ids or [_NOBODY] for worker, ids in hints.items()}
     rows = sorted((hashed(worker), number, job) for worker in jobs for job in jobs[worker])
     texts, _ = store.dialect.texts([Insert("hint", ("worker", "ring", "job"), rows)], None)
-    if len(texts) > 1:  # who reads some of a ring does not look for the rest
+    if len(texts) > 1:  # a worker that has read part of a ring does not look for the rest
         texts = ["BEGIN", *texts, "COMMIT"]
     if not store.notifies:
         store.raw(texts)
         return
     *_, sleepers = store.raw([*texts, _SLEEPERS.format(store.dialect.tables)])
     rung = set(map(hashed, hints))
-    for id, info in sleepers:  # one that ended meanwhile waits again only after it has read the hints
+    for id, info in sleepers:  # a wait that ended meanwhile begins again only after its worker has read the hints
         found = _WORKER.search(info)
         if found and bytes.fromhex(found[1]) in rung:
             with suppress(StoreError):
@@ -74,17 +75,17 @@ class MysqlNotifier(RelationalNotifier):
 
     def __init__(self, store: MysqlStore, name: str) -> None:
         super().__init__(store, name)
-        # And the rings whose hints are still there.
+        # And the rings whose hints are still in the table.
         self._me = {"name": self.worker, "me": hashed(self.worker), "seen": [_NO_RING]}
-        self._waits = 0.0  # for how many seconds the wait that is under way was to last
+        self._waits = 0.0  # seconds for which the present wait was to last
         self._told: dict[int, tuple[int, int, str, int]] = {}  # jobs, as read with their hints
-        self._notes = 0  # of this process: what was read before one may be old
+        self._notes = 0  # notes of this process: a read before one may be out of date
 
     def _connect(self) -> Timed:
         session = self._store._connect(time.monotonic() + self._store._seconds)
         listen = self._store.dialect.texts((Do(self._store.dialect.listen, self._me),), None)[0]
         try:
-            # A wait keeps no snapshot, which would keep the server from clearing away what was deleted.
+            # A wait keeps no snapshot, which would prevent the server from purging deleted rows.
             session.ask(["SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED", *listen])
         except BaseException:
             session.close()
@@ -113,7 +114,7 @@ class MysqlNotifier(RelationalNotifier):
         return [job for job in jobs if job is not None and job[0] is not None]
 
     def note(self, jobs: Jobs) -> None:
-        """Note jobs that are, or were until now, due then, and look if one is near."""
+        """Note jobs that changed, with the due times they have or had, and look if one is near."""
         self._notes += 1
         super().note(jobs)
 
@@ -122,7 +123,7 @@ class MysqlNotifier(RelationalNotifier):
         try:
             with self._store.translated():
                 self._wait(session, seconds)
-        except Interrupted:  # in the middle of something else
+        except Interrupted:  # KILL QUERY met another statement
             self._waits = 0.0
 
     def _wait(self, session: Timed, seconds: float) -> None:
@@ -136,7 +137,7 @@ class MysqlNotifier(RelationalNotifier):
             session.send(texts((Do(_WAIT, {**self._me, "seconds": longest}),), None)[0][0])
             self._waits = longest
         elif self._waits > longest:
-            self._waits = longest  # if this fails it ends by itself
+            self._waits = longest  # if this fails the wait ends by itself
             with suppress(StoreError):
                 self._store.raw([f"KILL QUERY {session.thread_id():d}"])  # type: ignore[no-untyped-call]
         if session in self._select(seconds, session):
@@ -148,7 +149,7 @@ class MysqlNotifier(RelationalNotifier):
                 self._take()
 
     def _take(self) -> bool:
-        """Take in the hints that are there, of rings that are complete, with what is known of their jobs."""
+        """Take in the hints of complete rings, with the present state of their jobs; return whether there were any."""
         notes = self._notes
         [rows] = self._store.run(Rows("ring job next topic priority", _HINTS, self._me))
         if not rows:

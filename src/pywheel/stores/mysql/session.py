@@ -31,28 +31,29 @@ _CHANGED: Final = (
 )
 _LOCKED: Final = "{lock j}"
 _ENDED: Final = {1213: _OVER, 1020: _CHANGED}
-"""What the server says when it has rolled back all of a transaction; 1020: by `innodb_snapshot_isolation`."""
-# Waits for a transaction that is under way; one that has not happened never will, and the second row says so.
+"""Messages by the server's error number when it has rolled back a whole transaction; 1020 comes from
+`innodb_snapshot_isolation`."""
+# Waits for the transaction if it is under way. If it has not happened, it never will; the second row records that.
 _BAR: Final = f"INSERT INTO request (client, number, at) VALUES (:client, :number, {NOW}), (:client, -:number, {NOW})"
 _BARRED: Final = "SELECT 1 FROM request WHERE client = :client AND number = -:number"
 
 
 def requested(client: bytes, number: int) -> Do:
-    """Return what says of a transaction that it happened."""
+    """Return the statement that records that a transaction happened."""
     text = f"INSERT INTO request (client, number, at) VALUES (:client, :number, {NOW})"
     return Do(text, {"client": client, "number": number})
 
 
 def forgotten(client: bytes, number: int) -> Do:
-    """Return what forgets that those of a client happened that are before a number."""
+    """Return the statement that deletes the records of a client's transactions before a number."""
     return Do("DELETE FROM request WHERE client = :client AND number < :number", {"client": client, "number": number})
 
 
 class MysqlSession(OwnSession):
-    """The trips of one transaction. The connection is in a transaction always."""
+    """The trips of one transaction. The connection is always in a transaction."""
 
     _store: MysqlStore
-    _number = 0  # of the transaction, by which it is known whether it happened
+    _number = 0  # of the transaction: its record tells whether it happened
 
     def _begin(self, batch: Batch) -> Sequence[Any]:
         return self._send(batch)
@@ -76,7 +77,7 @@ class MysqlSession(OwnSession):
         return requested(self._lane.client, next(self._lane.requests))
 
     def _put(self, insert: Insert, *, again: bool) -> Sequence[int] | None:
-        # Of one alone, or the second time, an error says that it is there; else rows say which are.
+        # For a single job, or at the second try, an error shows that it is stored; else rows show which are.
         plain = again or len(insert.rows) == 1 or not insert.unless_taken
         try:
             with self._store.translated():
@@ -102,13 +103,13 @@ class MysqlSession(OwnSession):
 
 
 class MysqlWithin(SessionWithin):
-    """The statements of a change, one by one: the caller's connection may run no more at once.
+    """The statements of a change, one by one: the caller's connection may take only one at once.
 
-    In REPEATABLE READ, the server's default, a statement that locks nothing sees what there was when the transaction
-    began, and one that locks also locks the gap where a row would be: until the caller's commit others could neither
-    put nor claim. So what only others can have stored is read on a connection of the store's own. Who has a key is
-    looked for without a lock, and its row is locked by its id. If others have put it since, the INSERT says so: then
-    theirs is read, too, as it is committed.
+    In REPEATABLE READ, the server's default, a statement without locks sees the state at the transaction's begin. One
+    with locks also locks the gap where a row would be: until the caller's commit others could neither put nor claim. So
+    rows that only others can have stored are read on a connection of the store's own. The holder of a key is looked for
+    without a lock, and then locked by its id. If others have put the key since, the INSERT fails: then their committed
+    rows are read as well.
     """
 
     _lent: MysqlStore
@@ -133,7 +134,7 @@ class MysqlWithin(SessionWithin):
         return self._read(one)
 
     def _locked(self, one: Rows) -> Sequence[Any]:
-        """Find jobs without a lock, those too that others have stored since the snapshot; then lock those rows."""
+        """Find jobs without a lock, also those that others have stored since the snapshot; then lock their rows."""
         loose = Rows(one.columns, one.text.removesuffix(_LOCKED), one.values)
         place = one.columns.split().index("id")
         found = self._read(loose)
@@ -151,7 +152,7 @@ class MysqlWithin(SessionWithin):
         return () if place is None else results[place]
 
     def _execute(self, text: str) -> Sequence[Any]:
-        """Run a statement; rows are tuples, whatever the caller's connection makes of them."""
+        """Run a statement; return its rows as tuples, whatever the caller's cursor class."""
         with self._lent.translated():
             try:
                 if is_async(self._theirs):
@@ -167,7 +168,7 @@ class MysqlWithin(SessionWithin):
 
 
 async def _awaited(connection: Any, text: str) -> Sequence[Any]:
-    """Return the rows of a statement on a connection of aiomysql or asyncmy. Its errors are PyMySQL's, or named so."""
+    """Return the rows of a statement on a connection of aiomysql or asyncmy. Its errors have PyMySQL's names."""
     driver = module_of(connection)
     try:
         async with connection.cursor(import_module(f"{driver}.cursors").Cursor) as cursor:
@@ -181,5 +182,5 @@ async def _awaited(connection: Any, text: str) -> Sequence[Any]:
 
 
 def _is_committed(one: Select | Rows) -> bool:
-    """Whether only other transactions can have stored what a statement reads: names, and jobs that have ended."""
+    """Whether a statement reads only rows of other transactions: names, and jobs that have ended."""
     return one.columns == "id name" if isinstance(one, Rows) else "FROM finished" in one.text

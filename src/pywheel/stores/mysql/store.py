@@ -1,4 +1,4 @@
-"""The store on MySQL and MariaDB, shared by as many hosts as there are."""
+"""The store on MySQL and MariaDB, shared by any number of hosts."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class MysqlStore(RelationalStore):
         self.durability = "fsync" if flushed[0][0] == 1 else "everysec"
 
     def _configure(self, known: dict[str, Any], passed: dict[str, str]) -> None:
-        """Take in options, and those of the driver."""
+        """Apply the options, and those of the driver."""
         self._options: dict[str, Any] = passed | {name: known[name] for name in known.keys() & _TLS.keys()}
-        if "ssl_ca" in known:  # PyMySQL would not look who it talks to
+        if "ssl_ca" in known:  # PyMySQL would not check the server's identity
             self._options = {"ssl_verify_cert": True, "ssl_verify_identity": True} | self._options
         if "unix_socket" in passed:
-            self._options["ssl_disabled"] = True  # nobody listens there, and TLS takes long to begin
+            self._options["ssl_disabled"] = True  # nobody can listen on the socket, and TLS takes long to begin
         self.dialect = MysqlDialect(self._prefix)
 
     # ---- connections ------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class MysqlStore(RelationalStore):
         return [() if place is None else results[place] for place in places]
 
     def raw(self, texts: Sequence[str]) -> list[Sequence[Any]]:
-        """Return the rows of each of some statements, which may run twice."""
+        """Return the rows of each statement. The statements may run twice."""
         return self.reading(lambda connection: connection.ask(texts))
 
     def _draw_ids(self, count: int) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: no answer is waited for beyond a time limit, and every error is one of ours."""
+"""Connections to PostgreSQL. Every wait for an answer has a limit, and every error is one of pywheel's."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ __all__ = ["Timed", "connect", "meaning"]
 _V = TypeVar("_V")
 
 _OLDEST: Final = 130_000
-_CONNECT: Final = 5.0  # seconds that a connection may take to come about
-# Plans that find rows by their keys, whatever the statistics of a table say that was empty a minute ago.
+_CONNECT: Final = 5.0  # seconds to wait for a connection
+# Plans that find rows by their keys, whatever the statistics say of a table that was empty a minute ago.
 _SETTINGS: Final = (
     "SELECT pid, CASE WHEN pid = %(pid)s THEN concat("
     "set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false), "
     "set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), "
     "set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false), "
     "set_config('client_min_messages', 'warning', false), "
-    # One that is stopped in the middle of a transaction keeps its locks no longer.
+    # A process that is stopped in the middle of a transaction keeps its locks no longer.
     "set_config('idle_in_transaction_session_timeout', '3000', false)) END FROM pg_backend_pid() AS p (pid)"
 )
 _LIGHT: Final = "set_config('synchronous_commit', 'off', false), "
-_LASTING: Final = "set_config('idle_session_timeout', '0', false), "  # a worker that listens is idle, and not forgotten
+_LASTING: Final = "set_config('idle_session_timeout', '0', false), "  # a listening worker is idle on purpose
 _LASTING_SINCE: Final = 140_000
 
 
@@ -53,7 +53,7 @@ class Timed(psycopg.Connection[Any]):
 
     until: float = math.inf
     pooled = False
-    """Whether a pooler such as pgbouncer gives it another session for each transaction, perhaps."""
+    """Whether a pooler such as pgbouncer may give it another session for each transaction."""
     trips: Pipeline
 
     def wait(self, gen: PQGen[_V], interval: float = 0.5, timeout: float | None = None) -> _V:
@@ -69,7 +69,7 @@ class Timed(psycopg.Connection[Any]):
             raise StoreAway("the server did not answer in time: the connection was given up") from None
         except psycopg.Error:
             raise
-        except BaseException:  # a signal handler's: the answer that was waited for would be taken for another's
+        except BaseException:  # from a signal handler: the answer under way would be taken for another statement's
             self.pgconn.finish()
             raise
 
@@ -79,11 +79,11 @@ class Timed(psycopg.Connection[Any]):
 
     @property
     def ready(self) -> bool:
-        """Whether it is open and in the middle of nothing, as libpq sees it."""
+        """Whether the connection is open and idle, as libpq sees it."""
         return self.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
     def end(self) -> None:
-        """Close it, whatever it is in the middle of."""
+        """Close the connection, whatever is under way."""
         with suppress(psycopg.Error):
             self.close()
 
@@ -105,7 +105,7 @@ def connect(conninfo: str, until: float, *, light: bool = False, prepare: bool =
         raise NotAStore(f"this is PostgreSQL {version // 10_000}: the store needs 13 or later")
     connection.until = until
     try:
-        # A pooler makes up the number of the session. Settings of one would be left to whoever has the session next.
+        # A pooler makes up the session's number. Its sessions keep no settings, as the next client would have them.
         more = (_LIGHT if light else "") + (_LASTING if version >= _LASTING_SINCE else "")
         settings = _SETTINGS.replace("concat(", f"concat({more}")
         [(pid, _)] = connection.execute(settings.encode(), {"pid": connection.info.backend_pid}).fetchall()
@@ -146,7 +146,7 @@ _SAYINGS: Final[tuple[tuple[str, type[PywheelError], str], ...]] = (
     ("DataCorrupted IndexCorrupted", StoreCorrupt, "restore it, or REINDEX"),
     ("ProgramLimitExceeded DataError", BadJob, "the server does not take it"),
 )
-# Of what is said while a connection comes about, the text is all there is.
+# While a connection is made, errors have only a text.
 _TEXTS: Final[tuple[tuple[str, type[PywheelError], str], ...]] = (
     ("too many clients|too many connections|connection slots", StoreBusy, _CROWDED),
     ('database ".*" does not exist', NotAStore, _DATABASE),
@@ -162,7 +162,7 @@ _NOISE: Final = re.compile(
 
 
 def meaning(error: psycopg.Error, hide: Callable[[object], str]) -> tuple[type[PywheelError], str, str]:
-    """Return which error of ours this is, what it says, and what to do. `hide` takes passwords out."""
+    """Return the pywheel error for a driver's error, its message, and the advice. `hide` takes passwords out."""
     said = _NOISE.sub("", hide(error.diag.message_primary or error)) or type(error).__name__
     for names, kind, todo in _SAYINGS:
         if isinstance(error, tuple(getattr(errors, name) for name in names.split())):

@@ -1,4 +1,4 @@
-"""PostgreSQL's forms of statements, and what carries them on a connection: lists of values are arrays."""
+"""PostgreSQL's forms of statements, and their values: lists of values are arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW = "coalesce(:now::bigint, floor(date_part('epoch', now()) * 1000)::bigint)"
 _INDEX: Final = re.compile(r"\bINDEX ([a-z_]+) ON\b")
 _SEQUENCE: Final = re.compile(r"\bSEQUENCE ([a-z_]+)")
 _OF_LIST: Final = re.compile(r"\bw\.(\w+)")
-_BYTES: Final = re.compile(r"(%\(\w+\))s::bytea\b")  # they go as they are
+_BYTES: Final = re.compile(r"(%\(\w+\))s::bytea\b")  # bytes are sent as they are
 _TAKE: Final = f"""
 WITH c AS MATERIALIZED (
     SELECT j.id, j.lost, length(j.body) AS size FROM job j
@@ -61,7 +61,7 @@ class PostgresDialect(ServerDialect):
         "primary": "PRIMARY KEY",
         "row": "",
         "member": 'name text COLLATE "C" PRIMARY KEY',
-        # The session that listens, to see at once that its process has ended.
+        # The session that listens: others see at once that its process has ended.
         "session": "pid int, began bigint",
     }
 
@@ -71,7 +71,7 @@ class PostgresDialect(ServerDialect):
         "sum(pg_indexes_size(to_regclass(t)))::bigint FROM unnest(string_to_array(:tables, ',')) AS t"
     )
     snapshot = (Do("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),)
-    # The connections of a store want plans that find few rows by their keys.
+    # A store's connections want plans that find few rows by their keys; these transactions read all.
     plans = (
         Select(
             "SELECT set_config('plan_cache_mode', 'auto', true), set_config('enable_seqscan', 'on', true), "
@@ -90,8 +90,8 @@ class PostgresDialect(ServerDialect):
         "pid": "CASE WHEN :listens THEN pg_backend_pid() END",
         "began": f"(SELECT {_BEGAN} FROM pg_stat_activity a WHERE a.pid = pg_backend_pid())",
     }
-    # The entries of jobs that have ended stay in the index while any transaction may see them. Where topics are few,
-    # the look begins behind those of each.
+    # The index entries of jobs that have ended stay while any transaction may see them. If topics are few, the look
+    # begins behind those entries in each topic.
     first_lease = """
         CASE WHEN (SELECT count(*) FROM (SELECT FROM topic LIMIT 17) few) < 17 THEN (
             SELECT min((
@@ -102,7 +102,7 @@ class PostgresDialect(ServerDialect):
         ) ELSE (SELECT min(next) FROM job WHERE state = 1 AND next >= :since) END
     """
     known_by = "name"
-    # When a session of another role began may be hidden.
+    # The start time of another role's session may be hidden.
     gone = (
         "w.pid IS NOT NULL AND NOT EXISTS ("
         f"SELECT 1 FROM pg_stat_activity a WHERE a.pid = w.pid AND coalesce({_BEGAN} = w.began, true))"
@@ -115,21 +115,21 @@ class PostgresDialect(ServerDialect):
         self.alone = (Do("BEGIN"), Do(f"LOCK TABLE {locked} IN SHARE ROW EXCLUSIVE MODE"))
 
     def named(self, text: str) -> str:
-        """Return SQL with names of tables and values as psycopg takes them."""
+        """Return SQL with the tables' real names, and values as psycopg takes them."""
         prefix = self.tables.rpartition(".")[2]
         text = _INDEX.sub(lambda match: f"INDEX {prefix}{match[1]} ON", text)
         text = _SEQUENCE.sub(lambda match: f"SEQUENCE {self.tables}{match[1]}", text)
         return _BYTES.sub(r"\1b::bytea", super().named(text))
 
     def now(self) -> str:
-        """Return the time at which the transaction began: its statements must not judge a lease differently.
+        """Return the time at which the transaction began: all of its statements must judge a lease alike.
 
         In a transaction of a caller's own, and under a test's clock, the time comes with each statement.
         """
         return NOW
 
     def source(self, name: str, columns: Sequence[str]) -> str:
-        """Return columns of arrays, beside each other."""
+        """Return a table made of arrays, one for each column."""
         kinds = [self.kinds[TYPES[column]].partition(" ")[0] for column in columns]
         some = ", ".join(f":{name}_{column}::{kind}[]" for column, kind in zip(columns, kinds, strict=True))
         return f"unnest({some}) AS {name} ({', '.join(columns)})"
@@ -140,18 +140,18 @@ class PostgresDialect(ServerDialect):
 
     @property
     def pausing(self) -> str:
-        """Return what pauses or resumes a topic, and numbers that."""
+        """Return the statement that pauses or resumes a topic, and gives the change a number."""
         return f"UPDATE topic SET paused = :paused, stirred = nextval('{self.tables}stir') WHERE id = :topic"
 
     def raise_ids(self, table: str) -> str:
-        """Return what has no id given out that a row of a table has."""
+        """Return the statement that raises the last id to the highest one in a table."""
         highest = f"greatest({self.last_id}, (SELECT max(id) FROM {table}))"
         return f"SELECT setval('{self.tables}id', {highest}) WHERE EXISTS (SELECT FROM {table})"
 
     # ---- forms ------------------------------------------------------------------------------------------------------
 
     def said(self, one: Statement, now: int | None) -> list[Asked]:
-        """Return what a statement comes to: mostly one. Its rows are those of the last."""
+        """Return the SQL of a statement: mostly one text. Its rows are those of the last."""
         if isinstance(one, Each):
             text = self.text(one.text)
             return [(text, {**values, "now": now}) for values in one.values]
@@ -189,7 +189,7 @@ class PostgresDialect(ServerDialect):
             text = f"UPDATE job AS j SET {values} FROM {one.source} WHERE j.id = w.id AND {one.where}"
             returns = ", ".join(f"j.{column}" for column in one.returns)
         elif one.write.startswith("INSERT INTO finished"):
-            # One step instead of two: the rows are locked and deleted, and what they were is inserted.
+            # One step instead of two: the rows are locked and deleted, and their old values are inserted.
             told = "".join(f", w.{name} AS w_{name}" for name in sorted({*_OF_LIST.findall(one.write)}))
             gone = f"DELETE FROM job AS j USING {one.source} WHERE j.id = w.id AND {one.where} RETURNING j.*{told}"
             write = _OF_LIST.sub(r"j.w_\1", one.write)
@@ -207,7 +207,7 @@ class PostgresDialect(ServerDialect):
         return self.kept(key, lambda: self.text(self._inserting(one, forms, returning))), values
 
     def put(self, one: Insert, now: int | None) -> Asked:
-        """Return one statement that inserts jobs and counts them, and with `unless_taken` tells which."""
+        """Return one statement that inserts jobs and counts them, and with `unless_taken` returns the stored ids."""
         forms, values = _formed(one, now)
         values["jobs"] = len(one.rows)
         key = ("put", one.columns, forms, one.unless_taken)
@@ -247,7 +247,7 @@ class PostgresDialect(ServerDialect):
         return f"{text} RETURNING {', '.join(returning)}" if returning else text
 
     def schema(self) -> str:
-        """Return what makes the tables."""
+        """Return the script that creates the tables."""
         return self.named(re.sub(r"\{([a-z]+)\}", lambda match: self.kinds[match[1]], TABLES + MORE + _MORE))
 
 
@@ -257,7 +257,7 @@ def _formed(one: Insert, now: int | None) -> tuple[tuple[str, ...], dict[str, An
         [row] = one.rows
         return _forms_of(*map(type, row)), {**dict(zip(one.columns, row, strict=True)), "now": now}
     columns = list(zip(*one.rows, strict=True))
-    forms = ("list", *map(_form, one.columns[1:], columns[1:]))  # one of them is a list in any case
+    forms = ("list", *map(_form, one.columns[1:], columns[1:]))  # at least one must be a list
     values: dict[str, Any] = {"now": now}
     for name, column, form in zip(one.columns, columns, forms, strict=True):
         if form.startswith("one"):
@@ -290,7 +290,7 @@ def _lists(text: str) -> dict[str, list[str]]:
 
 
 def numbers(values: Iterable[int | None]) -> str:
-    """Return integers as an array, as text: psycopg would adapt them one by one."""
+    """Return integers as the text of an array: psycopg would adapt them one by one."""
     return "{" + str(list(values))[1:-1].replace("None", "NULL") + "}"
 
 

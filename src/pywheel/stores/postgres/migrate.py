@@ -16,7 +16,7 @@ from .dialect import PostgresDialect
 
 __all__ = ["Migration"]
 
-_LOCK: Final = 0x70797768  # of the database, while tables are made
+_LOCK: Final = 0x70797768  # the advisory lock held while tables are made
 _AGAIN: Final = "-- Others wait behind whoever waits for a table. An error of lock_timeout: run all of this again."
 
 
@@ -28,7 +28,7 @@ class Migration(migrate.Migration):
     limit = 0.5
 
     def found(self) -> Schema:
-        """Return what the tables are; of version 0 if there are none."""
+        """Return the schema of the tables; of version 0 if there are none."""
         try:
             with self.connection.transaction():
                 rows = self.connection.execute(f"SELECT * FROM {self.dialect.tables}schema".encode()).fetchall()
@@ -51,7 +51,7 @@ class Migration(migrate.Migration):
             ) from error
 
     def run(self, version: int) -> bool:
-        """Run what leads from a version to the newest; False if somebody keeps a table locked."""
+        """Run the statements that lead from a version to the newest; False if another session keeps a table locked."""
         try:
             with self.connection.transaction():
                 self.connection.execute("\n".join(self._statements(version)).encode())
@@ -60,7 +60,7 @@ class Migration(migrate.Migration):
         return True
 
     def script(self, version: int) -> str:
-        """Return what leads from a version to the newest, to be run in one transaction."""
+        """Return the statements that lead from a version to the newest, to be run in one transaction."""
         first, *others = self._statements(version)
         return "\n\n".join(["BEGIN;", f"{_AGAIN}\n{first}", *others, "COMMIT;\n"])
 
@@ -70,7 +70,7 @@ class Migration(migrate.Migration):
         if "." in tables and version == 0:
             lines.append(f"CREATE SCHEMA IF NOT EXISTS {tables.rpartition('.')[0]};")
         lines += [text.strip() for text in migrate.scripts(self.dialect)[version:]]
-        if made.version > 1:  # the first one writes its own
+        if made.version > 1:  # the first script writes its own version
             lines.append(f"ALTER TABLE {tables}schema ADD COLUMN IF NOT EXISTS least int;")
             lines.append(f"UPDATE {tables}schema SET version = {made.version}, least = {made.least};")
         return lines

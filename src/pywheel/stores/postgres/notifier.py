@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["PostgresNotifier", "ring"]
 
 _MOST: Final = 350  # ids of up to 20 bytes: the server takes 8 000 at once
-# Those whose session is not their own look for rows. Its commit need not wait for the disk: it holds up other
+# Workers without a session of their own look for rows. The commit need not wait for the disk, as it holds up other
 # notifications.
 _NOTIFY: Final = """
     WITH n AS MATERIALIZED (
@@ -35,12 +35,12 @@ _NOTIFY: Final = """
 
 
 def _channel(store: PostgresStore, worker: str) -> str:
-    """Return the name of a worker's channel: up to 63 bytes, of which the last are its own."""
+    """Return the name of a worker's channel: up to 63 bytes, the last of them its own."""
     return f"pywheel_{store.dialect.tables.replace(chr(34), '')}"[:40] + worker.rpartition("@")[2]
 
 
 def ring(store: PostgresStore, hints: Hints) -> None:
-    """Notify workers, or leave them a row."""
+    """Notify workers, or leave rows for them."""
     said = [(worker, payload) for worker, ids in hints.items() for payload in _payloads(ids)]
     values = {
         "workers": [worker for worker, _ in said],
@@ -51,7 +51,7 @@ def ring(store: PostgresStore, hints: Hints) -> None:
 
 
 def _payloads(ids: set[int] | None) -> list[str]:
-    """Return what a worker is told: ids, as many as fit; "!" for all; "" for who is there."""
+    """Return messages for a worker: ids, as many as fit; "!" to read all again; "" to look who is there."""
     if ids is None:
         return ["!"]
     some = sorted(ids)
@@ -85,13 +85,13 @@ class PostgresNotifier(RelationalNotifier):
             return self._store.send(session, batch, self._store.now)[-1]  # type: ignore[no-any-return]
 
     def _hear(self, session: Timed, seconds: float) -> None:
-        # What came behind the answer to a statement has been read already.
+        # libpq has already read notifications that came behind the answer to a statement.
         if not self._take_in(session) and session in self._select(seconds, session):
             session.pgconn.consume_input()
             self._take_in(session)
 
     def _take_in(self, session: Timed) -> bool:
-        """Take in what libpq has read; return whether there was something."""
+        """Take in the notifications that libpq has read; return whether there were any."""
         some = False
         while (notify := session.pgconn.notifies()) is not None:
             self._told(notify.extra.decode())

@@ -1,6 +1,6 @@
-"""Statements that go to the server together, each prepared when it comes first.
+"""Statements that go to the server together, each prepared at its first use.
 
-They go by libpq's own calls: a cursor of psycopg takes five times as long for a short statement.
+They are sent by libpq's own calls: a cursor of psycopg takes five times as long for a short statement.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from psycopg.pq.abc import PGconn, PGresult
 __all__ = ["Asked", "Pipeline", "Row", "numbered"]
 
 Asked = tuple[str, Mapping[str, Any]]
-"""A statement, with ``%(name)s`` for values, ``%(name)b`` for those that go as they are, and the values."""
+"""A statement, with ``%(name)s`` for values, ``%(name)b`` for values sent as they are, and the values."""
 Row = tuple[Any, ...]
 _Key = tuple[str, tuple[int, ...]]  # a statement, and the types of its values
-_Bound = tuple[_Key, Sequence[Any], Sequence[Format]]  # and these, and their formats
+_Bound = tuple[_Key, Sequence[Any], Sequence[Format]]  # with the values, and their formats
 
 _VALUE: Final = re.compile(r"%\((\w+)\)([sb])|%%")
 _FORMATS: Final = {"s": PyFormat.AUTO, "b": PyFormat.BINARY}
@@ -35,17 +35,17 @@ _FAILED: Final = frozenset({ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED}
 
 
 class Pipeline:
-    """What sends statements on a connection, and reads what they come to."""
+    """Sends statements on a connection, and reads their results."""
 
     def __init__(self, pgconn: PGconn, *, prepares: bool) -> None:
         self._pgconn = pgconn
         self._prepares = prepares
-        self._names: dict[_Key | None, bytes] = {}  # of what is prepared
+        self._names: dict[_Key | None, bytes] = {}  # of prepared statements
         self._numbers = count(1)
         self._adapter = Transformer()
 
     def answers(self, statements: Sequence[Asked]) -> PQGen[list[list[Row]]]:
-        """Send statements; return the rows of each. None runs after one that fails; this raises the error of that."""
+        """Send statements; return the rows of each. None runs after one that fails, whose error this raises."""
         return self._answers([self._bound(*asked) for asked in statements])
 
     def _bound(self, text: str, values: Mapping[str, Any]) -> _Bound:
@@ -79,7 +79,7 @@ class Pipeline:
         return [self._rows(result) for key, result in zip(sent, results, strict=False) if key is None]
 
     def _sent(self, key: _Key, values: Sequence[Any], formats: Sequence[Format]) -> tuple[_Key | None, ...]:
-        """Send a statement; return for each result that comes which statement it prepares, None for rows."""
+        """Send a statement; return for each coming result the statement that it prepares, None for rows."""
         text, types = key
         name = self._names.get(key)
         if name is not None:
@@ -110,7 +110,7 @@ class Pipeline:
 
 @lru_cache(1_024)
 def numbered(text: str) -> tuple[str, tuple[str, ...], tuple[PyFormat, ...]]:
-    """Return a statement with ``$1`` for its first value, the names of all, and how they go."""
+    """Return a statement with ``$1`` for its first value, the names of all values, and their formats."""
     names: dict[str, PyFormat] = {}
 
     def number(match: re.Match[str]) -> str:

@@ -27,7 +27,7 @@ _CLOCK: Final = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::big
 _STATUS: Final = (
     "SELECT CASE WHEN pg_postmaster_start_time()::text = :born THEN pg_xact_status(:id::xid8) ELSE 'restarted' END"
 )
-"""What became of a transaction. A server that was started anew may have given its number to another."""
+"""The fate of a transaction. A server that was started anew may have given its number to another."""
 
 
 class PostgresSession(OwnSession):
@@ -35,7 +35,7 @@ class PostgresSession(OwnSession):
 
     _store: PostgresStore
     _id = _born = ""
-    """The number of the transaction, and since when the server has been up."""
+    """The number of the transaction, and the start time of the server."""
 
     def _begin(self, batch: Batch) -> list[Any]:
         [_, [(self._id, self._born)], *rows] = self._send((Do(_BEGIN), Select(_BEGUN), *batch))
@@ -48,7 +48,7 @@ class PostgresSession(OwnSession):
         asked = Select(_STATUS, {"id": self._id, "born": self._born})
         [[(status,)]] = self._store.run(asked, until=self._until)
         if status == "restarted":
-            if put is not None:  # nobody else has its id
+            if put is not None:  # no other job has its id
                 return bool(self._store._present((put,)))
             raise OutcomeUnknown("the server broke down in a commit, and whether it happened is not known")
         return None if status == "in progress" else bool(status == "committed")
@@ -68,18 +68,18 @@ class PostgresSession(OwnSession):
         return self._there(insert) if again else [id for [id] in rows] if insert.unless_taken else None
 
     def _there(self, insert: Insert) -> list[int]:
-        """Return which of some new jobs are stored."""
+        """Return those of some new jobs that are stored."""
         return sorted(drive(self._send, read.there([row[0] for row in insert.rows])))
 
 
 class PostgresWithin(SessionWithin):
-    """The statements of a change, one by one: the caller's connection is in no pipeline of ours."""
+    """The statements of a change, one by one: the caller's connection is not in pipeline mode."""
 
     _lent: PostgresStore
 
     @property
     def fixed(self) -> bool:  # type: ignore[override]
-        """Whether it sees what there was at a moment: in REPEATABLE READ and SERIALIZABLE."""
+        """Whether the transaction sees one moment: in REPEATABLE READ and SERIALIZABLE."""
         [(level,)] = self._execute("SELECT current_setting('transaction_isolation')")
         return level in ("repeatable read", "serializable")
 
@@ -91,7 +91,7 @@ class PostgresWithin(SessionWithin):
 
     def _begin(self) -> None:
         super()._begin()
-        if self._now is None:  # else it would be the time at which the caller began
+        if self._now is None:  # else the time would be that of the transaction's begin
             [(self._now,)] = self._execute(_CLOCK)
 
     def _rows(self, one: Statement) -> Sequence[Any]:
@@ -99,18 +99,18 @@ class PostgresWithin(SessionWithin):
         return answers[-1] if answers else ()
 
     def _execute(self, text: str, values: Any = None) -> Sequence[Any]:
-        """Run a statement; return its rows, as tuples, whatever the caller's connection makes of them."""
+        """Run a statement; return its rows as tuples, whatever the caller's row factory."""
         theirs = self._theirs
         with self._lent.translated():
             if isinstance(theirs, psycopg.Connection):
                 return _fetched(psycopg.Cursor(theirs, row_factory=tuple_row).execute(text, values, binary=True))
             if isinstance(theirs, psycopg.AsyncConnection):
                 return wait(_awaited(theirs, text, values))
-            try:  # other drivers, of whose errors we know no more than the code
+            try:  # of other drivers' errors only the code is known
                 if module_of(theirs) == "asyncpg":
                     return wait(_by_asyncpg(theirs, text, values or {}))
                 cursor = theirs.cursor()
-                cursor.execute(text.replace(")b::bytea", ")s::bytea"), values)  # it knows no binary values
+                cursor.execute(text.replace(")b::bytea", ")s::bytea"), values)  # psycopg2 knows no binary values
                 return _fetched(cursor)
             except OSError:
                 raise
@@ -132,7 +132,7 @@ async def _awaited(connection: psycopg.AsyncConnection[Any], text: str, values: 
 
 async def _by_asyncpg(connection: Any, text: str, values: Mapping[str, Any]) -> Sequence[Any]:
     text, names, _ = numbered(text)
-    text = _ARRAY.sub(r"\1::text\2", text)  # those of numbers are given as text
+    text = _ARRAY.sub(r"\1::text\2", text)  # arrays of numbers are sent as text
     return await connection.fetch(text, *map(values.__getitem__, names))  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""The store on PostgreSQL, shared by as many hosts as there are."""
+"""The store on PostgreSQL, shared by any number of hosts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .session import PostgresSession, PostgresWithin
 
 __all__ = ["PostgresStore"]
 
-_LOCKS: Final = (10, 100)  # ms that a statement waits for a lock, where it is to wait the least, and else
+_LOCKS: Final = (10, 100)  # ms that a statement waits for a lock, on lanes with `spared`, and on others
 _DRIVER: Final = (
     "host hostaddr port dbname user password passfile connect_timeout application_name service options client_encoding "
     "sslmode sslrootcert sslcert sslkey sslcrl sslpassword sslnegotiation channel_binding require_auth gssencmode "
@@ -32,8 +32,8 @@ _DRIVER: Final = (
 class PostgresStore(RelationalStore):
     """Jobs in tables of one schema of a PostgreSQL database, 13 or later.
 
-    What was applied survives what PostgreSQL's commits survive: with `synchronous_commit` on, as it is unless somebody
-    changed it, the loss of power. Options after the ``?``, beside those of libpq:
+    Applied commands are as durable as PostgreSQL's commits: with `synchronous_commit` on, the default, they survive a
+    loss of power. Options after the ``?``, besides those of libpq:
 
     schema      where the tables are; it is made if it is missing. Default: the user's own, mostly ``public``
     prefix      how their names begin; default ``pywheel_``
@@ -55,7 +55,7 @@ class PostgresStore(RelationalStore):
     ring = ring
 
     def _configure(self, known: dict[str, Any], passed: dict[str, str]) -> None:
-        """Take in options, and those of the driver."""
+        """Apply the options, and those of the driver."""
         self._passed = passed
         self._prepare = known.get("prepare", True)
         schema = f'"{known["schema"]}".' if "schema" in known else ""
@@ -81,7 +81,7 @@ class PostgresStore(RelationalStore):
         return psycopg.conninfo.make_conninfo("", **values)
 
     def _begin_writing(self, connection: Timed, lane: Lane) -> None:
-        if not connection.pooled:  # settings of a pooler's session are left to whoever has it next
+        if not connection.pooled:  # the next client of a pooler's session would have the setting
             connection.execute(f"SET lock_timeout = {_LOCKS[not lane.spared]}")
 
     def send(self, connection: Timed, batch: Batch, now: int | None) -> list[Any]:
