@@ -1,12 +1,12 @@
-"""Commands as arguments of a function, and their outcomes from what it answers: by one table, `_ONE`, and two groups.
+"""Commands as arguments of a function, and their outcomes from its answer: by one table, `_ONE`, and two groups.
 
 Most commands go one by one, as their name and their fields in JSON. Plain puts that follow each other go together, and
-so do those that end or extend claims.
+so do commands that end or extend claims.
 
-Commands that do much go by several calls: the server answers others in between. Each call is whole in itself: what it
-ended or claimed stays so, whether or not the next one comes. If the server goes away between two of them, the outcome
-of each command that was not sent any more is the StoreError. A client that dies there leaves claims that it never saw,
-as one that dies before an answer does; their leases end.
+Large commands go by several calls: the server answers others in between. Each call is complete in itself: claims that
+it made or ended stay so, whether or not the next one comes. If the server goes away between two calls, the outcome of
+each command that was not sent is the StoreError. A client that dies there leaves claims that it never saw, as one that
+dies before an answer does; their leases end.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from .records import STATES, from_id, jobs_of, packed_job, score, to_ids
 __all__ = ["PIECE", "Request", "by_pieces"]
 
 PIECE: Final = 250
-"""Jobs of one call, which is some ms then: leases it ends, jobs it claims or forgets."""
+"""The most jobs of one call, which takes some ms then: leases it ends, jobs it claims or forgets."""
 _MANY: Final = 2**31 - 1
 _ALIKE: Final = itemgetter(NewJob._fields.index("topic"), OF_NEW_JOB)
-"""What new jobs share that go together: their topic, and the values of FIELDS."""
-_EXISTS, _TWICE, _LATELY = -1, -2, -3  # no ids, which several stores note as less than these
+"""The common part of new jobs that go together: their topic, and the values of FIELDS."""
+_EXISTS, _TWICE, _LATELY = -1, -2, -3  # no ids; `partitions` notes an id as -2 - id
 _SETTLES: Final = frozenset((c.Ack, c.Nack, c.Release, c.Touch, c.Begin))
-"""Those that go by receipts, many at once."""
+"""The commands that go by receipts, many at once."""
 
 
 class _FurtherClaim(c.Claim):
-    """The rest of a claim that has got a job already: no body is claimed beyond its `bytes`."""
+    """The rest of a claim that has got a job already: no job is claimed whose body exceeds its `bytes`."""
 
     __slots__ = ()
 
@@ -53,11 +53,11 @@ class Request:
 
     def __init__(self, commands: Sequence[c.Command[Any]]) -> None:
         self.arguments: list[bytes] = []
-        """As they are sent, for `function`."""
+        """The encoded arguments of `function`."""
         self.count = 0
-        """How many they are."""
+        """The number of arguments."""
         self._learn: list[Callable[[Iterator[Any]], list[Any]]] = []
-        """Each takes from the answer what belongs to some commands, and returns their outcomes."""
+        """Functions that take their commands' part of the answer, and return the outcomes."""
         self.function = "settle"
         self.announces = False
         """Whether the list of workers changes."""
@@ -92,14 +92,14 @@ class Request:
         if name == b"put_keyed" or any(
             type(command) is c.SetNote and command.value is not None for command in commands
         ):
-            self.function = "apply"  # it stores something new: that is refused where no memory is left
+            self.function = "apply"  # it stores new data: the server refuses that when it has no memory left
         self.announces |= name == b"announce"
         for command in commands:
             self._add(name, *encode(command))
         self._learn.append(lambda answers: [decode(command, next(answers)) for command in commands])
 
     def _put(self, commands: Sequence[Any]) -> None:
-        """Add plain jobs. On the way of every put, so it is written to be quick."""
+        """Add plain jobs. Every put passes here, so the code is written for speed."""
         jobs = commands[0].jobs if len(commands) == 1 else [job for command in commands for job in command.jobs]
         sizes = [len(command.jobs) for command in commands]
         self.function = "apply"
@@ -117,7 +117,7 @@ class Request:
         self._learn.append(lambda answers: _shared_out(next(answers), sizes))
 
     def _settle(self, kind: type, commands: list[Any]) -> None:
-        """Ends of claims, and new leases: those of a kind together."""
+        """Add ends of claims, or new leases, all of one kind."""
         receipts = b"".join([records.receipt(command.id, command.claims) for command in commands])
         asked: Any = 0
         results: list[bytes] = []
@@ -135,13 +135,13 @@ class Request:
 
 
 def _shared_out(first: int, sizes: Sequence[int]) -> list[list[int]]:
-    """Return the ids of each command's jobs, which follow each other."""
+    """Return the ids of each command's jobs. All ids follow each other."""
     firsts = accumulate(sizes, initial=first)
     return [list(range(first, first + size)) for first, size in zip(firsts, sizes, strict=False)]
 
 
 def _is_plain(command: Any) -> bool:
-    """Whether it is a put that has no nonce, and its jobs no keys."""
+    """Whether a command is a put without a nonce, of jobs without keys."""
     return type(command) is c.Put and command.nonce is None and not [job for job in command.jobs if job.key is not None]
 
 
@@ -182,7 +182,7 @@ def _import_fields(command: c.Import) -> Iterator[bytes]:
 
 
 def _edit_fields(command: c.Edit) -> tuple[bytes, ...]:
-    """Return its fields as JSON, those of the job as JSON within it: '' for what a plain job has."""
+    """Return an edit's fields as JSON, with the job's fields as JSON texts in it: '' for the value of a plain job."""
     fields = {
         name: as_json(dict(value) if isinstance(value, Mapping) else value).decode() if value else ""
         for name, value in command.fields.items()
@@ -226,7 +226,7 @@ def _claim(command: c.Claim | c.Reserve, **asked: Any) -> bytes:
 
 
 def _ids(command: c.Put | c.Import, answer: Any) -> Any:
-    """Return the ids of jobs, or why there are none."""
+    """Return the ids of jobs, or the reason why there are none."""
     if not answer or answer[0] not in (_EXISTS, _TWICE, _LATELY):
         try:
             return same_ids(answer, _fingerprint(command))
@@ -249,7 +249,7 @@ def _changed(_: Any, answer: Any) -> bool:
 
 
 def _change(_: Any, answer: Any) -> c.Change | JobExists:
-    """Return what a change came to, or who has the key."""
+    """Return the outcome of a change, or the refusal with the key's holder."""
     if isinstance(answer, list):
         return JobExists(f"job {answer[1]} has this key now and is live", answer[1])
     return _CHANGES[answer]
@@ -278,9 +278,9 @@ _CHANGES: Final = {
     -2: c.Change.NOT_FOUND,
     -3: c.Change.CHANGED,
 }
-"""By what is answered to a change by hand."""
+"""The outcomes of a change by hand, by the answer."""
 _STATES_AFTER: Final = dict(enumerate(STATES)) | {-1: None}
-"""By what is answered to a nack; None if its receipt was void."""
+"""The outcomes of a nack, by the answer; None if its receipt was void."""
 _ONE: Final[dict[type, tuple[bytes, Callable[[Any], Any], Callable[[Any, Any], Any]]]] = {
     c.Put: (b"put_keyed", _put_fields, _ids),
     c.Import: (b"put_keyed", _import_fields, _ids),
@@ -298,7 +298,7 @@ _ONE: Final[dict[type, tuple[bytes, Callable[[Any], Any], Callable[[Any, Any], A
     c.Expire: (b"expire", _fields, _expired),
     c.Announce: (b"announce", _fields, lambda _, __: None),
 }
-"""The function in Lua, what it is given, and the outcome by the command and the answer."""
+"""The function in Lua, its arguments from the command, and the outcome from command and answer."""
 
 
 # ---- several calls --------------------------------------------------------------------------------------------------
@@ -309,8 +309,8 @@ _Apply = Callable[[Sequence[c.Command[Any]]], list[Any]]
 
 
 def by_pieces(apply: _Apply, commands: Sequence[c.Command[Any]]) -> list[Any]:
-    """Apply commands; what those that have much to do leave is done after them, each piece by a call of its own."""
-    ends: list[c.Command[Any]] = []  # of claims, by calls of their own: with the claims behind them they are too much
+    """Apply commands. The rest of large ones follows after all of them, each piece by a call of its own."""
+    ends: list[c.Command[Any]] = []  # of claims, by calls of their own: claims may follow that are large
     much = sum(min(getattr(one, "limit", 1), PIECE) for one in commands) > PIECE
     if much and all(type(one) in _SETTLES or isinstance(one, _CLAIMS) for one in commands):
         ends += takewhile(lambda one: type(one) in _SETTLES, commands)
@@ -334,7 +334,7 @@ def _piece(command: Any) -> Any:
 
 
 def _whole(apply: _Apply, command: Any, outcome: Any) -> Any:
-    """Return the outcome of a command whose first piece came to this: of as many pieces as there was a server for."""
+    """Return the outcome of a command from that of its first piece and of as many more as the server answers."""
     last = outcome
     while (command := _rest(command, last)) is not None:
         try:
@@ -346,7 +346,7 @@ def _whole(apply: _Apply, command: Any, outcome: Any) -> Any:
 
 
 def _rest(command: Any, last: Any) -> Any:
-    """Return what is left of a command after a piece of it; None if nothing is."""
+    """Return the rest of a command after a piece of it, None if it is done."""
     claimed = isinstance(command, _CLAIMS)
     jobs = (last if isinstance(last, list) else last.jobs) if claimed else []
     done = len(jobs) if claimed else last.ended if isinstance(last, c.Expired) else last

@@ -1,7 +1,7 @@
-"""One connection to the server, the functions that the server runs for the store, and what errors are called here.
+"""One connection to the server, the functions that the server runs for the store, and the errors of both as pywheel's.
 
 redis-py connects: names, TLS, passwords. Commands are packed here and sent as they are: that is twice as fast as its
-client, and nothing is repeated by itself.
+client, and nothing is retried behind the caller's back.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEEPALIVE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}  #
 
 
 def encoded(values: Sequence[bytes]) -> bytes:
-    """Return some arguments as they are sent."""
+    """Return arguments as they are sent."""
     return b"".join([b"$%d\r\n%b\r\n" % (len(value), value) for value in values])
 
 
@@ -42,12 +42,12 @@ def _command(*parts: bytes) -> bytes:
 
 
 def as_json(asked: Any) -> bytes:
-    """Return what a function is asked for, as it is sent."""
+    """Return the arguments of a function, as they are sent."""
     return _ENCODER.encode(asked).encode()
 
 
 def given(**values: Any) -> dict[str, Any]:
-    """Return the values that are not None: in Lua that is nil, and null is something."""
+    """Return the values that are not None: Lua has nil for them, and JSON's null is not nil there."""
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -61,10 +61,10 @@ def _read(parts: str) -> str:
 _MAKE: Final = "\n".join(
     (
         "local run",
-        # The server has neither `string` nor `pairs` while it loads a library: all of it is made by the first call.
+        # The server has neither `string` nor `pairs` while it loads a library: the first call makes everything.
         "local function make()",
         _read("base jobs places notes hints settle put steps"),
-        # Each in a block of its own: Lua has 200 local names at once.
+        # Each in a block of its own: Lua allows 200 local names at once.
         *(f"do\n{_read(part)}\nend" for part in ("claim", "manage", "read", "workers", "verify")),
         "return run\nend",
         _read("library"),
@@ -73,12 +73,12 @@ _MAKE: Final = "\n".join(
 _VERSION: Final = sha1(_MAKE.encode(), usedforsecurity=False).hexdigest()[:12]
 _TEXT: Final = f"#!lua name=pywheel_{_VERSION}\nlocal VERSION = '{_VERSION}'\n{_MAKE}"
 _LOAD: Final = _command(b"FUNCTION", b"LOAD", b"REPLACE", _TEXT.encode())
-"""A function is made once, where a script would be made anew for every call."""
+"""Loads the functions. The server compiles a function once, but a script anew for every call."""
 
 
 @cache
 def _name(function: str) -> bytes:
-    """Return what the server calls a function, as it is sent."""
+    """Return the server's name of a function, as it is sent."""
     return encoded((f"pywheel_{function}_{_VERSION}".encode(),))
 
 
@@ -136,7 +136,7 @@ def _kind_of(error: Exception, text: str, place: Place) -> _Kind:
 
 
 class _Translated:
-    """Raises the errors of redis-py and of sockets as those of a store. A class: a generator costs thrice as much."""
+    """Raises errors of redis-py and of sockets as pywheel's. A class, as a generator costs thrice as much."""
 
     __slots__ = ("_place",)
 
@@ -162,10 +162,10 @@ class _Translated:
 
 
 class _Hearing:
-    """Keeps what the server said last. One that takes no more clients says so and closes at once.
+    """Keeps the server's last message. A server that takes no more clients sends a message and closes at once.
 
-    Where that is before the first command is sent, redis-py finds the connection broken, and reads nothing.
-    In a forked child what comes is the parent's.
+    If it closes before the first command is sent, redis-py finds the connection broken, and reads nothing. In a forked
+    child the message is the parent's.
     """
 
     last_words = b""
@@ -188,7 +188,7 @@ class _Unix(_Hearing, redis_connection.UnixDomainSocketConnection):
 
 
 class Connection:
-    """A connection to the server. For one thread at a time. After any error but a refusal it is of no use."""
+    """A connection to the server, for one thread at a time. After any error except a refusal it is unusable."""
 
     def __init__(self, place: Place) -> None:
         self._translated = _Translated(place)
@@ -198,7 +198,7 @@ class Connection:
             options = {getattr(socket, name): value for name, value in _KEEPALIVE.items() if hasattr(socket, name)}
             limits |= {"socket_keepalive": True, "socket_keepalive_options": options}
         with self._translated:
-            # RESP2: what comes unasked comes on a connection that listens, and nowhere else.
+            # RESP2: published messages come only on a connection that listens.
             password = place.address.password
             self._redis = kind(**place.options, **limits, password=password, protocol=2, retry=Retry(NoBackoff(), 0))
             try:
@@ -211,15 +211,15 @@ class Connection:
         self.midway = False
         """Whether an answer has not been read to its end. A second interrupt may come before the first closes it."""
         self.facts: Mapping[str, str] = {}
-        """What the server said of itself at the beginning."""
+        """The server's INFO at the beginning."""
 
     def call(self, *parts: bytes) -> Any:
-        """Return what the server answers to a command. StoreAway if that is not known."""
+        """Return the server's answer to a command. StoreAway if there is none."""
         with self._translated:
             return self._call(_command(*parts))
 
     def _call(self, *commands: bytes) -> Any:
-        """Send commands at once; return what the last one gives."""
+        """Send commands at once; return the answer to the last one."""
         self._open()
         unread = len(commands)
         try:
@@ -232,19 +232,19 @@ class Connection:
             return answer  # noqa: TRY300
         except wrong.ResponseError as error:
             self.midway = False
-            if unread or isinstance(error, wrong.AskError):  # nothing happened, and nothing will here
+            if unread or isinstance(error, wrong.AskError):  # nothing happened, and this connection is of no more use
                 self.close()
             raise
-        except BaseException:  # an interrupt too: the answer would be taken for that to the next command
+        except BaseException:  # also an interrupt: the answer would be taken for the next command's
             self.close()
             raise
 
     def _open(self) -> None:
-        if self.over:  # redis-py would connect anew
+        if self.over:  # else redis-py would connect anew
             raise wrong.ConnectionError("the connection was closed")
 
     def run(self, function: str, prefix: bytes, count: int, arguments: bytes) -> Any:
-        """Return what a function answers to so many encoded arguments. The library is sent if the server has not it."""
+        """Return a function's answer to `count` encoded arguments. Sends the library if the server does not have it."""
         head = 4 + count, _name(function), len(prefix), prefix
         command = b"*%d\r\n$5\r\nFCALL\r\n%b$1\r\n1\r\n$%d\r\n%b\r\n%b" % (*head, arguments)
         with self._translated:
@@ -253,7 +253,7 @@ class Connection:
             except wrong.ResponseError as error:
                 if not str(error).startswith("Function not found"):
                     raise
-            # Together: somebody may FUNCTION FLUSH in between.
+            # In one transaction: another client may FUNCTION FLUSH in between.
             answer = self._call(_command(b"MULTI"), _LOAD, command, _command(b"EXEC"))[-1]
             if isinstance(answer, Exception):
                 raise answer
@@ -269,7 +269,7 @@ class Connection:
                 self._redis.read_response()
 
     def heard(self, seconds: float = 0) -> list[tuple[bytes, bytes]]:
-        """Return what was published since, with its channel; wait for the first so long. StoreAway if it broke."""
+        """Return new messages with their channels; wait `seconds` for the first. StoreAway if the connection broke."""
         messages: list[tuple[bytes, bytes]] = []
         with self._translated:
             self._open()
@@ -280,10 +280,10 @@ class Connection:
         return messages
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when something comes."""
+        """Return the descriptor that becomes readable when a message comes."""
         return int(self._redis._sock.fileno())
 
     def close(self) -> None:
-        """Close it; a forked child only lets go of it."""
+        """Close the connection; a forked child only lets go of it."""
         self.over = True
         self._redis.disconnect()

@@ -1,15 +1,16 @@
-"""The ear of one worker: a connection that listens to its bell, and what it tells the others, once a second.
+"""The notifier of one worker: a connection that listens to its bell, and the worker's own news, once a second.
 
-The functions find in the store whom a change concerns: each worker keeps there which slices it owns, as far as it knows
-who is there, and up to which due time it wants hints. It says so before it reads, so what it does not read it is told.
-It may be told more than it wants, as it is slow to say that it wants less: what is too much is left out here.
+The functions find in the store the workers that a change concerns. Each worker keeps there the slices that it owns, as
+far as it knows the other workers, and the due time up to which it wants hints. It writes them before it reads, so it is
+told of changes that it does not read. It may be told more than it wants, as it is slow to take back wishes: superfluous
+hints are dropped here.
 
-Hints are published. Before `hints` returns, the worker publishes a token to itself and reads up to that: what was told
-before has come then. A connection that broke may have lost some, and then the worker reads all again.
+Hints are published. Before `hints` returns, the worker publishes a token to itself and reads up to it: all earlier
+hints have come then. A connection that broke may have lost some; then the worker reads all again.
 
-Of several stores the first alone knows who is there and what is paused. Hints come from each, by one ear: what is
-published on a node of a cluster is heard on all. A worker that is gone from the first is taken from the others by
-whoever sees it.
+Of several stores, only the first has the workers and the pauses. Hints come from each store, on one connection: a
+cluster's nodes pass on messages to all nodes. A worker that is gone from the first store is removed from the others by
+any worker that notices.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Presence", "RedisNotifier"]
 
-_AHEAD: Final = 30_000  # ms by which more is heard than was asked for: then the horizon need not be told each time
-_WASTED: Final = 100  # hints that nobody wanted, after which the horizon is told as it is
+_AHEAD: Final = 30_000  # ms added to the horizon, so that it need not be sent each time
+_WASTED: Final = 100  # unwanted hints after which the exact horizon is sent
 _TRIES: Final = 5
 _QUIET: Final = 0.5  # seconds without a beat after which a worker's jobs may be overlooked
-_LOOKS: Final = 5  # beats after which the other stores are looked at too: a hint may have been lost between nodes
+_LOOKS: Final = 5  # beats between looks at the other stores as well: a hint may have been lost between nodes
 _HINT: Final = struct.Struct(">6sdb")
-"""Of a job: its id, due time and priority."""
+"""A job in a hint: its id, due time and priority."""
 
 
 # ---- who is there ---------------------------------------------------------------------------------------------------
@@ -57,7 +58,7 @@ def _topics_of(members: Sequence[bytes]) -> dict[str, frozenset[str]]:
 
 
 class Presence(ServerPresence):
-    """Who is there. Of several stores the first is asked."""
+    """The workers of a store. Of several stores the first is asked."""
 
     def __init__(self, store: RedisStore) -> None:
         super().__init__(store.clock)
@@ -68,13 +69,13 @@ class Presence(ServerPresence):
         return self.learn(self._store.run("roster")[2:])
 
     def pause_of(self, topic: str) -> int | None:
-        """Return the number of the pause that a topic is in, None if it is in none."""
+        """Return the number of a topic's present pause, None if it is not paused."""
         known = self._store.call(b"HGET", self._store.server.prefix + b":t", topic.encode()) or b""
         pause = known.partition(b" ")[0]
         return int(pause) if pause else None
 
     def learn(self, answer: Sequence[Any]) -> Roster:
-        """Take in an answer; its topics are None if nobody has come or gone since the roster that is known."""
+        """Take in an answer; its topics are None if nobody has come or gone since the known roster."""
         version, _, beats, members = answer
         now, known = self.clock.wall(), self.known.workers
         topics = {name: seen.topics for name, seen in known.items()} if members is None else _topics_of(members)
@@ -90,7 +91,7 @@ class Presence(ServerPresence):
             notifier.renew()
 
     def after_fork(self, clock: Clock) -> None:
-        """Begin anew in a forked child: what listens is the parent's."""
+        """Begin anew in a forked child: the listening connections are the parent's."""
         for notifier in self.local.values():
             notifier.let_go()
         self.begin(clock)
@@ -113,12 +114,12 @@ class RedisNotifier(ServerNotifier):
         self._stores, self._store = stores, stores[0]
         self._bells = [self._store.server.prefix + b":bell", *(store.bell_of(self.worker) for store in stores)]
         self._ids = Ids(len(stores))
-        self._swept: bytes | None = None  # the version of the roster by which the other stores were swept
+        self._swept: bytes | None = None  # the version of the roster at the last sweep of the other stores
         self._beats = 0
         self._told: tuple[int, dict[str, int], bytes] | None = None  # horizon, masks, version of the roster
-        self._hints: list[tuple[int, bytes]] = []  # as they were heard: the place of the store, and the message
+        self._hints: list[tuple[int, bytes]] = []  # as heard: the place of the store, and the message
         self._awaited: list[bytes] = []
-        self._pauses = 0  # the number of the last pause that was heard of
+        self._pauses = 0  # the number of the last pause heard of
         self._wasted = 0
         self._ear: Connection | None = None
         self._moved = False
@@ -134,13 +135,13 @@ class RedisNotifier(ServerNotifier):
     # ---- what it says -----------------------------------------------------------------------------------------------
 
     def publish(self, horizon: int) -> None:
-        """Set the horizon. No query as long as more is heard anyway, and not much of it in vain."""
+        """Set the horizon. No query while the store's wider horizon holds, and few of its hints are unwanted."""
         self._horizon = horizon
         if not self._over:
             self._tell(self._presence.roster())
 
     def _tell(self, roster: Roster) -> None:
-        """Let the store know what is to be heard here."""
+        """Write to the store which changes this worker wants to hear of."""
         for _ in range(_TRIES):
             me = roster.workers.get(self.worker)
             if me is None:
@@ -163,9 +164,9 @@ class RedisNotifier(ServerNotifier):
             roster = self._presence.look()
 
     def _sweep(self, roster: Roster) -> None:
-        """Take from the other stores who is gone from the first. Whoever comes is in the first before the others.
+        """Remove workers from the other stores that are gone from the first. A new worker enters the first one first.
 
-        A store that has lost this worker, as a replica that was behind took over, is told again.
+        A store that has lost this worker, because a replica that was behind took over, is told again.
         """
         if len(self._stores) == 1 or self._swept == roster.version:
             return
@@ -188,7 +189,7 @@ class RedisNotifier(ServerNotifier):
         dues = [score(due) for due in firsts if due is not None]
         self._beats += 1
         silence = any(roster.silent(seen) > _QUIET for seen in roster.workers.values())
-        if len(self._stores) > 1 and (silence or self._beats % _LOOKS == 0):  # a query of each of the others
+        if len(self._stores) > 1 and (silence or self._beats % _LOOKS == 0):  # a query to each of the others
             paused = {topic.name for topic in self._store.ask(ListTopics()) if topic.paused}
             asked = GetNextDues([topic for topic in topics if topic not in paused])
             dues += [due for store in self._stores[1:] for due in store.ask(asked).values()]
@@ -204,7 +205,7 @@ class RedisNotifier(ServerNotifier):
                 self._store.call(b"PUBLISH", self._store.bell_of(worker), b"r")
 
     def quiet(self) -> None:
-        """Say that nothing starts here any more of what was paused when `hints` said so."""
+        """Announce that nothing starts here any more of topics that were paused at the last reload of `hints`."""
         self._stopped = self._read
         if not self._over:
             self._say(self._behind or 0, ())
@@ -212,23 +213,23 @@ class RedisNotifier(ServerNotifier):
     # ---- what it hears ----------------------------------------------------------------------------------------------
 
     def hints(self) -> Hints:
-        """Return what changed since the last call."""
+        """Return the changes since the last call."""
         self._open()
         self._catch_up()
         roster = self._presence.roster()
         told, self._hints = self._hints, []
-        reload, self._reload = self._reload or self._pauses != self._read, True  # if the store is away now
+        reload, self._reload = self._reload or self._pauses != self._read, True  # stays True if the store is away now
         mine = self._mine(told, roster)
         self._read, self._reload = self._pauses, False
         return Hints(mine, reload)
 
     def _catch_up(self) -> None:
-        """Read all that was told until now: a token that is published after it comes behind it, on each node's way."""
+        """Read all messages sent until now: a token that is published now comes behind them, from each node."""
         ear, token = self._ear, b"t" + token_hex(4).encode()
         if ear is None:
             return
         place = self._store.server.place
-        ways = len(self._stores) if place.nodes else 1  # what is published on one server comes in its order
+        ways = len(self._stores) if place.nodes else 1  # one server keeps the order of its messages
         until, self._awaited = time.monotonic() + place.timeout, [token] * ways
         for store, bell in zip(self._stores[:ways], self._bells[1:], strict=False):
             store.call(b"PUBLISH", bell, token)
@@ -251,7 +252,7 @@ class RedisNotifier(ServerNotifier):
                 self._awaited.remove(message)
 
     def _mine(self, told: Sequence[tuple[int, bytes]], roster: Roster) -> list[Due]:
-        """Return the jobs that were told last and wait, as far as they are this worker's and it looks so far."""
+        """Return the jobs of the latest hints that wait, are this worker's, and lie within its horizon."""
         tables: dict[str, tuple[str, ...]] = {}
         latest: dict[tuple[int, bytes], tuple[str, int, int]] = {}
         for place, message in told:
@@ -285,7 +286,7 @@ class RedisNotifier(ServerNotifier):
         self._rung |= bool(messages)
 
     def _listen_by(self, ear: Connection | None) -> None:
-        """Listen by another connection, or by none as it broke. What was told meanwhile was not heard."""
+        """Listen on another connection, or on none as it broke. Messages sent meanwhile are lost."""
         if self._ear is not None:
             self._ear.close()
         self._ear = ear
@@ -293,11 +294,11 @@ class RedisNotifier(ServerNotifier):
         self._read_all()
 
     def _connect(self) -> None:
-        """Connect, and listen to this worker's bells and to that for all."""
+        """Connect, and listen to this worker's bells and to the common one."""
         ear = self._store.server.fresh()
         try:
             ear.subscribe(*self._bells)
-            messages = ear.heard()  # what came along with the answer a selector does not see
+            messages = ear.heard()  # a selector does not see messages that came with the answer
         except BaseException:
             ear.close()
             raise
@@ -308,7 +309,7 @@ class RedisNotifier(ServerNotifier):
         self._presence.stale = True
 
     def renew(self) -> None:
-        """Read all again, and say all again: the server is another one, or has lost something. From any thread."""
+        """Read and write all again: the server is another one, or has lost something. From any thread."""
         self._told = self._swept = None
         self._moved = True
         self._behind = None
@@ -318,19 +319,19 @@ class RedisNotifier(ServerNotifier):
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop listening, and be gone for the others."""
+        """Stop listening, and leave."""
         if self._closed:
             return
         self._presence.local.pop(self.worker, None)
         self.let_go()
         if not self._presence.closed:
-            with suppress(StoreError):  # the first that is away ends it: nobody waits for each
+            with suppress(StoreError):  # the first store that is away ends it: nobody waits for each
                 for store in self._stores:
                     store.run("leave", worker=self.worker)
             self._presence.stale = True
 
     def let_go(self) -> None:
-        """Close what is open: in a forked child it is the parent's."""
+        """Close the connection: in a forked child it is the parent's."""
         self._closed = True
         if self._ear is not None:
             self._ear.close()

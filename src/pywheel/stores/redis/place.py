@@ -1,4 +1,4 @@
-"""Where stores on Redis are: what of their address is ours, and what is the client library's."""
+"""Addresses of stores on Redis: the parts for pywheel, and those for the client library."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _DRIVER: Final = (*_FILES, *"client_name ssl_cert_reqs ssl_ca_data ssl_password 
 
 
 class Place(NamedTuple):
-    """Where stores are, and how long one waits for their server."""
+    """The address of stores, and the time limit of their server."""
 
     address: Address
     secure: bool
     prefix: str
     stores: int  # side by side, under this prefix
     timeout: float  # seconds
-    options: dict[str, Any]  # for a connection of redis-py, but for its class, its limits and the password
-    nodes: tuple[Host, ...]  # of a cluster, some; () if it is none
+    options: dict[str, Any]  # for a connection of redis-py, without its class, its limits and the password
+    nodes: tuple[Host, ...]  # some nodes of a cluster; () without a cluster
     outage: Outage
 
     @property
@@ -54,16 +54,16 @@ class Place(NamedTuple):
         return self.address.shown.partition("?")[0]
 
     def at(self, node: Host) -> Place:
-        """Return the same on one node of a cluster."""
+        """Return the same place on one node of a cluster."""
         return self._replace(options={**self.options, "host": node.name, "port": node.port or _PORT})
 
     def part(self, number: int) -> Place:
-        """Return where one of several stores is: under a prefix that no address can have."""
+        """Return the place of one of several stores, with a prefix that no address can have."""
         return self._replace(prefix=f"{self.prefix}.{number}")
 
 
 def place(address: Address) -> Place:
-    """Take an address apart. NotAStore if it is none of a store on Redis."""
+    """Return the place at an address. NotAStore if it leads to no store on Redis."""
     known, passed = address.split(_OURS, _DRIVER)
     prefix, timeout = known.pop("prefix", "pywheel"), known.pop("timeout", _SECONDS)
     stores = known.pop("stores", 1)
@@ -76,13 +76,13 @@ def place(address: Address) -> Place:
             raise NotAStore(f"{address.shown}: {name} cannot be read: there is no such file, or no right to it")
     secure = address.scheme.startswith("rediss")
     if secure and given.get("ssl_cert_reqs") != "none":
-        given.setdefault("ssl_check_hostname", True)  # as redis-py has it from 6 on
+        given.setdefault("ssl_check_hostname", True)  # the default of redis-py since version 6
     outage = Outage(address.shown.partition("?")[0])
     return Place(address, secure, prefix, stores, timeout, given, nodes, outage)
 
 
 def _hosts(address: Address, given: dict[str, Any]) -> tuple[Host, ...]:
-    """Return the nodes of a cluster; note where a server is that is none."""
+    """Return the nodes of a cluster; for a single server, note its address in `given`."""
     hosts = tuple(Host(host.name or "localhost", host.port) for host in address.hosts) or (Host("localhost", None),)
     if address.scheme.endswith("+cluster"):
         if address.database not in ("", "0") or given.get("db"):

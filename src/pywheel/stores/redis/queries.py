@@ -1,4 +1,4 @@
-"""Queries: one call each, or several where much is to be looked at, so that none takes long."""
+"""Queries: one call each, or several if there is much to look at, so that none takes long."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["ANSWERS"]
 
 _LOOKS: Final = 4  # calls for one page
 _FIRST: Final = 1_000  # due jobs of one look
-_NOTES: Final = 128  # of up to 64 KiB, asked for at once
+_NOTES: Final = 128  # of up to 64 KiB, read at once
 _TOPICS: Final = 100  # counted by one call: the server answers others in between
 _SPANS: Final = 20
 
@@ -49,8 +49,8 @@ def _jobs(store: RedisStore, query: q.ListJobs) -> list[Job]:
 def _page(store: RedisStore, query: q.GetPage) -> q.Page:
     """Return a page of a list.
 
-    Where a topic, or a state, has thousands of jobs, some thousands of all are walked through for a page by id.
-    By due time it costs by what comes back, and by how many topics there are without one.
+    If a topic, or a state, has thousands of jobs, a page by id scans some thousands of all jobs. The cost of a page by
+    due time grows with its jobs and, without a topic, with the number of topics.
     """
     wanted = asked(query)
     jobs, sizes, last = _listed(store, wanted, _LOOKS)
@@ -60,7 +60,7 @@ def _page(store: RedisStore, query: q.GetPage) -> q.Page:
 def _listed(store: RedisStore, wanted: Asked, looks: float = inf) -> tuple[list[Job], list[int], Position | None]:
     """Return jobs, the sizes of their bodies, and the place behind which there may be more.
 
-    It looks so many times at most, for about as much as one page may have.
+    It makes up to `looks` calls, for at most about the bytes of one page.
     """
     found: list[Job] = []
     sizes: list[int] = []
@@ -93,12 +93,12 @@ def _states(store: RedisStore, query: q.GetStates) -> list[State | None]:
 
 
 def _names(store: RedisStore, topic: str | None = None) -> list[str]:
-    """Return all topics, or that one."""
+    """Return the names of all topics, or only this one."""
     return [name.decode() for name, _ in _known(store)] if topic is None else [topic]
 
 
 def _known(store: RedisStore) -> Iterable[tuple[bytes, bytes]]:
-    """Return the topics, and of each the number of its pause, if any, and its lanes but 0."""
+    """Return the topics, and for each the number of its pause, if any, and its lanes except 0."""
     return pairs(store.call(b"HGETALL", store.server.prefix + b":t"))
 
 
@@ -106,7 +106,7 @@ def _topics(store: RedisStore, _: q.ListTopics) -> list[Topic]:
     found = []
     for name, known in _known(store):
         paused, *lanes = known.split(b" ")
-        ranks = {int(lane.removesuffix(b"s")) for lane in lanes} - {0}  # that of suspects has an s behind it
+        ranks = {int(lane.removesuffix(b"s")) for lane in lanes} - {0}  # lanes of suspects end with an s
         found.append(Topic(name.decode(), paused != b"", tuple(sorted(ranks, reverse=True))))
     return sorted(found)
 
@@ -126,7 +126,7 @@ def _counts(store: RedisStore, _: q.CountJobs) -> dict[str, Counts]:
 
 
 def _forecast(store: RedisStore, query: q.GetForecast) -> list[int]:
-    """Return how many jobs are due between edges. O(topics x edges)."""
+    """Return the number of due jobs between edges. O(topics x edges)."""
     spans = list(pairwise(query.edges))
     found = [0] * len(spans)
     for topics in _parts(_names(store, query.topic), _TOPICS):

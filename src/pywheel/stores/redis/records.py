@@ -1,4 +1,4 @@
-"""How jobs lie in the store, and how they are read: what the functions know as well stands in ``lua/jobs.lua``."""
+"""Jobs as they lie in the store, and their reading. ``lua/jobs.lua`` describes the part that the functions know."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATES: Final = (State.DELAYED, State.RUNNING, State.DONE, State.DEAD, State.CAN
 _OUTCOMES: Final = (None, Outcome.DONE, Outcome.FAILED, Outcome.LOST, Outcome.RELEASED, Outcome.CANCELLED)
 _NAMES: Final = tuple(field.name for field in FIELDS)
 PLAIN: Final = tuple(field.default for field in FIELDS)
-"""What a plain job has of FIELDS. Others have what differs from it as JSON."""
+"""The values of FIELDS in a plain job. Other jobs have their differences from it as JSON."""
 _DEFAULTS: Final = tuple(Job._field_defaults[name] for name in _NAMES)
 _DECODER: Final = json.JSONDecoder()
 _BIAS: Final = 2**46
@@ -32,7 +32,7 @@ _CLAIMS: Final = 2**32
 
 
 def to_ids(ids: Iterable[int]) -> bytes:
-    """Return ids as the store has them; 0 for those that no job can have."""
+    """Return ids as the store has them; 0 for ids that no job can have."""
     return b"".join([(id if 0 < id <= LAST else 0).to_bytes(6, "big") for id in ids])
 
 
@@ -48,7 +48,7 @@ def place_after(priority: int | None, due: int, id: int) -> dict[str, Any]:
 
 
 def receipt(id: int, claims: int) -> bytes:
-    """Return the receipt of a claim, or of none where there can be none like it."""
+    """Return the receipt of a claim, or a void one if there can be no such claim."""
     if 0 < id <= LAST and 0 <= claims < _CLAIMS:
         return _RECEIPT.pack(id >> 32, id & 0xFFFFFFFF, claims)
     return _VOID
@@ -67,7 +67,7 @@ def _sized(text: bytes) -> bytes:
 
 
 def start_of(topic: str, kept: tuple[Any, ...]) -> bytes:
-    """Return what jobs of a topic with these values of FIELDS begin with, behind when they were created."""
+    """Return the part of a job between its time of creation and its body, by topic and values of FIELDS."""
     if kept == PLAIN:
         return _plain_start(topic)
     options = {
@@ -79,12 +79,12 @@ def start_of(topic: str, kept: tuple[Any, ...]) -> bytes:
 
 
 def packed_job(job: NewJob) -> bytes:
-    """Return a job as it lies in the store, but for when it was created."""
+    """Return a job as it lies in the store, without its time of creation."""
     return start_of(job.topic, job.kept) + job.body
 
 
 def packed_past(one: Imported) -> dict[str, Any] | None:
-    """Return what was tried with a job; None for one that was only put. In a row false stands for None."""
+    """Return the past of a job; None for one that was only put. In a row false stands for None."""
     job = one.job
     if not job.claims and job.state is State.DELAYED:
         return None
@@ -97,7 +97,7 @@ def packed_past(one: Imported) -> dict[str, Any] | None:
 
 
 def _read(job: bytes) -> tuple[str, bytes, int, tuple[Any, ...]]:
-    """Return its topic, body, when it was created, and the values of FIELDS. On the way of each job claimed."""
+    """Return a job's topic, body, time of creation, and values of FIELDS. Each claimed job passes here."""
     created = int.from_bytes(job[:6], "big") - _BIAS
     at = 9 + int.from_bytes(job[6:9], "big")
     topic, body = job[9:at].decode(), at + 3
@@ -109,9 +109,9 @@ def _read(job: bytes) -> tuple[str, bytes, int, tuple[Any, ...]]:
 
 
 def jobs_of(values: Sequence[Any]) -> list[Job]:
-    """Return jobs, from nine values of each, as `deliver` in ``lua/settle.lua`` has them. On the way of each claim."""
+    """Return jobs, from nine values of each: see `deliver` in ``lua/settle.lua``. Each claim passes here."""
     jobs = []
-    new = tuple.__new__  # without the function that a named tuple's own is
+    new = tuple.__new__  # faster than the named tuple's own
     each = [iter(values)] * 9
     for id, due, state, claims, attempt, lease, lost, error, job in zip(*each, strict=True):
         topic, body, created, kept = _read(job)
@@ -122,7 +122,7 @@ def jobs_of(values: Sequence[Any]) -> list[Job]:
 
 
 def score(value: Any) -> int:
-    """Return a due time as the store answers it: a number, or its text."""
+    """Return a due time from the store's answer: a number, or its text."""
     try:
         return int(value)
     except ValueError:
@@ -130,7 +130,7 @@ def score(value: Any) -> int:
 
 
 def attempts(rows: Sequence[Sequence[Any]]) -> list[Attempt]:
-    """Return the rows of a history."""
+    """Return the attempts in the rows of a history."""
     found = []
     for claim, attempt, started, ended, outcome, *texts in rows:
         worker, why, result = (*texts, None, None)[:3]
@@ -145,5 +145,5 @@ def pairs(values: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
 
 
 def text(value: bytes | None) -> str | None:
-    """Return a text, where there is one."""
+    """Return a text, None where there is none."""
     return None if value is None else value.decode()

@@ -1,4 +1,4 @@
-"""The server behind a store: connections to it, and whether it is still the one that it was."""
+"""The server behind a store: connections to it, and a check that it is still the same server."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DURABLE: Final[dict[bytes, Durability]] = {b"always": "fsync", b"everysec": "ev
 
 
 class Server:
-    """Connections, each for one call at a time. From any thread.
+    """Connections, each for one call at a time. Any thread may use it.
 
-    `met(connection, run id)` is called with a new connection to a server that is not the one met last: it was started
-    anew, or is another one; before anybody else uses it.
+    `met(connection, run id)` is called with a new connection if its server was started anew, or is another one than the
+    last. Nobody else uses the connection before.
     """
 
     def __init__(self, place: Place, met: Callable[[Connection, str], None]) -> None:
@@ -38,7 +38,7 @@ class Server:
         self._cluster = _Cluster(place) if place.nodes else None
 
     def ask(self, question: Callable[[Connection], Any]) -> Any:
-        """Return what a connection answers. It is asked again where those that were kept open had broken."""
+        """Return the answer on a connection. It is asked again if kept connections turn out to be broken."""
         while True:
             connection, kept = self.take()
             try:
@@ -46,12 +46,12 @@ class Server:
             except StoreAway:
                 if not kept:
                     raise
-                self.forget()  # the others that were kept have broken as well
+                self.forget()  # the other kept connections have broken as well
             finally:
                 self.give(connection)
 
     def take(self) -> tuple[Connection, bool]:
-        """Return a connection, and whether it was kept open. StoreAway if there is none to be had."""
+        """Return a connection, and whether it was kept open. StoreAway if none can be had."""
         if self.over:
             raise StoreClosed(CLOSED)
         try:
@@ -69,7 +69,7 @@ class Server:
             self._idle.append(connection)
 
     def fresh(self) -> Connection:
-        """Return a new connection to a server that can be written to. StoreAway says for how long there was none."""
+        """Return a new connection to a server that can be written to. StoreAway says how long there was none."""
         if self.over:
             raise StoreClosed(CLOSED)
         cluster = self._cluster
@@ -90,7 +90,7 @@ class Server:
         return connection
 
     def _refuse(self, facts: Mapping[str, str]) -> None:
-        """Raise why the server may not be used, if it may not."""
+        """Raise the reason why the server may not be used, if there is one."""
         if facts.get("role") == "slave":
             if self._cluster:
                 raise self.place.outage.away("its node has just become a replica", "wait for the new master")
@@ -113,24 +113,24 @@ class Server:
             self._idle.pop().close()
 
     def close(self) -> None:
-        """Close all connections that nobody uses; the others when they are given back."""
+        """Close all idle connections; the others when they are given back."""
         self.over = True
         self.forget()
 
 
 def durability(connection: Connection) -> Durability:
-    """Return what a server promises of what it has answered."""
+    """Return how durable a server's answered writes are."""
     if connection.facts.get("aof_enabled") != "1":
         return "memory"
     try:
         _, how = connection.call(b"CONFIG", b"GET", b"appendfsync")
-    except (NotAStore, ValueError):  # no right to ask: then nothing is promised
+    except (NotAStore, ValueError):  # no right to ask: assume the least
         return "memory"
     return _DURABLE.get(how, "memory")
 
 
 class _Cluster:
-    """The nodes that are known, those that answered last first. From any thread: what is known is replaced at once."""
+    """The known nodes, the last ones to answer first. Any thread may use it: the tuple is replaced at once."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -148,13 +148,13 @@ class _Cluster:
                 continue
             try:
                 return self._from(connection, node, key, failed)
-            except StoreAway:  # the master does not answer: perhaps another node knows a new one, the next time
+            except StoreAway:  # the master does not answer: next time another node may know a new one
                 self._nodes = (*(other for other in self._nodes if other != node), node)
                 raise
         raise away
 
     def _from(self, connection: Connection, node: Host, key: bytes, failed: list[Host]) -> Connection:
-        """Ask a node who has the key, and note which nodes there are; keep the connection if it is that one."""
+        """Ask a node for the key's master, and note the nodes; keep the connection if the node is the master."""
         try:
             slots = connection.call(b"CLUSTER", b"SLOTS")
         except BaseException:

@@ -39,18 +39,18 @@ _FORMAT: Final = re.compile(rb"pywheel ([0-9]+) ?([0-9]*)")
 _SEVERAL: Final = b"pywheel 1 in "
 _SCHEMA: Final = Schema(1, 1)
 _LEASES: Final = {"roster": 1, "lease": 1, "beat": 2}
-"""Where the answers of functions say when the first lease is over."""
+"""The place of the end of the first lease in the answers of functions."""
 _PIECES: Final = 40  # of leases, ended before a reserve
-_MUCH: Final = 100  # jobs that a call of its own is for
-_KNOWN: Final = 1.5  # seconds for which the first lease is known, after an answer that said so
-_AGAIN: Final = 0.05  # seconds between tries to learn what became of a request
-_REMEMBERED: Final = 300.0  # seconds for which the server surely knows what this client asked last
+_MUCH: Final = 100  # jobs for which commands get a call of their own
+_KNOWN: Final = 1.5  # seconds for which an answer's first lease is used
+_AGAIN: Final = 0.05  # seconds between tries to learn the fate of a request
+_REMEMBERED: Final = 300.0  # seconds for which the server is sure to remember this client's last request
 
 
 class RedisStore(Inner):
     """Jobs on a server. Each step is one function: all of it happens, or nothing, and others see it so.
 
-    What is durable when `apply` returns says the server's configuration: `durability`.
+    The server's configuration decides how durable a change is when `apply` returns: `durability`.
     """
 
     durability: Durability = "memory"
@@ -67,7 +67,7 @@ class RedisStore(Inner):
         self._limit = place.timeout
         self._begin()
         self.presence = presence or Presence(self)
-        self._lease: tuple[float, int | None] = (-_KNOWN, None)  # when it was asked, and when the first lease is over
+        self._lease: tuple[float, int | None] = (-_KNOWN, None)  # when it was asked, and the end of the first lease
         self._group_commit = GroupCommit(self._transact, _separate, 2 * place.timeout)
         self.server = Server(place, self._met)
         try:
@@ -81,13 +81,13 @@ class RedisStore(Inner):
         return f"<RedisStore {self.url}>"
 
     def _begin(self) -> None:
-        """Begin to ask, in this process."""
+        """Take a new identity as a client, in this process."""
         self._client = token_hex(8).encode()
         self._numbers = count(1)
         self._asked: tuple[float, int] = (-_REMEMBERED, 0)  # when the last request was answered, and its number
 
     def _met(self, connection: Connection, run_id: str) -> None:
-        """Open the store on a server that was not met before, or that was started anew."""
+        """Open the store on a server that is new, or was started anew."""
         self.durability = durability(connection)
         asked = {"version": _SCHEMA.version, "least": _SCHEMA.least, "create": self._create, "run_id": run_id}
         found = connection.run("open", self.server.prefix, 2, encoded((b"", as_json(asked))))[1]
@@ -96,7 +96,7 @@ class RedisStore(Inner):
         if parts is None:
             raise _not_so(server, found, 1)
         Schema(int(parts[1]), int(parts[2] or parts[1])).refuse(_SCHEMA.version, f"the store at {server}")
-        self._create = True  # should all be lost, it begins anew
+        self._create = True  # if the server loses everything, the store begins anew
         self._asked = (-_REMEMBERED, 0)
         self._lease = (-_KNOWN, None)
         self.presence.renewed()
@@ -104,11 +104,11 @@ class RedisStore(Inner):
     # ---- asking -----------------------------------------------------------------------------------------------------
 
     def _now(self) -> bytes:
-        """Return the time that functions go by; empty for the server's."""
+        """Return the time for the functions; empty for the server's."""
         return b"" if self._given is None else b"%d" % self._given.wall()
 
     def run(self, function: str, *binary: bytes, **asked: Any) -> Any:
-        """Return what a function answers: one that may be called twice."""
+        """Return a function's answer. The function may be called twice."""
         self._open()
         sent = time.monotonic()
         arguments = encoded((self._now(), as_json(given(**asked)), *binary))
@@ -120,7 +120,7 @@ class RedisStore(Inner):
         return answer
 
     def call(self, *parts: bytes) -> Any:
-        """Return what the server answers to a plain command: one that may be given twice."""
+        """Return the server's answer to a plain command. The command may be sent twice."""
         self._open()
         return self.server.ask(lambda connection: connection.call(*parts))
 
@@ -131,26 +131,26 @@ class RedisStore(Inner):
     # ---- writing ----------------------------------------------------------------------------------------------------
 
     def apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
-        """Apply commands in order; see the contract. Threads that come meanwhile share one call."""
+        """Apply commands in order; see the contract. Threads that call meanwhile share one call."""
         self._open()
         return sound(commands, self._by_pieces) if commands else []
 
     def _by_pieces(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
-        if len(commands) == 1 and type(commands[0]) is c.Put:  # on the way of every put
+        if len(commands) == 1 and type(commands[0]) is c.Put:  # the usual put takes the short way
             return self._group_commit.apply(commands)
         if any(type(command) is c.Reserve for command in commands):
             self._end_lost()
         return by_pieces(self._apply_piece, commands)
 
     def _apply_piece(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
-        """Apply commands by one call: beside those of others, unless they alone are much."""
+        """Apply commands by one call: together with those of others, unless they are many."""
         if len(commands) < _MUCH and all(getattr(command, "limit", 0) < _MUCH for command in commands):
             return self._group_commit.apply(commands)
         until = time.monotonic() + self._limit
         return self._group_commit.alone(self._transact, commands, until, None)
 
     def _end_lost(self) -> None:
-        """End leases that are over, piece by piece: what was lost is reserved in its order, among all that is due."""
+        """End lapsed leases, piece by piece: a reserve then finds their jobs in order, among all due ones."""
         for _ in range(_PIECES):
             lease = self.ask(GetNextLease())
             if lease is None or lease > self.clock.wall():
@@ -178,20 +178,20 @@ class RedisStore(Inner):
                 commit.stored = None
             return ask()
         except BaseException as error:
-            if commit is not None and not isinstance(error, StoreError):  # an interrupt: the others are to learn more
+            if commit is not None and not isinstance(error, StoreError):  # an interrupt: the others still need outcomes
                 with suppress(StoreError):
                     ask()
             raise
         finally:
             if request.announces:
                 self.presence.stale = True
-            if type(commands[-1]) is c.Claim:  # the last of a worker's step
+            if type(commands[-1]) is c.Claim:  # the last command of a worker's step
                 self.presence.claimed()
 
     def _ask(self, number: int, asked: tuple[str, bytes, int, bytes], until: float) -> Any:
         """Return the answer to a request, which happens once, however often it must be sent.
 
-        StoreAway if nothing was sent, or if it is not known by the time limit what became of it.
+        StoreAway if nothing was sent, or if the fate of the request is unknown at the time limit.
         """
         limit = min(time.monotonic() + self._limit, until)
         in_doubt = False
@@ -224,18 +224,18 @@ class RedisStore(Inner):
         time.sleep(_AGAIN)
 
     def _take_in(self, answer: Any, sent: float, number: int) -> None:
-        """Take in what an answer says beside the outcomes: the time, the first lease, and what the server remembers."""
+        """Take in the rest of an answer: the time, the first lease, and the last request that the server remembers."""
         now = time.monotonic()
         self._heard.heard(answer[0] / 1e6, sent, now)
         if len(answer) > 3:
             self._learn_lease(sent, answer[3] if answer[3] >= 0 else None)
         when, last = self._asked
         if answer[1] < last and now - when < _REMEMBERED:
-            self.presence.renewed()  # it has forgotten what it answered: it lost the end of what was written
+            self.presence.renewed()  # the server has forgotten an answer: it lost its latest writes
         self._asked = (now, number)
 
     def nonce(self, nonce: str, kept: Sequence[int | str] | None = None) -> list[Any] | None:
-        """Return what is kept of the put that had a nonce, or None; then note this, if it is given."""
+        """Return the record of the put that had a nonce, or None; in that case store `kept`, if given."""
         answer: list[Any] = self.run("nonce", nonce=nonce, kept=kept)
         return answer[1] if len(answer) > 1 else None
 
@@ -249,7 +249,7 @@ class RedisStore(Inner):
         return ANSWERS[type(query)](self, query)  # type: ignore[no-any-return]  # what the class of the query says
 
     def next_lease(self) -> int | None:
-        """Return when some lease may be over. No query within a second and a half of an answer that said so."""
+        """Return the earliest end of a lease. No query within a second and a half of an answer that had it."""
         if time.monotonic() - self._lease[0] >= _KNOWN:
             self.run("lease")
         return self._lease[1]
@@ -266,40 +266,40 @@ class RedisStore(Inner):
         return self.server.prefix + b":bell:" + worker.encode()
 
     def quiet(self, topic: str, seconds: float) -> bool:
-        """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
+        """Return True once no job claimed before the pause can start, False after `seconds` or if resumed."""
         self._open()
         return self.presence.quiet(topic, seconds)
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        """Return which server it is, what it promises, and how much memory all its data takes."""
+        """Return the server's kind and version, and the memory that all its data takes."""
         connection = self.server.fresh()
         facts = connection.facts
         self.server.give(connection)
         return {
             "server": facts.get("server_name", "redis"),
-            "version": facts.get("valkey_version", facts.get("redis_version")),  # this is that of the Redis it is like
+            "version": facts.get("valkey_version", facts.get("redis_version")),  # Valkey has both: its own, and Redis's
             "memory_bytes": int(facts.get("used_memory", 0)),
             "maxmemory_bytes": int(facts.get("maxmemory", 0)),
             "prefix": self.server.place.prefix,
         }
 
     def verify(self, *, repair: bool = False) -> list[Finding]:
-        """Return what is wrong with what is stored. Hundreds of jobs a call: others get their turn in between.
+        """Return the faults of the stored data. Hundreds of jobs a call: others get their turn in between.
 
-        NotAStore: the server is no longer told to keep all it has.
+        NotAStore: the server may now throw data away.
         """
         self._open()
-        self.server.give(self.server.fresh())  # which looks at it anew
+        self.server.give(self.server.fresh())  # a new connection checks the server
         return verify(self, repair=repair)
 
     def close(self) -> None:
-        """Close the connections, after what is under way. Idempotent; all else raises StoreClosed then."""
+        """Close the connections, after the calls under way. Idempotent; all else then raises StoreClosed."""
         if self.server.over:
             return
         self.server.over = True
-        with suppress(StoreError):  # busy: then what is under way closes its connection when it ends
+        with suppress(StoreError):  # busy: then the call under way closes its connection at its end
             self._group_commit.alone(self.server.close)
         self.server.close()
         self.presence.close()
@@ -319,7 +319,7 @@ class RedisStore(Inner):
 
 
 def _separate(error: BaseException) -> bool:
-    """Whether one caller's commands may be the reason: a value that cannot be sent."""
+    """Whether one caller's commands may have caused an error: a value that cannot be sent."""
     return isinstance(error, ValueError | TypeError | OverflowError) and not isinstance(error, StoreError)
 
 
@@ -327,7 +327,7 @@ def _separate(error: BaseException) -> bool:
 
 
 class RedisStores(SeveralStore):
-    """Stores with prefixes of their own, in a cluster on any of the masters. The prefix they share notes how many."""
+    """Stores with prefixes of their own, in a cluster on any of its masters. Their common prefix has their number."""
 
     def __init__(self, place: Place, *, clock: Clock | None = None, create: bool = True) -> None:
         self.url, self.address, self._prefix = place.address.shown, place.address, place.prefix
@@ -349,19 +349,19 @@ class RedisStores(SeveralStore):
         renew_after_fork(self)
 
     def about(self) -> dict[str, Any]:
-        """Return what there is to know of the server of the first store, and how many stores there are."""
+        """Return facts about the server of the first store, and the number of stores."""
         return {**super().about(), "prefix": self._prefix}
 
     def __repr__(self) -> str:
         return f"<RedisStores {self.url}>"
 
     def notifier(self, name: str) -> Notifier:
-        """Return a new notifier: one ear for all stores."""
+        """Return a new notifier: one connection hears all stores."""
         return RedisNotifier(self._stores, name)
 
 
 def _not_so(server: str, found: bytes | None, asked: int) -> StoreError:
-    """Return why so many stores cannot be opened where the format of a store, if anything, was found."""
+    """Return the reason why `asked` stores cannot be opened where another format, or none, was found."""
     if not found:
         return NotAStore(f"there is no store at {server}: put a job first, or give the right address")
     single = _FORMAT.fullmatch(found)

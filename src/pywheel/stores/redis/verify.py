@@ -1,4 +1,4 @@
-"""Checking jobs and their places: a few hundred a call, so that nobody waits. Each job is looked at at one moment."""
+"""Checks of jobs and their places: a few hundred a call, so that nobody waits. Each job is checked at one moment."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _FAULTS: Final = (
     Fault(faults.TOPICS.what, "listed again"),
     faults.NOTES,
 )
-"""As the function numbers them."""
+"""The faults, as the function numbers them."""
 
 
 def verify(store: RedisStore, *, repair: bool) -> list[Finding]:
-    """Return what is wrong, by up to three walks through all keys of the server's database."""
+    """Return the faults, by up to three walks through all keys of the server's database."""
     return verified(lambda: _walk(store, mend=False), (lambda: _walk(store, mend=True)) if repair else None)
 
 
@@ -47,9 +47,9 @@ def _walk(store: RedisStore, *, mend: bool) -> list[Finding]:
 
 
 def _parts(store: RedisStore) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
-    """Yield what one call looks at: the kind of key, its name, and members.
+    """Yield the parts for one call each: the kind of key, its name, and members.
 
-    What is somewhere wrongly goes before what is missing comes: jobs are looked at last.
+    Wrong entries are removed before missing ones are added: jobs come last.
     """
     prefix = store.server.prefix + b":"
     for kind in (b"k", b"o", b"d", b"f", b"l", b"g"):
@@ -68,7 +68,7 @@ def _parts(store: RedisStore) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
 
 
 def _found(store: RedisStore, *scan: bytes, match: bytes = b"*") -> Iterator[bytes]:
-    """Yield what a scan finds; some perhaps twice."""
+    """Yield the results of a scan; some may come twice."""
     cursor = b"0"
     while True:
         cursor, found = store.call(*scan, cursor, b"MATCH", match, b"COUNT", b"1000")
@@ -78,7 +78,7 @@ def _found(store: RedisStore, *scan: bytes, match: bytes = b"*") -> Iterator[byt
 
 
 def _members(store: RedisStore, *scan: bytes) -> Iterator[bytes]:
-    """Yield the members of a set, or the fields of a hash, without what stands by them."""
+    """Yield the members of a set, or the fields of a hash, without scores or values."""
     return islice(_found(store, *scan), 0, None, 2)
 
 

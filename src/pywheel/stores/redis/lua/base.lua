@@ -1,14 +1,14 @@
--- What every call begins with. KEYS[1] is the prefix of all keys, which lie in one slot; a call finds in the store which keys it touches.
+-- The beginning of every call. KEYS[1] is the prefix of all keys, which lie in one slot; a call finds in the store which keys it touches.
 -- ARGV[1] is the time in ms, or '' for the server's. Behind it stand the arguments of a function as JSON, or those of a step.
 -- A function has 60 upvalues at most, a file of Lua 200 local names.
 -- An id is 6 bytes, the highest first, so that jobs of one millisecond sort by id.
 local sub, byte, format, floor, min, max, band = string.sub, string.byte, string.format, math.floor, math.min, math.max, bit.band
 local call = redis.call
-local P, K, ARGV, at, now, micros -- K has the keys that there are once; `at` is the place of the argument that is read next
-local states, changed, texts, topics, names -- what one call has read
-local added, removed, hashed, freed, bounds, furthest, audiences, hints -- and what it is to write
-local steps, commands, api = {}, {}, {} -- by name: steps, what they consist of, and what else a client calls
-local SOME = 2000 -- arguments of one call; from 8 001 on `unpack` fails
+local P, K, ARGV, at, now, micros -- K has the keys that there are once; `at` is the place of the next argument
+local states, changed, texts, topics, names -- data that one call has read
+local added, removed, hashed, freed, bounds, furthest, audiences, hints -- data that it is to write
+local steps, commands, api = {}, {}, {} -- functions by name: steps, their commands, and the other calls of clients
+local SOME = 2000 -- arguments of one command; from 8 001 on `unpack` fails
 local LAST_ID = 281474976710655
 local PIECE = 250 -- leases that one call ends: commands.py
 
@@ -54,7 +54,7 @@ local function number(b)
     return (struct.unpack('>I6', b))
 end
 
--- Returns a whole number as text, with all its digits: the server takes ten times as long for that. Many scores in a row are the same.
+-- Returns a whole number as text, with all its digits: the server takes ten times as long for that. Often a score equals the one before.
 local last_number, last_text
 local function digits(value)
     if value ~= last_number then
@@ -77,7 +77,7 @@ local function ids_of(packed)
     return ids
 end
 
--- 256 jobs lie in one hash, so that none grows without bound and all can be walked through by id: ':j:' has the jobs as they were put,
+-- 256 jobs lie in one hash, so that none grows without bound and a scan by id can visit all: ':j:' has the jobs as they were put,
 -- ':s:' their states, ':r:' their results.
 local function chunk(kind, b)
     return P .. kind .. sub(b, 1, 5)
@@ -90,7 +90,7 @@ local function each_part(command, key, list)
     end
 end
 
--- Returns the list that a table has by a key.
+-- Returns the list of a key in a table, a new one if there is none.
 local function list_of(lists, key)
     local list = lists[key]
     if not list then
@@ -100,7 +100,7 @@ local function list_of(lists, key)
     return list
 end
 
--- Returns what a command answers of many members, in parts: scores of a set, or values of a hash, false for those that are not there.
+-- Returns a command's answers for many members, in parts: scores of a set, or values of a hash, false for missing members.
 local function of_each(command, key, members)
     local found = {}
     for first = 1, #members, SOME do
@@ -111,7 +111,7 @@ local function of_each(command, key, members)
     return found
 end
 
--- Returns the values of many ids in the hashes of a kind, by id; false for those without. Others are read by a function, if there is one.
+-- Returns the values of many ids in the hashes of a kind, by id; false for ids without one. A function `read` converts the values.
 local function values(kind, ids, found, read)
     local parts = {}
     found = found or {}
@@ -127,8 +127,8 @@ local function values(kind, ids, found, read)
     return found
 end
 
--- Returns how many members of a set lie before a score and an id, or with `too` up to it. Ids are compared as numbers: text is compared by
--- the server's locale.
+-- Returns the number of a set's members before a score and an id, or with `too` up to it. Ids are compared as numbers: the server would
+-- compare texts by its locale.
 local function rank_of(key, score, id, too)
     local low = call('ZCOUNT', key, '-inf', '(' .. score)
     local high = low + call('ZCOUNT', key, score, score)

@@ -1,4 +1,4 @@
--- Claims, and the limits that hold some back: as jobs/limits.py has them.
+-- Claims, and the limits that hold some back: the same rules as in jobs/limits.py.
 local LATE = 100 -- leases that one claim ends
 local POLL, REMEMBERED = 80000, 3600000000 -- us
 
@@ -9,9 +9,9 @@ local function pass(rate)
     rate.due = min(max(rate.due, micros_now) + rate.every, micros_now + rate.burst * rate.every)
 end
 
--- Returns what limits let through: a gate, which has the limits, and the rates that anybody asked for of late, with when the next start
--- of each is due, in us. A new rate has no record of earlier starts. It assumes the latest start that any rate has noted, capped at its
--- own burst. What has lost its lease does not run.
+-- Returns a gate: the limits, and the rates that were used lately, each with the time (us) at which its next start is due. A new rate has
+-- no record of earlier starts. It assumes the latest start that any rate has noted, capped at its own burst. Jobs that have lost their
+-- lease do not count as running.
 local function open_gate(topic, limits)
     local gate = {topic = topic, limits = limits, groups = {}, full = {}, others = {}, every = limits.every, burst = limits.burst}
     local micros_now, latest, known, note = now * 1000, 0, nil, kept(NOTES, limits.note)
@@ -44,7 +44,7 @@ local function group_of(gate, key)
     return first and sub(key, 1, first - 1) or key or nil
 end
 
--- Returns how many run of a group.
+-- Returns the number of running jobs of a group.
 local function running_of(gate, group)
     local found = gate.groups[group]
     if not found and gate.limits.per then
@@ -62,7 +62,7 @@ local function hold_back(gate, until_)
     return false
 end
 
--- Whether a job may begin; then it counts.
+-- Whether a job may begin; if so, it is counted.
 local function admits(gate, key, b)
     local most, group, micros_now = gate.limits.most, group_of(gate, key), now * 1000
     if most and group and running_of(gate, group) >= most then
@@ -87,7 +87,7 @@ local function admits(gate, key, b)
     return true
 end
 
--- Keeps what a gate has let through. The first start writes the note, as everywhere, though nothing here needs a row to lock.
+-- Stores the starts that a gate has admitted. The first start writes the note, as in all stores, though no row to lock is needed here.
 local function shut(gate)
     local texts = {}
     for _, rate in ipairs(gate.changed and {gate, unpack(gate.others)} or {}) do
@@ -100,7 +100,7 @@ end
 
 -- ---- what is due ------------------------------------------------------------------------------------------------------
 
--- Orders what waits as it is claimed; what is not due comes last.
+-- Orders waiting jobs as they are claimed; jobs that are not due come last.
 local function comes_first(one, other)
     local early, rank, other_rank = one[SCORE] > now, one[SOURCE].priority, other[SOURCE].priority
     if early ~= (other[SCORE] > now) then
@@ -111,7 +111,7 @@ local function comes_first(one, other)
     return one[SCORE] < other[SCORE] or (one[SCORE] == other[SCORE] and one[ID] < other[ID])
 end
 
--- Returns the first `most` due jobs of a topic, in order; without suspects if told. `after` is {due, id, priority or nil}.
+-- Returns the first `most` due jobs of a topic, in order; with `no_suspects` without suspects. `after` is {due, id, priority or nil}.
 local function look(topic, most, after, without, no_suspects)
     local found, sources, lanes = {}, {}, topic_named(topic)
     for place, one in ipairs(lanes) do
@@ -124,7 +124,7 @@ local function look(topic, most, after, without, no_suspects)
             local from = after and priority == last and rank_of(key, after.due, after.id, true) or 0
             sources[#sources + 1] = {key = key, from = from, priority = priority, suspects = suspects}
         end
-        local next_lane = lanes[place + 1] -- of the same priority: then one of them has the suspects
+        local next_lane = lanes[place + 1] -- if it has the same priority, one of the two has the suspects
         if not next_lane or next_lane[1] ~= priority then
             for _, job in ipairs(merged(sources, most - #found, now, false, without)) do
                 found[#found + 1] = job
@@ -135,7 +135,7 @@ local function look(topic, most, after, without, no_suspects)
     return found
 end
 
--- Returns the due jobs that a claim looks at, in order, no more suspects than it may take, and when the next one is due, or false.
+-- Returns the due jobs that a claim looks at, in order, with no more suspects than it may take, and the next due time, or false.
 local function first_due_of(topic, most, suspects, after, without)
     local found, tried = look(topic, most, after, without), {}
     local full = #found >= most
@@ -154,7 +154,7 @@ local function first_due_of(topic, most, suspects, after, without)
     return found, full and now or first_due(topic, beyond(now)) or false
 end
 
--- Returns those of some jobs that wait in a topic, in order. Ends leases of theirs that are over.
+-- Returns those of some jobs that wait in a topic, in order. Ends their leases that are over.
 local function waiting_of(topic, ids)
     local found = {}
     for place, lease in ipairs(of_each('ZMSCORE', keys_of(topic).leases, ids)) do
@@ -175,7 +175,7 @@ end
 
 -- ---- claims -----------------------------------------------------------------------------------------------------------
 
--- Claims a job that waits.
+-- Claims a waiting job.
 local function start(one, state, asked, begins, options)
     local b, ttr, most = one[ID], options.ttr, options.max_attempts
     make_history(b, state)
@@ -200,8 +200,8 @@ local function start(one, state, asked, begins, options)
     keep(b, state)
 end
 
--- Outcome: whether the topic is paused, how many have begun, when to ask again for what limits hold back, or '', when the next one is due,
--- or false; those that are left: id, due time, priority, and the full group that holds each back; and those that are claimed.
+-- Outcome: whether the topic is paused, the number of jobs that begin, the time to ask again for jobs that limits hold back, or '', the
+-- next due time, or false; the jobs left: id, due time, priority, and the full group that holds each back; and the claimed jobs.
 function commands.claim(asked)
     local topic, some, found, coming = asked.topic, ids_of(take()), {}, false
     asked.base = receipts_base()
@@ -209,7 +209,7 @@ function commands.claim(asked)
         math.randomseed(micros % 4294967296)
     end
     if asked.reserves then
-        settle_over(topic, LATE, {}) -- the client has ended others before, by calls of their own
+        settle_over(topic, LATE, {}) -- the client has ended other leases before, by calls of their own
     end
     if is_open(topic) and asked.by_ids then
         found = waiting_of(topic, some)
@@ -267,9 +267,9 @@ function commands.claim(asked)
         {paused, begun, '', #left > 0 and digits(now) or coming, {}, claimed = receipts}
 end
 
--- ---- what workers ask ---------------------------------------------------------------------------------------------------
+-- ---- queries of workers -------------------------------------------------------------------------------------------------
 
--- Returns the first due jobs of a topic, those behind a position: id, due time, and priority of each.
+-- Returns the first due jobs of a topic, behind a position: id, due time, and priority of each.
 function api.first_due(asked)
     local found = is_open(asked.topic) and look(asked.topic, asked.limit, asked.after, {}) or {}
     for place, one in ipairs(found) do
@@ -278,7 +278,7 @@ function api.first_due(asked)
     return found
 end
 
--- Returns for each topic when its first delayed job is due, false if there is none, or if it is paused and that matters.
+-- Returns for each topic the due time of its first delayed job; false if there is none, or, unless `paused` is set, if it is paused.
 function api.next_dues(asked)
     local found = {}
     for place, topic in ipairs(asked.topics) do

@@ -1,13 +1,13 @@
--- Who is there, and whom a change concerns. Workers are in :m with their topics, their beats in :b (when, whether behind, and which pause
--- they have obeyed), up to when they want hints in :h, and in :a:<topic> which slices of its time they own, and that again. What concerns a
--- worker is published on its bell, and what concerns all on that for all: m, somebody came or went; p, a topic was paused or resumed; h, hints.
+-- The workers, and the hints for them. Workers are in :m with their topics, their beats in :b (time, `behind`, and the pause that they have
+-- obeyed), their horizons in :h, and in :a:<topic> the slices of its time that they own, with their horizons. Messages for one worker are
+-- published on its bell, messages for all on the common bell: m, a worker came or went; p, a topic was paused or resumed; h, hints.
 local SLICE, SLICES = 50, 32 -- jobs/job.py
 
 local function bell_of(worker)
     return P .. ':bell:' .. worker
 end
 
--- Returns who handles a topic: {worker, mask of the slices, horizon}.
+-- Returns the workers that handle a topic: {worker, mask of the slices, horizon}.
 local function audience(topic)
     local there = audiences[topic]
     if not there then
@@ -22,13 +22,13 @@ local function audience(topic)
     return there
 end
 
--- Returns the due time up to which anybody wants hints.
+-- Returns the furthest horizon of all workers.
 local function furthest_horizon()
     furthest = furthest or tonumber(call('GET', K.furthest) or -1e300)
     return furthest
 end
 
--- Notes for the owner of its slice that a job is due then. Without a priority the owner is only woken.
+-- Notes a job's due time for the owner of its slice. Without a priority the owner is only woken.
 local function tell(topic, b, due, priority)
     if due > furthest_horizon() then
         return

@@ -1,30 +1,30 @@
--- Jobs, and what becomes of those that were claimed: as jobs/lifecycle.py has it. A job that was put and nothing else has no state.
+-- Jobs, and how claims of them end: the same rules as in jobs/lifecycle.py. A job that was put and not touched since has no state.
 local DELAYED, RUNNING, DONE, DEAD, CANCELLED = 0, 1, 2, 3, 4
 local STATE, LOST, PRIORITY, RESULT, CLAIMS, FORGIVEN, ATTEMPT, DUE, STARTED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local BEGUN, LEASE, MOST_ATTEMPTS, BACKOFF = 10, 11, 12, 13 -- while it is running
 local OUTCOME, ENDED, CLAIM = 10, 11, 13 -- of the last attempt, while it is not
-local TEXT = 14 -- its topic, key, and last error; why the last attempt failed, and its worker: one table for jobs with the same
+local TEXT = 14 -- topic, key, last error, reason of the last failure, and worker: one table for all jobs with the same
 local CHANGED = 15 -- whether it is to be written
 local NO_ATTEMPT, NO_TIME = -1, -1e300
 local NEVER_LOST, LOST_HELD, LOST_BEGUN = 0, 1, 2
 local WAS_DONE, WAS_FAILED, WAS_LOST, WAS_RELEASED, WAS_CANCELLED = 1, 2, 3, 4, 5
 
--- ---- what was put -----------------------------------------------------------------------------------------------------
+-- ---- jobs as put ------------------------------------------------------------------------------------------------------
 
 local PLAIN = {}
 
--- Returns what a job has beside its body: the options that are not None, by name, the size of the body, and the topic. In the store it is
--- when it was created (6 bytes), its topic and its options as JSON, each with its size (3 bytes) before it, and the body.
+-- Returns a job's options that are not None, by name, the size of its body, and its topic. In the store a job is its time of creation
+-- (6 bytes), its topic and its options as JSON, each behind its size (3 bytes), and the body.
 local function read_job(job)
     local topic, options, at = struct.unpack('>I3c0I3c0', job, 7)
     return options == '' and PLAIN or cjson.decode(options), #job - at + 1, topic
 end
 
--- ---- what became of it ------------------------------------------------------------------------------------------------
+-- ---- states -----------------------------------------------------------------------------------------------------------
 
--- A state as it lies in the store: numbers, then texts, which many jobs have in common. cmsgpack takes three times as long for the numbers.
+-- A state as it lies in the store: numbers, then texts, which many jobs share. cmsgpack takes three times as long for the numbers.
 local new_texts, pack_state, unpack_state
-do -- so that its names do not count among the 200
+do -- so that these names do not count among the 200
     local NUMBERS, SIZE = '>BBbBI4I4i4ddBddd', 57
 
     local function noted(packed, topic, key, err, why, worker)
@@ -58,7 +58,7 @@ local function state_of_job(job, due)
     return state_of_new(options, due, new_texts(topic, options.key))
 end
 
--- Reads the states of jobs that were not read yet. They are changed in `states`, and written at the end.
+-- Reads the states of jobs that are not read yet. Changes are made in `states`, and written at the end.
 local function states_of(ids)
     local missing = {}
     for place = 1, #ids do
@@ -76,7 +76,7 @@ local function state_of(b)
     return states[b]
 end
 
--- Returns a job's state, one that is not kept if it has none; nil if there is no job.
+-- Returns a job's state, a new one that is not kept if it has none; nil if there is no job.
 local function state_or_new(b, due)
     local job = not state_of(b) and call('HGET', chunk(':j:', b), b)
     return states[b] or job and state_of_job(job, due) or nil
@@ -89,7 +89,7 @@ local function keep(b, state)
     end
 end
 
--- Returns what becomes of a claim whose lease is over: state, due or nil, whether an attempt was spent, LOST_...
+-- Returns how a claim ends whose lease is over: state, due or nil, whether an attempt was spent, LOST_...
 local function when_lost(state)
     if state[BEGUN] == 0 then
         return DELAYED, nil, false, LOST_HELD

@@ -1,4 +1,4 @@
--- What the server calls the functions, and what it is to know of them: none has a name of another version of pywheel.
+-- The server's names and flags of the functions. No name equals one of another version of pywheel.
 local function register(flag, functions)
     for place = 1, #functions do
         local name = functions[place]
@@ -11,6 +11,6 @@ local function register(flag, functions)
 end
 register('no-writes', {'job', 'page', 'forecast', 'ended', 'notes', 'states', 'histories', 'counts', 'lapsed', 'claims', 'next_dues',
     'first_due', 'verify'})
--- Where no memory is left, what was claimed can be settled, and what has finished be purged.
+-- These work without free memory: claimed jobs can be settled, and finished ones purged.
 register('allow-oom', {'beat', 'hear', 'leave', 'roster', 'lease', 'settle', 'mend'})
 register(nil, {'apply', 'put', 'open', 'nonce'})

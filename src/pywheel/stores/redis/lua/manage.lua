@@ -1,8 +1,8 @@
--- Changing jobs by hand. What a change comes to: one of these, or the state that stood in the way.
+-- Changing jobs by hand. A change returns one of these, or the state that stood in the way.
 local MADE, NOT_FOUND, HAS_CHANGED = -1, -2, -3
 local STATES = {delayed = DELAYED, running = RUNNING, done = DONE, dead = DEAD, cancelled = CANCELLED}
 
--- Returns a job with a lease that is over settled: its id, and its state, which is not kept if it has none.
+-- Returns a job once its lease is ended, if that is over: its id, and its state, which is not kept if it has none.
 local function settled(ref)
     local b = find(ref)
     if not b then
@@ -15,13 +15,13 @@ local function settled(ref)
     return b, state or state_or_new(b, 0)
 end
 
--- Returns when a job is due that is rescheduled or retried.
+-- Returns the due time of a job that is rescheduled or retried.
 local function due_as(asked)
     return asked.delay and now + asked.delay or asked.due
 end
 
--- Returns what a change of a job that is to be delayed comes to; if it may be made, the same as `settled`, when the job is due, and its
--- lane. `expect` is its due time and claims, if they matter.
+-- Returns the outcome of a change of a job that must be delayed. If the change may be made, the results of `settled`, the due time and the
+-- lane follow. `expect` is the expected due time and claims, if they matter.
 local function waiting(asked)
     local b, state = settled(asked.ref)
     if not b then
@@ -51,7 +51,7 @@ function commands.cancel(asked)
     return MADE
 end
 
--- Returns a job with other fields and another body, where they are given, and its options then. `fields` are JSON, or '' to leave one out.
+-- Returns a job with new fields and a new body, where given, and its new options. `fields` are JSON, or '' to drop one.
 local function rewritten(job, fields, body)
     local options, size, topic = read_job(job)
     local texts = {}
@@ -71,7 +71,7 @@ local function rewritten(job, fields, body)
     return job, (read_job(job))
 end
 
--- Behind it stands the body, with an r before it, or ''.
+-- The argument behind the JSON is the body, with an r before it, or ''.
 function commands.edit(asked)
     local body, outcome, b, state, due, from = take(), waiting(asked)
     if outcome ~= MADE then
@@ -98,7 +98,7 @@ local function forget_result(b, state)
     end
 end
 
--- Outcome: what it comes to, or who has its key.
+-- Outcome: that of the change, or the holder of its key.
 function commands.retry(asked)
     local b, state = settled(asked.ref)
     if not b or state[STATE] < DONE then
@@ -121,7 +121,7 @@ function commands.retry(asked)
     return MADE
 end
 
--- Forgets a job that is not running, and that was taken from its place.
+-- Deletes a job that is not running, and that was removed from its place.
 local function forget_job(b, state)
     local topic, key = state[TEXT].topic, state[TEXT].key
     if key and call('HGET', keys_of(topic).holders, key) == b then
@@ -136,7 +136,7 @@ local function forget_job(b, state)
     local jobs = chunk(':j:', b)
     call('HDEL', jobs, b)
     if call('EXISTS', jobs) == 0 and sub(bid(tonumber(call('GET', K.last_id))), 1, 5) ~= sub(b, 1, 5) then
-        call('ZREM', K.chunks, sub(b, 1, 5)) -- else more jobs may come into that one
+        call('ZREM', K.chunks, sub(b, 1, 5)) -- the chunk of the last id stays, as it may get more jobs
     end
 end
 
@@ -152,7 +152,7 @@ function commands.delete(asked)
     return MADE
 end
 
--- Arguments: id and claim, if it is the result of that; what there is, and what comes instead.
+-- Arguments: id, and the claim if its result is meant; the old and the new value.
 function commands.rewrite(asked)
     local old, new = take(), take()
     local b = find(asked.id)
@@ -185,7 +185,7 @@ function commands.pause(asked)
     return changes and 1 or 0
 end
 
--- Leases that are over are ended first, some of them.
+-- Some lapsed leases are ended first, if dead jobs are purged.
 function commands.purge(asked)
     local state, left, gone = STATES[asked.state], asked.limit, 0
     if left > 0 then

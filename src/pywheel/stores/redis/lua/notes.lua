@@ -1,9 +1,9 @@
--- Notes, and the nonces of puts: values by name, some with an end. A value has its end before it, in 8 bytes; the names of those with an
--- end stand by it in a set of their own, those of notes in another one in their order.
+-- Notes, and the nonces of puts: values by name, some with an end. A value has its end before it, in 8 bytes. A set has the names with an
+-- end, by that; another one has the names of all notes, in their order.
 local NOTES = {values = ':e', ends = ':c:ends', names = ':c', forgotten = 10} -- NOTES_FORGOTTEN in jobs/commands.py
 local NONCES = {values = ':w', ends = ':u', forgotten = 10, kept = 31 * 86400000} -- NONCES_FORGOTTEN, NONCES_KEPT there
 
--- Returns what is kept under a name, or nil.
+-- Returns the value of a name, or nil.
 local function kept(kind, name, packed)
     packed = packed or call('HGET', P .. kind.values, name)
     return packed and now < struct.unpack('>d', packed) and sub(packed, 9) or nil
@@ -17,12 +17,12 @@ local function forget(kind, names)
     end
 end
 
--- Forgets up to so many that are over.
+-- Deletes up to `limit` values that are over.
 local function forget_over(kind, limit)
     forget(kind, call('ZRANGE', P .. kind.ends, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit))
 end
 
--- Keeps a value under a name, until a time if it is given; then forgets some that are over.
+-- Stores a value under a name, until a time if it is given; then deletes some that are over.
 local function keep_value(kind, name, value, over)
     call('HSET', P .. kind.values, name, struct.pack('>d', over or math.huge) .. value)
     if kind.names then
@@ -36,7 +36,7 @@ local function keep_value(kind, name, value, over)
     end
 end
 
--- Returns what a put came to that had a nonce, or nil. A nonce is known until it is forgotten.
+-- Returns the outcome of the put that had a nonce, or nil. A nonce is known until it is deleted.
 local function put_with(nonce)
     local known = nonce and call('HGET', P .. NONCES.values, nonce)
     return known and cmsgpack.unpack(sub(known, 9)) or nil
@@ -48,7 +48,7 @@ local function keep_nonce(nonce, ids)
     end
 end
 
--- Outcome: a list of what was there before, as '' is a value too.
+-- Outcome: a list with the value before, if any: '' is a value as well.
 function commands.keep(asked)
     local value, before = take(), kept(NOTES, asked.name)
     if not (before and asked.absent) then
@@ -61,8 +61,8 @@ function commands.keep(asked)
     return before and {before} or {}
 end
 
--- Returns the note with a name, in a list; or of up to `limit` notes by name from the least one on, which has a [ or ( before it: how many
--- were looked at, the last of them, and names and values.
+-- Returns the note with a name, in a list; or, for up to `limit` notes by name from the least one on, which has a [ or ( before it: the
+-- number of notes looked at, the last of them, and names and values.
 function api.notes(asked)
     if asked.name then
         return {kept(NOTES, asked.name)}
@@ -78,7 +78,7 @@ function api.notes(asked)
     return #names, names[#names] or '', found
 end
 
--- Returns the ids of the put that had a nonce; where it is not known, these are noted, if any are given.
+-- Returns the ids of the put that had a nonce; if the nonce is not known, stores these ids for it, if any are given.
 function api.nonce(asked)
     local known = put_with(asked.nonce)
     if not known and asked.kept then

@@ -1,12 +1,12 @@
--- Where jobs stand. What waits is in :d:<lane>:<topic> by due time: a lane is a priority, with an s behind it for suspects, whose handler
--- ran as their last lease was lost. So no claim looks at other priorities, nor at more suspects than it may take. :t has for each topic the
--- number of the pause that it is in, if any, and behind a space each its lanes but 0. What runs is in :l:<topic> by the end of its lease,
--- and what of it has a key in :g:<topic> by that. In :l stands for each topic a time before which none of its leases is over. Finished jobs
--- are in :f:<state><topic> by when they ended. A key's live job is in :k:<topic>; those that had it, finished or as they handed it on, are
--- in :o:<topic>. What is ordered by a key is it, a NUL, and the id.
+-- The places of jobs. Waiting jobs are in :d:<lane>:<topic> by due time. A lane is a priority, with an s behind it for suspects: jobs whose
+-- handler ran as their last lease was lost. So no claim looks at other priorities, nor at more suspects than it may take. :t has for each
+-- topic the number of its present pause, if any, and behind a space each its lanes except 0. Running jobs are in :l:<topic> by the end of
+-- their lease, and those with a key in :g:<topic> by that. :l has for each topic a time before which none of its leases is over. Finished
+-- jobs are in :f:<state><topic> by their end. :k:<topic> has the live job of each key; :o:<topic> has those that had the key before,
+-- finished or as they handed it on. A member of a set in the order of keys is the key, a NUL, and the id.
 local SUSPECT = 's'
 
--- Returns the names of a topic's keys, made once: of its finished jobs by state.
+-- Returns the names of a topic's keys, made once; those of finished jobs by state.
 local function keys_of(topic)
     local found = names[topic]
     if not found then
@@ -17,7 +17,7 @@ local function keys_of(topic)
     return found
 end
 
--- Returns what is known of a topic: {value = ..., pause = ..., lanes}, those of the highest priority first: {priority, key, suspects}.
+-- Returns the facts of a topic: {value = ..., pause = ..., lanes}, lanes of the highest priority first: {priority, key, suspects}.
 local function topic_named(topic)
     local found = topics[topic]
     if found then
@@ -50,7 +50,7 @@ local function lane_name(priority, lost)
     return lost == LOST_BEGUN and priority .. SUSPECT or tostring(priority)
 end
 
--- Returns the key of a lane, which is there from now on, as its topic is.
+-- Returns the key of a lane. The lane and its topic exist from now on.
 local function lane(topic, priority, lost)
     local name, there = lane_name(priority, lost), topic_named(topic)
     if not (there.value and there.by_name[name]) then
@@ -61,7 +61,7 @@ local function lane(topic, priority, lost)
     return there.by_name[name]
 end
 
--- Returns when a job is due that waits, and its lane.
+-- Returns the due time and the lane of a waiting job.
 local function due_of(topic, b)
     for _, one in ipairs(topic_named(topic)) do
         local due = call('ZSCORE', one[2], b)
@@ -71,7 +71,7 @@ local function due_of(topic, b)
     end
 end
 
--- Returns when the first job of a topic is due, of those due after a time.
+-- Returns the due time of a topic's first job after a time.
 local function first_due(topic, after)
     local first = nil
     for _, one in ipairs(topic_named(topic)) do
@@ -89,7 +89,7 @@ local function with_key(key, b)
     return key .. '\0' .. b
 end
 
--- Changes of sorted sets and hashes are kept until `flush`, and then made by few calls.
+-- Changes of sorted sets and hashes are gathered until `flush`, and then made by few calls.
 local function add(key, score, b)
     local list = added[key] or list_of(added, key)
     local size = #list
@@ -107,7 +107,7 @@ local function set(key, field, value)
     list[size + 1], list[size + 2] = field, value
 end
 
--- Has jobs of a topic that ended let go of their keys, unless they had handed them on.
+-- Releases the keys of a topic's jobs that ended, except keys that they had handed on.
 local function let_go(topic, keys, ids)
     local held, places = {}, keys_of(topic)
     for place, holder in ipairs(of_each('HMGET', places.holders, keys)) do
@@ -155,7 +155,7 @@ local function lease_until(b, state)
     bounds[topic] = min(lease, bounds[topic] or lease)
 end
 
--- Returns when the first lease may be over: what stands for a topic is looked at once it is the first.
+-- Returns the earliest time at which a lease may be over: the time noted for a topic is checked once it is the first.
 local function first_lease()
     for _ = 1, 100 do
         local first = call('ZRANGE', K.leases, 0, 0, 'WITHSCORES')
@@ -176,11 +176,11 @@ end
 
 -- ---- the first of several sets ----------------------------------------------------------------------------------------
 
-local SCORE, ID, SOURCE = 1, 2, 3 -- of a member that was read
+local SCORE, ID, SOURCE = 1, 2, 3 -- the fields of a member that was read
 
 -- Returns up to `limit` members of sets in one order, by score, then by id: {score, id, source}. A source is {key = ..., from = the rank
--- from which it is read}, ranks from the end if it goes down. No further than `stop`, and not those `without`. Each round reads on in the
--- sets that may have some that come before the last of those found.
+-- at which its read begins}, ranks from the end with `down`. It stops at the score `stop`, and skips the ids `without`. Each round reads on
+-- in the sets that may have members before the last one found.
 local function merged(sources, limit, stop, down, without)
     local sign, found, several, some = down and -1 or 1, {}, #sources > 1, max(floor(limit / max(#sources, 1)), 1)
     while #sources > 0 do
@@ -235,7 +235,7 @@ local function former_jobs(topic, key, limit)
     return found
 end
 
--- Returns the live job with a key, or else the latest finished one: those that handed it on may be live.
+-- Returns the live job with a key, or else the latest finished one: jobs that handed it on may be live.
 local function find_by_key(topic, key)
     local holder = call('HGET', keys_of(topic).holders, key)
     if holder and is_live(holder) then

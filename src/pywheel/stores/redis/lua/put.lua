@@ -1,13 +1,13 @@
--- Storing new jobs. A job in the store is when it was created (6 bytes), then what its client packed; its lane alone says when it is due.
+-- Storing new jobs. A job in the store is its time of creation (6 bytes), then the client's packed part; only its lane has its due time.
 local BIAS = 70368744177664 -- 2^46: `created` may lie before 1970
-local BUMP = 16777216 -- 2^24: so many ids are left out after a restart that may have lost some
+local BUMP = 16777216 -- 2^24: the ids skipped after a restart that may have lost some
 local EXISTS, KEY_TAKEN_TWICE, ENDED_LATELY = -1, -2, -3
 
 local function created(when)
     return struct.pack('>I6', when + BIAS)
 end
 
--- Returns when a job is due, and where it is no delay as text.
+-- Returns a job's due time, and its text unless it is a delay.
 local function due_at(when)
     if byte(when) == 100 then -- d: a delay
         return now + sub(when, 2)
@@ -15,7 +15,7 @@ local function due_at(when)
     return tonumber(when), when
 end
 
--- A hash of jobs is noted in :x when its first job comes: the first of 256, or the first after a bump. The one before it may be empty.
+-- Notes a hash of jobs in :x when its first job comes: the first of 256, or the first after a bump. The hash before it may be empty.
 local function note_chunk(id, b)
     if id % 256 == 0 or id % BUMP == 1 then
         local place = floor(id / 256)
@@ -34,8 +34,8 @@ local function new_id()
     return id, b
 end
 
--- Stores so many jobs without keys. Arguments: for each topic and options its name, the priority, how many, what the jobs begin with, and when
--- each is due: 1 and the time, or 0 and a delay; then the bodies. Outcome: the first id; the others follow it.
+-- Stores `count` jobs without keys. Arguments: for each topic and options its name, the priority, the number of jobs, their common
+-- beginning, and their due times: 1 and the time, or 0 and a delay; then the bodies. Outcome: the first id; the others follow it.
 function commands.put(count)
     local far, char, unpack_struct = furthest_horizon(), string.char, struct.unpack
     local first = call('INCRBY', K.last_id, count) - count + 1
@@ -74,7 +74,7 @@ end
 
 -- ---- jobs with keys, a nonce or a past ------------------------------------------------------------------------------
 
--- Returns the live jobs that have the keys of some jobs, by topic and key.
+-- Returns the live jobs that hold the keys of some jobs, by topic and key.
 local function holders_of(jobs)
     local found, wanted = {}, {}
     for _, job in ipairs(jobs) do
@@ -101,7 +101,7 @@ local function holders_of(jobs)
     return found
 end
 
--- Whether a job lets another one have its key: to replace it, or to take over from its parent.
+-- Whether a holder gives up its key: to a job that replaces it, or to its successor.
 local function yields(holder, how)
     local state, parent = state_of(holder), how.parent
     if not state or state[STATE] ~= RUNNING then
@@ -115,7 +115,7 @@ local function ended_lately(topic, key, since)
     local last = former_jobs(topic, key, 20)
     states_of(last)
     for _, b in ipairs(last) do
-        settle_lost(b, states[b]) -- one that had handed the key on
+        settle_lost(b, states[b]) -- it may have handed the key on
     end
     flush()
     for _, b in ipairs(last) do
@@ -126,8 +126,8 @@ local function ended_lately(topic, key, since)
     end
 end
 
--- Returns why jobs cannot have their keys, or nil: what is wrong, the job that has the key, the place of the refused one, and how long ago
--- the other ended.
+-- Returns why jobs cannot have their keys, or nil: the fault, the job that has the key, the place of the refused one, and how long ago the
+-- other ended.
 local function refusal(jobs, held)
     local seen = {}
     for place, job in ipairs(jobs) do
@@ -150,7 +150,7 @@ local function refusal(jobs, held)
     end
 end
 
--- Gives a new job the past that it has in another store, with the last row of its history in its state, as claims leave it.
+-- Gives a new job its past from another store, with the last row of its history in its state, as claims leave it.
 local function enter_past(b, job, past, result)
     local state, rows, started, worker, why = state_of_new(job.options, job.due), past.rows, false, false, false
     for place = 1, #rows - 1 do
@@ -169,7 +169,7 @@ local function enter_past(b, job, past, result)
     return state
 end
 
--- Replaces a job that waits. It counts as a claim given back, unless it was one of those that are put.
+-- Replaces a waiting job. That counts as a claim given back, unless the job is of the same put.
 local function replace(holder, state, job, touched)
     flush()
     local _, from = due_of(job.topic, holder)
@@ -219,8 +219,8 @@ local function enter(job, held, touched)
     return id
 end
 
--- Stores jobs, all or none. `asked` has the nonce, the fingerprint, and how many there are. Arguments: for each when and what, '' or as JSON
--- how it is put, and its result. Outcome: the ids, and a refusal where the first would be less than 0.
+-- Stores jobs, all or none. `asked` has the nonce, the fingerprint, and the number of jobs. Arguments: for each job its due time, its
+-- packed part, its options of the put as JSON or '', and its result. Outcome: the ids, or a refusal, whose first number is below 0.
 function commands.put_keyed(asked)
     local jobs, ids, noted = {}, {}, {}
     for place = 1, asked.jobs do

@@ -1,12 +1,12 @@
--- Reading. What a function is asked for comes by name, and so do its answers to queries: stores/redis/queries.py.
+-- Reading. Arguments of functions come by name, and so do answers to queries: stores/redis/queries.py.
 local READ = 16000000 -- bytes of jobs that are looked at for an answer
-local WORK = 1000 -- of one call: 4 for a job that is looked at, 1 for one whose state says that it is not meant
+local WORK = 1000 -- of one call: 4 for a job that is looked at, 1 for one whose state rules it out
 local FEW = 2000 -- an index up to this size is read at once
-local TOPICS = 200 -- whose indexes are looked at at once
+local TOPICS = 200 -- topics whose indexes are looked at at once
 
 -- ---- jobs -------------------------------------------------------------------------------------------------------------
 
--- Returns a job's state as readers see it: with a lease that is over taken as expired.
+-- Returns a job's state as readers see it: a lease that is over counts as ended.
 local function view(b, job)
     local state, shown = state_of(b) or state_of_job(job, 0), {}
     local attempts, due, spent, lost = state[CLAIMS] - state[FORGIVEN], state[DUE], true, state[LOST]
@@ -42,7 +42,7 @@ function api.states()
     return ids
 end
 
--- Returns for each job the rows of its history, then that of its state: what its last claim came to.
+-- Returns for each job the rows of its history, then that of its state: how its last claim ended.
 function api.histories()
     local found, ids = {}, ids_of(take())
     states_of(ids)
@@ -66,7 +66,7 @@ end
 
 -- ---- topics -----------------------------------------------------------------------------------------------------------
 
--- Returns for some topics how many are delayed, running, done, dead, cancelled, and of how many the lease is over.
+-- Returns for some topics the numbers of delayed, running, done, dead and cancelled jobs, and of leases that are over.
 function api.counts(asked)
     local found = {}
     for place, topic in ipairs(asked.topics) do
@@ -84,7 +84,7 @@ function api.counts(asked)
     return found
 end
 
--- Returns how many of some leases that are over leave a dead job.
+-- Returns the number of dead jobs that some lapsed leases leave.
 function api.lapsed(asked)
     local ids, dead = call('ZRANGE', keys_of(asked.topic).leases, asked.first, asked.last), 0
     states_of(ids)
@@ -94,7 +94,7 @@ function api.lapsed(asked)
     return dead
 end
 
--- Returns how many jobs of some topics wait in each span.
+-- Returns for each span the number of waiting jobs of some topics.
 function api.forecast(asked)
     local found = {}
     for place, span in ipairs(asked.spans) do
@@ -108,7 +108,7 @@ function api.forecast(asked)
     return found
 end
 
--- Returns of some topics the jobs that ended last: id, topic, key, state, due time, when the last attempt started and ended, its number,
+-- Returns the jobs of some topics that ended last: id, topic, key, state, due time, start and end of the last attempt, its number, its
 -- worker, and why it failed.
 function api.ended(asked)
     local sources, ids, found = {}, {}, {}
@@ -132,12 +132,12 @@ end
 
 -- ---- for workers ------------------------------------------------------------------------------------------------------
 
--- Returns when the first lease may be over.
+-- Returns the earliest time at which a lease may be over.
 function api.lease()
     return first_lease()
 end
 
--- Returns receipts of what runs for a worker, looking at some hundreds of running jobs: how many topics were looked through, the cursor
+-- Returns receipts of a worker's running jobs, looking at some hundreds of running jobs: the number of topics looked through, the cursor
 -- within the next one, ids, and claims.
 function api.claims(asked)
     local cursor, done, looked, reply = asked.cursor, 0, 0, {}
@@ -161,7 +161,7 @@ end
 
 -- ---- a page of a list -------------------------------------------------------------------------------------------------
 
-local page -- the present one: what is asked for, and how far it came
+local page -- the present one: the arguments, and its progress
 
 local function is_full()
     return page.limit == 0 or page.bytes > page.most or page.read > READ or page.work >= WORK
@@ -174,7 +174,7 @@ local function in_order(ids)
     return ids
 end
 
--- Appends those of some ids that come behind the place up to which was looked.
+-- Appends those of some ids that come behind the place looked at last.
 local function collect(ids, found)
     for _, b in ipairs(found) do
         if page.down and b < page.after or not page.down and b > page.after then
@@ -183,13 +183,13 @@ local function collect(ids, found)
     end
 end
 
--- Whether a job with this state, or none, may be meant.
+-- Whether a job with this state, or none, may match.
 local function may_fit(state)
     return (not page.state or seen(state) == page.state) and (not (page.topic and state) or state[TEXT].topic == page.topic)
         and (not page.error or string.find(state and state[TEXT].error or '', page.error, 1, true))
 end
 
--- Looks at some jobs, in order; returns whether that was not enough, or all. The page says how far it came.
+-- Looks at some jobs, in order; returns whether all were looked at. The page notes its progress.
 local function look_at(ids, dues)
     local first, some = 1, 4
     while first <= #ids do
@@ -245,7 +245,7 @@ local function ids_with_key()
     return ids
 end
 
--- Returns the ids of all jobs that are asked for, and perhaps of some others; nil if these are too many.
+-- Returns the ids of all jobs that may match, and perhaps of some others; nil if these are too many.
 local function few()
     local found, ids, size, state = {}, {}, 0, page.state
     if not (page.topic or state) or #page.topics > TOPICS then
@@ -269,7 +269,7 @@ local function few()
     return size <= FEW and ids or nil
 end
 
--- Walks through the hashes of jobs; returns whether it came to the end.
+-- Scans the hashes of jobs; returns whether it came to the end.
 local function walk()
     while true do
         local chunks = members_from(K.chunks, floor(number(page.after) / 256), 'BYSCORE', '-inf', '+inf', 8)
@@ -306,7 +306,7 @@ local function by_due()
     return look_at(ids, dues) and #found <= wanted
 end
 
--- Returns whether there may be more jobs, the due time and the id up to which was looked, the jobs, and the sizes of their bodies.
+-- Returns whether there may be more jobs, the due time and the id of the last place looked at, the jobs, and the sizes of their bodies.
 function api.page(asked)
     page = asked
     page.after, page.found, page.sizes, page.work, page.bytes, page.read = bid(asked.after), {}, {}, 0, 0, 0

@@ -1,6 +1,6 @@
--- What claims are, and how they end.
+-- Claims, and how they end.
 
--- Returns the claims behind which receipts are given out: after a restart that lost some, those of before are never given out again.
+-- Returns the base above which receipts are given out: after a restart that lost some, earlier receipts are never given out again.
 local function receipts_base()
     return tonumber(call('HGET', K.run, 'base') or 0)
 end
@@ -12,8 +12,8 @@ local function new_claim(state, base)
     state[CLAIMS] = state[CLAIMS] + 1
 end
 
--- Appends what a worker gets of a claimed job, or readers of any: id, due time, state, claims, attempt, end of the lease, what was lost, last
--- error, and what was put.
+-- Appends a job as workers and readers get it: id, due time, state, claims, attempt, end of the lease, kind of loss, last error, and the
+-- job as it was put.
 local function deliver(reply, b, state, job)
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = b, state[DUE], state[STATE], state[CLAIMS]
@@ -21,7 +21,7 @@ local function deliver(reply, b, state, job)
     reply[size + 8], reply[size + 9] = state[TEXT].error, job
 end
 
--- Returns the outcome of a claim that is asked for again: the same claims, as far as they still hold.
+-- Returns the outcome of a claim that was sent again: the same claims, as far as they still hold.
 local function claim_again(outcome)
     local taken = {}
     for place = 1, #outcome.claimed, 2 do
@@ -35,7 +35,7 @@ local function claim_again(outcome)
     return outcome
 end
 
--- Moves the row of the last attempt into the history, to make place for the next one.
+-- Moves the row of the last attempt into the history, to make room for the next one.
 local function make_history(b, state)
     if state[ATTEMPT] ~= NO_ATTEMPT then
         local row = row_of(state, state[CLAIM], state[ENDED], state[OUTCOME], state[TEXT].why)
@@ -43,7 +43,7 @@ local function make_history(b, state)
     end
 end
 
--- Ends a claim: `to`, when it is due again or nil for as before, whether an attempt was spent, and what it came to.
+-- Ends a claim: the new state, the due time or nil for the old one, whether an attempt was spent, the kind of loss, and the outcome.
 local function end_claim(b, state, to, due, spent, lost, outcome, why, ended)
     local text = state[TEXT]
     local topic, key = text.topic, text.key
@@ -71,7 +71,7 @@ local function end_claim(b, state, to, due, spent, lost, outcome, why, ended)
     keep(b, state)
 end
 
--- Ends a claim if its lease is over; returns whether it was. `flush` is to follow. A job that is dead by it leaves a note for the workers of
+-- Ends a claim if its lease is over; returns whether it was. `flush` has to follow. A job that dies of it leaves a note for the workers of
 -- its topic, and wakes them: stores/contract.py.
 local function settle_lost(b, state)
     if not state or state[STATE] ~= RUNNING or now < state[LEASE] then
@@ -88,7 +88,7 @@ local function settle_lost(b, state)
     return true
 end
 
--- Ends up to so many claims of a topic whose leases are over; appends those that are dead by it. Returns how many it ended.
+-- Ends up to `limit` claims of a topic whose leases are over; appends the jobs that die of it. Returns the number of ended claims.
 local function settle_over(topic, limit, dead)
     local over = call('ZRANGE', keys_of(topic).leases, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
     states_of(over)
@@ -101,7 +101,7 @@ local function settle_over(topic, limit, dead)
     return #over
 end
 
--- Does the same for all topics, that of the earliest lease first.
+-- Does the same for all topics, the one with the earliest lease first.
 local function settle_all_over(limit, dead)
     local ended, lease = 0, first_lease()
     while lease and lease <= now and ended < limit do
@@ -124,8 +124,8 @@ function commands.expire(asked)
     return {ended, first or '', dead}
 end
 
--- Takes receipts, 6 bytes of id and 4 of claim each. `each` ends or changes the claim at a place that is held, and returns its outcome or
--- nil for 1; the outcome of the others is `void`.
+-- Takes receipts, 6 bytes of id and 4 of claim each. `each` ends or changes the held claim at a place, and returns its outcome, or nil for
+-- 1; the outcome of the other receipts is `void`.
 local function with_receipts(each, void)
     local packed, ids, claims, outcomes = take(), {}, {}, {}
     for place = 1, #packed / 10 do
@@ -141,7 +141,7 @@ local function with_receipts(each, void)
     return outcomes
 end
 
--- Makes jobs done. Behind the receipts stand so many results, each with an r before it, or ''.
+-- Makes jobs done. Behind the receipts stand `results` results, each with an r before it, or ''.
 function commands.ack(results)
     local receipts = at
     local outcomes = with_receipts(function(b, state, place)
@@ -172,7 +172,7 @@ function commands.nack(ends)
     end, -1)
 end
 
--- Give claims new leases. What begins, or goes on, keeps one that is longer.
+-- Give claims new leases. `begin` keeps a lease that is longer.
 for name, begins in pairs({touch = 0, begin = 1}) do
     commands[name] = function(ttrs)
         return with_receipts(function(b, state, place)

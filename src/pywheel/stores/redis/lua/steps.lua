@@ -1,10 +1,10 @@
--- Steps: what a client asks for happens once, all of it or nothing. A request that comes twice, because a connection broke, is known by its
--- number: what the last one of each client came to is kept for a while, of claims without the bodies. ARGV: now, the client, the number.
+-- Steps: a client's request happens once, all of it or nothing. A request that comes twice, because a connection broke, is known by its
+-- number: the outcomes of each client's last request are kept for a while, those of claims without the bodies. ARGV: now, client, number.
 local KEPT = '600000' -- ms, as it is sent
 
-local noted -- the key of what is known of this client
+local noted -- the key of this client's last request
 
--- Returns the number of the request that is known, and what it came to, if it is this one.
+-- Returns the number of the client's last request and, if it is this one, its outcomes.
 local function begin_request()
     noted = P .. ':q:' .. ARGV[2]
     local request, known = tonumber(ARGV[3]), call('MGET', noted, K.furthest)
@@ -20,8 +20,8 @@ local function end_request(outcomes)
     call('SET', noted, ARGV[3] .. ' ' .. cmsgpack.pack(outcomes), 'PX', KEPT)
 end
 
--- Then: commands in order, the name of each and its arguments. Each returns its outcome, and what is to be kept instead of it, if that is
--- something else. Returns the request that was known, the outcomes, and when the first lease is over, -1 if there is none.
+-- Further arguments: commands in order, the name of each and its arguments. Each returns its outcome, and the value to keep in its place,
+-- if that differs. Returns the last known request, the outcomes, and the earliest end of a lease, -1 if there is none.
 function steps.apply()
     local latest, outcomes = begin_request()
     begin_call()
@@ -45,7 +45,7 @@ function steps.apply()
 end
 steps.settle = steps.apply
 
--- The commonest step: one job without key. Then: topic, when, and what. No lease can have changed by it.
+-- The usual step: one job without a key. Further arguments: topic, due time, and the packed part. It changes no lease.
 function steps.put()
     local latest, id, b = begin_request()
     if not id then
@@ -64,10 +64,10 @@ function steps.put()
     return {micros, latest, id}
 end
 
--- Opens a store: for a client that knows a version, and the least that goes with it, on a server of this run id. The format says version and
--- least: an older store becomes one of this version, a newer one stays what it is. After a restart, or on another server, some of what was
--- promised last may be gone: ids and claims that were given out then are not given out again. Returns '' if there is no store, or else its
--- format.
+-- Opens a store for a client that knows a version, and writes stores for clients from `least` on, on a server with this run id. The format
+-- has version and least: an older store becomes one of this version, a newer one stays as it is. After a restart, or on another server,
+-- the latest writes may be lost: ids and claims that were given out in them are not given out again. Returns the store's format, '' if
+-- there is no store.
 function api.open(asked)
     local format = call('GET', K.format)
     if not format and not asked.create then

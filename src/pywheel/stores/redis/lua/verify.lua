@@ -1,4 +1,4 @@
--- Checking jobs and the places where they stand: jobs and their states are the truth.
+-- Checking jobs and their places: jobs and their states are the truth.
 local NOWHERE, TWICE, NO_JOB, INDEXES, KEYS_OF_NONE, KEYLESS, HISTORY, IDS_GIVEN, TOPICS, NOTES_LISTED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local NOT_THERE = {}
 local wrongs, mends
@@ -16,7 +16,7 @@ local function read(b)
     return call('HEXISTS', chunk(':j:', b), b) == 1 and state_or_new(b, now) or nil
 end
 
--- Returns where a job should stand, by key: {member, score or nil for any, the fault if it does not}.
+-- Returns the right places of a job, by key: {member, score or nil for any, the fault if it is not there}.
 local function places_of(b, state)
     local topic, key, found = state[TEXT].topic, state[TEXT].key, {}
     if state[STATE] == DELAYED then
@@ -35,7 +35,7 @@ local function places_of(b, state)
     return found
 end
 
--- A member of a set of places.
+-- Checks a member of a set of places.
 for _, kind in ipairs({'d', 'l', 'f', 'g', 'o'}) do
     check[kind] = function(name, member)
         local place, b = P .. ':' .. kind .. ':' .. name, sub(member, -6)
@@ -47,7 +47,7 @@ for _, kind in ipairs({'d', 'l', 'f', 'g', 'o'}) do
     end
 end
 
--- A key that a job has.
+-- Checks a key and its holder.
 function check.k(name, key)
     local b = call('HGET', keys_of(name).holders, key)
     local state = b and read(b)
@@ -57,7 +57,7 @@ function check.k(name, key)
     end
 end
 
--- A note, wherever it stands.
+-- Checks a note, wherever it stands.
 function check.e(_, note)
     local packed = call('HGET', P .. NOTES.values, note)
     local over = packed and struct.unpack('>d', packed) or math.huge
@@ -71,7 +71,7 @@ function check.e(_, note)
     end
 end
 
--- Drops what stands for no job, if it does.
+-- Drops a value that belongs to no job.
 local function check_stray(b, there, known, ...)
     if there == 1 and not known and wrong(HISTORY, b) then
         call(...)
@@ -83,19 +83,19 @@ function check.s(_, b)
     check_stray(b, call('HEXISTS', key, b), call('HEXISTS', chunk(':j:', b), b) == 1, 'HDEL', key, b)
 end
 
--- A result, of which the state of its job must know.
+-- Checks a result: the state of its job must know it.
 function check.r(_, b)
     local state, key = state_of(b), chunk(':r:', b)
     check_stray(b, call('HEXISTS', key, b), state and state[RESULT] == 1, 'HDEL', key, b)
 end
 
--- A history, by the number of its job.
+-- Checks a history, by the number of its job.
 function check.h(_, id)
     local b = bid(tonumber(id))
     check_stray(b, call('EXISTS', history_of(b)), call('HEXISTS', chunk(':s:', b), b) == 1, 'DEL', history_of(b))
 end
 
--- Puts a job where it is missing.
+-- Adds a job to a place where it is missing.
 local function check_place(b, state, place, member, score, fault)
     local there, topic = tonumber(call('ZSCORE', place, member)), state[TEXT].topic
     local known = state[STATE] ~= DELAYED or topic_named(topic).by_name[lane_name(state[PRIORITY], state[LOST])]
@@ -110,7 +110,7 @@ local function check_place(b, state, place, member, score, fault)
     end
 end
 
--- A job.
+-- Checks a job.
 function check.j(name, b)
     local state = read(b)
     if not state then
@@ -135,7 +135,7 @@ function check.j(name, b)
     end
 end
 
--- Looks at members of a key of some kind, and mends what is wrong if it is told to. Returns numbers of faults, and ids, or names of notes:
+-- Checks members of a key of some kind, and mends the faults with `mend`. Returns numbers of faults, and ids, or names of notes:
 -- stores/redis/verify.py names them.
 function api.verify(asked)
     local name = take()

@@ -1,4 +1,4 @@
--- Who is there: what comes and goes in the lists that lua/hints.lua names.
+-- Changes of the list of workers, which lua/hints.lua describes.
 local GONE = 60000 -- ms of silence after which a worker is taken from the list
 
 local function set_furthest()
@@ -10,7 +10,7 @@ local function set_furthest()
     end
 end
 
--- Takes a worker from the audiences of its topics.
+-- Removes a worker from the audiences of its topics.
 local function unhear(worker)
     local handled = call('HGET', K.workers, worker)
     for _, topic in ipairs(handled and cjson.decode(handled) or {}) do
@@ -46,7 +46,7 @@ function commands.announce(asked)
     return 0
 end
 
--- Takes away those who are certainly gone: nobody listens to their bell, as their process died, or they are silent for long.
+-- Removes workers that are certainly gone: nobody listens to their bell, as their process died, or they have been silent for long.
 local function sweep(me)
     local workers, bells = {}, {}
     for _, worker in ipairs(call('HKEYS', K.workers)) do
@@ -64,20 +64,20 @@ local function sweep(me)
     end
 end
 
--- Returns when the first lease may be over, and who is there: the version of the list, the number of the last pause, the beats, and unless
--- this version is known, the topics of each worker.
+-- Returns the earliest time at which a lease may be over, and the workers: the version of the list, the number of the last pause, the
+-- beats, and the topics of each worker, unless this version is known.
 function api.roster(asked)
     local version, pauses = unpack(call('MGET', K.version, K.pauses))
     local members = version ~= asked.known and call('HGETALL', K.workers)
     return first_lease(), version or '', tonumber(pauses or 0), call('HGETALL', K.beats), members
 end
 
--- A worker goes.
+-- Removes a worker that leaves.
 function api.leave(asked)
     gone(asked.worker)
 end
 
--- A worker says up to when it wants hints, and of which slices of each topic. Returns the version of the list.
+-- Stores a worker's horizon, and its slices of each topic. Returns the version of the list.
 function api.hear(asked)
     if call('HEXISTS', K.workers, asked.worker) == 1 then
         for topic, mask in pairs(asked.masks) do
@@ -93,8 +93,8 @@ function api.hear(asked)
     return call('GET', K.version) or ''
 end
 
--- A worker shows that it works, since when it is `behind`, and which pause it has `obeyed`, and learns who else does. Returns when the
--- first jobs of the topics are due that it has room for, and the roster.
+-- Stores a worker's beat: the time, since when it is `behind`, and the pause that it has `obeyed`. Returns the first due times of topics
+-- for which it has room, and the roster.
 function api.beat(asked)
     local worker = asked.worker
     sweep(worker)
