@@ -1,7 +1,7 @@
-"""Several stores used as one. Each step of a queue or worker goes to those that it concerns, at once.
+"""Several stores used as one. Each step of a queue or worker goes at once to the stores that it concerns.
 
-What one store is asked for is one transaction. What several are asked for is one in each: a store that fails has
-changed nothing, and the others have. Who is there, and what is paused, is decided in the first.
+A request to one store is one transaction; a request to several is one in each: a store that fails has changed nothing,
+and the others have. The first store decides which workers are there, and what is paused.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ __all__ = ["Ids", "Inner", "SeveralStore"]
 
 R = TypeVar("R")
 Part = tuple[int, c.Command[Any]]
-"""The number of a store, and what it is to do."""
+"""The number of a store, and its command."""
 Answers = dict[int, "list[Any] | StoreError"]
-"""By store, the outcomes of its commands, or why there are none."""
+"""By store, the outcomes of its commands, or the error instead."""
 
 _BLOCK: Final = 32
 _THREADS: Final = 32
 _TURN: Final = 64  # jobs put into one store before the next has its turn: threads share its commits meanwhile
 _WEAKEST: Final[tuple[Durability, ...]] = ("memory", "everysec", "fsync")
 _NOTED: Final = -2
-_AGAIN: Final = 100  # ms until what could not be asked for is tried again
+_AGAIN: Final = 100  # ms after which a store that did not answer is asked again
 _AHEAD: Final = 1_000  # ms: each store judges by its own clock what is due
 _SOME: Final = 250  # leases that are ended by one step before a reserve
-_new: Final = tuple.__new__  # of a named tuple: without the function that its own is
+_new: Final = tuple.__new__  # faster than a named tuple's own
 
 
 class Ids:
-    """Which of so many stores a job lives in: its id says it, or its key does.
+    """The home of each job among several stores: its id or its key tells the store.
 
-    The stores take turns in blocks of ids. Those of one store keep their order.
+    The stores take turns in blocks of ids. The ids of one store keep their order.
     """
 
     __slots__ = ("stores",)
@@ -72,34 +72,34 @@ class Ids:
         return id // _BLOCK // self.stores * _BLOCK + id % _BLOCK
 
     def split(self, ids: Iterable[int]) -> list[tuple[int, int]]:
-        """Return of each id the number of its store, and the id there."""
+        """Return for each id the number of its store, and the id there."""
         stores = self.stores
         return [(id // _BLOCK % stores, id // _BLOCK // stores * _BLOCK + id % _BLOCK) for id in ids]
 
     def outer(self, store: int, inner: int) -> int:
-        """Return the id, for everybody, of a store's job."""
+        """Return the outer id of a store's job: the one that callers see."""
         return (inner // _BLOCK * self.stores + store) * _BLOCK + inner % _BLOCK
 
     def all_outer(self, store: int, inner: Iterable[int]) -> list[int]:
-        """Return the ids, for everybody, of a store's jobs."""
+        """Return the outer ids of a store's jobs."""
         stores = self.stores
         return [(id // _BLOCK * stores + store) * _BLOCK + id % _BLOCK for id in inner]
 
     def after(self, store: int, id: int) -> int:
-        """Return the last id in a store that is no larger than an id for everybody."""
+        """Return the last id in a store that is no larger than an outer id."""
         turn, place = divmod(id // _BLOCK, self.stores)
         if place == store:
             return turn * _BLOCK + id % _BLOCK
         return (turn + (place > store)) * _BLOCK - 1
 
     def of(self, ref: c.Ref) -> tuple[int, c.Ref]:
-        """Return the store of the job that a reference stands for, and the reference there."""
+        """Return the store of the job that a reference names, and the reference there."""
         if isinstance(ref, int):
             return self.store(ref), self.inner(ref)
         return self.of_key(*ref), ref
 
     def of_key(self, topic: str, key: str) -> int:
-        """Return the store that decides who has a key: all jobs that ever had it live there."""
+        """Return the store that decides who holds a key: all jobs that ever had the key live there."""
         return crc32(_bytes(key), crc32(_bytes(topic))) % self.stores
 
     def of_nonce(self, nonce: str) -> int:
@@ -107,7 +107,7 @@ class Ids:
         return crc32(_bytes(nonce)) % self.stores
 
     def of_note(self, name: str) -> int:
-        """Return the store that keeps a note: that of the nonce that its name has behind the first colon."""
+        """Return the store of a note: that of the nonce behind the first colon of its name."""
         return self.of_nonce(name.partition(":")[2] or name)
 
 
@@ -120,17 +120,17 @@ class Inner(Store):
 
     @abstractmethod
     def nonce(self, nonce: str, kept: Sequence[int | str] | None = None) -> list[Any] | None:
-        """Return what is kept of the put that had a nonce, or None; then note this, if it is given.
+        """Return the record of the put that had a nonce, or None; in that case store `kept`, if given.
 
-        That is ids, negative ones too, and the fingerprint with an m before it, if there is one. A later put with that
-        nonce has them as its outcome.
+        The record has ids, also negative ones, and the fingerprint with an m before it, if there is one. It is the
+        outcome of a later put with that nonce.
         """
 
 
 class SeveralStore(Store):
-    """One store of several of a kind, which nobody else uses.
+    """One store made of several of a kind, which nobody else uses.
 
-    A key is decided in one store, and so is a nonce. Puts without either go to one store after the other.
+    One store decides a key, and one a nonce. Puts without either go to one store after the other.
     """
 
     ids_grow = False
@@ -143,7 +143,7 @@ class SeveralStore(Store):
         self._after_fork()
 
     def _after_fork(self) -> None:
-        """Begin to put in this process, which has no threads yet. Others begin with other stores."""
+        """Choose a first store for this process, which has no threads yet. Other processes begin with other stores."""
         self._threads = ThreadPoolExecutor(_THREADS, "pywheel-store")
         self._here = crc32(f"{socket.gethostname()} {os.getpid()}".encode()) % len(self.stores)
         self._left = _TURN
@@ -156,7 +156,7 @@ class SeveralStore(Store):
     # ---- asking -----------------------------------------------------------------------------------------------------
 
     def _together(self, calls: Sequence[Callable[[], R]]) -> list[R | StoreError]:
-        """Return what each call returned, or the StoreError that it raised. Raises other errors.
+        """Return the result of each call, or the StoreError that it raised. Raises other errors.
 
         The first runs in the caller's thread, the others beside it.
         """
@@ -164,12 +164,12 @@ class SeveralStore(Store):
         for call in calls[1:]:
             try:
                 others.append(self._threads.submit(_tried, call).result)
-            except RuntimeError:  # closed, or the interpreter ends: then one after the other
+            except RuntimeError:  # closed, or the interpreter ends: then they run one after the other
                 others.append(partial(_tried, call))
         return [_tried(call) for call in calls[:1]] + [other() for other in others]
 
     def send(self, batches: Mapping[int, Sequence[c.Command[Any]]]) -> Answers:
-        """Return by store the outcomes of the commands it is to apply, or its error."""
+        """Return by store the outcomes of its commands, or its error."""
         answers = self._together([partial(self.stores[store].apply, batch) for store, batch in batches.items()])
         return dict(zip(batches, answers, strict=True))
 
@@ -183,15 +183,15 @@ class SeveralStore(Store):
         return intact([*self.send_one(dict.fromkeys(range(1, len(self.stores)), command)).values()])
 
     def ask_some(self, queries: Mapping[int, q.Query[R]]) -> list[R]:
-        """Return what some stores answer, each to a query of its own. Raises the first one's error."""
+        """Return the answers of some stores, each to its own query. Raises the first error."""
         return intact(self._together([partial(self.stores[place].ask, query) for place, query in queries.items()]))
 
     def ask_each(self, query: q.Query[R]) -> list[R]:
-        """Return what each store answers, in order. Raises the first one's error, once all have ended."""
+        """Return the answer of each store, in order. Raises the first error, once all have ended."""
         return self.ask_some(dict.fromkeys(range(len(self.stores)), query))
 
     def try_each(self, query: q.Query[R]) -> dict[int, R | StoreError]:
-        """Return by store what it answers, or its error. Raises the first one where none answers."""
+        """Return by store its answer, or its error. Raises the first error if no store answers."""
         found = self._together([partial(store.ask, query) for store in self.stores])
         if all(isinstance(one, StoreError) for one in found):
             intact(found)
@@ -202,7 +202,8 @@ class SeveralStore(Store):
     def apply(self, commands: Sequence[c.Command[Any]]) -> list[Any]:
         """Apply commands in order, those for each store in one transaction; see the contract.
 
-        What a store that is away was asked for has its error as outcome. Raises it if nothing else happened.
+        The outcome of a command to a store that is away is that store's error. Raises the error if nothing else
+        happened.
         """
         outcomes = sound(commands, self._apply)
         if outcomes and all(isinstance(outcome, StoreError) for outcome in outcomes):
@@ -236,19 +237,19 @@ class SeveralStore(Store):
         try:
             found = self.stores[here].apply(puts)
         except StoreError:
-            self._left = 0  # the next ones go elsewhere
+            self._left = 0  # the next puts go elsewhere
             raise
         finally:
             self._next(here)
         return [ids if isinstance(ids, PywheelError) else self.ids.all_outer(here, ids) for ids in found]
 
     def _next(self, here: int) -> None:
-        """Put into another store, if enough were put into this one."""
+        """Move on to the next store, if enough jobs were put into this one."""
         if self._left <= 0:
             self._here, self._left = (here + 1) % len(self.stores), _TURN
 
     def _put(self, put: c.Put | c.Import, here: int) -> list[Part] | None:
-        """Return which store gets a put; None if several have a say."""
+        """Return the store of a put, and its command; None if several stores decide."""
         deciding = {self.ids.of_key(job.topic, job.key) for job in _new_jobs(put) if job.key is not None}
         if put.nonce is not None:
             deciding.add(self.ids.of_nonce(put.nonce))
@@ -268,26 +269,26 @@ class SeveralStore(Store):
         return _ANSWERS[type(query)](self, query)  # type: ignore[no-any-return]  # what the class of the query says
 
     def died(self, topics: Collection[str]) -> list[int]:
-        """Return the ids of jobs that died with a lost lease: each store tells of its own."""
+        """Return the ids of jobs that died with a lost lease: each store reports its own."""
         found = intact(self._together([partial(store.died, topics) for store in self.stores]))
         return [id for place, ids in enumerate(found) for id in self.ids.all_outer(place, ids)]
 
     def quiet(self, topic: str, seconds: float) -> bool:
-        """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
+        """Return True once no job claimed before the pause can start, False after `seconds` or if resumed."""
         return self.stores[0].quiet(topic, seconds)
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        """Return what there is to know of the first store's place, and how many stores there are."""
+        """Return facts about the first store's place, and the number of stores."""
         return {**self.stores[0].about(), "stores": len(self.stores)}
 
     def vacuum(self, pages: int) -> int:
-        """Return how many pages were given back."""
+        """Return the number of pages that were freed."""
         return sum(store.vacuum(pages) for store in self.stores)
 
     def verify(self, *, repair: bool = False) -> list[Finding]:
-        """Return what is wrong in any of the stores, one after the other."""
+        """Return the faults of all stores, which are checked one after the other."""
         found: dict[tuple[str, bool], Finding] = {}
         for place, store in enumerate(self.stores):
             for finding in store.verify(repair=repair):
@@ -313,17 +314,17 @@ def _tried(call: Callable[[], R]) -> R | StoreError:
 
 
 def _is_plain(put: c.Put) -> bool:
-    """Whether any store may have it."""
+    """Whether any store may take a put."""
     return put.nonce is None and all(job.key is None for job in put.jobs)
 
 
 def _new_jobs(put: c.Put | c.Import) -> Sequence[NewJob]:
-    """Return what new jobs have of the jobs of a put or an import."""
+    """Return the jobs of a put or an import as new jobs."""
     return put.jobs if isinstance(put, c.Put) else [one.new for one in put.jobs]
 
 
 def _inner_put(ids: Ids, put: c.Put | c.Import, store: int) -> c.Put | c.Import:
-    """Return a put as a store is to get it: a parent there is one there, a parent elsewhere has none of its keys."""
+    """Return a put as its store gets it. A parent in that store gets its inner id; one elsewhere is dropped."""
     if isinstance(put, c.Import) or all(job.parent is None for job in put.jobs):
         return put
     jobs = []
@@ -339,7 +340,7 @@ def _inner_put(ids: Ids, put: c.Put | c.Import, store: int) -> c.Put | c.Import:
 
 
 class Round:
-    """Commands that go out at once, each to one store or to some of them. On the way of every job: it is quick."""
+    """Commands that go out at once, each to one store or to some. Each job passes here: the code is fast."""
 
     def __init__(self, ids: Ids, now: int) -> None:
         self._ids = ids
@@ -349,7 +350,7 @@ class Round:
         self._asked: list[tuple[c.Command[Any], list[tuple[int, int]]]] = []
 
     def add(self, command: c.Command[Any], parts: Sequence[Part]) -> None:
-        """Add a command, as the stores are to get it."""
+        """Add a command, in parts for the stores."""
         batches, places = self.batches, []
         for store, part in parts:
             if store not in batches:
@@ -364,7 +365,7 @@ class Round:
             store, place = places[0]
             answer = answers[store]
             outcome = answer[place] if type(answer) is list else answer
-            if outcome is True:  # as most of them are
+            if outcome is True:  # the usual outcome
                 yield outcome
             elif type(command) is c.Claim:
                 found = [(store, _outcome(answers[store], place)) for store, place in places]
@@ -380,7 +381,7 @@ def _outcome(answer: list[Any] | StoreError, place: int) -> Any:
 
 
 def _parts(ids: Ids, command: c.Command[Any]) -> list[Part] | None:
-    """Return what each store is to do of a command that is no put; None if that takes several steps."""
+    """Return each store's part of a command that is no put; None if that takes several steps."""
     if isinstance(command, c.Claim) and (command.limit > 0 or command.policy.limits is not None):
         return None
     split = _SPLIT.get(type(command))
@@ -393,7 +394,7 @@ def _by_ref(ids: Ids, command: Any) -> list[Part]:
 
 
 def _by_id(ids: Ids, command: Any) -> list[Part]:
-    """Much quicker than `replace`."""
+    """Return the part of a command on an id. Much faster than `replace`."""
     kind = type(command)
     id, *rest = _FIELDS_OF[kind](command)
     return [(ids.store(id), kind(ids.inner(id), *rest))]
@@ -404,7 +405,7 @@ _FIELDS_OF: Final = {kind: attrgetter(*kind.__slots__) for kind in _NAMED}
 
 
 def _claim_ids(ids: Ids, command: c.Claim) -> list[Part]:
-    """The first ids may begin, whatever their stores. Suspects are one store's turn, bytes are divided."""
+    """Return the parts of a claim by ids. The first ids may begin, suspects go to one store, bytes are divided."""
     by_store: dict[int, list[int]] = {}
     begins: Counter[int] = Counter()
     for place, (store, inner) in enumerate(ids.split(command.ids)):
@@ -441,25 +442,25 @@ _SPLIT: Final[dict[type, Callable[[Ids, Any], list[Part]]]] = {
 
 
 def _outer_ids(ids: Ids, store: int, found: Sequence[int]) -> list[int]:
-    """Return ids of a store for everybody, or those that were noted: see `_put_several`."""
+    """Return a store's ids as outer ids, or the outer ids that it has noted: see `_put_several`."""
     if not found or found[0] > 0:
         return ids.all_outer(store, found)
     return [_NOTED - id for id in found]
 
 
 def _outer_job(ids: Ids, store: int, job: Job) -> Job:
-    """Return a store's job for everybody."""
+    """Return a store's job with its outer id."""
     return _new(Job, (ids.outer(store, job[0]), *job[1:]))
 
 
 def _outer_dues(ids: Ids, store: int, found: Sequence[Due]) -> list[Due]:
-    """Return what a store says of jobs that wait, for everybody."""
+    """Return a store's waiting jobs with their outer ids."""
     outer = ids.all_outer(store, [due.id for due in found])
     return [_new(Due, (due, id, *where)) for (due, _, *where), id in zip(found, outer, strict=True)]
 
 
 def _outer_error(ids: Ids, store: int, error: PywheelError) -> PywheelError:
-    """Return a refusal with the id that everybody knows."""
+    """Return a refusal with the outer id of its job."""
     if isinstance(error, JobExists) and error.id:
         id = ids.outer(store, error.id)
         return JobExists(str(error).replace(f"job {error.id} ", f"job {id} ", 1), id)
@@ -467,12 +468,12 @@ def _outer_error(ids: Ids, store: int, error: PywheelError) -> PywheelError:
 
 
 def _by_rank(job: Job | Due) -> tuple[int, int, int]:
-    """Return what due jobs are ordered by."""
+    """Return the sort key of due jobs."""
     return -job.priority, job.due, job.id
 
 
 def _claimed(ids: Ids, command: Any, found: Sequence[tuple[int, Any]], now: int) -> Any:
-    """Return what was claimed. What a store could not be asked for is left, if others answered."""
+    """Return the outcome of a claim. Ids of a store that did not answer are left, if others answered."""
     begun: list[Job] = []
     held: list[Job] = []
     left: list[Due] = []
@@ -495,14 +496,14 @@ def _claimed(ids: Ids, command: Any, found: Sequence[tuple[int, Any]], now: int)
     if len(found) > 1:
         begun.sort(key=_by_rank)
         held.sort(key=_by_rank)
-        # Those that are due come as they are claimed, then the others.
+        # Due jobs come in the order of claims, then the others.
         left.sort(key=lambda due: (due.due > now, 0 if due.due > now else -due.priority, due))
     paused &= not (begun or held)
     first = min(nexts, default=None) if command.limit > 0 and not paused else None
     return c.Claimed(begun + held, len(begun), left, paused, next=first)
 
 
-# ---- commands in steps: one store must have answered before another can be asked ------------------------------------
+# ---- commands in steps: one store must have answered before the next is asked ---------------------------------------
 
 
 def _refuse_limits(store: SeveralStore, policy: c.ClaimPolicy) -> None:
@@ -512,13 +513,13 @@ def _refuse_limits(store: SeveralStore, policy: c.ClaimPolicy) -> None:
 
 
 def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
-    """See where the first jobs are, and reserve as many in each store.
+    """Look where the first jobs are, and reserve as many in each store.
 
-    With `bytes` store by store, from that of the first job on, as what one gives takes of the bytes of the next.
+    With `bytes` the stores follow each other, from that of the first job on: each uses up some of the next one's bytes.
     """
     _refuse_limits(store, command.policy)
     leases = [inner.ask(q.GetNextLease()) for inner in store.stores]
-    now = store.clock.wall()  # after an answer: before the first it may be another clock
+    now = store.clock.wall()  # after an answer: a server's clock is unknown before
     over = [place for place, lease in enumerate(leases) if lease is not None and lease <= now]
     while over:
         ended = store.send_one(dict.fromkeys(over, c.Expire(_SOME)))
@@ -541,14 +542,14 @@ def _reserve(store: SeveralStore, command: c.Reserve) -> list[Job]:
 
 
 def _claim(store: SeveralStore, command: c.Claim) -> c.Claimed:
-    """Claim the first due jobs: each store that has some gives its share, and then those that have more the rest."""
+    """Claim the first due jobs: each store gives its share, and then stores with more jobs give the rest."""
     _refuse_limits(store, command.policy)
     now = store.clock.wall()
     answers = store.try_each(q.GetNextDues([command.topic]))
     found: list[tuple[int, Any]] = [(place, one) for place, one in answers.items() if isinstance(one, StoreError)]
     nexts = {place: answer[command.topic] for place, answer in _there(answers) if command.topic in answer}
     ready = sorted((place for place, due in nexts.items() if due <= now + _AHEAD), key=nexts.__getitem__)
-    ready = ready or [0]  # of a topic without any the first store says whether it is paused
+    ready = ready or [0]  # of a topic without jobs the first store says whether it is paused
     limit, begin, most, suspects = command.limit, max(command.begin, 0), command.bytes, max(command.suspects, 0)
     while ready and limit > 0:
         some, ready = ready[:limit], ready[limit:]
@@ -581,7 +582,7 @@ def _claim(store: SeveralStore, command: c.Claim) -> c.Claimed:
 
 
 def _there(answers: Mapping[int, R | StoreError]) -> list[tuple[int, R]]:
-    """Return the answers of the stores that do answer."""
+    """Return the answers of the stores that answered."""
     return [(place, answer) for place, answer in answers.items() if not isinstance(answer, StoreError)]
 
 
@@ -592,7 +593,7 @@ def _divided(number: int, among: Sequence[int]) -> list[int]:
 
 
 def _share(ids: Ids, command: c.Claim, place: int, limit: int, begin: int, most: int, suspects: int) -> c.Claim:
-    """Return what one store is asked for of a claim without ids."""
+    """Return one store's part of a claim without ids."""
     after = command.after
     if after is not None:
         after = (after[0], after[1], max(ids.after(place, max(after[2], 0)), 0))
@@ -603,9 +604,9 @@ def _share(ids: Ids, command: c.Claim, place: int, limit: int, begin: int, most:
 
 
 def _purge(store: SeveralStore, command: c.Purge) -> int:
-    """Store by store, in any order, as it says how many may be forgotten.
+    """Purge store by store, in any order, until the limit is reached.
 
-    One that is away is left out, unless all are.
+    A store that is away is left out, unless all are.
     """
     gone, failed = 0, list[StoreError]()
     for place in sample(range(len(store.stores)), len(store.stores)):
@@ -631,21 +632,21 @@ def _expire(store: SeveralStore, command: c.Expire) -> c.Expired:
 
 
 def _pause(store: SeveralStore, command: c.Pause) -> bool:
-    """The first store last: workers look there, and say that they are quiet once nothing can be claimed anywhere."""
+    """Pause in the first store last: workers look there, and report to be quiet once no store allows a claim."""
     changed = store.send_others(command)
     return any([outcome_of(store.stores[0], command), *changed])
 
 
 def _announce(store: SeveralStore, command: c.Announce) -> None:
-    """The first store first: who is in another one, and not there, is gone."""
+    """Announce in the first store first: a worker in another one, and not there, is gone."""
     outcome_of(store.stores[0], command)
     store.send_others(command)
 
 
 def _put_several(store: SeveralStore, put: c.Put | c.Import) -> list[int]:
-    """A put whose keys, or whose key and nonce, are for different stores to decide.
+    """Apply a put whose keys, or whose key and nonce, are decided by different stores.
 
-    The nonce's store notes the ids for everybody beside ids of its own: as negative ones.
+    The nonce's store notes the outer ids as negative numbers, to tell them from ids of its own.
     """
     ids, nonce = store.ids, put.nonce
     fingerprint = f"m{put.fingerprint}" if isinstance(put, c.Put) and put.fingerprint is not None else None
@@ -654,7 +655,7 @@ def _put_several(store: SeveralStore, put: c.Put | c.Import) -> list[int]:
         known = store.stores[home].nonce(nonce)
         if known is not None:
             return _outer_ids(ids, home, same_ids(known, fingerprint))
-    # Those without a key go with the first that has one.
+    # Jobs without a key go with the first job that has one.
     of = [None if job.key is None else ids.of_key(job.topic, job.key) for job in _new_jobs(put)]
     first = next(place for place in of if place is not None)
     by_store: dict[int, list[int]] = {}
@@ -667,8 +668,8 @@ def _put_several(store: SeveralStore, put: c.Put | c.Import) -> list[int]:
 
 
 def _put_parts(store: SeveralStore, put: c.Put | c.Import, by_store: dict[int, list[int]]) -> list[int]:
-    """Put the jobs of each store there. If there are several, each is asked first whether it would take them."""
-    nonce = None if put.nonce is None else blake2b(put.nonce.encode()).hexdigest()  # of a part of it
+    """Put each store's jobs there. If there are several stores, each is first asked whether it would take them."""
+    nonce = None if put.nonce is None else blake2b(put.nonce.encode()).hexdigest()  # the nonce of the parts
     puts = {
         place: _inner_put(store.ids, _part_of(put, [put.jobs[number] for number in numbers], nonce), place)
         for place, numbers in by_store.items()
@@ -682,8 +683,8 @@ def _put_parts(store: SeveralStore, put: c.Put | c.Import, by_store: dict[int, l
     found = store.send_one(puts)
     refused = [(place, outcome) for place, outcome in found.items() if isinstance(outcome, PywheelError)]
     if refused:
-        if nonce is None:  # else it comes again, and the rest of it with it
-            # In between somebody else took a key: the new jobs of the other parts are deleted.
+        if nonce is None:  # else the put comes again, and completes the rest
+            # Another caller took a key meanwhile: the new jobs of the other parts are deleted.
             store.send(
                 {
                     place: [
@@ -710,7 +711,7 @@ def _part_of(put: c.Put | c.Import, jobs: Sequence[Any], nonce: str | None) -> c
 _NAME: Final = "pywheel: only looked at"
 _NEVER: Final = (NewJob(_NAME, b"", 0, _NAME),) * 2
 _NEVER_IMPORTED: Final = (Imported(Job(0, _NAME, b"", 0, 0, State.DELAYED, _NAME)),) * 2
-"""With these a put is refused, and says on the way whether it would be without them."""
+"""Jobs with which a put is always refused: the refusal shows whether the rest alone would be accepted."""
 
 
 _STEPS: Final[dict[type, Callable[[SeveralStore, Any], Any]]] = {
@@ -725,7 +726,7 @@ _STEPS: Final[dict[type, Callable[[SeveralStore, Any], Any]]] = {
 }
 
 
-# ---- answers: each store is asked for its part, those with a key or an id alone -------------------------------------
+# ---- answers: each store is asked for its part; for a key or an id one store is enough ------------------------------
 
 
 def _job(store: SeveralStore, query: q.GetJob) -> Job | None:
@@ -735,7 +736,7 @@ def _job(store: SeveralStore, query: q.GetJob) -> Job | None:
 
 
 def _with_jobs_of(store: SeveralStore, filter: q.Filter) -> Sequence[int]:
-    """Return the stores that may have the jobs of a filter: one has all that ever had a topic's key."""
+    """Return the stores that may have a filter's jobs: one store has all that ever had a topic's key."""
     if filter.topic is None or filter.key is None:
         return range(len(store.stores))
     return [store.ids.of_key(filter.topic, filter.key)]
@@ -750,7 +751,7 @@ def _jobs(store: SeveralStore, query: q.ListJobs) -> list[Job]:
 
 
 def _of_each(store: SeveralStore, query: Any) -> list[Any]:
-    """Return what each store says of its jobs, in the order of the ids. Each store is asked once."""
+    """Return the stores' answers about jobs, in the order of the ids. Each store is asked once."""
     where = store.ids.split(query.ids)
     by_store: dict[int, list[int]] = {}
     for place, inner in where:
@@ -768,7 +769,7 @@ def _counts(store: SeveralStore, query: q.CountJobs) -> dict[str, Counts]:
 
 
 def _topics(store: SeveralStore, query: q.ListTopics) -> list[Topic]:
-    """Return all topics. One that is paused in some store is paused."""
+    """Return all topics. A topic that is paused in some store is paused."""
     found: dict[str, Topic] = {}
     for name, paused, some in chain.from_iterable(store.ask_each(query)):
         before = found.get(name, Topic(name, paused=False))
@@ -795,7 +796,7 @@ def _notes(store: SeveralStore, query: q.ListNotes) -> list[tuple[str, bytes]]:
     return sorted(chain.from_iterable(store.ask_each(query)))[: max(clamped(query.limit), 0)]
 
 
-# A worker goes on with the stores that are there: it asks again within a second.
+# A worker goes on with the stores that answer: it asks again within a second.
 
 
 def _next_lease(store: SeveralStore, query: q.GetNextLease) -> int | None:
@@ -821,7 +822,7 @@ def _claims(store: SeveralStore, query: q.ListClaims) -> list[tuple[int, int]]:
 
 
 def _page(store: SeveralStore, query: q.GetPage) -> q.Page:
-    """Return a page: each store is asked for one, and they are merged as far as all were looked through."""
+    """Return a page. Each store is asked for one, and they are merged as far as all stores were looked through."""
     ids, wanted = store.ids, asked(query)
     pages = {
         place: replace(query, after=wanted.cursor(_inner_place(ids, place, wanted)))
@@ -835,7 +836,7 @@ def _page(store: SeveralStore, query: q.GetPage) -> q.Page:
         if found.next is not None:
             last = asked(replace(query, after=found.next)).after
             ends.append(last._replace(id=ids.outer(number, last.id)))
-    # Behind this some store was not looked through.
+    # Behind this place some store was not looked through.
     end: Position | None = None if not ends else max(ends) if query.newest else min(ends)
     merged = merge(*parts, key=lambda one: one[0], reverse=query.newest)
     reached = [one for one in merged if end is None or (one[0] >= end if query.newest else one[0] <= end)]
@@ -848,7 +849,7 @@ def _page(store: SeveralStore, query: q.GetPage) -> q.Page:
 
 
 def _most(found: Sequence[Any], limit: int) -> int:
-    """Return how many of these a page may hold."""
+    """Return how many of these jobs a page may hold."""
     held = 0
     for place, (_, job, _) in enumerate(found[:limit]):
         held += len(job.body)
@@ -858,7 +859,7 @@ def _most(found: Sequence[Any], limit: int) -> int:
 
 
 def _inner_place(ids: Ids, store: int, wanted: Asked) -> Position:
-    """Return the place in one store behind which its jobs are those behind a place for everybody."""
+    """Return the place in one store whose later jobs are those behind the page's outer place."""
     due, id = wanted.after
     return Position(due, ids.after(store, id - 1) + 1 if wanted.newest else max(ids.after(store, id), 0))
 
