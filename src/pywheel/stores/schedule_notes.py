@@ -1,8 +1,8 @@
-"""Schedules as a store keeps them: a note each, one that says what has changed, one how far is planned.
+"""Schedules as a store keeps them: a note each, one note with the last changes, and one with the planner's progress.
 
-One at a time changes schedules, under a lock; and by exchange: whoever finds that somebody has changed the same one all
-the same, as a lock ends with time, does what he wanted again, on top of that. Whatever has changed wakes the planner,
-whose job is always in the store while there is anything to plan.
+One caller at a time changes schedules, under a lock, which ends with time. Changes are also made by exchange: a caller
+that finds another one's change of the same schedule repeats its own change on top of that. Each change wakes the
+planner, whose job is always in the store while there is anything to plan.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ __all__ = [
 ]
 
 TOPIC: Final = "pywheel.schedules"
-"""Of the planner's job."""
+"""The topic of the planner's job."""
 PLAN: Final = (TOPIC, "plan")
-"""What names the planner's job."""
+"""The topic and key of the planner's job."""
 AHEAD: Final = 150_000
-"""ms for which ticks are put ahead of their time."""
+"""ms by which ticks are put ahead of their time."""
 BLOCK: Final = 60_000
-"""ms: the ticks of a schedule in each stretch of so many are put together, once."""
+"""ms of a block: all ticks of a schedule in one block are put together, once."""
 LONGEST: Final = 3_600_000
-"""ms for which the planner sleeps, at most."""
+"""The longest sleep of the planner, in ms."""
 
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _NOTE: Final = "schedule:"
 _CHANGED: Final = "schedules:changed"
 _LOCK: Final = "lock:schedules"
 _PLANNED: Final = "schedules:planned"
-_REMOVED: Final = 3_600_000  # ms for which it is known that there was one, and its version
+_REMOVED: Final = 3_600_000  # ms for which the note of a removed schedule, and its version, are kept
 _PAGE: Final = 1_000
 _TOGETHER: Final = 200  # notes that are written in one transaction
-_FEW: Final = 20  # that are read one by one
-_ATTEMPTS: Final = 1_000_000  # of the planner's job: it is never to be dead
+_FEW: Final = 20  # notes that are read one by one
+_ATTEMPTS: Final = 1_000_000  # of the planner's job: it must never be dead
 _HELD: Final = 5_000  # ms after which the lock ends by itself
 _PATIENCE: Final = 30.0  # seconds
-_LOTS: Final = 100  # of names that are kept of changes
-_NAMES: Final = 50  # that one lot has at most: beyond, all are to be read
+_LOTS: Final = 100  # lots of changed names that are kept
+_NAMES: Final = 50  # names that one lot has at most: with more, all schedules are to be read
 _BYTES: Final = 16_000
 _NO_CHANGES: Final = b'[""]'
 _MAIN: Final = "__main__"
@@ -74,35 +74,35 @@ ScheduleEdit = Callable[[Schedule | None], Schedule | None]
 
 
 class Planned(NamedTuple):
-    """How far is planned."""
+    """The planner's progress."""
 
     until: int | None = None  # all ticks up to this time are put; None: nothing is known
     seen: int = 0  # when that was, ms
-    token: str = ""  # the last change of which the planner knew
+    token: str = ""  # the last change that the planner knew
     last: int = 0  # the planner's job then
 
 
 class Changes(NamedTuple):
-    """What has changed of schedules: a token, another one after every change, and the names of the last ones that did.
+    """The last changes of schedules: a token, which each change replaces, and the names of the changed schedules.
 
-    So whoever knows all schedules as of one token need not read them all for the next. Who has written over a change
-    that he had not seen leaves a token without a past.
+    So a reader that knows all schedules as of one token need not read them all for the next. A writer that has
+    overwritten a change unseen leaves a token without a past.
     """
 
     token: str = ""
-    lots: tuple[tuple[str, tuple[str, ...]], ...] = ()  # token before, and what has changed then; newest first
+    lots: tuple[tuple[str, tuple[str, ...]], ...] = ()  # the token before, and the names changed then; newest first
 
     @classmethod
     def read(cls, note: bytes | None) -> Changes:
-        """Return what a note says."""
+        """Return the changes in a note."""
         try:
             token, *lots = json.loads(note or _NO_CHANGES)
             return cls(str(token), tuple((str(before), tuple(map(str, names))) for before, names in lots))
-        except (ValueError, TypeError):  # nobody knows such a token: all is read
+        except (ValueError, TypeError):  # nobody knows such a token: all schedules are read
             return cls(repr(note))
 
     def since(self, token: str) -> set[str] | None:
-        """Return the names of what has changed since a token, or None if that is not known."""
+        """Return the names of the schedules changed since a token, or None if they are not known."""
         names: set[str] = set()
         at = self.token
         for before, changed in self.lots:
@@ -113,7 +113,7 @@ class Changes(NamedTuple):
         return names if at == token else None
 
     def and_then(self, names: Collection[str]) -> bytes:
-        """Return the note that says that these have changed, after all that."""
+        """Return the note of these changes on top of the earlier ones."""
         if len(names) > _NAMES:
             return self.without_past()
         lots: list[Any] = [token_hex(8), (self.token, sorted(names)), *self.lots[: _LOTS - 1]]
@@ -123,19 +123,19 @@ class Changes(NamedTuple):
 
     @staticmethod
     def without_past() -> bytes:
-        """Return the note that says that anything may have changed."""
+        """Return the note after which all schedules are to be read."""
         return json.dumps([token_hex(8)]).encode()
 
 
 @dataclass(slots=True)
 class _Written:
-    """What is to be kept of a schedule."""
+    """A schedule and its note, before and after a change."""
 
     name: str
     schedule: Schedule | None
-    before: bytes | None  # what its note is expected to be until then
+    before: bytes | None  # the note that is expected to be there
     note: bytes | None
-    commands: list[Command[Any]]  # none if it stays as it is
+    commands: list[Command[Any]]  # none if the schedule stays as it is
 
     @property
     def keep(self) -> SetNote:
@@ -153,19 +153,19 @@ class ScheduleNotes:
     # ---- looking ----------------------------------------------------------------------------------------------------
 
     def get(self, name: str) -> Schedule | None:
-        """Return a schedule, or None. BadBody if what is kept cannot be read."""
+        """Return a schedule, or None. BadBody if its note cannot be read."""
         note = self.raw_one(name)
         found = None if note is None else Schedule.from_note(name, note)
         return None if found is None or found.removed else found
 
     def page(self, after: str, limit: int, wanted: Callable[[Schedule], bool] | None = None) -> list[Schedule]:
-        """Return up to `limit` schedules, all or those that are wanted, whose names come after this one, by name."""
+        """Return up to `limit` schedules with names after this one, by name: all, or those for which `wanted` holds."""
         found = (_readable(name, note) for name, note in self.raw(after, _PAGE if wanted else limit))
         there = (one for one in found if one is not None and not one.removed and (wanted is None or wanted(one)))
         return list(islice(there, limit))
 
     def raw(self, after: str = "", some: int = _PAGE) -> Iterator[tuple[str, bytes]]:
-        """Give the name and the note of all whose names come after this one, reading some at a time."""
+        """Yield name and note of all schedules whose names come after this one. One query reads `some`."""
         while notes := self._store.ask(ListNotes(_NOTE, _NOTE + after, some)):
             for name, note in notes:
                 after = name.removeprefix(_NOTE)
@@ -178,30 +178,30 @@ class ScheduleNotes:
         return not self._store.ask(ListNotes(_NOTE, "", 1))
 
     def changes(self) -> Changes:
-        """Return what has changed last."""
+        """Return the last changes."""
         return Changes.read(self._last_changes())
 
     def _last_changes(self) -> bytes | None:
         return self._store.ask(GetNote(_CHANGED))
 
     def raw_one(self, name: str) -> bytes | None:
-        """Return the note of one of them, or None."""
+        """Return the note of one schedule, or None."""
         return self._store.ask(GetNote(_NOTE + name))
 
     def planned(self) -> Planned:
-        """Return how far is planned."""
+        """Return the planner's progress."""
         note = self._store.ask(GetNote(_PLANNED))
         try:
             return Planned(*json.loads(note)) if note else Planned()
-        except (ValueError, TypeError):  # planned anew: each tick happens once all the same
+        except (ValueError, TypeError):  # all is planned anew: each tick happens once all the same
             return Planned()
 
     # ---- changing ---------------------------------------------------------------------------------------------------
 
     def change(self, name: str, change: ScheduleEdit) -> Schedule | None:
-        """Have a function say what becomes of a schedule; return what did. It returns None to leave it as it is.
+        """Change a schedule by a function; return the new schedule. The function returns None to leave it as it is.
 
-        It is asked twice at least if there is anything to do: the lock is for those alone who have.
+        The function is called at least twice if there is anything to change: only then the lock is taken.
         """
         return self.change_many({name: change})[name]
 
@@ -218,14 +218,15 @@ class ScheduleNotes:
                         self._settle(written, changes[written.name], there)
                     renew()
         if not any(written.commands for written in found):
-            self.begin()  # whoever wrote it may have come no further
+            self.begin()  # the last writer may have stopped before this
         return {written.name: written.schedule for written in found}
 
     @contextmanager
     def _locked(self) -> Iterator[Callable[[], None]]:
-        """Hold the lock of all schedules; give what holds it for longer. Two transactions, one more for each try.
+        """Hold the lock of all schedules; give a function that prolongs it. Two transactions, one more for each try.
 
-        It ends by itself, so that nobody waits for one who died: who stood still for longer may not be alone.
+        The lock ends by itself, so that nobody waits for a holder that died. A holder that stood still for longer may
+        not be alone.
 
         Raises:
             StoreBusy: others held it for half a minute.
@@ -249,12 +250,12 @@ class ScheduleNotes:
         try:
             yield renew
         finally:
-            if time.monotonic() - held_since < _HELD / 1000:  # else it may be another one's by now
+            if time.monotonic() - held_since < _HELD / 1000:  # else another caller may hold it by now
                 with suppress(StoreError):
                     outcome_of(self._store, SetNote(_LOCK, None))
 
     def _wanted(self, changes: Mapping[str, ScheduleEdit]) -> list[_Written]:
-        """Return what is to be kept of each."""
+        """Return each schedule and its note, before and after the change."""
         notes: dict[str, bytes | None]
         if len(changes) <= _FEW:
             notes = {name: self.raw_one(name) for name in changes}
@@ -272,7 +273,7 @@ class ScheduleNotes:
         return written
 
     def _settle(self, written: _Written, change: ScheduleEdit, found: bytes | None) -> None:
-        """Do it again as long as somebody else came first, on top of what he did, which is gone: `found` was there."""
+        """Repeat a change on top of another one that it has overwritten: `found` was there instead of `before`."""
         while found != written.before:
             again = self._written(written.name, found, change)
             written.schedule, written.before, written.note = again.schedule, written.note, again.note
@@ -282,7 +283,7 @@ class ScheduleNotes:
     def _plain(self, schedule: Schedule) -> Schedule:
         try:
             return replace(schedule, body=self.opened(schedule))
-        except BadBody:  # it can be paused and removed all the same
+        except BadBody:  # the schedule can still be paused and removed
             return schedule
 
     def _sealed(self, schedule: Schedule) -> Schedule:
@@ -292,9 +293,9 @@ class ScheduleNotes:
         return replace(schedule, body=self._store.sealed(job).body)
 
     def _cancelled(self, before: Schedule | None, after: Schedule) -> list[Command[Any]]:
-        """Return the commands that cancel what was put ahead for what a schedule was.
+        """Return the commands that cancel the jobs put ahead for a schedule's earlier form.
 
-        What came before a change stays, also if its lot is yet to come. What is paused or removed leaves nothing.
+        Ticks before a change stay, also if their block is yet to come. A paused or removed schedule leaves no jobs.
         """
         if before is None or not before.active:
             return []
@@ -302,17 +303,17 @@ class ScheduleNotes:
         since = min(now, after.since) if after.active else now - before.jitter - 1
         try:
             ticks = list(before.ticks(since, now + AHEAD))
-        except ValueError:  # it cannot be computed here, nor was it: what is left refuses to run
+        except ValueError:  # it cannot be computed here, nor could it before: jobs that are left refuse to run
             return []
         return [Cancel((before.topic, before.key(tick))) for tick in ticks if after.active or before.due(tick) >= now]
 
     def _apply(self, batch: Sequence[_Written]) -> list[bytes | None]:
-        """Write, and wake the planner; return what was there before."""
+        """Write, and wake the planner; return the notes that were there before."""
         commands = [command for written in batch for command in written.commands]
         before, names = self._last_changes(), [written.name for written in batch]
         keep, move = SetNote(_CHANGED, Changes.read(before).and_then(names)), Edit(PLAN, delay=0)
         outcomes = intact(self._store.apply([*commands, keep, move]))
-        if outcomes[-2] != before:  # somebody else has changed something meanwhile, and his names are gone
+        if outcomes[-2] != before:  # another caller has changed something meanwhile, and its names are overwritten
             self._store.apply([SetNote(_CHANGED, Changes.without_past()), move])
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -322,12 +323,12 @@ class ScheduleNotes:
         return [found for command, found in zip(commands, outcomes, strict=False) if isinstance(command, SetNote)]
 
     def begin(self) -> None:
-        """See to it that the planner's job is there, if there is anything to plan, and comes within its time."""
+        """Make sure that the planner's job is there, if there is anything to plan, and comes within its time."""
         job = self._store.ask(GetJob(PLAN))
         if job is None or not job.state.live:
             if not self.none():
                 self._begin()
-        elif job.due > self._store.clock.wall() + LONGEST:  # by a clock that was wrong, and is not any more
+        elif job.due > self._store.clock.wall() + LONGEST:  # put under a clock that was wrong then
             self._store.apply([Edit(PLAN, delay=0)])
 
     def _begin(self) -> None:
@@ -337,9 +338,9 @@ class ScheduleNotes:
     # ---- for the planner --------------------------------------------------------------------------------------------
 
     def go_on(self, successor: NewJob, planned: Planned, token: str, before: int) -> None:
-        """Put the planner's next job, if it is still the planner's to do, and write how far is planned.
+        """Put the planner's next job, if `successor` still follows the live one, and write the planner's progress.
 
-        It comes at once if anything has changed since `token` was read. The job `before` is forgotten.
+        The job is due at once if anything has changed since `token` was read. The job `before` is deleted.
         """
         commands: list[Command[Any]] = [
             Put((successor,)),
@@ -357,7 +358,7 @@ class ScheduleNotes:
 
 
 def plan_job(delay: int | None = None, due: int = 0, parent: tuple[int, int] | None = None) -> NewJob:
-    """Return a job of the planner; there is one that lives."""
+    """Return a new job of the planner. Only one of them is live."""
     return NewJob(TOPIC, b"", due, PLAN[1], max_attempts=_ATTEMPTS, delay=delay, parent=parent)
 
 
@@ -367,7 +368,7 @@ def sealed_key(name: str) -> str:
 
 
 def _readable(name: str, note: bytes | None) -> Schedule | None:
-    """Return what a note says; what cannot be read may be replaced."""
+    """Return the schedule in a note, None if the note cannot be read: it may then be replaced."""
     try:
         return None if note is None else Schedule.from_note(name, note)
     except BadBody as error:
@@ -375,11 +376,11 @@ def _readable(name: str, note: bytes | None) -> Schedule | None:
         return None
 
 
-# ---- what code declares ---------------------------------------------------------------------------------------------
+# ---- schedules declared in code -------------------------------------------------------------------------------------
 
 
 class Declared:
-    """What a queue's code declares. The worker that starts last wins: what it says is what holds."""
+    """The schedules that a queue's code declares. The declarations of the worker that starts last hold."""
 
     def __init__(self) -> None:
         self._schedules: dict[str, Schedule] = {}
@@ -390,20 +391,20 @@ class Declared:
         return len(self._schedules)
 
     def add(self, schedule: Schedule, function: object) -> None:
-        """Declare the schedule of a function. BadJob if there is one of this name, of another function."""
+        """Declare the schedule of a function. BadOption if another function has declared one of this name."""
         if schedule.name in self._schedules and not redefined(self._functions[schedule.name], function):
             raise BadOption(f"there is a schedule {schedule.name!r} already: give this one another name=")
         self._schedules[schedule.name], self._functions[schedule.name] = schedule, function
         self._told = None
 
     def discard(self, name: str) -> None:
-        """Take back what was declared."""
+        """Take back a declaration."""
         self._schedules.pop(name, None)
 
     def tell(self, store: Store, modules: Collection[str], *, again: bool = False) -> None:
-        """Have a store hear of them, and forget those that `modules`, which the program consists of, declared before.
+        """Write the schedules into a store, and remove those that `modules`, the program's own, declared before.
 
-        Nothing is read if that was done, unless `again`. StoreError: it is to be called again.
+        Nothing is read if that was done, unless `again`. StoreError: call it again.
         """
         if self._told is store and not again:
             return
@@ -416,7 +417,7 @@ class Declared:
 
 
 def as_said(schedule: Schedule, store: Store) -> ScheduleEdit:
-    """Return the change that makes a schedule be as somebody says; one that is paused stays so."""
+    """Return the change that makes a schedule as given; a paused schedule stays paused."""
 
     def change(before: Schedule | None) -> Schedule | None:
         if before is not None and not before.removed and before.does_what(schedule):
@@ -433,6 +434,6 @@ def removed(before: Schedule | None) -> Schedule | None:
 
 
 def _declared_by(name: str, note: bytes) -> str | None:
-    """Return the module that declared a schedule that is there, None if none did, or it cannot be told from others."""
+    """Return the module that declared a schedule, None if none did, or if it is `__main__`, as in many programs."""
     schedule = _readable(name, note)
     return None if schedule is None or schedule.removed or schedule.declared == _MAIN else schedule.declared
