@@ -1,4 +1,4 @@
-"""Where jobs are kept: the contract that every store keeps, and the stores."""
+"""The stores of jobs, and their common contract."""
 
 from ..jobs.queries import Filter, Member
 from .contract import Store

@@ -1,6 +1,6 @@
 """Addresses of servers: ``scheme://user:password@host:port,host:port/path?option=value``.
 
-All parts but the scheme are optional. What is no letter, digit or one of ``-._~`` is percent-encoded, everywhere.
+All parts except the scheme are optional. Characters other than letters, digits and ``-._~`` are percent-encoded.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ _IDENTIFIER: Final = re.compile(r"[a-z_][a-z0-9_]{0,39}", re.ASCII)
 
 
 class Host(NamedTuple):
-    """One of the servers."""
+    """One of an address's servers."""
 
     name: str  # or the folder or path of a Unix socket
     port: int | None  # None: the scheme's own
 
 
 class Address:
-    """What an address says, taken apart. Its `repr` and `shown` have no password."""
+    """The parts of an address. Its `repr` and `shown` have no password."""
 
     __slots__ = ("_password", "hosts", "options", "path", "scheme", "shown", "url", "user")
 
     scheme: str
-    """In small letters."""
+    """In lower case."""
     user: str | None
     hosts: tuple[Host, ...]
     """In the order given; () is the driver's default."""
     path: str
     """With the slash before it; "" if there is none."""
     options: dict[str, str]
-    """What stands after the ?, by name."""
+    """The options after the ?, by name."""
     url: str
-    """The address as it was given: with the password, never to be shown."""
+    """The address as it was given, with the password. Never show it."""
     shown: str
-    """The same address without password, for people, logs and errors."""
+    """The same address without its password, for people, logs and errors."""
 
     def __init__(self, url: str) -> None:
-        """Take an address apart. BadAddress, with the part that is wrong, if it is none."""
+        """Parse an address. BadAddress, with the part that is wrong, if it is none."""
         self.url = url
         scheme, mark, rest = url.partition("://")
         if not mark or not _SCHEME.fullmatch(scheme):
@@ -85,7 +85,7 @@ class Address:
 
     @property
     def password(self) -> str | None:
-        """The password: of the address, or what `password_file` holds now. None: the driver's own ways.
+        """The password: the address's own, or the present content of `password_file`. None: the driver finds it.
 
         NotAStore if that file cannot be read.
         """
@@ -104,8 +104,8 @@ class Address:
     ) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the options that a store knows, each read by its reader, and those that it hands to its driver.
 
-        A reader takes the text, and raises ValueError that says what it should be. BadAddress for other options, with
-        the one that may have been meant.
+        A reader takes the text. It raises ValueError with a description of valid values. BadAddress for an unknown
+        option; it names the one that may have been meant.
         """
         known: dict[str, Any] = {}
         passed: dict[str, str] = {}
@@ -124,7 +124,7 @@ class Address:
         return known, passed
 
     def hide(self, text: object) -> str:
-        """Return what a driver said, in one line, without the password: but if `shown` has that word, it may stay."""
+        """Return a driver's message, in one line, without the password: but if `shown` has that word, it may stay."""
         line = " ".join(str(text).split())
         for secret in (self._password, *(self.options[name] for name in self.options if _SECRET.search(name))):
             for form in (secret, quote(secret or "", safe="")):
@@ -144,7 +144,7 @@ class Address:
 
 
 def hidden(text: str) -> str:
-    """Return an address, right or wrong, with what may be a password in it replaced."""
+    """Return an address, valid or not, with possible passwords replaced."""
     return _SECRET_OPTION.sub(r"\1=***", _CREDENTIALS.sub(":***@", text))
 
 
@@ -199,7 +199,7 @@ def seconds(text: str) -> float:
 
 
 def file(text: str) -> str:
-    """Return the path of a file that a driver reads, or a word that it knows; of a missing one it may not say which."""
+    """Return the path of a file that a driver reads, or a word that it knows. Drivers may not name a missing file."""
     if "/" in text and not os.path.exists(text):  # noqa: PTH110  (text)
         raise ValueError("the path of a file that is there")
     return text

@@ -1,7 +1,7 @@
-"""What commands may hold: whole numbers where times, ids and counts belong, text where names do.
+"""Checks of commands: whole numbers where times, ids and counts belong, text where names do.
 
-A database takes a float or a text for a number and compares it in its own way: so it is refused here, before anything
-is stored, alike for every store.
+A database takes a float or a text for a number and compares it in its own way. So such a value is refused here, before
+anything is stored, alike for every store.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 Check = Callable[[Any, str], object]
-"""Raises BadJob for a value, under its name, that no store takes."""
+"""Raises BadJob if no store takes a value; the message has its name."""
 
 IDS: Final = range(1, 2**63)
 """The ids that jobs may have, and the numbers of their claims."""
@@ -49,7 +49,7 @@ _SEALED: Final = 1_024  # bytes by which an encrypted result may be longer
 
 
 def sound(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Command[Any]]], list[Any]]) -> list[Any]:
-    """Apply the commands that may be; return the outcomes, a BadJob for each of the others.
+    """Apply the valid commands; return the outcomes, with a BadJob for each of the others.
 
     TypeError if one is no command: then nothing was applied.
     """
@@ -62,7 +62,7 @@ def sound(commands: Sequence[c.Command[Any]], apply: Callable[[Sequence[c.Comman
 
 
 def checked(command: c.Command[Any]) -> c.Command[Any]:
-    """Return a command. BadJob for what no store takes; TypeError if it is no command."""
+    """Return a command. BadJob if no store takes one of its values; TypeError if it is no command."""
     if type(command) not in _CHECKS:
         raise TypeError(f"a store applies commands, not {type(command).__name__}")
     _CHECKS[type(command)](command)
@@ -74,7 +74,7 @@ def prepared(
     prepare: Callable[[c.Command[Any]], c.Command[Any]],
     apply: Callable[[Sequence[c.Command[Any]]], list[Any]],
 ) -> list[Any]:
-    """Apply what `prepare` makes of each command; return the outcomes, and what it raised for the others."""
+    """Apply the commands that `prepare` returns; return their outcomes, and the errors it raised for the others."""
     ready: list[c.Command[Any]] = []
     refusals: list[PywheelError | None] = []
     for command in commands:
@@ -98,7 +98,7 @@ def clamped(number: int) -> int:
 
 
 def note_name(name: Any) -> bytes:
-    """Return the name of a note as it is kept and ordered. BadJob if it cannot be one."""
+    """Return the name of a note as it is kept and ordered. BadJob if it is no valid name."""
     encoded = a_prefix(name, "the name of a note")
     if not 0 < len(name) <= _NOTE_NAME:
         raise BadJob(f"the name of a note must have 1 to {_NOTE_NAME} characters, not {len(name)}")
@@ -106,14 +106,14 @@ def note_name(name: Any) -> bytes:
 
 
 def a_prefix(prefix: Any, what: str = "what names of notes begin with") -> bytes:
-    """Return what names of notes are compared with, as they are ordered. BadJob if it is no text."""
+    """Return the bytes with which names of notes are compared. BadJob if the prefix is no text."""
     text(prefix, what)
     encoded: bytes = prefix.encode()
     return encoded
 
 
 def storable(error: str | None) -> str | None:
-    """Return what is kept of an error's text. What some database cannot hold is escaped, not refused with the nack."""
+    """Return an error's text as it is kept. Characters that a database cannot hold are escaped, not refused."""
     if error is None:
         return None
     if "\0" in error:
@@ -125,13 +125,13 @@ def storable(error: str | None) -> str | None:
 
 
 def lately(id: int, key: str | None, ago: int, dedupe_for: int | None) -> JobExists:
-    """Return the refusal of a put whose key a job had that ended so many ms ago."""
+    """Return the refusal of a put whose key belonged to a job that ended `ago` ms ago."""
     kept = (dedupe_for or 0) / 1000
     return JobExists(f"job {id} had the key {key!r:.82} and ended {ago / 1000:g} s ago: it is taken for {kept:g} s", id)
 
 
 def fingerprinted(ids: Sequence[int], fingerprint: str | None) -> list[Any]:
-    """Return what is kept of a put with a nonce: the ids of its jobs, and then its fingerprint, if it has one."""
+    """Return the record of a put with a nonce: the ids of its jobs, and then its fingerprint, if it has one."""
     return [*ids] if fingerprint is None else [*ids, fingerprint]
 
 
@@ -149,12 +149,12 @@ def same_ids(kept: Sequence[Any], fingerprint: str | None) -> list[int]:
 
 
 def _maybe(check: Check) -> Check:
-    """Return what lets None pass too."""
+    """Return a check that also accepts None."""
     return lambda value, name: None if value is None else check(value, name)
 
 
 def _fields(**checks: Check) -> Callable[..., None]:
-    """Return what checks the fields of a command, or of a record in one: two at least."""
+    """Return a check of two or more fields of a command, or of a record in one."""
     values = attrgetter(*checks)
 
     def checked(record: Any, _: str = "") -> None:
@@ -165,7 +165,7 @@ def _fields(**checks: Check) -> Callable[..., None]:
 
 
 def _of_type(kind: type[Any], most: float = inf) -> Check:
-    """Return what checks that a value is of this very type, and no longer than that."""
+    """Return a check that a value is of exactly this type, and has at most `most` bytes."""
 
     def checked(value: Any, name: str) -> None:
         if type(value) is not kind:
@@ -243,7 +243,7 @@ _once: Final = _fields(nonce=_nonce, fingerprint=_maybe(_fingerprint))
 def _put(put: c.Put) -> None:
     if put.nonce is not None:
         _once(put)
-    topic: object = _NOTHING  # the last ones that were checked: most jobs of a put have the same
+    topic: object = _NOTHING  # the values checked last: most jobs of a put have the same
     due: object = 0
     delay: object = None
     for job in put.jobs:
@@ -266,7 +266,7 @@ def _put(put: c.Put) -> None:
 
 
 def _keyed(job: NewJob) -> None:
-    """Check what is about a job's key."""
+    """Check the values that belong to a job's key."""
     if job.parent is not None:
         _receipt(*job.parent)
     if job.dedupe_for is not None:
@@ -276,7 +276,7 @@ def _keyed(job: NewJob) -> None:
 
 
 def _kept(job: NewJob) -> None:
-    """Check what a job may have, and mostly does not."""
+    """Check a job's optional fields."""
     for value, field in zip(job.kept, FIELDS, strict=True):
         if value != field.default:
             field.check(value, field.name)
@@ -296,7 +296,7 @@ _attempt: Final = _fields(
 
 
 def _imported(one: Imported) -> None:
-    """Check a job as it is, and that its history goes with it."""
+    """Check a job of another store, and that its history fits."""
     job, history = one.job, one.history
     _put(c.Put((one.new,)))
     _numbers(job)

@@ -1,4 +1,4 @@
-"""A store in front of another, in which bodies and results lie encrypted: who asks this one has plain ones."""
+"""A store in front of another that holds bodies and results encrypted: callers of this one see plain ones."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ R = TypeVar("R")
 
 
 def result_name(topic: str) -> str:
-    """Return the topic for which results are encrypted: so none can stand for a body, nor a body for a result."""
+    """Return the topic for which results are encrypted: so no result can stand for a body, nor a body for a result."""
     return f"result of {topic}"
 
 
 class EncryptedStore(Front):
-    """Encrypts what is put, decrypts what is looked at. What it cannot decrypt is shown as it is.
+    """Encrypts bodies that are put, and decrypts those that are read. A body that it cannot decrypt is shown as it is.
 
-    Claims come as they are stored: `opened` is for who works on them. A job that is imported with an encrypted body
+    Claims come as they are stored: workers decrypt them by `opened`. A job that is imported with an encrypted body
     keeps it.
     """
 
@@ -48,16 +48,16 @@ class EncryptedStore(Front):
         return self._store
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)  # what one kind of store can do, such as a backup
+        return getattr(self._store, name)  # abilities of one kind of store, such as a backup
 
     # ---- changes ----------------------------------------------------------------------------------------------------
 
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Apply commands; see the contract. What is wrong with a key is the outcome of the put that needs it."""
+        """Apply commands; see the contract. An error of a key is the outcome of the put that needs it."""
         return prepared(commands, self._sealed, self._store.apply)
 
     def apply_each(self, commands: Sequence[Command[Any]], *, again: bool = False) -> list[Any]:
-        """Apply commands of callers who know nothing of each other. See the contract."""
+        """Apply commands of unrelated callers. See the contract."""
         return prepared(commands, self._sealed, partial(self._store.apply_each, again=again))
 
     def apply_within(self, connection: object, command: Command[R]) -> R:
@@ -74,7 +74,7 @@ class EncryptedStore(Front):
         if isinstance(command, Edit) and command.body is not None:
             return self._sealed_edit(checked(command))
         if isinstance(command, Ack) and type(command.result) is bytes and not is_encrypted(command.result):
-            # That of a worker is encrypted: of another the job is to be asked for first.
+            # A worker's result is encrypted already; for another caller's the job must be read first.
             job = self._store.ask(GetJob(command.id))
             return command if job is None else replace(command, result=self.sealed_result(job, command.result))
         return command
@@ -82,16 +82,16 @@ class EncryptedStore(Front):
     def sealed(self, job: NewJob) -> NewJob:
         """Return a new job with an encrypted body. NoKey, BadJob."""
         if type(job.body) is not bytes:
-            return job  # the store says what is wrong with it
+            return job  # the store reports the fault
         return job._replace(body=self._keyring.seal(job.topic, job.key, job.body))
 
     def _sealed_edit(self, command: Any) -> Any:
-        """Return an edit with an encrypted body: topic and key of a job that goes by its id are asked for first."""
+        """Return an edit with an encrypted body. Topic and key of a job that is named by its id are read first."""
         topic, key = (None, None) if isinstance(command.ref, int) else command.ref
         if topic is None:
             job = self._store.ask(GetJob(command.ref))
             if job is None:
-                return replace(command, ref=0)  # of no job, also if there is one in a moment
+                return replace(command, ref=0)  # the id of no job: one may appear in a moment
             topic, key = job.topic, job.key
         return replace(command, body=self._keyring.seal(topic, key, command.body))
 
@@ -137,7 +137,7 @@ class EncryptedStore(Front):
         return [self._readable(job) for job in self._store.ask(query)]
 
     def _page(self, query: GetPage) -> Page:
-        """Return a page. A body is decrypted as a whole: of previews no less is read than of whole bodies."""
+        """Return a page. A body is decrypted as a whole: previews cost as much reading as whole bodies."""
         if query.preview == 0:
             return self._store.ask(query)
         page = self._store.ask(replace(query, preview=None))

@@ -11,12 +11,12 @@ __all__ = ["Front"]
 
 
 def _of_described(name: str) -> Any:
-    """Return a property that the store behind has."""
+    """Return a property whose value is that of the store behind."""
     return property(lambda front: getattr(front._described(), name))
 
 
 def _of_there(name: str) -> Any:
-    """Return a method that the store behind does."""
+    """Return a method that calls the store behind."""
 
     def method(front: Front, *args: Any, **kwargs: Any) -> Any:
         return getattr(front._there(), name)(*args, **kwargs)
@@ -25,14 +25,14 @@ def _of_there(name: str) -> Any:
 
 
 class Front(Store):
-    """Answers as the store behind it does, which may not be there. What is to be different is overridden."""
+    """Answers as the store behind it does, which may be away. Subclasses override the differences."""
 
     @abstractmethod
     def _there(self) -> Store:
         """Return the store behind. StoreAway if it is not there."""
 
     def _described(self) -> Store:
-        """Return the store that says what holds of this one, also while it is away."""
+        """Return the store whose properties this one has, also while it is away."""
         return self._there()
 
     url = _of_described("url")

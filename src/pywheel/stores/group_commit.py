@@ -1,18 +1,18 @@
-"""Group commit without a writer thread: the caller who finds nobody committing commits for all who wait.
+"""Group commit without a writer thread: a caller that finds nobody committing commits for all that wait.
 
-While it does, more callers arrive and wait; the first of them leads next, for all of them. The callers that were
-served wake each other in a chain, so that the leader is not held up by waking them all.
+Meanwhile more callers arrive and wait; the first of them leads next, for all of them. Served callers wake each other in
+a chain, so that the leader need not wake them all.
 
-Callers that put again and again come back one by one. Where a commit is worth waiting for them, the leader does so for
-a part of the time that the last commit took, until as many have come as were there then.
+Callers that put again and again come back one by one. If a commit is long enough to wait for them, the leader does so
+for a part of the last commit's time, until as many have come as were there then.
 
-Nobody waits for ever: each caller has a time limit, and who waits looks now and then whether it may lead.
+Nobody waits for ever: each caller has a time limit, and a waiting caller looks now and then whether it may lead.
 
-A signal handler that raises can end the main thread's code between any two of its steps, in a `finally` too. So the
-token is taken within the `try` that gives it back, and given back by a method that may be called again, in two nested
-`finally`, as one signal ends only one of them. Where several signals met, a token may be left that no code will ever
-give back: its own thread finds that at its next entry, others by looking at stacks. Who waits then finds out what
-became of it.
+A signal handler that raises can end the main thread's code between any two of its steps, even in a `finally`. So the
+token is taken within the `try` that gives it back. The method that gives it back may be called again, and is called in
+two nested `finally`, as one signal ends only one of them. If several signals meet, a token may be left that no code
+will ever give back. Its own thread finds that at its next entry; other threads find it by looking at stacks. The
+waiting callers then learn how the commit ended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Commit", "GroupCommit"]
 
 _R = TypeVar("_R")
 
-_LOOK: Final = 0.05  # seconds: a wake-up that an interrupt prevented comes so much later
+_LOOK: Final = 0.05  # seconds between looks: the delay of a wake-up that an interrupt prevented
 _LONGEST: Final = 0.002  # seconds for which a leader waits for others
 _UNKNOWN: Final = "the commit was interrupted: whether it happened is not known"
 _OWNER: Final = re.compile(r"owner=(\d+)")
@@ -48,7 +48,7 @@ class Commit:
         """The monotonic time at which to give up waiting."""
         self.calls: list[_Call] = []
         self.outcomes: list[Any] | None = None
-        """Of all commands. A store sets it before it commits."""
+        """The outcomes of all commands. A store sets it before it commits."""
         self.stored: bool | None = False
         """Whether all has happened, or nothing; None if that is not known, which a store sets before it commits."""
         self.error: BaseException | None = None
@@ -56,35 +56,35 @@ class Commit:
 
 
 class _Call:
-    """What one caller wants. It is in `_waiting` until a leader takes it, or the caller gives up."""
+    """One caller's request. It is in `_waiting` until a leader takes it, or the caller gives up."""
 
     __slots__ = ("alone", "at", "commit", "gate", "ops", "start", "until")
 
     def __init__(self, ops: Sequence[Command[Any]], until: float) -> None:
         self.ops = ops
         self.until = until
-        self.alone = False  # a shared commit failed, maybe because of this call: its next one is its own
+        self.alone = False  # a shared commit failed, maybe because of this call: it gets a commit of its own
         self.commit: Commit | None = None
         self.at = 0  # its place among the commit's calls
-        self.start = 0  # and that of its first command
+        self.start = 0  # the place of its first command
         self.gate = threading.Lock()
         self.gate.acquire()
 
     def wake(self) -> None:
-        """Let the caller look what became of it."""
-        try:  # noqa: SIM105  (at each put of a crowd: `suppress` costs ten times as much)
+        """Let the caller look at its commit."""
+        try:  # noqa: SIM105  (runs at each put of many callers: `suppress` costs ten times as much)
             self.gate.release()
         except RuntimeError:  # it is awake already
             pass
 
 
 class GroupCommit:
-    """Runs `transact(ops, until, commit)` for many threads, one at a time, with the commands of all who wait.
+    """Runs `transact(ops, until, commit)` for many threads, one at a time, with the commands of all that wait.
 
-    It returns the outcomes; `commit` is None for a single caller, else it says there how it ended if it is interrupted.
-    `separate` says of an error whether it may be due to one caller's commands: then each call runs by itself. `limit`
-    is the time in seconds after which a caller gives up. `gather` is for how long a leader waits for those who were
-    there at the last commit, as a part of what that took.
+    It returns the outcomes. `commit` is None for a single caller; else `transact` notes in it how the commit ended, in
+    case of an interrupt. `separate` returns whether an error may be due to one caller's commands: then each call runs
+    by itself. `limit` is the time in seconds after which a caller gives up. `gather` is the time for which a leader
+    waits for the callers of the last commit, as a part of that commit's time.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ class GroupCommit:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew, in a forked child: the other threads, and what they wanted, are the parent's."""
-        self._token = threading.RLock()  # held by who commits; it knows its owner, and so can be given back twice
+        """Begin anew, in a forked child: the other threads, and their calls, are the parent's."""
+        self._token = threading.RLock()  # the leader holds it; it knows its owner, and so can be given back twice
         self._taking_over = threading.Lock()  # never held by the main thread, so no signal can leave it locked
-        self._waiting: dict[_Call, None] = {}  # in order of arrival; a call belongs to whoever pops it
-        self._heir: _Call | None = None  # it was woken to lead: others let it, unless it does not come
+        self._waiting: dict[_Call, None] = {}  # in order of arrival; a call belongs to the thread that pops it
+        self._heir: _Call | None = None  # it was woken to lead: others let it go first, unless it does not come
         self._crowd = 1  # callers of the last commit, and those who waited at its end
         self._took = 0.0  # seconds of the last commit
-        self._gathers: _Call | None = None  # it waits for so many callers
+        self._gathers: _Call | None = None  # the leader's call while it waits for `_crowd` callers
 
     def apply(self, ops: Sequence[Command[Any]]) -> list[Any]:
         """Return the outcomes of the commands, once a transaction with them is durable. StoreBusy after the limit."""
@@ -134,7 +134,7 @@ class GroupCommit:
                 self._give()
 
     def alone(self, action: Callable[..., _R], *args: Any) -> _R:
-        """Return what `action` does while nothing is committed. StoreBusy after the limit."""
+        """Return the result of `action`, run while nothing is committed. StoreBusy after the limit."""
         self._entry = object()
         self._refuse_within_itself()
         until = time.monotonic() + self._limit
@@ -164,7 +164,7 @@ class GroupCommit:
     def _refuse_within_itself(self) -> None:
         """Raise StoreBusy if this thread commits already, and was interrupted by a signal handler.
 
-        If it was interrupted in giving back the token, give it back.
+        If the interrupt came while it gave back the token, give it back.
         """
         if self._token._is_owned():  # type: ignore[attr-defined]
             if self._is_entered(sys._getframe(1).f_back):
@@ -186,7 +186,7 @@ class GroupCommit:
                 heir.wake()
 
     def _take_over(self) -> bool:
-        """Replace the token by one that this thread holds, if no code will give it back. O(stack)."""
+        """Replace the token by one that this thread holds, if no code will give the old one back. O(stack)."""
         if threading.current_thread() is threading.main_thread() or not self._taking_over.acquire(blocking=False):
             return False
         try:
@@ -197,7 +197,7 @@ class GroupCommit:
             new = threading.RLock()
             new.acquire()
             self._token = new
-            # Nobody has entered since before the owner was seen outside: it cannot have the token for a good reason.
+            # Nobody has entered since before the owner was seen outside: so the owner has the token by accident.
             if self._entry is entry:
                 return True
             self._token = token
@@ -207,7 +207,7 @@ class GroupCommit:
             self._taking_over.release()
 
     def _is_entered(self, frame: FrameType | None) -> bool:
-        """Whether one of the calls below a frame is one that takes the token."""
+        """Whether the stack below a frame has a call that takes the token."""
         codes = (GroupCommit.apply.__code__, GroupCommit.alone.__code__)
         while frame is not None:
             if frame.f_code in codes and frame.f_locals.get("self") is self:
@@ -218,7 +218,7 @@ class GroupCommit:
     # ---- many callers ---------------------------------------------------------------------------------------------
 
     def _share(self, call: _Call) -> list[Any]:
-        """Wait to be served, or serve all who wait."""
+        """Wait to be served, or serve all that wait."""
         patient = True
         try:
             self._waiting[call] = None
@@ -248,19 +248,19 @@ class GroupCommit:
             self._waiting.pop(call, None)
 
     def _give_up(self, call: _Call) -> None:
-        """Raise StoreBusy if nobody has begun with the call; else its outcome is worth more time."""
+        """Raise StoreBusy if no leader has taken the call; else wait longer for its outcome."""
         if self._waiting.pop(call, call) is None:
             raise StoreBusy(f"others kept the store busy for {self._limit:g} s: try again")
         if time.monotonic() >= call.until + 2 * self._limit:
             raise StoreError(_UNKNOWN)
 
     def _decided(self, call: _Call, commit: Commit) -> bool:
-        """Whether a commit that is over has the outcomes of a call. False if it is to go again; raises its error."""
+        """Whether a commit that is over has a call's outcomes. False if the call is to go again; raises its error."""
         calls, at = commit.calls, call.at
         if at + 1 < len(calls):
             calls[at + 1].wake()
         if at >= len(calls) or calls[at] is not call:
-            return False  # whoever led was interrupted before it counted this one in
+            return False  # the leader was interrupted before it counted this call in
         if commit.error is not None:
             if isinstance(commit.error, StoreBusy) and time.monotonic() < call.until:
                 return False
@@ -273,7 +273,7 @@ class GroupCommit:
         """Serve this call and all that wait. With the token."""
         self._heir = None
         if call.commit is not None:
-            call.commit.over = True  # whoever led it has gone, without having said so
+            call.commit.over = True  # its leader has gone without marking it
             self._give()
             return
         commit = Commit()
@@ -292,7 +292,7 @@ class GroupCommit:
             self._end(commit)
 
     def _wait_for_others(self, call: _Call) -> None:
-        """Wait until as many have come as were there at the last commit, for a part of the time that it took."""
+        """Wait until as many have come as were there at the last commit, for a part of that commit's time."""
         until = time.monotonic() + min(self._gather * self._took, _LONGEST)
         self._gathers = call
         while len(self._waiting) < self._crowd and (left := until - time.monotonic()) > 0:
@@ -310,7 +310,7 @@ class GroupCommit:
             call.wake()
 
     def _take(self, commit: Commit, first: _Call) -> None:
-        """Count all that wait in, the first one first."""
+        """Take all waiting calls into a commit, the first one first."""
         others = [] if first.alone else [call for call in list(self._waiting) if call is not first and not call.alone]
         waiting, calls, size, until = self._waiting, commit.calls, 0, first.until
         for call in [first, *others]:
@@ -324,14 +324,14 @@ class GroupCommit:
         commit.until = until
 
     def _serve(self, commit: Commit) -> None:
-        """Run all calls in one transaction, and note how it ended. Raises what is this thread's own: an interrupt."""
+        """Run all calls in one transaction, and note how it ended. Raises only an interrupt of this thread."""
         calls = commit.calls
         try:
             commit.outcomes = self._transact([op for call in calls for op in call.ops], commit.until, commit)
             commit.stored = True
         except StoreError as error:
             if commit.stored:
-                raise  # a signal handler's, after the commit
+                raise  # from a signal handler, after the commit
             commit.stored = False
             commit.error = error
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""A thread that listens to a store for all who wait in a process, as one among the workers, while somebody does."""
+"""A thread that listens to a store for all waiting callers of a process, as one of the workers, while there are any."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .notifier import Member, Notifier
 
 __all__ = ["StoreListener", "Topic"]
 
-_LINGER: Final = 2.0  # seconds that a topic stays announced after the last one has waited for it
+_LINGER: Final = 2.0  # seconds that a topic stays announced after its last waiter has left
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 
 
@@ -28,10 +28,10 @@ class Topic:
     """A topic that somebody waits for, or did a moment ago."""
 
     waiters: OrderedDict[Any, None] = field(default_factory=OrderedDict)
-    _left_at: float = 0.0  # since when nobody waits
+    _left_at: float = 0.0  # when the last waiter left
 
     def leave(self, waiter: object) -> None:
-        """Let somebody wait no longer."""
+        """Remove a waiter."""
         self.waiters.pop(waiter, None)
         if not self.waiters:
             self._left_at = time.monotonic()
@@ -46,15 +46,15 @@ T = TypeVar("T", bound=Topic)
 
 
 class StoreListener(ABC, Generic[T]):
-    """The one thread of all who wait. It begins with the first of them, and ends when nobody has waited for a while.
+    """The common thread of all waiters. It begins with the first of them, and ends when nobody has waited for a while.
 
     While the store is away it tries again.
 
     Args:
-        name: of the thread.
-        prefix: of its id among the workers.
-        what: what it does, for the log.
-        sign: what a topic is announced by, before its name.
+        name: the thread's name.
+        prefix: the beginning of its id among the workers.
+        what: its work, for the log.
+        sign: the prefix of the topics that it announces.
     """
 
     def __init__(self, store: Store, name: str, prefix: str, what: str, sign: str, logger: logging.Logger) -> None:
@@ -63,7 +63,7 @@ class StoreListener(ABC, Generic[T]):
         self._after_fork()
 
     def _after_fork(self) -> None:
-        """Begin without a thread: at first, and in a forked child. Notifier and who waits are the parent's."""
+        """Begin without a thread: at first, and in a forked child. The notifier and the waiters are the parent's."""
         self._mutex = threading.Lock()
         self._topics: dict[str, T] = {}
         self._announced: tuple[str, ...] = ()
@@ -73,14 +73,14 @@ class StoreListener(ABC, Generic[T]):
 
     @abstractmethod
     def _turn(self, notifier: Notifier, topics: tuple[str, ...], *, announced: bool) -> None:
-        """Do all there is to do now for these topics, and wait; they may have been `announced` just now."""
+        """Do the present work for these topics, and wait. `announced`: the topics have just been announced."""
 
     @abstractmethod
     def _fail(self, error: Exception) -> None:
-        """Have nobody wait any more: it can go on no longer."""
+        """Release all waiters, as the thread cannot go on."""
 
     def _begin(self) -> None:
-        """Have the thread run. The caller has the mutex: whoever closes finds none that is to start."""
+        """Start the thread if needed. The caller has the mutex: so no thread starts once `close` has looked."""
         if self._thread is None:
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             thread.start()
@@ -115,12 +115,12 @@ class StoreListener(ABC, Generic[T]):
                     self._logger.warning("%s must wait for the store: %s", self._what, error)
                     tries = pauses(*_BACKOFF)
                 time.sleep(next(tries))
-            except Exception as error:  # whatever it is, nobody may wait for a thread that has ended
+            except Exception as error:  # nobody may wait for a thread that has ended, whatever the error
                 self._logger.exception("%s has failed", self._what)
                 self._fail(error)
 
     def _over(self) -> bool:
-        """Whether nobody waits any more. The next one to enter begins another thread."""
+        """Whether nobody waits any more. The next waiter begins another thread."""
         with self._mutex:
             over = self._closed or not any(topic.waiters for topic in self._topics.values())
             if over:
@@ -154,7 +154,7 @@ class StoreListener(ABC, Generic[T]):
         self._announced = topics
 
     def _beat(self, notifier: Notifier, behind: int = 0) -> tuple[Member, ...]:
-        """Show that somebody is here still, announced anew if it was taken for gone; return all who are here."""
+        """Show that this member is still here, announce it again if it was taken for gone; return all members."""
         notifier.beat(behind)
         members = notifier.members()
         if all(member.worker != notifier.worker for member in members):

@@ -1,7 +1,7 @@
-"""Wake-ups and presence: how workers hear of changes that are due soon, and know who else is there.
+"""Wake-ups and presence: how workers hear of changes that are due soon, and know the other workers.
 
 A notifier is best effort. A lost wake-up delays a job until another worker sees that it is overdue, or until the next
-rescan. It never loses or repeats one.
+rescan. It never loses or repeats a job.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ SILENT: Final = 0.6
 OVERLOOKED: Final = 500
 """ms after which a due job that nobody claims may have been overlooked: its owner stands still, or was never told."""
 Spare = Callable[[], Collection[str]]
-"""Gives the topics of which a worker has room for more than it knows of."""
+"""Returns the topics for which a worker has room for more jobs than it knows."""
 ENDS_OF: Final = "ends of "
-"""What a member that waits for the ends of a topic's jobs has announced: this, and the topic."""
+"""The prefix of the announced topics of a member that waits for the ends of their jobs."""
 
 
 ORDERS: Final = {"quiet": b"quiet", "resume": None, "stop": b"stop"}
-"""What a worker can be told, and the note that says so: take no jobs, take some again, drain."""
+"""The orders to a worker, and their notes: take no jobs, take jobs again, drain."""
 _STANDS: Final = 30 * 86_400_000  # ms for which an order counts
 
 
@@ -45,19 +45,19 @@ def order(worker: str, word: str) -> SetNote:
 
 
 class Hints(NamedTuple):
-    """What changed since a worker last asked."""
+    """The changes since a worker last asked."""
 
     due: list[Due]  # delayed jobs that are new, or whose due time changed
     reload: bool  # some hints are missing, or a topic was paused or resumed: read all again
 
 
 def workers(members: Iterable[Member]) -> list[Member]:
-    """Return the members that handle jobs: without those that wait for ends alone."""
+    """Return the members that handle jobs: without those that only wait for ends."""
     return [one for one in members if not all(topic.startswith(ENDS_OF) for topic in one.topics)]
 
 
 def waiters(members: Iterable[Member]) -> dict[str, list[str]]:
-    """Return by topic who is to be rung when a job of it has ended; {} as long as nobody waits."""
+    """Return, by topic, the workers to ring when a job of it has ended; {} if there are none."""
     found: dict[str, list[str]] = {}
     for one in members:
         for topic in one.topics:
@@ -67,54 +67,54 @@ def waiters(members: Iterable[Member]) -> dict[str, list[str]]:
 
 
 class Notifier(ABC):
-    """The ear of one worker, and its place among the others. Closed by its worker; `close` is idempotent.
+    """A worker's wake-ups, and its place among the other workers. Its worker closes it; `close` is idempotent.
 
     After its store was closed, `wait` returns at once, queries raise StoreClosed, and the rest does nothing.
     """
 
     worker: str
-    """The worker's id, to be given with commands: another one for every start."""
+    """The worker's id, to be given with commands: a new one at every start."""
     silent: float = SILENT
-    """Seconds without a beat after which a worker counts as none of the owners, unless all are silent. Others may take
-    its shards over once it has been silent for longer, not sooner. It reads all again when it goes on: `Hints.reload`.
-    The same for all workers of a store. Longer where each beat is a query."""
+    """Seconds without a beat after which a worker counts as no owner, unless all are silent. Others may take its shards
+    over once it has been silent for longer, not sooner. When it goes on, it reads all again: `Hints.reload`. The value
+    is the same for all workers of a store, and longer where each beat is a query."""
 
     @abstractmethod
     def publish(self, horizon: int) -> None:
-        """Say up to which due time (ms) changes matter to this worker. Others see it before this returns."""
+        """Set the due time (ms) up to which changes matter to this worker. Others see it before this returns."""
 
     @abstractmethod
     def beat(self, behind: int, spare: Spare = tuple) -> int | None:
-        """Show that this worker works, and whether it is behind. To be called at least every quarter of a second
-        while others are there, and once a second alone; not all of these calls need be told to the store. A worker that
-        does not call it counts as gone after `silent`.
+        """Show that this worker works, and whether it is behind. Call it at least every quarter of a second beside
+        other workers, and once a second alone; the store need not be told of each call. A worker that does not call it
+        counts as gone after `silent`.
 
-        Return when the first delayed job of the `spare` topics is due, whoever owns its shard. None if there is none,
-        if the store was not asked now, or if it needs no such look: nobody's silence lasts for long there."""  # noqa: D205, D209
+        Return the first due time of delayed jobs of the `spare` topics, of all owners. None if there is none, if
+        the store was not asked now, or if it needs no such look, as no silence lasts for long there."""  # noqa: D205, D209
 
     @abstractmethod
     def members(self) -> tuple[Member, ...]:
-        """Return all workers that have announced topics, this one too, by name. No query unless one came or went.
+        """Return all workers that have announced topics, this one included, by name. No query unless one came or went.
 
-        Silent ones are among them, until they are gone for long. A worker that misses itself was taken for gone: it
-        announces its topics again.
+        Silent workers are among them, until they have been gone for long. A worker that misses itself was taken for
+        gone: it announces its topics again.
         """
 
     @abstractmethod
     def hints(self) -> Hints:
-        """Return what changed since the last call, up to its horizon, in the slices of time that it owns.
+        """Return the changes since the last call, up to the worker's horizon, in the slices of time that it owns.
 
-        Every put, reschedule, retry, nack, release or expiry that is applied after `publish(horizon)` returned, and
-        whose new due time is at most that horizon, comes with some later call, or `reload` is set. A hint may
-        name a job that has changed since, or come twice.
+        Each put, reschedule, retry, nack, release or expiry that is applied after `publish(horizon)` returned, with a
+        new due time of at most that horizon, comes with some later call, or `reload` is set. A hint may name a job that
+        has changed since, or come twice.
         """
 
     @abstractmethod
     def wait(self, seconds: float) -> bool:
-        """Return when rung or woken, or after so many seconds; at once if that was since the last wait.
+        """Return when rung or woken, or after `seconds`; at once if a ring or wake has come since the last wait.
 
-        It may return early. True if there may be new hints or members. False if certainly not, or if only `wake` was
-        called.
+        It may return early. True if there may be new hints or members. False if there are certainly none, or if only
+        `wake` was called.
         """
 
     @abstractmethod
@@ -127,8 +127,8 @@ class Notifier(ABC):
 
     @abstractmethod
     def quiet(self) -> None:
-        """Say that nothing starts here of the topics that were paused before the last `hints` with `reload`."""
+        """Announce that nothing starts here of the topics that were paused before the last `hints` with `reload`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop listening, and be gone for the others."""
+        """Stop listening, and leave."""

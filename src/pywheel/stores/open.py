@@ -1,4 +1,4 @@
-"""From an address to a store."""
+"""Opening stores by their addresses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RIGHT: Final = (
     "redis://host/0 or memory:"
 )
 GROUP: Final = "pywheel.stores"
-"""The entry-point group of stores of others: the scheme, and a callable as `open` calls it."""
+"""The entry-point group of other packages' stores: the scheme, and a callable as `open` calls it."""
 
 
 _SERVERS: Final = {
@@ -31,20 +31,20 @@ _SERVERS: Final = {
         (".redis.store", "open_redis", "redis", "redis"),
     ),
 }
-"""By scheme, what opens a store on a server: module and name, which takes an `Address`; the driver, and its extra."""
+"""The openers of stores on servers, by scheme: module and name, called with an `Address`; the driver, and its extra."""
 
 
 def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
     """Open the store at an address.
 
     ``sqlite:///relative.db``, ``sqlite:////absolute/path.db`` and ``memory:``; ``postgresql://user@host/name``,
-    ``mysql://user@host/name``, ``redis://host/0`` and ``redis+cluster://host`` with options after a ``?``; and what
-    others have registered in the entry-point group ``pywheel.stores``: a callable ``(address, *, clock, create)`` under
-    the scheme's name, which gets an `Address`.
+    ``mysql://user@host/name``, ``redis://host/0`` and ``redis+cluster://host`` with options after a ``?``; and schemes
+    that other packages have registered in the entry-point group ``pywheel.stores``: a callable
+    ``(address, *, clock, create)`` under the scheme's name, which gets an `Address`.
 
     In a path ``%``, ``#`` and ``?`` are written ``%25``, ``%23`` and ``%3F``; a store's `url` has them so, and no
-    password. What does not exist is created, unless `create` is False; what is of an older version is upgraded.
-    NotAStore for other addresses, and for files and databases that hold something else; StoreError for what cannot be
+    password. A missing store is created, unless `create` is False; a store of an older version is upgraded. NotAStore
+    for other addresses, and for files and databases that hold something else; StoreError for stores that cannot be
     used.
     """
     if not isinstance(url, str):
@@ -72,9 +72,9 @@ def open(url: str, *, clock: Clock | None = None, create: bool = True) -> Store:
 
 
 def migration(url: str) -> str | None:
-    """Return the statements that make the tables of a server's store, or bring them up to date; "" if they are.
+    """Return the statements that make the tables of a server's store, or bring them up to date; "" if none are needed.
 
-    None for stores of other kinds, which need nobody to do that. NotAStore, StoreError.
+    None for stores of other kinds, which need no such step. NotAStore, StoreError.
     """
     scheme = url.partition(":")[0].lower()
     opener = _opener_on_server(url, scheme) if scheme in _SERVERS else None
@@ -83,7 +83,7 @@ def migration(url: str) -> str | None:
 
 
 def _opener_on_server(url: str, scheme: str) -> Any:
-    """Return what opens a server's store. NotAStore if its driver is not installed."""
+    """Return the opener of a server's store. NotAStore if its driver is not installed."""
     module, name, driver, extra = _SERVERS[scheme]
     try:
         import_module(driver)
@@ -95,7 +95,7 @@ def _opener_on_server(url: str, scheme: str) -> Any:
 
 
 def _opener_of_others(url: str, scheme: str) -> Any:
-    """Return what others have registered for a scheme. NotAStore if there is none, or if it cannot be imported."""
+    """Return the opener that another package has registered for a scheme. NotAStore if it cannot be imported."""
     from importlib.metadata import entry_points  # it takes long to load
 
     others = entry_points(group=GROUP)
@@ -114,7 +114,7 @@ def _opener_of_others(url: str, scheme: str) -> Any:
 
 
 def working_directory() -> str:
-    """Return where relative addresses begin. NotAStore if that was deleted."""
+    """Return the directory where relative addresses begin. NotAStore if it was deleted."""
     try:
         return os.getcwd()  # noqa: PTH109  (text)
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def working_directory() -> str:
 
 
 def _refuse_missing(path: str) -> None:
-    """Raise NotAStore if there is no file; what else keeps it from being opened says who opens it."""
+    """Raise NotAStore if there is no file. Opening it reports all other problems."""
     try:
         os.stat(path)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
@@ -132,7 +132,7 @@ def _refuse_missing(path: str) -> None:
 
 
 def _refuse_options(url: str, rest: str) -> None:
-    """Refuse what follows a ? or #: no store knows any, and a name with them in it would be cut off."""
+    """Refuse options after a ? or #: these stores have none, and a name with them in it would be cut off."""
     before, mark, after = rest.partition("?")
     if "#" in before:
         raise BadAddress(f"{hidden(url)!r}: in an address a # is written %23")

@@ -1,9 +1,9 @@
-"""Who owns which shard of a topic, and so which slices of time: it follows from the list of workers alone.
+"""The owners of a topic's shards, and so of its slices of time: they follow from the list of workers alone.
 
 Rendezvous hashing (Thaler and Ravishankar, 1998) with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018): the
-highest weights of workers for shards are served first, and who has its part gets no more before all have theirs. So
-parts differ by one, and a worker that comes or goes moves one shard or two between the others. Ownership is advice; the
-claim decides.
+highest weights of workers for shards are served first, and a worker that has its part gets no more before all have
+theirs. So parts differ by one, and a worker that comes or goes moves one shard or two between the others. Ownership is
+advice; the claim decides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def owners(topic: str, workers: Collection[str]) -> tuple[str, ...]:
     if not workers:
         return ()
     table = _table(frozenset(workers))
-    # Turned for each topic: or one worker would have the same part of all of them.
+    # Rotated for each topic: else a worker would have the same part of each.
     turn = crc32(topic.encode("utf-8", "surrogatepass")) % SHARDS
     return table[turn:] + table[:turn]
 
@@ -41,10 +41,10 @@ def shards_of(worker: str, topic: str, workers: Collection[str]) -> int:
 
 
 def turn(shards: int, due: int, late: int) -> int:
-    """Return when a worker with these shards asks for what is due then: at once in a slice of time of its own.
+    """Return when a worker with these shards asks for a job that is due then: at once in a slice of its own.
 
-    Else when its own next slice begins: the owner was first, and what it left is for whoever has room. Or after `late`
-    ms, if that is sooner.
+    Otherwise it asks when its own next slice begins: the owner went first, and any worker with room may take the rest.
+    Or after `late` ms, if that is sooner.
     """
     shard = slice_of(due)
     if shards >> shard & 1:
@@ -57,9 +57,9 @@ def turn(shards: int, due: int, late: int) -> int:
 
 
 def shares(members: Iterable[Member]) -> dict[str, dict[str, int]]:
-    """Return for each worker, by topic, the mask of the shards that it owns: for people, who see it from outside.
+    """Return for each worker, by topic, the mask of the shards that it owns: for people who look from outside.
 
-    Whoever was silent for 5 seconds owns none. The workers themselves may know of a silence sooner.
+    A worker that was silent for 5 seconds owns none. The workers themselves may know of a silence sooner.
     """
     there = [member for member in members if member.silent < _GONE]
     handling: dict[str, list[str]] = {}

@@ -1,7 +1,7 @@
-"""Pages of jobs, for those who read no more than they show: cursors, and what one page may cost.
+"""Pages of jobs, for readers that read only what they show: cursors, and the limits of one page.
 
-A page looks at a bounded number of rows, and holds a bounded number of bytes. So it may have fewer jobs than were asked
-for while there are more.
+A page looks at a bounded number of rows, and holds a bounded number of bytes. So it may have fewer jobs than asked for
+while there are more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 BYTES: Final = 4_000_000
-"""Of the bodies a page holds about so many bytes at most; one body whatever its size."""
+"""The bytes of bodies that a page holds at most, approximately; one body fits whatever its size."""
 _ORDERS: Final = {(False, False): "i", (False, True): "n", (True, False): "d", (True, True): "l"}  # by due, newest
 _CURSOR: Final = re.compile(r"([inld])(?:(-?[0-9]{1,19})\.)?([0-9]{1,19})")
 
@@ -45,7 +45,7 @@ class Position(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What of a list is wanted."""
+    """The wanted part of a list."""
 
     filter: Filter
     by_due: bool
@@ -56,24 +56,24 @@ class Asked(NamedTuple):
     preview: int | None
 
     def place(self, job: Job) -> Position:
-        """Return where a job stands in the list."""
+        """Return a job's place in the list."""
         return Position(job.due if self.by_due else 0, job.id)
 
     def cursor(self, position: Position) -> str:
-        """Return a place as text."""
+        """Return the cursor of a place."""
         order = _ORDERS[self.by_due, self.newest]
         return f"{order}{position.due}.{position.id}" if self.by_due else f"{order}{position.id}"
 
     @property
     def loose(self) -> bool:
-        """Whether many jobs may be looked at that are not meant."""
+        """Whether a read may look at many jobs that do not match."""
         filter = self.filter
         dues = not self.by_due and (filter.due_from is not None or filter.due_until is not None)
         return dues or filter.error is not None or (filter.key is not None and filter.state is not None)
 
 
 def asked(query: GetPage) -> Asked:
-    """Return what of a list is wanted. BadJob if the cursor is none of such a list."""
+    """Return the wanted part of a list. BadJob if the cursor is from another list."""
     filter, limit = query.filter, min(query.limit, PAGE_MOST)
     ranged = filter.due_from is not None or filter.due_until is not None
     by_due = ranged and filter.state is State.DELAYED and filter.key is None
@@ -97,7 +97,7 @@ def _position(text: Any, order: str) -> Position:
 
 
 def meant(store: Store, filter: Filter, jobs: Sequence[Job]) -> list[Job]:
-    """Return those of some jobs, found by the plain filter, that the filter means. O(jobs); one query for a worker."""
+    """Return the jobs, found by the plain filter, that match the whole filter. O(jobs); one query for a worker."""
     found = [job for job in jobs if filter.fits(job)]
     if filter.worker is None:
         return found
@@ -116,7 +116,7 @@ def search(
     newest: bool = False,
     most: int = PAGE_MOST,
 ) -> Page:
-    """Return what `GetPage` does, of any filter. What no store looks for is looked for in `most` jobs."""
+    """Return a page of jobs for any filter. Conditions that `GetPage` does not know are checked on `most` jobs."""
     plain = GetPage(filter.plain, after, limit, preview, newest)
     if filter == filter.plain:
         return store.ask(plain)
@@ -132,5 +132,5 @@ def search(
 
 
 def latest(found: Iterable[Ended], limit: int) -> list[Ended]:
-    """Return those that ended last, the last one first."""
+    """Return the jobs that ended last, the last one first."""
     return nlargest(limit, found, key=lambda one: (one.ended, one.id))

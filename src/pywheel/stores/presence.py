@@ -1,4 +1,4 @@
-"""Who works on a store on a server, as one process sees it, and what the ears of its own workers have in common.
+"""The workers on a server's store, as one process sees them, and the common part of its own workers' notifiers.
 
 A beat is a query there, and comes about once a second.
 """
@@ -26,19 +26,19 @@ SILENT: Final = 3.4
 """Seconds without a beat after which a worker owns nothing."""
 GONE: Final = 60.0
 """The silence, in seconds, of a worker whose process has ended."""
-_HELD: Final = 5.0  # seconds of silence after which a worker cannot begin any more with what it held
-_BUSY: Final = 2.0  # seconds: who claimed jobs so long ago is busy
-_BEAT: Final = 1.2  # seconds between beats: the fifth look, as there are four a second beside others
-_ALONE: Final = 0.95  # the same if there is nobody else: each look
+_HELD: Final = 5.0  # seconds of silence after which a worker cannot begin any more what it held
+_BUSY: Final = 2.0  # seconds after a claim for which a process counts as busy
+_BEAT: Final = 1.2  # seconds between beats: the fifth look, as there are four a second beside other workers
+_ALONE: Final = 0.95  # the same without other workers: each look
 _NEWS: Final = 0.2  # the same if a worker has fallen behind, or caught up, and while jobs are claimed
 _NEVER: Final = inf
 _LONGEST: Final = 3_600.0  # seconds of one wait
 _FINE: Final = 0.001  # seconds: a selector waits for whole ms
-_Selector: Final[Any] = getattr(selectors, "PollSelector", selectors.SelectSelector)  # the one without system calls
+_Selector: Final[Any] = getattr(selectors, "PollSelector", selectors.SelectSelector)  # registers without system calls
 
 
 def until_quiet(seconds: float, look: Callable[[], bool | None], longest: float = 0.05) -> bool:
-    """Return once `look` returns True; False once it returns None, or after so many seconds. It rests in between."""
+    """Return True once `look` returns True, False once it returns None, or after `seconds`. It pauses between looks."""
     until = time.monotonic() + seconds
     for pause in pauses(0.002, longest):
         found = look()
@@ -53,13 +53,13 @@ def until_quiet(seconds: float, look: Callable[[], bool | None], longest: float 
 
 
 class Seen(NamedTuple):
-    """A worker, as the server told of it."""
+    """A worker, as the server described it."""
 
     worker: str
     topics: frozenset[str]  # without any it has announced none
-    beat: int  # when it has shown that it works, by the server's clock in ms
+    beat: int  # the time of its last beat, by the server's clock in ms
     behind: int
-    stopped: int  # nothing starts there of what was paused up to this number
+    stopped: int  # nothing starts there any more of topics paused up to this number
     horizon: int = -1
     gone: bool = False  # its session has ended
 
@@ -74,39 +74,39 @@ class Roster:
     version: bytes = b""
 
     def silent(self, seen: Seen) -> float:
-        """Return for how many seconds a worker has not shown that it works; GONE if its process has ended.
+        """Return the seconds since a worker's last beat; GONE if its process has ended.
 
-        A beat that is ahead came before the server's clock was set back: who lives beats again within a second.
+        A beat in the future came before the server's clock was set back: a live worker beats again within a second.
         """
         return GONE if seen.gone else abs(self.clock.wall() - seen.beat) / 1_000
 
     def members(self) -> tuple[Member, ...]:
-        """Return all that have announced topics."""
+        """Return all workers that have announced topics."""
         there = [seen for seen in self.workers.values() if seen.topics]
         return tuple(Member(seen.worker, seen.topics, self.silent(seen), seen.behind) for seen in there)
 
     def handling(self, topic: str) -> list[str]:
-        """Return the workers among whom the shards of a topic are divided: those that are not silent, or all are."""
+        """Return the workers that share the shards of a topic: those that are not silent, or all if all are."""
         there = [seen for seen in self.workers.values() if topic in seen.topics]
         return [seen.worker for seen in there if self.silent(seen) <= SILENT] or [seen.worker for seen in there]
 
 
 class ServerPresence(ABC):
-    """Who is there, and what the notifiers of an opened store share. From any thread."""
+    """The workers of an opened store, and the common state of its notifiers. Any thread may use it."""
 
     def __init__(self, clock: Clock) -> None:
         self.closed = False
         self.begin(clock)
 
     def begin(self, clock: Clock) -> None:
-        """Know of nobody yet."""
+        """Begin without knowledge of any worker."""
         self.clock = clock
         self.local: dict[str, Any] = {}
         """The notifiers of this process, by worker."""
         self.known = Roster(clock, {})
-        """All workers as they were when they were last read."""
+        """All workers as they were last read."""
         self.stale = True
-        """Whether somebody came or went since."""
+        """Whether a worker has come or gone since."""
         self._busy_until = 0.0  # by the monotonic clock
 
     @abstractmethod
@@ -115,10 +115,10 @@ class ServerPresence(ABC):
 
     @abstractmethod
     def pause_of(self, topic: str) -> int | None:
-        """Return the number of the pause that a topic is in, None if it is in none."""
+        """Return the number of a topic's present pause, None if it is not paused."""
 
     def roster(self) -> Roster:
-        """Return all workers. No query unless somebody came or went."""
+        """Return all workers. No query unless one came or went."""
         if not self.stale:
             return self.known
         self.stale = False
@@ -134,11 +134,11 @@ class ServerPresence(ABC):
 
     @property
     def busy(self) -> bool:
-        """Whether jobs were claimed here of late. Then others have some too, and a death is looked for more often."""
+        """Whether jobs were claimed here lately. Others then have jobs as well: deaths are looked for more often."""
         return self.clock.time() < self._busy_until
 
     def quiet(self, topic: str, seconds: float) -> bool:
-        """Return once nothing starts any more that was claimed before the pause; False after so long, or if resumed."""
+        """Return True once no job claimed before the pause can start, False after `seconds` or if resumed."""
         there: Collection[str] | None = None
 
         def look() -> bool | None:
@@ -150,7 +150,7 @@ class ServerPresence(ABC):
                 return None
             roster = self.look()
             handling = [seen for seen in roster.workers.values() if topic in seen.topics]
-            if there is None:  # who comes later has read that it is paused
+            if there is None:  # a worker that comes later has read that the topic is paused
                 there = {seen.worker for seen in handling}
             left = [seen for seen in handling if seen.worker in there and seen.stopped < pause]
             return all(roster.silent(seen) > _HELD for seen in left)
@@ -162,7 +162,7 @@ class ServerPresence(ABC):
 
 
 class ServerNotifier(Notifier):
-    """One thread uses it, the worker's; `wake`, `ring` and `close` may come from any."""
+    """Used by one thread, the worker's; `wake`, `ring` and `close` may come from any."""
 
     silent = SILENT
     _ends: tuple[socket.socket, ...] = ()
@@ -177,22 +177,22 @@ class ServerNotifier(Notifier):
         self._closed = False
         self._horizon = -1
         self._reload = self._rung = False
-        self._read = 0  # the last pause that `hints` has told of
-        self._behind: int | None = None  # as a beat has said it; None: the next one is due
+        self._read = 0  # the last pause that `hints` has reported
+        self._behind: int | None = None  # as of the last beat; None: the next one is due
         self._beat_at = 0.0
-        self._beaten = self._clock.wall()  # the last beat, as the server has it
-        self._overlooked_at = _NEVER  # the wall clock at which to see whether the first job is there yet, in ms
+        self._beaten = self._clock.wall()  # the last beat, by the server's clock
+        self._overlooked_at = _NEVER  # the wall clock, in ms, at which to look whether the first job is still unclaimed
 
     @abstractmethod
     def _say(self, behind: int, topics: Collection[str]) -> int | None:
-        """Write a beat, and take in who else is there; return when the first job of some topics is due."""
+        """Write a beat, and take in the other workers; return the first due time of some topics."""
 
     @abstractmethod
     def _listen(self, seconds: float) -> None:
-        """Wait for so long, or until woken or told; take in what that is."""
+        """Wait for `seconds`, or until woken or told; take in the news."""
 
     def beat(self, behind: int, spare: Spare = tuple) -> int | None:
-        """Show that this worker works, and see who else does, and whether anybody overlooks a job: a query a second."""
+        """Show that this worker works, and look for other workers and overlooked jobs: a query a second."""
         if self._over:
             return None
         presence, clock, said = self._presence, self._clock, self._behind
@@ -227,7 +227,7 @@ class ServerNotifier(Notifier):
         return members
 
     def wait(self, seconds: float) -> bool:
-        """Return when rung or woken, or after so many seconds."""
+        """Return when rung or woken, or after `seconds`."""
         if self._over:
             return False
         self._listen(0.0 if self._rung else max(seconds, 0.0))
@@ -238,7 +238,7 @@ class ServerNotifier(Notifier):
         return rung
 
     def _select(self, seconds: float, *others: Any) -> list[Any]:
-        """Wait until one of some files can be read, or this is woken; return those that can be, `_ears` among them."""
+        """Wait until some file can be read, or this is woken; return the readable files, `_ears` among them."""
         until = time.monotonic() + min(seconds, _LONGEST)
         with _Selector() as selector:
             for file in (self._ears, *others):
@@ -250,7 +250,7 @@ class ServerNotifier(Notifier):
 
     def wake(self) -> None:
         """End a wait. From any thread, and from signal handlers."""
-        with suppress(OSError):  # full, so it is woken; or closed
+        with suppress(OSError):  # the buffer is full, so it is awake; or it is closed
             self._bell.send(b"\0")
 
     @property

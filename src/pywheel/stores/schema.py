@@ -1,8 +1,8 @@
-"""Which pywheel may work with a store of which version.
+"""Versions of stores, and of the pywheels that may work with them.
 
 A store has a version, which grows with each migration, and the least version that a pywheel must know to work with it.
-So an older pywheel goes on beside a newer one whose migration has left alone what it needs: such a migration says so in
-a line ``-- least: N``. A new table, or a column that may be left out, is of that kind.
+So an older pywheel goes on beside a newer one if the migration has left its data alone. Such a migration has a line
+``-- least: N``. A new table, or a column that may be left out, is of that kind.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ IN_USE: Final = (
     "it is to be upgraded, and its tables are in use by a transaction that lasts, such as a dump: "
     "try again when that has ended"
 )
-"""Why an upgrade was given up."""
+"""The reason for giving up an upgrade."""
 _LEAST: Final = re.compile(r"^-- least: ([0-9]+)$", re.MULTILINE)
 
 
 class Schema(NamedTuple):
-    """What is stored, or what a pywheel makes."""
+    """The version of a store, or of the stores that a pywheel makes."""
 
     version: int  # 0: nothing is there
-    least: int  # what a pywheel must know at least
+    least: int  # the version that a pywheel must know at least
 
     def refuse(self, known: int, shown: str) -> None:
         """Raise StoreTooNew if a pywheel that knows this version may not work with it."""
@@ -35,6 +35,6 @@ class Schema(NamedTuple):
 
 
 def of_migrations(scripts: list[str]) -> Schema:
-    """Return what these scripts make: the last one says with what it goes, or with itself alone."""
+    """Return the schema that these scripts make. The last one may name the least version; the default is its own."""
     said = _LEAST.search(scripts[-1])
     return Schema(len(scripts), int(said[1]) if said else len(scripts))

@@ -1,4 +1,4 @@
-"""What is known of a store's server: its wall clock, and since when it has not answered."""
+"""Facts about a store's server: its wall clock, and since when it has not answered."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ..clock import MonotonicClock
 __all__ = ["Outage", "ServerClock"]
 
 _DRIFT: Final = 200e-6  # how far two clocks may part in a second, in seconds
-_SAID_FROM: Final = 1.0  # seconds
+_SAID_FROM: Final = 1.0  # seconds of an outage from which on messages have its length
 
 
 class ServerClock(MonotonicClock):
-    """This host's monotonic clock, and the wall clock of a server: this host's own may be hours off, and do no harm.
+    """This host's monotonic clock, and a server's wall clock: the host's own may be hours off without harm.
 
-    Each answer of the server that says its time narrows down what lies between the two clocks, to half of the time that
-    the answer took (Cristian, 1989); what was learned before is trusted less as it gets older. A step of the server's
-    clock is one here, once an answer has shown it. Before the first answer it is this host's wall clock.
+    Each answer with the server's time narrows down the difference of the two clocks, to half of the time that the
+    answer took (Cristian, 1989). Older knowledge is trusted less. A step of the server's clock is a step here, once an
+    answer has shown it. Before the first answer this is the host's wall clock.
     """
 
     def __init__(self) -> None:
-        # Between which the server's wall clock less ours lies, in seconds, and when that was learned. Replaced at once:
-        # of two threads that learn something the one that is later counts, and no lock is there for a fork to keep.
+        # The bounds of the server's wall clock less this host's, in seconds, and when they were learned. Replaced at
+        # once: the later of two threads counts, and there is no lock that a fork could keep.
         self._known = (-math.inf, math.inf, time.monotonic())
         self._ahead = time.time() - time.monotonic()
 
     def heard(self, server: float, sent: float, received: float) -> None:
-        """Take in that the server's wall clock showed `server`, in s, between two readings of `time` here."""
+        """Note that the server's wall clock showed `server`, in s, between two readings of `time` here."""
         low, high, at = self._known
         aged = max(received - at, 0.0) * _DRIFT
         low = max(low - aged, server - received)
@@ -50,7 +50,7 @@ class ServerClock(MonotonicClock):
 
 
 class Outage:
-    """Since when a server has not answered. One for each opened store, used from any thread."""
+    """The time since when a server has not answered. One for each opened store; any thread may use it."""
 
     def __init__(self, shown: str) -> None:
         """`shown` is its address without password."""
@@ -58,11 +58,11 @@ class Outage:
         self._since: float | None = None
 
     def over(self) -> None:
-        """Note that it answered."""
+        """Note that the server answered."""
         self._since = None
 
     def away(self, reason: str, advice: str = "start the server, or look at the network between") -> StoreAway:
-        """Return the error for one that did not, in one line: for how long, why, and what to do."""
+        """Return the error for a server that did not answer, in one line: for how long, why, and what to do."""
         seconds = self._lasts()
         answers = f"has not answered for {seconds:.0f} s" if seconds >= _SAID_FROM else "does not answer"
         error = StoreAway(f"{self._shown} {answers} ({reason}): {advice}")
@@ -70,7 +70,7 @@ class Outage:
         return error
 
     def noted(self, error: StoreAway) -> None:
-        """Let an error say how long it lasts."""
+        """Add the length of the outage to an error."""
         if not error.seconds:
             error.seconds = self._lasts()
             if error.seconds >= _SAID_FROM:

@@ -1,4 +1,4 @@
-"""What may be wrong with a store, in the same words for every store, and what repairs it."""
+"""Faults of stores and their remedies, in the same words for every store."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ EXAMPLES: Final = 5
 
 
 class Finding(NamedTuple):
-    """Something that is wrong with a store."""
+    """A fault that was found in a store."""
 
     what: str
     number: int
-    examples: tuple[int | str, ...]  # ids of some, or names of topics, or what a database says of its file
-    remedy: str  # what a repair makes of them; "" if it can make nothing
+    examples: tuple[int | str, ...]  # some ids, or names of topics, or a database's words about its file
+    remedy: str  # the result of a repair; "" if there is none
     repaired: bool = False
 
 
 class Fault(NamedTuple):
-    """Something that may be wrong."""
+    """A fault that a store may have."""
 
     what: str
     remedy: str
 
     def found(self, examples: Collection[int | str], count: int | None = None) -> list[Finding]:
-        """Return the finding about these, the first of `count`; [] for none."""
+        """Return the finding of this fault with examples, the first of `count`; [] for none."""
         number = len(examples) if count is None else count
         return [Finding(self.what, number, tuple(examples)[:EXAMPLES], self.remedy)] if number else []
 
 
 def verified(find: Callable[[], list[Finding]], mend: Callable[[], object] | None) -> list[Finding]:
-    """Return what is wrong. With `mend` it is repaired, and looked at once more: what is found again is left."""
+    """Return the faults. With `mend` they are repaired, and looked for again: those found again are left."""
     found = find()
     if not found or mend is None:
         return found

@@ -1,10 +1,10 @@
 """Changes inside a transaction of the caller's own: a job exists, moves or ends exactly if that transaction commits.
 
-Nobody tells when it does. So a thread looks until the change is there, soon at first, and then tells the workers of it;
-a job that is due before is late by so much. A program that ends, or closes its store, looks once more.
+Nothing reports that commit. So a thread looks until the change is there, often at first, and then tells the workers of
+it. A job that is due before that look is late by the rest. A program that ends, or closes its store, looks once more.
 
-A connection of a driver for asyncio belongs to its loop. The store's own code blocks, and runs in a thread of its own
-then, which hands each call of the driver to that loop and waits for it: `in_thread`, `wait`.
+A connection of an asyncio driver belongs to its loop. The store's own code blocks; it then runs in a thread of its own,
+which hands each call of the driver to that loop and waits for it: `in_thread`, `wait`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 _LOOKS: Final = (0.005, 0.5)  # seconds between looks: the first, the longest
 _GROWTH: Final = 1.3
-_PATIENCE: Final = 600.0  # seconds: then it is found by the workers' own reading, within a minute of its due time
+_PATIENCE: Final = 600.0  # seconds: after that the workers' own reading finds the job, within a minute of its due time
 _DEPTH: Final = 5
 _ASYNC: Final = ("asyncpg", "aiosqlite", "aiomysql", "asyncmy")
 _AWAITED: Final = (
@@ -44,8 +44,8 @@ _AWAITED: Final = (
 def driver_connection(connection: Any, modules: tuple[str, ...]) -> Any:
     """Return the driver's connection behind a connection: SQLAlchemy's, its session, Django's, or the driver's own.
 
-    BadJob if it is of none of these modules, or is closed, or cannot be used, or if it is to be awaited and the caller
-    waits for nothing. StoreError if the database says no to what lies between.
+    BadJob if it is of none of these modules, is closed, or cannot be used, or if its driver is for asyncio and the
+    caller is not in `in_thread`. StoreError if the database refuses a statement on the way.
     """
     try:
         found = _unwrapped(connection, modules)
@@ -61,7 +61,7 @@ def driver_connection(connection: Any, modules: tuple[str, ...]) -> Any:
 
 
 def _is_closed(driver: Any) -> bool:
-    """Whether a driver's connection was closed by the program; those of sqlite3 and aiosqlite raise then."""
+    """Whether the program closed a driver's connection; those of sqlite3 and aiosqlite then raise."""
     getattr(driver, "in_transaction", None)
     if hasattr(driver, "is_closed"):  # asyncpg's
         return bool(driver.is_closed())
@@ -73,11 +73,11 @@ def _is_closed(driver: Any) -> bool:
 def _unwrapped(connection: Any, modules: tuple[str, ...]) -> Any:
     found = connection
     for _ in range(_DEPTH):
-        if module_of(found) in modules and hasattr(found, "cursor"):  # pools have none, nor cursors: these lead to one
+        if module_of(found) in modules and hasattr(found, "cursor"):  # neither a pool nor a cursor has one
             if is_async(found):
                 _bridge(connection)
             return found
-        if hasattr(found, "ensure_connection"):  # Django's connects when it is used first
+        if hasattr(found, "ensure_connection"):  # Django's connects at its first use
             found.ensure_connection()
         found = _behind(found, connection)
         if found is None:
@@ -89,13 +89,13 @@ def _unwrapped(connection: Any, modules: tuple[str, ...]) -> Any:
 
 
 def _behind(found: Any, connection: Any) -> Any:
-    """Return what a connection is made around, None if it is around none."""
+    """Return the connection inside another one, None if there is none."""
     if is_async(found):
         _bridge(connection)
     if hasattr(found, "get_raw_connection"):  # SQLAlchemy's for asyncio
-        wait(found.exec_driver_sql("SELECT 1"))  # begins its transaction: with asyncpg it does so with a statement
+        wait(found.exec_driver_sql("SELECT 1"))  # begins its transaction: asyncpg begins one with a statement
         return wait(found.get_raw_connection())
-    if hasattr(found, "exec_driver_sql") and not found.in_transaction():  # SQLAlchemy's: it commits what it has begun
+    if hasattr(found, "exec_driver_sql") and not found.in_transaction():  # SQLAlchemy commits only what it has begun
         found.begin()
     inner = getattr(found, "driver_connection", None)
     if inner is None:
@@ -130,7 +130,7 @@ def taken(put: Put, get: Callable[[tuple[str, str]], Job | None]) -> JobExists |
 
 
 class _Bridge:
-    """From a thread to a loop: the thread waits for what it hands over."""
+    """The way from a thread to a loop: the thread waits for the result of what it hands over."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -138,7 +138,7 @@ class _Bridge:
         self._cancelled = False
 
     def wait(self, awaitable: Awaitable[R]) -> R:
-        """Return what comes of it on the loop."""
+        """Return the result of an awaitable on the loop."""
         answer: Future[R] = Future()
         self._loop.call_soon_threadsafe(self._begin, awaitable, answer)
         return answer.result()
@@ -158,7 +158,7 @@ class _Bridge:
             answer.set_exception(error)
 
     def cancel(self) -> None:
-        """Cancel what is under way, or what comes next; what undoes the rest may follow."""
+        """Cancel the call under way, or else the next one; calls that clean up may follow."""
         self._cancelled = self._task is None
         if self._task is not None:
             self._task.cancel()
@@ -175,15 +175,15 @@ def _bridge(connection: object) -> _Bridge:
 
 
 def wait(awaitable: Awaitable[R]) -> R:
-    """Return what comes of it on the loop of the caller of `in_thread`; in its thread."""
+    """Return the result of an awaitable on the loop of `in_thread`'s caller. Call it in the thread of `in_thread`."""
     return _bridge(awaitable).wait(awaitable)
 
 
 async def in_thread(work: Callable[[], R]) -> R:
-    """Return what `work` returns in a thread of its own, in which `wait` may be called.
+    """Return the result of `work`, run in a thread of its own, in which `wait` may be called.
 
-    No thread of a pool: all of that might wait for locks that a transaction holds which needs one more of them. If the
-    task is cancelled, so is the call of the driver that is under way, and what `work` then does to clean up is awaited.
+    A pool would not do: all its threads might wait for locks of a transaction that needs one more thread. If the task
+    is cancelled, so is the driver's call under way, and the cleanup that `work` then does is awaited.
     """
     bridge, answer = _Bridge(), asyncio.get_running_loop().create_future()
     context = contextvars.copy_context()
@@ -213,24 +213,24 @@ async def in_thread(work: Callable[[], R]) -> R:
     return found  # type: ignore[no-any-return]
 
 
-# ---- who is told, and when ------------------------------------------------------------------------------------------
+# ---- news of commits ------------------------------------------------------------------------------------------------
 
 
 class CommitWatch:
-    """Tells of changes once they are there. Its thread lives while it has something to watch."""
+    """Tells of changes once they are committed. Its thread lives while it has something to watch."""
 
     def __init__(self, dues: Callable[[list[int]], Mapping[int, int]]) -> None:
         self._dues = dues
         self._lock = threading.RLock()  # a signal handler may close the store in the middle of a put
         self._watched: dict[tuple[int, int | None], tuple[float, Callable[[], None]]] = {}
-        """Until when, and how to tell of it, by job and when it is to be due: None for a new job."""
+        """The end of the watch, and the function to call, by job and its new due time: None for a new job."""
         self._pause = _LOOKS[0]
         self._news = threading.Event()
         self._running = False
         self.closed = False
 
     def add(self, id: int, due: int | None, tell: Callable[[], None]) -> None:
-        """Call `tell` once a job is there, and due then if that is given."""
+        """Call `tell` once a job is there, with this due time if one is given."""
         with self._lock:
             self._watched[id, due] = (time.monotonic() + _PATIENCE, tell)
             self._pause = _LOOKS[0]
@@ -268,12 +268,12 @@ class CommitWatch:
                     tell()
 
     def flush(self) -> None:
-        """Tell of those that are there by now. No query if nothing is watched."""
+        """Tell of the changes that are there by now. No query if nothing is watched."""
         if self._watched and not self.closed:
             self._look()
 
     def close(self) -> None:
-        """Tell of those that are there, and watch nothing any more."""
+        """Tell of the changes that are there by now, and stop watching."""
         self.flush()
         self.closed = True
         self._news.set()

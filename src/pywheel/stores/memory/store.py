@@ -21,14 +21,14 @@ from ..sqlite.presence import Presence
 __all__ = ["MemoryStore"]
 
 _R = TypeVar("_R")
-_FORK_SECONDS: Final = 5.0  # that a fork waits for what is under way
+_FORK_SECONDS: Final = 5.0  # for which a fork waits for the call under way
 
 
 class MemoryStore(SqliteEngine):
     """Jobs in memory, lost with the process. All else is as in a store that lasts.
 
-    All threads share one connection, one at a time. `random` gives whole numbers of 64 bits for the jitter of backoffs,
-    in the place of SQLite's own: whoever applies the same commands again can draw the same.
+    All threads share one connection, one at a time. `random` returns whole numbers of 64 bits for the jitter of
+    backoffs, instead of SQLite's own: a program that repeats the same commands can then draw the same jitter.
     """
 
     durability: Durability = "memory"
@@ -51,7 +51,7 @@ class MemoryStore(SqliteEngine):
         self._presence = self._new_presence()
 
     def _alone(self, work: Callable[..., _R], *args: Any) -> _R:
-        """Return what `work` does while no other thread uses the connection. What it leaves undone is rolled back."""
+        """Return the result of `work`, run while no other thread uses the connection. Roll back if it raises."""
         with self._lock:
             if self._busy:
                 raise StoreBusy("this thread is using the store already: a signal handler cannot use it too")
@@ -74,7 +74,7 @@ class MemoryStore(SqliteEngine):
     _reading = _alone
 
     def _undo(self) -> None:
-        """Roll back, and know nothing any more that may have been."""
+        """Roll back, and forget cached values that may be rolled back."""
         self._forget()
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
@@ -89,13 +89,13 @@ class MemoryStore(SqliteEngine):
         return Presence(None, self.clock, self._rows)
 
     def _rows(self, text: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
-        """Return what a statement finds, after a commit too that this thread has not done with."""
+        """Return the rows of a statement, also after a commit whose call this thread has not finished."""
         if self._lock._is_owned() and self._busy:  # type: ignore[attr-defined]
             return rows_of(self._connection, text, values)
         return self._alone(rows_of, text, values)
 
     def close(self) -> None:
-        """Let go of everything: the jobs are lost."""
+        """Release everything: the jobs are lost."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -118,7 +118,7 @@ class MemoryStore(SqliteEngine):
             self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        """Go on with what is now the child's own."""
+        """Go on with the child's own copy of the jobs."""
         self.after_fork_in_parent()
         self._presence.after_fork()
         self._presence = self._new_presence()
