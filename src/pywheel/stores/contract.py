@@ -74,7 +74,7 @@ def word_of_death(id: int, claims: int) -> str:
 class Locked(Exception):
     """Another transaction holds a lock that a command needs, such as that of a key; nothing was stored.
 
-    Locked is no StoreError: of the callers that share a transaction, only those who need the lock have to wait.
+    Locked is no StoreError: of the callers that share a transaction, only those that need the lock have to wait.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -107,7 +107,7 @@ class GroupCommit:
         self._taking_over = threading.Lock()  # never held by the main thread, so no signal can leave it locked
         self._waiting: dict[_Call, None] = {}  # in order of arrival; a call belongs to the thread that pops it
         self._heir: _Call | None = None  # it was woken to lead: others let it go first, unless it does not come
-        self._crowd = 1  # callers of the last commit, and those who waited at its end
+        self._crowd = 1  # callers of the last commit, and those that waited at its end
         self._took = 0.0  # seconds of the last commit
         self._gathers: _Call | None = None  # the leader's call while it waits for `_crowd` callers
 

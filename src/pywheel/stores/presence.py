@@ -26,7 +26,7 @@ SILENT: Final = 3.4
 """Seconds without a beat after which a worker owns nothing."""
 GONE: Final = 60.0
 """The silence, in seconds, of a worker whose process has ended."""
-_HELD: Final = 5.0  # seconds of silence after which a worker cannot begin any more what it held
+_HELD: Final = 5.0  # seconds of silence after which a worker cannot start held jobs any more
 _BUSY: Final = 2.0  # seconds after a claim for which a process counts as busy
 _BEAT: Final = 1.2  # seconds between beats: the fifth look, as there are four a second beside other workers
 _ALONE: Final = 0.95  # the same without other workers: each look

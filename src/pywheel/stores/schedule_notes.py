@@ -338,7 +338,7 @@ class ScheduleNotes:
     # ---- for the planner --------------------------------------------------------------------------------------------
 
     def go_on(self, successor: NewJob, planned: Planned, token: str, before: int) -> None:
-        """Put the planner's next job, if `successor` still follows the live one, and write the planner's progress.
+        """Put the planner's next job, which is refused if the planner has lost its claim, and write its progress.
 
         The job is due at once if anything has changed since `token` was read. The job `before` is deleted.
         """

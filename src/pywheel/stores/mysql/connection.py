@@ -164,7 +164,7 @@ class Timed(pymysql.Connection):
         return results
 
     def one(self, statements: Sequence[str]) -> _Given:
-        """Run statements of which one may give rows; return those.
+        """Run statements, of which at most one returns rows; return its rows.
 
         MariaDB gets short ones as one statement: that spares an answer for each, half of a put's time here.
         """

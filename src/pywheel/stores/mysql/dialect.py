@@ -255,7 +255,7 @@ class MysqlDialect(ServerDialect):
         return look and self.text(look), self.text(write)
 
     def _insert(self, one: Insert, moment: str) -> tuple[list[str], int | None]:
-        """Return INSERTs. Jobs whose key is taken are left out; other rows that are taken are a conflict."""
+        """Return INSERTs. A job whose key is taken is left out; in other tables a row that is there is a conflict."""
         if not one.rows:
             return [], None
         texts = list(self.inserts(one, moment))
@@ -285,7 +285,7 @@ class MysqlDialect(ServerDialect):
         return [into + ",".join(f"({topic},{jobs},0,0,0)" for topic, jobs in counts)]
 
     def counting_those_there(self, one: Insert) -> list[str]:
-        """Return the statements that count those of some jobs that were stored, and return their ids."""
+        """Return a statement that counts the stored jobs among some, and one that returns their ids."""
         some = "FROM job j WHERE j.id IN (:ids)"
         into = "INSERT INTO tally (topic, live, done, cancelled, dead)"
         texts = f"{into} SELECT j.topic, count(*), 0, 0, 0 {some} GROUP BY j.topic", f"SELECT j.id {some}"

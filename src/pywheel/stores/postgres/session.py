@@ -68,7 +68,7 @@ class PostgresSession(OwnSession):
         return self._there(insert) if again else [id for [id] in rows] if insert.unless_taken else None
 
     def _there(self, insert: Insert) -> list[int]:
-        """Return those of some new jobs that are stored."""
+        """Return the ids of the new jobs that are stored."""
         return sorted(drive(self._send, read.there([row[0] for row in insert.rows])))
 
 

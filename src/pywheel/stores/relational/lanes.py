@@ -224,9 +224,9 @@ def may_wait(commands: Sequence[c.Command[Any]], topics: Container[str]) -> bool
 
 
 def claims_beside(commands: Sequence[c.Command[Any]]) -> int | None:
-    """Return the place from which commands are claims to make beside the ends before; None if one commit will do.
+    """Return the place of the first claim, if all claims can run beside the ends before them; else None.
 
-    Claims under a limit depend on the ends before them.
+    None as well if one commit is enough. Claims under a limit depend on the ends before them.
     """
     if len(commands) <= _MANY:
         return None

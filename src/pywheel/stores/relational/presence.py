@@ -101,7 +101,7 @@ class Presence(ServerPresence):
     def __init__(self, store: RelationalStore) -> None:
         super().__init__(store.clock)
         self._store = store
-        self._dead: set[str] = set()  # workers in the roster whose death others were told of
+        self._dead: set[str] = set()  # workers in the roster whose end was announced
         self._ringer = Ringer(store.ring, self._whom)
 
     # ---- who is there -----------------------------------------------------------------------------------------------

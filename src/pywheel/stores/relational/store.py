@@ -260,7 +260,7 @@ class RelationalStore(SqlStore):
         return self._apply_on(self._lane_of(commands), commands) if claims is None else self._beside(commands, claims)
 
     def _beside(self, commands: Sequence[Command[Any]], claims: int) -> list[Any]:
-        """Apply the commands before the claims, and the claims beside them: server and process work on both at once."""
+        """Apply the claims, and beside them the commands before: server and process work on both at once."""
         ends, others = commands[:claims], commands[claims:]
         found: Future[list[Any]] = Future()
 

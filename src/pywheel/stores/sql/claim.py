@@ -324,7 +324,7 @@ def _chosen(command: Claim, ready: Sequence[Found], gate: Gate | None = None) ->
 
 
 def _known(tx: Transaction, number: int, command: Claim) -> Steps[tuple[_Topic, list[Found], Sequence[Any]]]:
-    """Return a topic, those of the command's jobs that wait, in order and locked, and those locked by others."""
+    """Return a topic, the command's jobs that wait, in order and locked, and the jobs that others have locked."""
     ids = sorted({id for id in command.ids if id in IDS})
     small = command.bytes // max(len(ids), 1)
     if command.policy.limits is not None:

@@ -125,5 +125,5 @@ class SqlStore(Store):
         return answer  # type: ignore[no-any-return]  # what the class of the query says
 
     def _present(self, ids: Sequence[int]) -> dict[int, int]:
-        """Return the due times of those of some ids that have jobs, by id."""
+        """Return the due times of the jobs that exist among these ids, by id."""
         return self._read_steps(read.there, ids)

@@ -114,7 +114,7 @@ def heads(topics: Names, ids: Sequence[int]) -> Steps[list[tuple[Job, int]]]:
 
 
 def there(ids: Sequence[int]) -> Steps[dict[int, int]]:
-    """Return the due times of those of some ids that have jobs, by id."""
+    """Return the due times of the jobs that exist among these ids, by id."""
     live, ended = f"SELECT j.id, {DUE} AS due", "SELECT j.id, j.due"
     rows = yield from found_in("id due", live, ended, {"ids": sorted(ids)})
     return {id: row[1] for id, row in rows.items()}

@@ -2,7 +2,7 @@
 
 A template is SQL with a few marks in braces, which `Dialect` replaces:
 
-- ``{w: id, claims}`` is a table `w` of those columns, made of the rows in ``values["w"]``.
+- ``{w: id, claims}`` is a table `w` of these columns, made of the rows in ``values["w"]``.
 - ``{in ids}`` is a condition for the expression before it: to be one of the numbers in ``values["ids"]``.
 - ``{now}`` is the store's time in ms, the same throughout a statement.
 - ``{draw}`` is a number from -1 to 1, drawn for each row.
@@ -90,7 +90,7 @@ class WriteJobs:
 
 @dataclass(slots=True)
 class Drop:
-    """Deletes the live rows of those of some jobs that an earlier `WriteJobs` has written as finished."""
+    """Deletes the live rows of these jobs, as far as an earlier `WriteJobs` has written them as finished."""
 
     ids: Sequence[int]
 

@@ -66,7 +66,7 @@ def _work(of: weakref.ref[Database], wake: SimpleQueue[bool]) -> None:
             if database is not None:
                 database.read(_checkpoint)
         del database
-        with suppress(Empty):  # what was written meanwhile waits for the next call: the writer may have to come between
+        with suppress(Empty):  # writes made meanwhile wait for the next call: the writer may have to come between
             while wake.get_nowait():
                 pass
             return

@@ -154,7 +154,7 @@ local function first_due_of(topic, most, suspects, after, without)
     return found, full and now or first_due(topic, beyond(now)) or false
 end
 
--- Returns those of some jobs that wait in a topic, in order. Ends their leases that are over.
+-- Returns the jobs among these ids that wait in a topic, in order. Ends their leases that are over.
 local function waiting_of(topic, ids)
     local found = {}
     for place, lease in ipairs(of_each('ZMSCORE', keys_of(topic).leases, ids)) do

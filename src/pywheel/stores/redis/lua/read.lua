@@ -174,7 +174,7 @@ local function in_order(ids)
     return ids
 end
 
--- Appends those of some ids that come behind the place looked at last.
+-- Appends the ids that come behind the place looked at last.
 local function collect(ids, found)
     for _, b in ipairs(found) do
         if page.down and b < page.after or not page.down and b > page.after then
