@@ -78,7 +78,7 @@ class Locked(Exception):
     """
 
     def __init__(self, seconds: float) -> None:
-        """Take the store's time limit: the command was retried for that many seconds."""
+        """Take the store's time limit: the seconds for which the caller may try again."""
         super().__init__(
             f"another transaction held what this waits for, such as a key, for {seconds:g} s: end that transaction, "
             "and try again"
