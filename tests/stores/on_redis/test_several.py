@@ -109,3 +109,12 @@ class TestAsOne:
             [[id]] = lost.apply([Put((JOB,))])
             assert [due.id for due in notifier.hints().due] == [store.ids.outer(2, id)]
             notifier.close()
+
+
+def test_a_nonce_tells_the_ids_of_a_put_into_several_stores_from_the_first_job_on(redis_server):
+    with open(redis_server.url(stores=2)) as store:
+        keys = {store.ids.of_key("t", key): key for key in "abcdefgh"}
+        jobs = tuple(JOB._replace(key=keys[place]) for place in (0, 1))
+        [ids] = store.apply([Put(jobs, "n")])
+        assert 1 in ids
+        assert store.apply([Put((), "n"), Put((JOB, JOB), "n")]) == [ids, ids]

@@ -35,7 +35,7 @@ PIECE: Final = 250
 _MANY: Final = 2**31 - 1
 _ALIKE: Final = itemgetter(NewJob._fields.index("topic"), OF_NEW_JOB)
 """The common part of new jobs that go together: their topic, and the values of FIELDS."""
-_EXISTS, _TWICE, _LATELY = -1, -2, -3  # no ids; `partitions` notes an id as -2 - id
+_EXISTS, _TWICE, _LATELY = -1, -2, -3  # no ids: `partitions` notes ids as -4 and less
 _SETTLES: Final = frozenset((c.Ack, c.Nack, c.Release, c.Touch, c.Begin))
 """The commands that go by receipts, many at once."""
 
