@@ -1,4 +1,4 @@
-"""The worker of a program that has a loop: coroutine handlers run there, beside what else the program does on it."""
+"""The worker of a program that has a loop: coroutine handlers run there, beside the program's other tasks."""
 
 from __future__ import annotations
 
@@ -19,58 +19,58 @@ __all__ = ["AsyncWorker"]
 
 
 class AsyncWorker:
-    """Runs the handlers of a program, coroutine functions on the program's own loop: with its clients and pools.
+    """Runs the handlers of a program. Coroutine handlers run on the program's own loop, with its clients and pools.
 
-    ``async with AsyncWorker(queue): ...`` works in the background, and drains at the end: as in the lifespan of a
-    server. ``await AsyncWorker(queue).run()`` works until it is stopped. It is made as a `Worker` is, with the same
-    options but for `loop_factory`; any number of both share a store.
+    ``async with AsyncWorker(queue): ...`` works in the background and drains at the end, such as in the lifespan of a
+    server. ``await AsyncWorker(queue).run()`` works until `stop`. The options are those of `Worker`, without
+    `loop_factory`. Any number of both kinds may share a store.
 
-    On the loop run coroutine handlers, what plain ones return to be awaited, providers, `before` and `after` around
-    them, and `on_dead`, in the context of the task that runs the worker. Plain handlers run in threads, as does all
-    that talks to the store. A handler that blocks the loop holds up the program; jobs that cannot begin meanwhile are
-    left to other workers.
+    The loop runs coroutine handlers, the awaitables that plain handlers return, providers, `before` and `after` around
+    them, and `on_dead`, in the context of the task that runs the worker. Threads run plain handlers and all calls of
+    the store. A handler that blocks the loop holds up the program; other workers take the jobs that cannot begin
+    meanwhile.
 
-    The store is opened when it begins to work, in a thread. One worker works once.
+    A thread opens the store when the worker begins to work. One worker works once.
 
     Raises:
-        TypeError: this is no program. All else is said when it begins.
+        TypeError: this is no program. All other errors are raised when the worker begins.
     """
 
     def __init__(self, program: Program, **options: Unpack[WorkerOptions]) -> None:
         no_worker_while_importing()
         misspelt(options, WorkerOptions, "an AsyncWorker")
-        if isinstance(program, type) or not hasattr(program, "handlers"):  # to ask for its store would open that
+        if isinstance(program, type) or not hasattr(program, "handlers"):  # asking for its store would open the store
             raise TypeError(f"a worker works for a JobQueue, not {program!r:.40}")
         self._program = program
         self._options = options
-        self._mutex = threading.RLock()  # a signal handler may come in the midst of `stop`
-        self._worker: BaseWorker | None = None  # once the store is open
+        self._mutex = threading.RLock()  # a signal handler may interrupt `stop`
+        self._worker: BaseWorker | None = None  # set once the store is open
         self._stops = 0
-        self._ended: asyncio.Future[None] | None = None  # once it has begun
+        self._ended: asyncio.Future[None] | None = None  # set once `run` has begun
         self._opened = asyncio.Event()
         self._running: asyncio.Task[None] | None = None  # of `async with`
         self._entered = False
 
     @property
     def told_to_stop(self) -> bool:
-        """Whether `stop` was called, or the task that runs it was cancelled, or a signal came that stops."""
+        """Whether `stop` was called, the task of `run` was cancelled, or a stopping signal arrived."""
         return self._stops > 0
 
     async def run(self, *, signals: bool = False) -> None:
-        """Work until `stop`, or until the task is cancelled: then handlers get their grace before this ends.
+        """Work until `stop`, or until the task is cancelled; then give handlers their grace before returning.
 
-        A second `stop`, or cancellation, ends the grace. Handlers that go on are cancelled at its end, and their jobs
-        given back, unspent.
+        A second `stop` or cancellation ends the grace. Coroutine handlers that still run at its end are cancelled,
+        isolated ones are killed, and their jobs are given back, unspent.
 
         Args:
-            signals: stop at SIGTERM, SIGINT and SIGHUP, in the main thread, as `Worker.run` does. Else they are the
-                program's own affair, as a server's.
+            signals: stop at SIGTERM, SIGINT and SIGHUP, in the main thread, as `Worker.run` does. By default the
+                program handles signals, as a server does.
 
         Raises:
-            BadOption, TypeError, StoreError: as a `Worker` says when it is made.
+            BadOption, TypeError, StoreError: as the constructor of `Worker` raises them.
             StoreClosed: the store was closed meanwhile.
-            StoreReplaced: its files were deleted or replaced, once the handlers under way have had their grace.
-            RuntimeError: it has run before, or the system has no thread left.
+            StoreReplaced: the store's files were deleted or replaced. Running handlers get their grace first.
+            RuntimeError: this worker has run before, or the system has no thread left.
         """
         if self._ended is not None:
             raise RuntimeError("an AsyncWorker works once: make another one")
@@ -88,7 +88,7 @@ class AsyncWorker:
                 except asyncio.CancelledError as raised:
                     cancelled = raised
                     self.stop()
-            thread.join()  # it has told, and ends
+            thread.join()  # it has reported its end, and returns
         error = ended.exception()
         if cancelled is not None:
             if error is not None:
@@ -98,7 +98,7 @@ class AsyncWorker:
             raise error
 
     def stop(self) -> None:
-        """Begin to drain: claim nothing more. From any thread, and from signal handlers; `run` ends with the drain.
+        """Begin to drain: claim nothing more; `run` returns after the drain. Any thread or signal handler may call it.
 
         A second call ends the grace.
         """
@@ -120,10 +120,10 @@ class AsyncWorker:
                 self._worker = worker
                 for _ in range(self._stops):
                     worker.stop()
-            with suppress(RuntimeError):  # the loop is closed: the worker learns it
+            with suppress(RuntimeError):  # the loop is closed: the worker notices by itself
                 loop.call_soon_threadsafe(self._opened.set)
             worker.work()
-        except BaseException as raised:  # noqa: BLE001  (whoever runs it has it)
+        except BaseException as raised:  # noqa: BLE001  (the awaiter of `run` gets it)
             error = raised
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self._end, error)
@@ -141,7 +141,7 @@ class AsyncWorker:
     # ---- in the background ------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Begin to work. Errors as those of `run`."""
+        """Begin to work. Raises as `run` does."""
         self._running = asyncio.create_task(self.run(), name="pywheel-worker")
         self._running.add_done_callback(self._say_end)
         try:
@@ -163,7 +163,7 @@ class AsyncWorker:
             log_end(error)
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Drain. An error that has ended the worker was logged then, and is raised unless there is another one."""
+        """Drain. Raise the error that ended the worker, which was logged then, unless the body raised another."""
         assert self._running is not None
         if not self._stops:
             self.stop()

@@ -1,4 +1,4 @@
-"""What all workers do: the life of one, from its announcement to the end of its last handler."""
+"""The base of all workers: the life of one, from its announcement to the end of its last handler."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ __all__ = ["BaseWorker", "Program", "WorkerOptions", "log_end"]
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _MOST_THREADS: Final = 1_024
 _CANCELLED: Final = 1.0  # seconds that cancelled tasks have to end
-_CLOSED: Final = 2.0  # seconds that handlers have to close what they have opened, and on_dead has to tell
-_LOOK: Final = 0.05  # seconds between looks at what still runs
+_CLOSED: Final = 2.0  # seconds for handlers to close their resources, and for the calls of on_dead to end
+_LOOK: Final = 0.05  # seconds between looks at the handlers that still run
 
 
 class Program(Protocol):
-    """What a worker works for: a JobQueue, or anything with its store, its handlers and its events."""
+    """The program of a worker: a JobQueue, or any object with the same store, handlers and events."""
 
     @property
     def store(self) -> Store: ...  # noqa: D102
@@ -54,7 +54,7 @@ class Program(Protocol):
 
 
 class WorkerOptions(TypedDict, total=False):
-    """What a worker may be told, of any kind; `Worker` says what it means."""
+    """The options of every kind of worker; `Worker` explains them."""
 
     topics: Collection[str] | None
     concurrency: int | None
@@ -66,7 +66,7 @@ class WorkerOptions(TypedDict, total=False):
 
 
 class BaseWorker:
-    """Works for a program in the thread that calls `work`, until `stop`. Its coroutine handlers run on a loop."""
+    """Runs a program's handlers, from the thread that calls `work`, until `stop`. Coroutine handlers run on a loop."""
 
     def __init__(
         self,
@@ -104,13 +104,13 @@ class BaseWorker:
         in_threads = [handler for handler in handlers.values() if handler.isolate or not is_async(handler.function)]
         most = sum(handler.concurrency for handler in in_threads)
         self._threads = Threads(min(max(most, 1), _MOST_THREADS))
-        self._stopping = False  # no Event: a signal may come in the middle of its own handler, and find it locked
+        self._stopping = False  # no Event: a signal may interrupt its own handler, and would find the Event locked
         self._announced = False
         self.told_to_stop = False
-        """Whether `stop` was called, or a signal came that stops."""
+        """Whether `stop` was called, or a stopping signal arrived."""
         self._notifier = self.store.notifier(name or f"{socket.gethostname()}:{os.getpid()}")
         self.name = self._notifier.worker
-        """The worker's id: its name, and what tells it from the others of that name."""
+        """The worker's id: its name, and a part that is unique among the workers of that name."""
         self._deaths = Deaths(program, self._notifier, self._middleware, self._loop.finish)
         try:
             options: Any = {"kept": retention(keep), "max_bytes": max_bytes, "concurrency": concurrency}
@@ -126,7 +126,7 @@ class BaseWorker:
     def _pool(self, handler: Handler, outside: Outside) -> Pool:
         if handler.isolate:
             return IsolatedPool(handler, outside, self._threads, self.program)
-        if handler.topic != TOPIC:  # the planner's job is nobody's
+        if handler.topic != TOPIC:  # the program's middleware does not see the planner's job
             handler = self._middleware.around(handler)
         if is_async(handler.function):
             return AsyncPool(handler, outside, self._loop)
@@ -135,11 +135,11 @@ class BaseWorker:
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def work(self) -> None:
-        """Work until `stop`; signals are the caller's affair.
+        """Work until `stop`. The caller handles signals.
 
         Raises:
             StoreClosed: the store was closed meanwhile.
-            StoreReplaced: its files were deleted or replaced, once the handlers under way have had their grace.
+            StoreReplaced: the store's files were deleted or replaced. Running handlers get their grace first.
         """
         with _frozen():
             try:
@@ -155,7 +155,7 @@ class BaseWorker:
                 self._end()
 
     def stop(self) -> None:
-        """Begin to drain: claim nothing more. From any thread, and from signal handlers.
+        """Begin to drain: claim nothing more. Any thread or signal handler may call this.
 
         A second call ends the grace.
         """
@@ -165,7 +165,7 @@ class BaseWorker:
         self.retire()
 
     def retire(self) -> None:
-        """Begin to drain, to make room for another worker. Unlike `stop` it never ends the grace."""
+        """Begin to drain, to make room for another worker. Unlike `stop`, a second call does not end the grace."""
         self._stopping = True
         self._notifier.wake()
 
@@ -189,7 +189,7 @@ class BaseWorker:
                 self.dispatcher.sleep()
 
     def _obey(self) -> None:
-        """Do what an operator has ordered of this worker."""
+        """Carry out an operator's order to this worker."""
         order, quiet = self.dispatcher.order, self.dispatcher.quiet
         if order == ORDERS["stop"]:
             _LOGGER.info("told to stop: %s drains", self.name)
@@ -200,11 +200,11 @@ class BaseWorker:
                 self.dispatcher.take_again()
             else:
                 self.dispatcher.hush()
-            self._announced = False  # it is tried again while the store is away
+            self._announced = False  # the loop tries again while the store is away
             self._announce()
 
     def _turned(self, *, ready: bool) -> None:
-        """Say that the dispatcher goes on. What ran on a loop that its program has closed is given back."""
+        """Report that the dispatcher goes on. If the program has closed its loop, give back the jobs that ran there."""
         self._pulse(ready=ready)
         if self._loop.closed:
             self.retire()
@@ -225,9 +225,9 @@ class BaseWorker:
             self.dispatcher.forgotten = False
 
     def _drain(self, *, gone: bool = False) -> None:
-        """Let handlers finish. The others hear at once that this worker takes nothing more.
+        """Let handlers finish. The other workers learn at once that this one claims nothing more.
 
-        With the store gone nobody does, and nobody hears of ends.
+        If the store is gone, they learn neither that nor how the jobs end.
         """
         told = gone and self._stopping
         self.dispatcher.drain()
@@ -255,7 +255,7 @@ class BaseWorker:
             atexit.register(_give_back, self.store, left, os.getpid())
 
     def _finish(self, only: type[Pool] | tuple[type[Pool], ...], seconds: Callable[[], float], *, gone: bool) -> None:
-        """Wait, and settle what ends, until nothing runs in pools of a kind, or no time is left."""
+        """Wait, and settle jobs as they end, until no pool of a kind has any left, or the time is over."""
         if not gone:
             self.dispatcher.go_on()
         while self.dispatcher.busy(only) and (left := seconds()) > 0:
@@ -278,7 +278,7 @@ class BaseWorker:
 
 @contextmanager
 def _patient(what: str) -> Iterator[None]:
-    """Log what a store that is away makes impossible; the next turn tries again."""
+    """Log an operation that fails because the store is away; the next turn tries again."""
     try:
         yield
     except (StoreClosed, StoreReplaced):
@@ -289,7 +289,7 @@ def _patient(what: str) -> Iterator[None]:
 
 @contextmanager
 def _frozen() -> Iterator[None]:
-    """Let the garbage collector pass over what the program has made so far, in a process that is the worker's."""
+    """Exclude the program's objects from garbage collection meanwhile, if this is the main thread of its process."""
     if threading.current_thread() is not threading.main_thread() or gc.get_freeze_count():
         yield
         return
@@ -301,7 +301,7 @@ def _frozen() -> Iterator[None]:
 
 
 def _give_back(store: Store, leases: list[Lease], process: int) -> None:
-    """Give back, unspent, what still runs when the process ends. Until then nobody else may run it."""
+    """Give back, unspent, the jobs that still run when the process ends. No other worker may run them before."""
     left = [Release(lease.job.id, lease.job.claims) for lease in leases if not lease.ended]
     if left and os.getpid() == process:
         with suppress(StoreError):
@@ -309,6 +309,6 @@ def _give_back(store: Store, leases: list[Lease], process: int) -> None:
 
 
 def log_end(error: BaseException) -> None:
-    """Log that a worker ends by an error, where nobody waits for it."""
+    """Log that a worker ends by an error, where no caller waits for its end."""
     advice = "; stop it before you close its queue" if isinstance(error, StoreClosed) else ""
     _LOGGER.error("the worker ends: %s%s", error, advice)

@@ -1,6 +1,6 @@
-"""What a worker does beside its jobs: see who else works, forget what finished long ago, count ends, watch the clock.
+"""The chores of a worker: look at the other workers, prune finished jobs, count ends, watch the clock.
 
-Pruning is a transaction of its own. No ack waits for it, and it rests for longer than its steps take.
+Pruning has transactions of its own. No ack waits for it, and it rests for longer than its steps take.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from .topic_state import TopicState
 __all__ = ["ClockSteps", "EndsKept", "Membership", "Pruning", "retention"]
 
 _OVERDUE: Final = 250
-"""ms after which a due job of an owner without room is taken by any worker that has some."""
-_BESIDE: Final = 0.25  # seconds between looks while others are there
-_ALONE: Final = 1.0
-_GONE: Final = 1.25  # times as long as the silence that ends its ownership: then a worker's shards go to the others
+"""ms after which any worker with room takes the due job of an owner without room."""
+_BESIDE: Final = 0.25  # seconds between looks at the other workers, if there are any
+_ALONE: Final = 1.0  # the same if there are none
+_GONE: Final = 1.25  # times the notifier's `silent`: after such a silence a worker's shards go to the others
 _RECOVERY: Final = ""  # the topic whose first shard's owner ends lost leases for all
-_PRUNED: Final = 200  # jobs that are forgotten in one step, some 2 ms
-_SHARE: Final = 4  # times as long as a step took is the pause after it, while there is more
+_PRUNED: Final = 200  # jobs that are pruned in one step, some 2 ms
+_SHARE: Final = 4  # times as long as a step took is the pause after it, while there are more jobs to prune
 _PAUSE: Final = 10  # ms of that pause, at least
-_ROUND: Final = (250, 30_000)  # ms between looks when there is nothing: a tenth of the time that jobs are kept
+_ROUND: Final = (250, 30_000)  # ms between looks with nothing more to prune: a tenth of `keep`, within these bounds
 _OTHERS: Final = 10  # times as long between looks of a worker that is not in charge
 _BUSY: Final = 2_000  # ms for which pruning waits while jobs are overdue
 _KEEPS: Final = "keep:"
-_SAID: Final = 600_000  # ms after which a worker says again what it keeps
-_LOOKED: Final = 1_000  # ms between looks at what the others keep
-_KNOWN: Final = 3_600_000  # ms for which what a worker keeps counts, if it is killed
-_KEPT_EVERY: Final = 30_000  # ms between two times that a worker notes what became of its jobs
-_TOLERANCE: Final = 0.05  # seconds by which the wall clock may be off what it should show; less does no harm
+_SAID: Final = 600_000  # ms between two notes of a worker's `keep`
+_LOOKED: Final = 1_000  # ms between looks at the notes of the others
+_KNOWN: Final = 3_600_000  # ms for which such a note counts, if its worker is killed
+_KEPT_EVERY: Final = 30_000  # ms between two notes of a worker's counts of ends
+_TOLERANCE: Final = 0.05  # seconds: a smaller step of the wall clock is ignored, as it does no harm
 
 
 class Membership:
-    """Which slices of time this worker owns, whom it sees beside itself, and whether jobs of others are overdue."""
+    """The workers of the store, as this one sees them: its own slices of time, and overdue jobs of others."""
 
     def __init__(self, notifier: Notifier, topics: Collection[str]) -> None:
         self._notifier = notifier
@@ -52,14 +52,14 @@ class Membership:
         self.look_at = 0.0
         self._members: tuple[Member, ...] = ()
         self.waiters: dict[str, list[str]] = {}
-        """By topic, who waits for the ends of its jobs."""
-        self._first: int | None = None  # when the first job of topics with room is due, if the store was asked just now
-        self._there: dict[str, frozenset[str]] = {}  # the topics of those that are not gone, this worker among them
+        """By topic, the clients that wait for the ends of its jobs."""
+        self._first: int | None = None  # when the first job of topics with room is due, if the last beat has asked
+        self._there: dict[str, frozenset[str]] = {}  # by worker that is not gone, also this one: its topics
         self.recovers = False
-        """Whether it is this worker that ends the leases that are over."""
+        """Whether this worker is in charge of ending the leases that are over."""
 
     def look(self, now: float, behind: int, spare: Spare = tuple) -> bool:
-        """Show that this worker works, and see who else does; return whether that has changed."""
+        """Send a sign of life, and read those of the others; return whether workers or topics have changed."""
         self._first = self._notifier.beat(behind, spare)
         members = self._notifier.members()
         self._members = tuple(workers(members))
@@ -71,14 +71,14 @@ class Membership:
         self.look_at = now + (_ALONE if len(there) == 1 and not self.waiters else _BESIDE)
         if there == self._there:
             return False
-        # Of itself the store may say what it was told before.
+        # The store's record of this worker itself may be old.
         quiet = {m.worker for m in self._members if m.quiet and m.worker != me}
         self.recovers = owners(_RECOVERY, there.keys() - quiet)[0] == me
         self._there = there
         return True
 
     def again(self) -> None:
-        """Have the next look say that something has changed."""
+        """Have the next look return True."""
         self._there = {}
 
     def shards(self, topic: str) -> int:
@@ -88,7 +88,7 @@ class Membership:
         )
 
     def some_overdue(self, now: int) -> bool:
-        """Whether jobs are due for long that others know and have no room for, or that nobody seems to know."""
+        """Whether jobs are overdue that other workers have no room for, or that no worker seems to know."""
         if self._first is not None and self._first <= now - OVERLOOKED:
             return True
         me = self._notifier.worker
@@ -96,12 +96,12 @@ class Membership:
 
     @property
     def missed(self) -> bool:
-        """Whether this worker is not among those that are known to the store."""
+        """Whether the store does not know this worker any more."""
         return all(member.worker != self._notifier.worker for member in self._members)
 
 
 def retention(keep: Duration | None) -> dict[State, int]:
-    """Return for how many ms jobs are kept that ended: dead ones for KEEP_DEAD, or `keep` if that is longer."""
+    """Return by state for how many ms ended jobs are kept: dead ones for KEEP_DEAD, or `keep` if that is longer."""
     return {} if keep is None else _kept(duration(keep, "keep", error=BadOption))
 
 
@@ -110,17 +110,16 @@ def _kept(keep: int) -> dict[State, int]:
 
 
 class Pruning:
-    """Forgets finished jobs, some rows at a time.
+    """The pruning of finished jobs, some rows at a time.
 
-    Of the workers of a store the one counts that keeps them for the longest: each leaves a note of what it keeps until
-    it drains.
+    If the workers of a store differ, the longest `keep` counts: each worker leaves a note of its own until it drains.
     """
 
     def __init__(self, store: Store, worker: str, kept: dict[State, int]) -> None:
         self._store = store
         self._note = _KEEPS + worker[-100:]
         self._own = kept
-        self._kept: dict[State, int] = {}  # nothing is forgotten before it is known what the others keep
+        self._kept: dict[State, int] = {}  # as all notes say; prunes nothing before they are read
         self._rounds = {state: min(max(keep // 10, _ROUND[0]), _ROUND[1]) for state, keep in kept.items()}
         self._busy_since: int | None = None
         self._at: dict[State, int] = {}
@@ -129,11 +128,11 @@ class Pruning:
 
     @property
     def due_at(self) -> int:
-        """Return when there is something to do."""
+        """Return when to call `work`, wall clock in ms."""
         return min([self._say_at, *self._at.values()])
 
     def work(self, now: int, *, busy: bool, in_charge: bool) -> None:
-        """Forget some jobs, if it is time to. While jobs are overdue it waits, but not for ever. StoreError."""
+        """Prune some jobs, if it is time to. While jobs are overdue, pruning waits, but not for ever. StoreError."""
         due = [state for state, at in self._at.items() if now >= at]
         if now >= self._say_at:
             intact(self._store.apply([self.begin()]))
@@ -150,7 +149,7 @@ class Pruning:
         if now >= self._look_at:
             self._look(now)
         state = min(due, key=self._at.__getitem__)
-        if state not in self._kept:  # somebody keeps them for ever
+        if state not in self._kept:  # a worker keeps them for ever
             self._at[state] = now + self._rounds[state]
             return
         self._at[state] = now + self._rounds[state] * (1 if in_charge else _OTHERS)
@@ -161,44 +160,44 @@ class Pruning:
             self._at[state] = now + max(_PAUSE, round(_SHARE * took * 1000))
 
     def _look(self, now: int) -> None:
-        """See what the others keep."""
+        """Read the notes of all workers."""
         keeps = [value for _, value in notes(self._store, _KEEPS)]
         self._kept = {} if not keeps or b"" in keeps else _kept(max(map(int, keeps)))
         self._look_at = now + _LOOKED
 
     def begin(self) -> SetNote:
-        """Return the command by which what this worker keeps counts for a time."""
+        """Return the command that notes this worker's `keep` for an hour."""
         return SetNote(self._note, b"%d" % self._own[State.DONE] if self._own else b"", _KNOWN)
 
     def begun(self, now: int) -> None:
-        """Take in that the store has done it."""
+        """Take in that the store has applied `begin`."""
         self._say_at = now + _SAID
 
     def end(self) -> SetNote:
-        """Return the command by which what this worker keeps counts no more."""
+        """Return the command that deletes this worker's note."""
         return SetNote(self._note, None)
 
     def again(self) -> None:
-        """Look anew within a round, as the clock was stepped, or at first: many workers may have begun together."""
+        """Look anew at a random time of a round: many workers may begin together, or see the same step of the clock."""
         now = self._store.clock.wall()
         self._say_at = self._look_at = now
         self._at = {state: now + round(random.random() * between) for state, between in self._rounds.items()}
 
 
 class EndsKept:
-    """Keeps in the store what became of this worker's jobs, for charts: a small note now and then, beside the jobs."""
+    """The counts of ends of this worker's jobs, for charts: a small note in the store now and then."""
 
     def __init__(self, store: Store, worker: str, topics: Mapping[str, TopicState]) -> None:
         self._store = store
         self._worker = worker
         self._topics = [topic for name, topic in topics.items() if name != PLANNER]
         self._hour = 0
-        self._slots: dict[str, dict[int, Ends]] = {}  # of the hour
+        self._slots: dict[str, dict[int, Ends]] = {}  # of the hour: counts by topic and five minutes
         self._at: int | None = None
 
     def work(self, now: int, *, last: bool = False) -> None:
-        """Keep what is new, if it is time to, or at the end. What the store does not take goes along the next time."""
-        if self._at is None:  # and not right after the first claim
+        """Store new counts, if it is time to, or at the end. Counts that the store refuses go with the next ones."""
+        if self._at is None:  # not right after the first claim
             self._at = now + _KEPT_EVERY
         if not last and 0 <= self._at - now <= _KEPT_EVERY:
             return
@@ -217,21 +216,21 @@ class EndsKept:
 
 
 class ClockSteps:
-    """By how much the wall clock was stepped between two looks, seen by a clock that is not stepped."""
+    """The steps of the wall clock between two looks, measured by the monotonic clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._offset = self._read()
 
     def look(self) -> float:
-        """Return the seconds of a step since the last look, 0 if there was none."""
+        """Return the seconds of a step since the last look; 0 if there was none."""
         low, high = self._offset
         self._offset = self._read()
         step = max(self._offset[0] - high, 0.0) - max(low - self._offset[1], 0.0)
         return step if abs(step) > _TOLERANCE else 0.0
 
     def _read(self) -> tuple[float, float]:
-        """Return between which two values wall clock less monotonic clock lies, whatever came between the readings."""
+        """Return bounds of wall clock minus monotonic clock, in seconds, true also after a pause between readings."""
         before = self._clock.time()
         wall = self._clock.wall()
         after = self._clock.time()

@@ -1,11 +1,11 @@
-"""What a step claims, and what becomes of what it got and of what was left.
+"""The claims of a step: which topics claim how many jobs, and how the worker takes in the outcomes.
 
-Of what one step claims each topic gets an equal part: a topic with one job does not wait for one with a million. With
-more topics than that, each is first in its turn. So is each topic whose suspects wait for their trial: one that cannot
+The topics share the claims of a step equally: a topic with one job does not wait for one with a million. If there are
+more topics than claims, they take turns. Topics whose suspects wait for probation also take turns: a topic that cannot
 use its turn, as a limit holds it back, holds up no other.
 
-Where the worker is told how many jobs run at once, of whatever topics, the next place is for the topic that has waited
-longest: since its first job is due, or since it last got one. So neither a backlog nor many quick jobs starve another.
+With `concurrency=`, the next place goes to the topic that has waited longest, since its first job was due or since it
+last got a place. So neither a backlog nor many quick jobs starve another topic.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ __all__ = ["ALONE", "Claims"]
 
 ALONE: Final = 1_000
 """Claims in a step of a worker with one topic."""
-_TOGETHER: Final = 128  # beside other topics: one that becomes due meanwhile waits for milliseconds
-_SLOW: Final = 0.35  # seconds of a step after which the next one claims less: what is held must begin in half a second
+_TOGETHER: Final = 128  # the same with several topics: a topic that becomes due during a step waits for milliseconds
+_SLOW: Final = 0.35  # seconds of a step after which the next one claims less: held jobs must begin in half a second
 _FEWEST: Final = 64  # claims in a step, however slow it is
-_CONTEST: Final = 100  # topics among which the next place is given
+_CONTEST: Final = 100  # topics that compete for the next place
 _SOON: Final = 0.001  # seconds before a limit is asked again, at least
-_AWAY: Final = 1.0  # seconds before a store is asked again for what it has claimed, while it does not answer
+_AWAY: Final = 1.0  # seconds before the store is asked again for uncertain claims, while it does not answer
 _LATER: Final = (inf, 4.0, 2.0, 1.0, 0.5, 0.25)
-"""The same after each answer, the last one first: a commit that was cut off may end after it."""
+"""The same after each answer, the last value first: a commit that was cut off may end after the answer."""
 
 
 class BatchSizer:
-    """How many jobs a step may claim at once.
+    """The number of jobs that a step may claim.
 
-    What is claimed is held for a second, and must begin before it is due for others. A step that takes long is followed
-    by smaller ones, or what it claims is lost before it begins, and claimed and lost again by those who are slower.
+    A claimed job is held for a second, and must begin before other workers may claim it. A slow step is followed by
+    smaller ones. Otherwise its jobs would be lost before they begin, then claimed and lost again by slower workers.
     """
 
     def __init__(self, topics: int) -> None:
@@ -54,7 +54,7 @@ class BatchSizer:
         """How many the next step may claim."""
 
     def took(self, seconds: float) -> None:
-        """Note how long a step took: half as many after a slow one, twice as many after a quick one."""
+        """Take in how long a step took: halve the number after a slow step, double it after a quick one."""
         if seconds > _SLOW:
             self.claims = max(self.claims // 2, _FEWEST)
         elif seconds < _SLOW / 2:
@@ -89,16 +89,16 @@ class Claims:
         self._places = places
         self._scans = {topic: topic.scan for topic in topics.values() if topic.scan is not None}
         self._turn = 0
-        self._suspected: dict[TopicState, None] = {}  # with due jobs that wait for their probation, in turn
+        self._suspected: dict[TopicState, None] = {}  # topics with due jobs that wait for probation, in turn
         self._behind: set[TopicState] = set()  # topics with overdue jobs; entries may be stale
-        self._fed: set[TopicState] = set()  # with jobs in their pools; entries may be stale
-        self._later: list[float] = []  # of _LATER what is left since jobs may have been claimed of which nobody heard
-        self._ask_at = 0.0  # when to ask for those again
+        self._fed: set[TopicState] = set()  # topics with jobs in their pools; entries may be stale
+        self._later: list[float] = []  # the rest of _LATER since a claim whose answer was lost
+        self._ask_at = 0.0  # when to ask for uncertain claims again
 
     # ---- before the transaction -------------------------------------------------------------------------------------
 
     def commands(self, now: float) -> list[Claim]:
-        """Return the commands that claim what is due and has room; their outcomes go to `learn`."""
+        """Return the commands that claim due jobs as far as there is room; pass their outcomes to `learn`."""
         ready = self._due_times.ready
         for topic in self._unreadable.look(now):
             topic.look_before()
@@ -113,7 +113,7 @@ class Claims:
         tried = next(suspected, None) if trial else None
         topics = list(ready)
         if tried is not None:
-            self._suspected[tried] = self._suspected.pop(tried)  # the next turn is another one's
+            self._suspected[tried] = self._suspected.pop(tried)  # the next turn goes to another topic
             topics += [] if tried in ready else [tried]
         if not topics:
             return []
@@ -144,12 +144,12 @@ class Claims:
         return claims
 
     def count_places(self, now: float) -> None:
-        """Count the places that are free by now, if the worker is told how many it has."""
+        """Count the free places, if the worker has a `concurrency`."""
         if self._places is not None:
             self._places.count(self._leases, now)
 
     def contested(self, now: float) -> list[TopicState]:
-        """Return the topics of which some must wait for a place: who has waited longest is to be known, not guessed."""
+        """Return the topics that compete for too few places. Look them up: the longest wait must be known exactly."""
         self.count_places(now)
         wanted = [topic for topic in self._due_times.ready if topic.places is not None and topic.begin]
         if self._places is None or len(wanted) <= self._places.free:
@@ -157,13 +157,13 @@ class Claims:
         return sorted(wanted, key=self._waits_since)[:_CONTEST]
 
     def _waits_since(self, topic: TopicState) -> tuple[int, int]:
-        """Return since when a topic waits for a place, wall clock in ms; of two the one that never got any is first."""
+        """Return a sort key: since when a topic waits for a place, wall clock in ms; then when it last got one."""
         return max(self._due_times.due(topic), topic.served_at), topic.served_at
 
     # ---- after it ---------------------------------------------------------------------------------------------------
 
     def failed(self, claims: Sequence[Claim]) -> None:
-        """Take in that the store has done none of it, as far as is known."""
+        """Take in that these claims failed, or that their answers were lost."""
         for claim in claims:
             self._topics[claim.topic].forget_looks()
         if len(self._later) < len(_LATER):
@@ -172,7 +172,7 @@ class Claims:
             self._later = list(_LATER)
 
     def learn(self, claim: Claim, outcome: Claimed | StoreError, asked: float, wall: int) -> None:
-        """Take in what a claim came to, with the clocks before it: jobs go to their pool."""
+        """Take in the outcome of a claim, and feed its jobs to the pool. `asked`, `wall`: clocks before the claim."""
         topic = self._topics[claim.topic]
         if isinstance(outcome, StoreError):
             self.failed((claim,))
@@ -193,7 +193,7 @@ class Claims:
         self._fed.add(topic)
 
     def _learn_next(self, topic: TopicState, claim: Claim, outcome: Claimed, wall: int) -> None:
-        """Note when to claim next."""
+        """Note when to claim the next jobs of a topic."""
         now = self._clock.time()
         again = None if outcome.again is None else now + max(self._clock.until(outcome.again), _SOON)
         more = topic.learn(claim, outcome, (wall, self._clock.wall()), now, again)
@@ -218,13 +218,13 @@ class Claims:
         self._behind.add(topic)
 
     def drop(self, topic: TopicState) -> None:
-        """Forget what is due of a topic: it is paused."""
+        """Forget the due jobs of a paused topic."""
         self._due_times.learn(topic, None)
         self._suspected.pop(topic, None)
         topic.pause(self._clock.time())
 
     def limit(self, topic: TopicState, limits: Limits | None) -> None:
-        """Claim by these limits from now on. What waits in the topic's pool begins in half a second, or goes back."""
+        """Claim by these limits from now on. Jobs that wait in the pool begin in half a second, or are given back."""
         topic.limit(limits)
         self._scans.pop(topic, None)
         if topic.scan is not None:
@@ -234,10 +234,10 @@ class Claims:
     # ---- when the answer was lost -----------------------------------------------------------------------------------
 
     def uncertain(self, now: float) -> list[Release]:
-        """Return the commands that give back what the store has claimed for this worker without its hearing of it.
+        """Return the commands that give back jobs whose claim was stored, but whose answer was lost.
 
-        Else nobody would have those jobs until their leases are over. One query after a step that failed, and a few
-        more in the seconds after it.
+        Otherwise no worker could have those jobs until their leases are over. This costs one query after a failed step,
+        and a few more in the seconds after it.
         """
         if not self._later or now < self._ask_at:
             return []
@@ -255,7 +255,7 @@ class Claims:
     # ---- how it stands ----------------------------------------------------------------------------------------------
 
     def behind(self) -> int:
-        """Return since when jobs are due here that are not claimed; -1 if no more could be; else 0."""
+        """Return since when due jobs are not claimed here. Without such jobs: 0, or -1 if no place is free."""
         late = min((topic.behind for topic in self._behind if topic.behind), default=0) or self._unreadable.behind()
         return late or -(not any(topic.begin for topic in self._topics.values()))
 
@@ -266,11 +266,11 @@ class Claims:
 
     @property
     def overdue(self) -> bool:
-        """Whether jobs are due that this worker has no room for."""
+        """Whether there are due jobs that this worker has no room for."""
         return any(topic.behind for topic in self._behind)
 
     def due_again(self, now: float) -> list[float]:
-        """Return in how many seconds jobs that are due can be claimed."""
+        """Return in how many seconds due jobs can be claimed, for each topic that has some."""
         self.count_places(now)
         trial_at = self._quarantine.free_at(now) if self._suspected else 0.0
         topics: list[tuple[TopicState, float]] = [(topic, 0.0) for topic in self._due_times.ready]

@@ -1,7 +1,8 @@
 """How claims end, in this worker and then in the store, also where the store's answer was lost.
 
-An end whose answer was lost is tried again, and refused if it was stored, as its claim is over. So it is looked up what
-the first try came to: else it would be taken for a lost lease, and nobody would be told that the job is done, or dead.
+The worker sends an end again if the store's answer was lost. The store refuses it if the first try was stored, as the
+claim is over. So the worker looks up the outcome of the first try. Otherwise it would take the refusal for a lost
+lease, and would not report that the job is done, or dead.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ __all__ = ["SOON", "Completer"]
 
 
 _DONE: Final = (Outcome.DONE, State.DONE)
-_new: Final = tuple.__new__  # of a named tuple: without the function that its own is
-_ENOUGH: Final = 500  # ends of handlers for which a commit is worth while, though more are under way
+_new: Final = tuple.__new__  # for named tuples: saves the call of their own __new__
+_ENOUGH: Final = 500  # ends of handlers that are worth a commit, even if more are to come
 SOON: Final = 0.01
-"""Seconds that the end of a handler may wait for other work of the store, if that is to come."""
-_TOO_LATE: Final = 1.01 * SOON  # a dispatcher that sleeps for SOON is in time, however the sum was rounded
+"""Seconds that the end of a handler may wait for the dispatcher's next work, to share its transaction."""
+_TOO_LATE: Final = 1.01 * SOON  # with room for rounding: a dispatcher that sleeps for SOON is in time
 _ENDS: Final[dict[type, Outcome]] = {Ack: Outcome.DONE, Nack: Outcome.FAILED, Release: Outcome.RELEASED}
 
 
 class Completer:
-    """Takes ends of handlers from any thread, and keeps them until the store knows. The rest is for the dispatcher."""
+    """The ends of handlers, kept until the store has them. Any thread calls `done`; the dispatcher calls the rest."""
 
     def __init__(self, store: Store, notifier: Notifier, events: Events, dead: Deaths | None = None) -> None:
         self._store = store
@@ -47,30 +48,30 @@ class Completer:
         self.leases = Leases()
         """The claims that are not settled."""
         self._finished: deque[Lease] = deque()
-        self._unsettled: list[Lease] = []  # that have ended without the store knowing
-        self._uncertain: set[Lease] = set()  # whose ends the store may know
-        self._moves = 0  # commands for jobs that were not for now, after those that settle
+        self._unsettled: list[Lease] = []  # claims that have ended, unknown to the store
+        self._uncertain: set[Lease] = set()  # claims whose ends the store may know
+        self._moves = 0  # commands of the last batch that move or cancel jobs after their release
         self._wakes_at = 0.0  # when the dispatcher ends its sleep by itself
         self.asleep = False
         """Whether the dispatcher sleeps, and no end has woken it."""
-        self._urgent = False  # whether somebody waits for an end that came since the last step
+        self._urgent = False  # whether other jobs or clients wait for an end that came since the last step
         self.alone = False
         """Whether the dispatcher has gone: then each handler's end goes to the store by itself."""
         self.waiters: Mapping[str, Sequence[str]] = {}
-        """By topic, who waits for the ends of its jobs: mostly nobody."""
+        """By topic, the clients that wait for the ends of its jobs; mostly none."""
 
     def __len__(self) -> int:
         return len(self._unsettled) + len(self._finished)
 
     @property
     def settled(self) -> bool:
-        """Whether the store has said of all that it was told how it ended: so counts of ends are as they are."""
+        """Whether the store has answered for all ends that it was sent, so that the counts of ends are right."""
         return not self._unsettled
 
     # ---- from the pools ---------------------------------------------------------------------------------------------
 
     def done(self, lease: Lease) -> None:
-        """Note that a job left its pool. From any thread."""
+        """Take in a job that left its pool. Any thread may call this."""
         job, topic = lease.job, lease.topic
         if lease.handled and lease.error is None and lease.result is None:
             lease.ending = Ack(job.id, job.claims)
@@ -90,21 +91,21 @@ class Completer:
             self._notifier.wake()
 
     def _due(self, now: float) -> bool:
-        """Whether it is time to settle what has ended. If not, it goes with what the dispatcher does next."""
+        """Whether to settle ends now. If not, they go with the dispatcher's next work."""
         finished = self._finished
         return self._urgent or len(finished) >= _ENOUGH or self._wakes_at - now > _TOO_LATE
 
     def due(self, wakes_at: float, now: float) -> bool:
-        """Whether ends are to be settled now, though the dispatcher has other work at that time only."""
+        """Whether to settle ends now, although the dispatcher's other work is due at `wakes_at` only."""
         self._wakes_at = wakes_at
         return bool(self._finished) and self._due(now)
 
     @contextmanager
     def wakes(self, timeout: float, now: float) -> Iterator[float]:
-        """Let ends of handlers wake the dispatcher; give how long it may sleep."""
+        """Let ends of handlers wake the dispatcher within this context; give the seconds that it may sleep."""
         self.asleep = True
         try:
-            yield 0.0 if self.due(now + timeout, now) else timeout  # it came before the flag was up
+            yield 0.0 if self.due(now + timeout, now) else timeout  # an end may have come before the flag was up
         finally:
             self.asleep = False
 
@@ -124,7 +125,7 @@ class Completer:
             self._unsettled.append(lease)
 
     def commands(self, now: float, most: int) -> list[Command[Any]]:
-        """Return the commands that settle what has ended; their outcomes go to `learn`."""
+        """Return the commands that settle ended jobs; pass their outcomes to `learn`."""
         finished, unsettled = self._finished, self._unsettled
         self._urgent = False
         fresh = [finished.popleft() for _ in range(min(len(finished), most - len(unsettled)))]
@@ -138,7 +139,7 @@ class Completer:
         return [*[lease.ending for lease in unsettled], *moves]  # type: ignore[list-item]  # each has one by now
 
     def learn(self, outcomes: Iterator[Any]) -> None:
-        """Take in how claims ended; most of them well."""
+        """Take in the outcomes of `commands`."""
         unsettled, self._unsettled = self._unsettled, []
         found = list(islice(outcomes, len(unsettled)))
         if self._uncertain:
@@ -149,11 +150,11 @@ class Completer:
         telling = bool(self._events.listeners)
         done: list[JobEnded] = []
         for lease, outcome in zip(unsettled, found, strict=True):
-            if outcome is True and type(lease.ending) is Ack:  # as most of them are
+            if outcome is True and type(lease.ending) is Ack:  # most of them
                 if telling:
                     seconds = lease.ended - (lease.started or lease.ended)
                     done.append(_new(JobEnded, (lease.job, *_DONE, seconds, None)))
-            elif isinstance(outcome, StoreError):  # of several stores one is away: it will hear it
+            elif isinstance(outcome, StoreError):  # one of several stores is away: send it again later
                 self._unsettled.append(lease)
                 self._uncertain.add(lease)
             else:
@@ -161,17 +162,17 @@ class Completer:
         if self._uncertain:
             unsettled = [lease for lease in unsettled if lease not in self._uncertain]
         self.leases.settle(unsettled)
-        for _ in islice(outcomes, self._moves):  # what was given back is due later, or somebody has changed it since
+        for _ in islice(outcomes, self._moves):  # a released job is due later now, or was changed by another command
             pass
         if done:
             self._events.emit_many(done)
 
     def failed(self) -> None:
-        """Take in that the store did not answer: what was to be settled may be settled, and is tried again."""
+        """Take in that the store did not answer: the ends may be stored, and are sent again."""
         self._uncertain.update(self._unsettled)
 
     def _tell(self, lease: Lease, outcome: Any) -> None:
-        """Tell of an end that was no success, and count it: all that leaves a pool is counted as done at first."""
+        """Report an end that was no success, and correct the counts: each job that leaves a pool counts as done."""
         lease.topic.done -= 1
         if outcome in (False, None):
             self._events.emit(LeaseLost(lease.job))
@@ -187,19 +188,19 @@ class Completer:
                 self._dead(lease.job, error)
 
     def expired(self, outcome: Expired | StoreError) -> None:
-        """Tell who waits for ends, of any topic, and of the jobs that are dead: leases that were over may end jobs."""
+        """Wake the clients that wait for ends, and report dead jobs: the end of a lease may end its job."""
         self._ring(self.waiters)
         if isinstance(outcome, Expired) and outcome.dead and self._dead is not None:
             self._dead.lost(outcome.dead)
 
     def _ring(self, topics: Iterable[str]) -> None:
-        """Tell who waits for ends of jobs of these topics, once the store knows of them: they look which ended."""
+        """Wake the clients that wait for ends in these topics, after the ends are stored. They look which jobs."""
         if self.waiters:
             for name in {name for topic in topics for name in self.waiters.get(topic, ())}:
                 self._notifier.ring(name)
 
     def renewed(self, lease: Lease, outcome: bool | StoreError, asked: float) -> None:
-        """Take in whether the store has leased a claim anew. If not, it is over: somebody else has the job, or will."""
+        """Take in whether the store has renewed a lease. If not, the claim is over, and the job is another worker's."""
         if not outcome:
             self.leases.settle([lease])
             self._events.emit(LeaseLost(lease.job))
@@ -209,7 +210,7 @@ class Completer:
     # ---- where the answer was lost ----------------------------------------------------------------------------------
 
     def _resolve(self, settled: Sequence[Lease], outcomes: list[Any]) -> None:
-        """Put the outcome of an earlier try where its answer was lost."""
+        """Replace refusals by the outcome of an earlier try whose answer was lost."""
         uncertain, self._uncertain = self._uncertain, set()
         places = [n for n, lease in enumerate(settled) if lease in uncertain and outcomes[n] in (False, None)]
         if not places:
@@ -217,7 +218,7 @@ class Completer:
         ids = [settled[place].job.id for place in places]
         try:
             histories, states = self._store.ask(GetHistories(ids)), self._store.ask(GetStates(ids))
-        except StoreError as error:  # not now: it is tried once more, and asked again
+        except StoreError as error:  # the next step sends the ends again, and asks again
             for place in places:
                 outcomes[place] = error
             return
@@ -227,7 +228,7 @@ class Completer:
 
 
 def _earlier(lease: Lease, history: Sequence[Attempt], state: State | None) -> bool | State | None:
-    """Return what an earlier try came to, as the store has it by now; None if the lease was lost indeed."""
+    """Return the outcome of an earlier try, from the job's history and state; None if the lease was really lost."""
     ended = next((one.outcome for one in history if one.claim == lease.job.claims), None)
     if ended is not _ENDS[type(lease.ending)]:
         return None
@@ -237,13 +238,13 @@ def _earlier(lease: Lease, history: Sequence[Attempt], state: State | None) -> b
 
 
 def _moves(lease: Lease) -> list[Edit | Cancel]:
-    """Return what is to follow the end of a claim, in the same transaction: another due time, its end, or nothing."""
+    """Return the command that follows a release in the same transaction: a new due time, a cancel, or none."""
     move = moved(lease.job, lease.error) if type(lease.ending) is Release and lease.handled else None
     return [] if move is None else [move]
 
 
 def _given_back(lease: Lease) -> JobGivenBack | JobSkipped:
-    """Return what there is to tell of a job that was given back: in how many seconds it is due again, if not before."""
+    """Return the event of a job that was given back, with the seconds until it is due if it was moved, or skipped."""
     move = next(iter(_moves(lease)), None)
     if isinstance(move, Cancel):
         return JobSkipped(lease.job, str(lease.error))

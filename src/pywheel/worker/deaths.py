@@ -1,4 +1,4 @@
-"""Tells of dead jobs, in a thread of its own: however long a program takes for that, no job waits for it."""
+"""Reports dead jobs in a thread of its own, so that no job waits for a slow `on_dead`."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ __all__ = ["LOST", "Deaths"]
 
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 
-_REST: Final = 1.0  # seconds between looks whose leases others have ended, if a program has an on_dead
-_LONG_REST: Final = 10.0  # if it has none, and only logs are to know
-_SHARE: Final = 20  # times what a look took: it may have to pass many of other topics
+_REST: Final = 1.0  # seconds between looks for jobs that died as another worker ended their lease, with an on_dead
+_LONG_REST: Final = 10.0  # the same without an on_dead, for the logs alone
+_SHARE: Final = 20  # times as long as a look took is the least rest: a look may have to pass many jobs of other topics
 LOST: Final = "its last lease was lost: the worker was killed or cut off, or the handler took longer than its ttr"
-"""The `last_error` that `on_dead` gets of a job that did not fail."""
+"""The `last_error` that `on_dead` gets for a job whose last lease was lost."""
 
 
 class Deaths:
-    """Calls `on_dead` for one job after the other, and tells listeners of those whose last lease was lost.
+    """The caller of `on_dead`, for one job after the other. It also emits `JobDied` if the last lease was lost.
 
-    Of these the store says, to one of the workers of the topic, whoever has ended the lease: `Store.died`.
+    Any worker may end such a lease. `Store.died` gives the job to one of the workers of its topic.
 
-    program     whose jobs they are: its store, its topics, and its events, which are told of lost leases
-    notifier    who else works
-    middleware  of the program
-    finish      awaits what has to be awaited
+    program     the program with the store, the topics and the events
+    notifier    knows the other workers
+    middleware  the program's, with its `on_dead`
+    finish      awaits an awaitable that `on_dead` returned
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Deaths:
         self._middleware = middleware
         self._finish = finish
         self._told: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._looking = False  # whether a look is to come
+        self._looking = False  # whether a look for lost jobs is planned
         self._look_at = 0.0
         self._thread: threading.Thread | None = None
 
@@ -64,25 +64,25 @@ class Deaths:
             self._do(partial(self._call, job, error))
 
     def lost(self, ids: Sequence[int]) -> None:
-        """Take in that jobs, whosesoever, are dead, as their last leases were lost."""
+        """Take in that jobs of any topic are dead, as their last leases were lost."""
         self._do(partial(self._lost, ids))
 
     def rung(self) -> None:
-        """Take in that somebody may have ended the last lease of jobs."""
+        """Take in that another worker may have ended the last lease of jobs."""
         if not self._looking:
             self._looking = True
-            self._do(lambda: None)  # there is a time now at which to look
+            self._do(lambda: None)  # wakes the thread, which has a time to look at now
 
     def _do(self, function: Callable[[], object]) -> None:
         self._told.put(function)
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="pywheel-deaths", daemon=True)
-            with suppress(RuntimeError):  # the system has none now: the next job that is dead tries again
+            with suppress(RuntimeError):  # the system has none now: the next call tries again
                 thread.start()
                 self._thread = thread
 
     def close(self, seconds: float) -> None:
-        """Wait up to so many seconds until all are told."""
+        """Wait up to `seconds` until all dead jobs are reported."""
         if self._thread is not None:
             self._told.put(None)
             self._thread.join(seconds)
@@ -107,23 +107,23 @@ class Deaths:
             handled = {topic for member in self._notifier.members() for topic in member.topics}
             for id in ids:
                 job = self._store.ask(GetJob(id))
-                if job is not None and job.topic not in handled | set(self._topics):  # nobody else may ever tell of it
+                if job is not None and job.topic not in handled | set(self._topics):  # no worker may ever take it
                     self._events.emit(JobDied(job))
         except StoreError as error:
             _LOGGER.warning("whose the jobs %s are, which are dead, is not known: %s", ids, error)
         self._look()
 
     def _look(self) -> None:
-        """Take what there is of jobs whose last leases were lost."""
+        """Take the jobs whose last leases were lost from the store, and report them."""
         self._looking = False
         began = time.monotonic()
         try:
             for id in self._store.died(self._topics):
                 job = self._store.ask(GetJob(id))
-                if job is not None:  # else it was deleted meanwhile
+                if job is not None:  # None: it was deleted meanwhile
                     self._events.emit(JobDied(job))
                     self._call(job, LOST)
-        except StoreError:  # the dispatcher says so: look again
+        except StoreError:  # the dispatcher reports it: look again
             self._looking = True
         now = time.monotonic()
         self._look_at = now + max(_REST if self._middleware.dead else _LONG_REST, _SHARE * (now - began))

@@ -1,7 +1,7 @@
 """The dispatcher: one loop that turns due times into running handlers, and ends of handlers into acks.
 
-Each step is one transaction at most: what finished since the last step, leases, chores, and the next claims. It is the
-only one in the worker that talks to the store, so handlers never wait for a commit.
+Each step settles the jobs that finished since the last one, renews leases, and claims the next jobs, all in one
+transaction. Handlers never wait for a commit.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from .topic_state import Places, TopicState
 __all__ = ["Dispatcher"]
 
 MAX_BYTES: Final = 64 << 20
-_TEND: Final = 0.1  # seconds between looks whether what is blocked still is
-_HEAR: Final = 0.005  # seconds between two hearings of what others put, while pools have enough to do
+_TEND: Final = 0.1  # seconds between looks whether a blocked runner still is
+_HEAR: Final = 0.005  # seconds between two readings of hints on new jobs, while pools have enough to do
 _BACKOFF: Final = (0.05, 1.0)  # seconds between tries while the store is away: first, longest
 _EXPIRED: Final = 200  # leases that are ended in one step
-_DEPUTY: Final = 500  # ms after which any worker does what the one in charge has not done
-_ORDERS: Final = 2.0  # seconds between looks whether an operator has told this worker something, or set limits
-_PLANNER: Final = 20.0  # seconds between looks whether schedules have a planner: ticks for longer are put ahead
+_DEPUTY: Final = 500  # ms after which any worker ends leases that the worker in charge has not ended
+_ORDERS: Final = 2.0  # seconds between looks for an operator's orders and limits
+_PLANNER: Final = 20.0  # seconds between looks whether schedules have a planner; ticks are put further ahead than that
 
 
 class Dispatcher:
-    """Steps through the life of a worker. `step` and `sleep` are called in turn, by one thread.
+    """The steps of a worker. One thread calls `step` and `sleep` in turn.
 
     pool        makes the pool of a handler
-    kept        how long finished jobs are kept; nothing for ever
+    kept        how long finished jobs are kept, in ms by state; a state without a time is kept for ever
     max_bytes   how many bytes of bodies may be in the pools
-    concurrency how many jobs run at once, of whatever topics; None: as many as their handlers may
-    dead        told of each job that is dead: its last attempt has failed, or this worker has found its lease over
+    concurrency how many jobs of all topics together run at once; None: as many as the handlers allow
+    dead        called for each dead job: its last attempt has failed, or this worker has found its lease over
     """
 
     def __init__(
@@ -87,17 +87,17 @@ class Dispatcher:
             store, notifier.worker, self.topics, self._due_times, self._completer, events, max_bytes, places
         )
         self._membership = Membership(notifier, handlers)
-        self._next_lease: int | None = None  # when the next lease may be over, whosesoever
+        self._next_lease: int | None = None  # when the next lease of any worker may be over
         self._pruning = Pruning(store, notifier.worker, kept or {})
         self._ends = EndsKept(store, notifier.worker, self.topics)
         self._clock_steps = ClockSteps(self._clock)
-        self._plans = False  # whether the planner of schedules is to be told that the clock was stepped
+        self._plans = False  # whether the planner of schedules must learn that the clock was stepped
         self._dead = dead
         self._rung = True
         self._heard_at = 0.0
         self._announced = False
         self.forgotten = False
-        """Whether the store did not know this worker any more, and it has announced itself again."""
+        """Whether the store had forgotten this worker, and the worker has announced itself again."""
         self._failures = 0
         self._tries = pauses(*_BACKOFF)
         self._retry_at = 0.0  # when to try the store again after a failure
@@ -105,25 +105,25 @@ class Dispatcher:
         self._planner_at = self._clock.time() + _PLANNER
         self.draining = False
         self.quiet = False
-        """Whether it claims nothing until it is told otherwise."""
+        """Whether this worker claims nothing until `take_again`."""
         self.order: bytes | None = None
-        """What an operator wants of this worker: a value of `ORDERS`."""
+        """An operator's order to this worker: a value of `ORDERS`."""
         self._order_at = 0.0
         self._overrides: dict[str, bytes] = {}  # the notes that set limits of topics, by name
 
     # ---- one step ---------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Do all there is to do now, in one transaction; return whether the store took it.
+        """Do all work of this moment; return whether the store took it.
 
-        StoreClosed, StoreReplaced: there is no point in trying again.
+        StoreClosed, StoreReplaced: a further try would fail.
         """
         try:
             self._look()
             self._commit(self._clock.wall())
         except (StoreClosed, StoreReplaced):
             raise
-        except Exception as error:  # noqa: BLE001  (whatever it is, the claims of this worker must be ended)
+        except Exception as error:  # noqa: BLE001  (after any error, the claims of this worker must still be ended)
             self._failures += 1
             self._rung = True
             self._events.emit(StoreFailed(error, self._failures, len(self._completer)))
@@ -135,14 +135,14 @@ class Dispatcher:
         return True
 
     def go_on(self) -> None:
-        """Step, unless the store failed, and it is too early to try again."""
+        """Step, unless the store has failed and it is too early for another try."""
         if not self._failures or self._clock.time() >= self._retry_at:
             self.step()
 
     def announce(self) -> None:
-        """Say which topics are handled here; none while draining, unless that may end. StoreError.
+        """Announce the topics of this worker: none while it drains; if it is quiet, marked as quiet. StoreError.
 
-        What was put before is read afterwards: until then nobody was told of it.
+        The next step looks up all topics: no hints came for jobs that were put before.
         """
         me, topics = self._notifier.worker, () if self.draining else tuple(self.topics)
         notes = [self._pruning.end(), SetNote(order_note(me), None)] if self.draining else [self._pruning.begin()]
@@ -150,13 +150,13 @@ class Dispatcher:
             topics, notes = tuple(QUIET + name for name in self.topics), []
         found = self._store.apply([Announce(me, topics), *notes])
         if not self.draining and not isinstance(found[-1], StoreError):
-            self._pruning.begun(self._clock.wall())  # so no write of its own comes right after the first claim
+            self._pruning.begun(self._clock.wall())  # saves a separate write right after the first claim
         self._announced = bool(topics)
         self._rung = True
         self._due_times.look_at_all()
 
     def _look(self) -> None:
-        """See what has changed outside: the clock, the other workers, the jobs."""
+        """Take in changes outside: the clock, the other workers, the jobs."""
         self._watch_clock()
         now, monotonic = self._clock.wall(), self._clock.time()
         if monotonic >= self._membership.look_at or self._rung:
@@ -182,17 +182,17 @@ class Dispatcher:
             self._due_times.look(now)
 
     def _look_round(self, now: int, monotonic: float) -> None:
-        """See who else is there, which leases end, and whether jobs are overdue that others have no room for."""
+        """Look at the other workers, the next end of a lease, orders, and overdue jobs that others have no room for."""
         changed = self._membership.look(monotonic, self._claims.behind(), self._spare)
         self._completer.waiters = self._membership.waiters
         self._next_lease = self._store.ask(GetNextLease())
         if monotonic >= self._order_at:
-            with suppress(StoreAway):  # of several stores it may be the one that has the order alone
+            with suppress(StoreAway):  # of several stores, the only one with the order may be away
                 self.order = self._store.ask(GetNote(order_note(self._notifier.worker)))
             self._take_limits()
-            self._order_at = monotonic + _ORDERS  # not before: nothing is claimed as long as the limits are not known
+            self._order_at = monotonic + _ORDERS  # after success only: nothing is claimed before the limits are known
         if self._announced and self._membership.missed:
-            # It was stopped for so long that the others have taken it for gone, or the store was emptied.
+            # This worker stood still until the others took it for gone, or the store was emptied.
             self.announce()
             self.forgotten = True
         if self.draining:
@@ -204,10 +204,10 @@ class Dispatcher:
             self._due_times.look_at_all(self.topics[name] for name in self._spare())
         if self._membership.recovers and monotonic >= self._planner_at:
             self._planner_at = monotonic + _PLANNER
-            ScheduleNotes(self._store).begin()  # somebody may have cancelled its job
+            ScheduleNotes(self._store).begin()  # the planner's job may have been cancelled
 
     def _take_limits(self) -> None:
-        """Limit topics as operators say, and all others as code does."""
+        """Apply the operators' limits; topics without one have the limits of the code."""
         found = dict(notes(self._store, OVERRIDES)) if self._store.keeps_limits else {}
         if found == self._overrides:
             return
@@ -219,13 +219,13 @@ class Dispatcher:
                 self._claims.limit(topic, limits)
 
     def _spare(self) -> list[str]:
-        """Return the topics of which more could begin at once than is known to be due."""
+        """Return the topics that have free places and no overdue jobs of which this worker knows."""
         if self.draining:
             return []
         return [name for name, topic in self.topics.items() if topic.begin and not topic.behind]
 
     def _take_back_paused(self) -> None:
-        """Give back what waits in the pools of paused topics."""
+        """Give back the jobs that wait in the pools of paused topics."""
         paused = {topic.name for topic in self._store.ask(ListTopics()) if topic.paused}
         for name in paused & self.topics.keys():
             self.topics[name].pool.pause()
@@ -269,7 +269,7 @@ class Dispatcher:
             self._pruning.work(now, busy=self._claims.overdue, in_charge=self._membership.recovers)
 
     def _expires_at(self) -> int | None:
-        """Return when to end the leases that are over, so that their jobs are due again; None if there are none."""
+        """Return when to end leases that are over, so that their jobs are due again; None if no lease is known."""
         if self._next_lease is None or self.draining:
             return None
         return self._next_lease + (0 if self._membership.recovers else _DEPUTY)
@@ -277,22 +277,22 @@ class Dispatcher:
     # ---- time -------------------------------------------------------------------------------------------------------
 
     def _watch_clock(self) -> None:
-        """Begin anew if the wall clock was stepped: what was due at its old time is not what is due at its new one."""
+        """Begin anew if the wall clock was stepped: other jobs are due at the new time than at the old one."""
         step = self._clock_steps.look()
         if step:
             self._events.emit(ClockStepped(round(step, 3)))
             for topic in self.topics.values():
                 topic.restart()
-                self._completer.give_back(topic.stuck())  # its lease may be over by now, and the job another's
+                self._completer.give_back(topic.stuck())  # another worker may have the job by now
             self._due_times.reset()
             self._pruning.again()
             self._rung = self._plans = True
-        if self._plans:  # the planner of schedules reckoned by the old clock, too
+        if self._plans:  # the planner of schedules also used the old clock
             self._store.apply([Edit(PLAN, delay=0)])
             self._plans = False
 
     def timeout(self) -> float:
-        """Return for how many seconds there is nothing to do, unless somebody wakes it."""
+        """Return after how many seconds the next work is due, if no one wakes the dispatcher before."""
         now = self._clock.time()
         if self._failures:
             return max(self._retry_at - now, 0.0)
@@ -315,7 +315,7 @@ class Dispatcher:
         return 0.0 if self._completer.due(now + timeout, now) else timeout
 
     def sleep(self, longest: float = 1.0) -> None:
-        """Wait until there is something to do, or so many seconds."""
+        """Wait until there is work, or for `longest` seconds."""
         timeout, now = min(self.timeout(), longest), self._clock.time()
         if self._failures:
             self._rung |= self._notifier.wait(timeout)
@@ -323,7 +323,7 @@ class Dispatcher:
         until = now + timeout
         with self._completer.wakes(timeout, now) as pause:
             self._rung |= self._notifier.wait(pause)
-            # Pools that have enough to do need not hear at once of each job that their own handlers put.
+            # While pools have enough to do, jobs that their own handlers put need not be noticed at once.
             while (
                 self._rung and self._completer.asleep and any(topic.pool.waiting for topic in self._claims.fed_still())
             ):
@@ -336,7 +336,7 @@ class Dispatcher:
     # ---- the end ----------------------------------------------------------------------------------------------------
 
     def busy(self, only: type[Pool] | tuple[type[Pool], ...] = Pool) -> bool:
-        """Whether handlers run, in pools of a kind, or ended without the store knowing."""
+        """Whether pools of a kind have jobs, or ends of handlers are not stored yet."""
         if self._completer.alone:
             return any(isinstance(lease.topic.pool, only) for lease in self._running())
         return bool(len(self._completer)) or any(isinstance(lease.topic.pool, only) for lease in self._leases)
@@ -345,7 +345,7 @@ class Dispatcher:
         return [lease for lease in self._leases if lease.started is not None and not lease.ended]
 
     def drain(self) -> None:
-        """Claim nothing more, and give back what was not started, unspent."""
+        """Claim nothing more, and give back the jobs that have not started, unspent."""
         self.draining, self.quiet = True, False
         for topic in self.topics.values():
             self._completer.give_back(topic.stuck())
@@ -356,17 +356,17 @@ class Dispatcher:
         self.quiet = True
 
     def take_again(self) -> None:
-        """Claim again what is due."""
+        """Claim due jobs again, after `hush`."""
         self.draining = self.quiet = False
         self._membership.again()
         self._pruning.again()
 
     def keep_ends(self) -> None:
-        """Keep in the store what became of the last jobs. StoreError."""
+        """Store the counts of the last ends of jobs. StoreError."""
         self._ends.work(self._clock.wall(), last=True)
 
     def lose(self, only: type[Pool]) -> int:
-        """Give back what runs in pools of a kind, as nothing goes on there; return how many jobs that are."""
+        """Give back the running jobs of pools of a kind, whose runner is gone; return how many they are."""
         lost = [lease for lease in self._running() if isinstance(lease.topic.pool, only)]
         for lease in lost:
             lease.ended = self._clock.time()
@@ -374,6 +374,6 @@ class Dispatcher:
         return len(lost)
 
     def abandon(self) -> list[Lease]:
-        """Return what still runs; from now on each settles itself when its handler ends."""
+        """Return the jobs that still run; from now on the end of each handler is stored at once, without a step."""
         self._completer.alone = True
         return self._running()

@@ -1,12 +1,12 @@
 """When each topic's next job is due, as far as this worker knows, and when this worker asks for it.
 
-Time is cut into slices, and of each topic every slice has an owner among the workers (`jobs.job.slice_of`,
-`stores.ownership`). What is due in a slice of its own a worker claims at that very time. What is due in another's it
-looks for when its own next slice begins, or when it is late by LATE. So the owner is first, and whoever has room
-follows within a round of the slices: no job waits for a worker that is full, stopped or dead.
+Time is cut into slices. For each topic, every slice has an owner among the workers (`jobs.job.slice_of`,
+`stores.ownership`). A worker claims a job that is due in its own slice at the due time. It looks for a job of another
+worker's slice when its own next slice begins, or when the job is late by LATE. So the owner is first, and any worker
+with room follows within a round of the slices: no job waits for a worker that is full, stopped or dead.
 
-Nothing is kept about single jobs. A claim says when the next one is due, and a put that is due sooner is hinted. A
-topic of which nothing was heard for long is looked up in the store, in case a hint was lost.
+A worker keeps nothing about single jobs. A claim says when the next job is due, and a put that is due sooner sends a
+hint. The worker looks up all topics in the store now and then, in case a hint was lost.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .topic_state import TopicState
 __all__ = ["LATE", "DueTimes"]
 
 LATE: Final = 1_000
-"""ms after which a job is asked for by any worker."""
-_LOOK: Final = 15_000  # ms between looks at a topic of which nothing is heard; more with very many topics
-_AHEAD: Final = 5_000  # ms that are heard of beyond the next look
-_A_TOPIC: Final = 12  # ms between looks for each topic
+"""ms after its due time at which any worker asks for a job."""
+_LOOK: Final = 15_000  # ms between looks at all topics; more with very many topics
+_AHEAD: Final = 5_000  # ms beyond the next look for which this worker wants hints
+_A_TOPIC: Final = 12  # ms for each topic between looks at all topics, at least
 _TOPICS: Final = 500  # topics in one look
 
 
 class DueTimes:
-    """The next due times of all topics, one wheel for all. Only the dispatcher uses it."""
+    """The next due times of all topics, in one wheel. Only the dispatcher uses it."""
 
     def __init__(self, store: Store, notifier: Notifier, topics: Mapping[str, TopicState]) -> None:
         self._store = store
@@ -45,31 +45,31 @@ class DueTimes:
         self._shards = dict.fromkeys(self._numbers, 0)
         self._between = max(_LOOK, _A_TOPIC * len(self._numbers))
         self.ready: dict[TopicState, None] = {}
-        """Topics that this worker may claim from, for all it knows."""
+        """Topics with due jobs for this worker, as far as it knows."""
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything, and look it up again: after a step of the clock."""
+        """Forget everything after a step of the clock, and look it up again."""
         self._now = now = max(self._store.clock.wall(), 0)
         self._wheel = KeyWheel(now)
         self._handles = dict.fromkeys(self._numbers, 0)
         self._due: dict[TopicState, int | None] = dict.fromkeys(self._numbers)
         self.ready.clear()
-        self._to_look: dict[TopicState, None] = {}  # in the store, in turn
+        self._to_look: dict[TopicState, None] = {}  # topics to look up in the store, in turn
         self._look_all_at = 0
 
-    # ---- who goes first ---------------------------------------------------------------------------------------------
+    # ---- ownership --------------------------------------------------------------------------------------------------
 
     def own(self, topic: TopicState, shards: int) -> None:
-        """Own these shards of a topic's time from now on."""
+        """Own these shards of a topic from now on. `shards`: a bit mask."""
         gained, self._shards[topic] = shards & ~self._shards[topic], shards
         if gained:
-            self.look_at(topic)  # nobody has told of them here
+            self.look_at(topic)  # no hints for them came here
 
-    # ---- what is known ----------------------------------------------------------------------------------------------
+    # ---- known due times --------------------------------------------------------------------------------------------
 
     def learn(self, topic: TopicState, due: int | None) -> None:
-        """Take in when the next job of a topic is due: None if there is none, now or before if there may be more."""
+        """Take in when the next job of a topic is due: None if there is none, a past time if some may be due."""
         self._due[topic] = due
         if due is None:
             self.ready.pop(topic, None)
@@ -83,25 +83,25 @@ class DueTimes:
                 self._handles[topic] = self._wheel.schedule(until, self._keys[topic])
 
     def due(self, topic: TopicState) -> int:
-        """Return since when a job of a topic is due, for all it knows, in ms; 0 if it knows of none."""
+        """Return when the next known job of a topic is or was due, wall clock in ms; 0 if none is known."""
         return self._due[topic] or 0
 
     def recall(self, topic: TopicState) -> None:
-        """Go by what is known of a topic: it was asked for some jobs alone."""
+        """Go on with the known due time of a topic, after a claim of certain jobs by their ids."""
         self.learn(topic, self._due[topic])
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
     def look_at(self, topic: TopicState) -> None:
-        """Look a topic up in the store, soon."""
+        """Have the next `look` look up a topic in the store."""
         self._to_look[topic] = None
 
     def look_at_all(self, topics: Iterable[TopicState] | None = None) -> None:
-        """Look all topics up in the store, or some, soon."""
+        """Have the next `look` look up all topics in the store, or some."""
         self._to_look.update(dict.fromkeys(self._numbers if topics is None else topics))
 
     def hear(self) -> bool:
-        """Take in what others changed; return whether topics were paused or resumed, or hints are missing."""
+        """Take in the hints of others; return whether topics were paused or resumed, or hints are missing."""
         hints = self._notifier.hints()
         if hints.reload:
             self.look_at_all()
@@ -115,7 +115,7 @@ class DueTimes:
         return hints.reload
 
     def look(self, now: int) -> None:
-        """Look up some of the topics that are to be looked up."""
+        """Look up some of the topics that wait for it, in one query."""
         if now >= self._look_all_at:
             self._look_all_at = now + self._between
             self._notifier.publish(now + self._between + _AHEAD)  # before the look: what it misses is hinted
@@ -140,18 +140,18 @@ class DueTimes:
     # ---- time -------------------------------------------------------------------------------------------------------
 
     def advance(self, now: int) -> None:
-        """Make ready the topics whose turn has come. The clock may have gone back a little."""
+        """Make topics ready whose time has come. `now` may be a little before the last one."""
         self._now = max(now, self._now)
         for key in self._wheel.advance(self._now):
             topic = self._numbers[key]
             due = self._due[topic]
             if due is not None and self._shards[topic] >> slice_of(due) & 1:
                 self.ready[topic] = None
-            elif due is not None:  # another's: mostly that one has claimed it
+            elif due is not None:  # another worker's slice: mostly that one has claimed the job
                 self.look_at(topic)
 
     def next_deadline(self) -> int | None:
-        """Return when something is to be asked for or looked up."""
+        """Return when the next topic is due or must be looked up, wall clock in ms."""
         if self._to_look:
             return 0
         first = self._wheel.next_deadline()

@@ -3,9 +3,8 @@
 A claim is *held* while its job waits in a pool, and *begins* when its handler does. A held job that does not start in
 time is given back. So a lease measures the handler alone, and a hung handler holds its own job only.
 
-Jobs that may have killed their process are started one at a time, so that they take no others with them again. All
-jobs that ran as a process died are suspects, the culprit among them. While no two suspects run together, a culprit can
-hit only jobs that were never hit before.
+All jobs that ran as a process died are suspects, and one of them may have killed the process. Suspects start one at a
+time. While no two of them run together, the culprit can hit only jobs that were never hit before.
 """
 
 from __future__ import annotations
@@ -25,39 +24,39 @@ if TYPE_CHECKING:
 __all__ = ["HOLD", "Lease", "Leases", "lease_margin"]
 
 HOLD: Final = 1_000
-"""ms that a claim is held by the store: so much later comes what a worker has not started that is stopped or dies."""
+"""ms that the store holds a claim: if the worker dies or is stopped, its waiting jobs are late by that much."""
 _START: Final = 0.5  # seconds after the claim in which a held job may start: the rest of HOLD is for its Begin
-_START_BEGUN: Final = 2.5  # and one that has begun: `pause` waits 3 s for a worker that is stopped in the middle
+_START_BEGUN: Final = 2.5  # the same for a claim that begins at once: `pause` waits 3 s for a worker that stands still
 _BEGIN: Final = 0.05  # seconds that a handler runs before the store is told: most are settled by then
 _STUCK: Final = 0.4  # seconds that a job waits in a pool before it is given back; half its lease if that is less
 _LOOK: Final = 0.25
 _PROBATION: Final = 0.25  # seconds after which a suspect that still runs is taken for harmless, at its second attempt
-_LONGER: Final = 4  # times, at each attempt after that
-_LONGEST: Final = 8  # attempts for which it becomes longer
-_SINGLY: Final = 16  # so many are tried one by one
+_LONGER: Final = 4  # times the probation before, at each attempt after that
+_LONGEST: Final = 8  # attempts at which the probation grows
+_SINGLY: Final = 16  # suspects that run one by one before two may run at once
 
 
 def lease_margin(ttr: int) -> int:
-    """Return how many ms a lease is longer than its ttr: for the ways from the store to the handler and back."""
+    """Return by how many ms a lease exceeds its ttr, for the ways from the store to the handler and back."""
     return min(max(ttr // 4, 50), 500)
 
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """One claim, from the store's answer until it is settled. Times are those of the monotonic clock, in seconds."""
+    """One claim, from the store's answer until the claim is settled. Times: monotonic clock, in seconds."""
 
     job: Job
     topic: TopicState
     claimed: float  # before the store was asked
-    begun: bool  # as the store knows it
+    begun: bool  # whether the store knows that it has begun
     until: float = 0.0
     start_by: float = 0.0
     started: float | None = None
     ended: float = 0.0
     error: BaseException | None = None
-    result: bytes | None = None  # what is to be kept of what the handler returned
-    handled: bool = True  # False: it came too late to start
-    ending: Ack | Nack | Release | None = None  # what settles it
+    result: bytes | None = None  # the handler's result, as it is kept
+    handled: bool = True  # False: the job did not run to its end here, and goes back unspent
+    ending: Ack | Nack | Release | None = None  # the command that settles it
 
     def __post_init__(self) -> None:
         if self.begun:
@@ -69,13 +68,13 @@ class Lease:
 
     @property
     def ttr(self) -> int:
-        """How long the store shall lease it from now on, in ms."""
+        """The ms for which the store leases the claim when it begins or is renewed."""
         ttr = self.job.ttr or self.topic.handler.ttr
         return ttr + lease_margin(ttr)
 
     @property
     def short(self) -> bool:
-        """Whether it does not last for the handler's ttr: the answer to the claim was under way for long."""
+        """Whether the lease ends before the handler's ttr, because the answer to the claim was slow."""
         if self.started is None or not self.begun:
             return False
         ttr = self.job.ttr or self.topic.handler.ttr
@@ -85,9 +84,9 @@ class Lease:
 class Quarantine:
     """The suspects on probation.
 
-    A suspect that goes on for longer than its probation is taken for harmless, and may be hit once more. So each
-    further attempt has a probation four times as long, until it runs to its end alone. A process that has survived
-    several suspects takes more at a time, doubling: what died with a whole host is not handled one by one.
+    A suspect that runs for longer than its probation is taken for harmless, so another suspect may still hit it. Each
+    further attempt has a probation four times as long, until the suspect runs to its end alone. A process that has
+    survived 16 suspects takes two at a time, then four, and so on: jobs that died with a host do not run one by one.
     """
 
     def __init__(self) -> None:
@@ -95,25 +94,25 @@ class Quarantine:
         self._survived = 0
 
     def room(self, now: float) -> int:
-        """Return how many more may be claimed."""
+        """Return how many more suspects may be claimed."""
         for lease in [lease for lease, until in self._until.items() if until <= now]:
             self.release(lease)
         return max((1 << self._survived // _SINGLY) - len(self._until), 0)
 
     def free_at(self, now: float) -> float:
-        """Return when one more may be claimed, unless one ends before."""
+        """Return when one more suspect may be claimed, if none ends before."""
         return now if self.room(now) else min(self._until.values())
 
     def begin(self, lease: Lease, now: float) -> None:
-        """Note that a suspect may begin now. Its probation is no longer than its lease.
+        """Begin the probation of a suspect that may start now. It is no longer than the suspect's lease.
 
-        It counts from now: the answer to the claim may have been under way for longer.
+        The probation counts from now, not from the claim: the claim's answer may have been slow.
         """
         longer = _LONGER ** min(max(lease.job.attempt - 2, 0), _LONGEST)
         self._until[lease] = now + min(_PROBATION * longer, lease.ttr / 1000)
 
     def release(self, lease: Lease) -> None:
-        """Note that a suspect has ended, or goes on for long."""
+        """End a probation: the suspect has ended, or has outlasted it."""
         if self._until.pop(lease, None) is not None and self._survived < 10 * _SINGLY:
             self._survived += 1
 
@@ -123,14 +122,14 @@ class Leases:
 
     def __init__(self) -> None:
         self._all: set[Lease] = set()
-        self._held = 0  # how many of them the store does not know to have begun
+        self._held = 0  # claims that have not begun, as far as the store knows
         self._young: deque[Lease] = deque()  # claimed less than _BEGIN ago; most are settled before they are older
-        # That wait in a pool still, or whose beginning the store is to be told; some may have ended.
+        # Older claims that still wait in a pool, or that the store must learn to have begun; some may have ended.
         self._old: list[Lease] = []
-        self._kept: set[Lease] = set()  # whose lease is renewed while the handler runs
+        self._kept: set[Lease] = set()  # claims whose lease is renewed while the handler runs
         self.quarantine = Quarantine()
         self.bytes = 0
-        """The bodies of all of them."""
+        """The bytes of the bodies of all claims."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -139,12 +138,12 @@ class Leases:
         return iter(list(self._all))
 
     def add(self, leases: Sequence[Lease], now: float) -> None:
-        """Take claims of a topic in, which may begin now."""
+        """Add claims of one topic, which may begin now."""
         self._young.extend(leases)
         self._all.update(leases)
         self._count(leases, 1, lambda lease: self.quarantine.begin(lease, now))
         handler = leases[0].topic.handler
-        if handler.keep_lease or handler.isolate:  # it is killed in time, counted from when its process is ready
+        if handler.keep_lease or handler.isolate:  # the ttr of an isolated one starts with its process
             self._kept.update(leases)
 
     def settle(self, leases: Iterable[Lease]) -> None:
@@ -181,7 +180,7 @@ class Leases:
         return self._old
 
     def begins(self, now: float) -> list[Lease]:
-        """Return the claims whose handlers go on and have begun without the store knowing, or later than it knows."""
+        """Return the claims of running handlers that have begun, unknown to the store, or later than it knows."""
         return [
             lease
             for lease in self._look(now)
@@ -191,7 +190,7 @@ class Leases:
         ]
 
     def stuck(self, now: float) -> dict[TopicState, bool]:
-        """Return the topics in whose pools a job has waited for too long, and whether one of them should have begun."""
+        """Return the topics with jobs that waited in a pool for too long, and whether one of them should have begun."""
         found: dict[TopicState, bool] = {}
         for lease in self._look(now):
             if lease.started is None and now - lease.claimed >= min(_STUCK, (lease.until - lease.claimed) / 2):
@@ -199,7 +198,7 @@ class Leases:
         return found
 
     def renewals(self, now: float) -> list[Lease]:
-        """Return the claims of handlers that keep their lease, with less than half of it left."""
+        """Return the claims of running handlers that keep their lease, with less than half of it left."""
         return [
             lease
             for lease in self._kept
@@ -207,7 +206,7 @@ class Leases:
         ]
 
     def begin(self, lease: Lease, asked: float) -> None:
-        """Note that the store has leased a claim anew, having been asked then."""
+        """Note that the store has renewed a lease, from the time `asked` on."""
         if not lease.begun:
             self._held -= lease in self._all
             lease.begun = True
@@ -223,5 +222,5 @@ class Leases:
 
     @staticmethod
     def command(lease: Lease) -> Begin:
-        """Return what the store is asked, for a claim that has begun or goes on."""
+        """Return the command that begins or renews a claim's lease."""
         return Begin(lease.job.id, lease.job.claims, lease.ttr)

@@ -1,8 +1,8 @@
-"""What a limit by groups holds back: a worker looks past it, page by page through the backlog, for what can begin.
+"""The walk through a backlog under a limit by groups: a worker looks past full groups, page by page, for other jobs.
 
-The first jobs of each group that is full stay known. When a place of their group is free, they are asked for by their
-ids; where they run out, the next of their group are looked for behind the last that was known. A walk through a long
-backlog takes a fifth of the time at most. Between walks, what has become due since is looked at alone.
+The worker remembers the first jobs of each full group. When a place of the group is free, it claims them by their ids;
+when they run out, it looks for the next of the group behind the last known one. Walks through a long backlog take a
+fifth of the time at most. Between walks, the worker looks only at the jobs that became due since.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..jobs.commands import Claim, Claimed
 
 __all__ = ["LimitScan"]
 
-_PAGE: Final = 500  # jobs that are looked at in one step at most
-_EACH: Final = 16  # jobs of a group that stay known
+_PAGE: Final = 500  # jobs looked at in one step, at most
+_EACH: Final = 16  # remembered jobs of a group
 _PAUSE: Final = (0.5, 4)  # after a walk of more than a page: seconds at least, and times as long as it took
-_AGAIN: Final = 60.0  # seconds after which a walk begins in any case: what is due behind it may not have been told
+_AGAIN: Final = 60.0  # seconds after which a walk begins in any case: hints on jobs that it passed may be lost
 
 _Order = tuple[int, int, int]
-"""What due jobs are ordered by: priority, negated, due time and id."""
+"""The order of due jobs: negated priority, due time, id."""
 _Look = tuple[tuple[int, ...], tuple[int | None, int, int] | None, int]
-"""Ids, position and number for a claim."""
+"""For a claim: ids, the position behind which to look, the number of jobs."""
 
 
 class LimitScan:
@@ -33,35 +33,35 @@ class LimitScan:
 
     def __init__(self) -> None:
         self._freed: Counter[str] = Counter()  # by group: places that came free, or may be free
-        self._held: dict[str, list[_Order]] = {}  # by group, the first that it holds back, in order
-        self._more: dict[str, _Order] = {}  # groups that hold back more than are known: all of those come behind this
-        self._filling: str | None = None  # the group whose next jobs were asked for
-        self._poll_at = 0.0  # when to ask whether others have freed a place
+        self._held: dict[str, list[_Order]] = {}  # by group, the first jobs that it holds back, in order
+        self._more: dict[str, _Order] = {}  # groups that hold back unknown jobs: all of these come behind this position
+        self._filling: str | None = None  # the group whose next jobs the last look asked for
+        self._poll_at = 0.0  # when to ask whether other workers have freed a place
         self.restart()
 
     def restart(self) -> None:
-        """Walk anew, as soon as may be: what was known may not hold any more."""
+        """Walk anew, as soon as possible: the known jobs may have changed."""
         self._held.clear()
         self._more.clear()
         self._freed.clear()
         self._filling = None
         self._walking = True
-        self._wanted = False  # whether a walk is to begin: something may be due that was not seen
+        self._wanted = False  # whether a walk must begin soon: a due job may not have been seen
         self._after: tuple[int | None, int, int] | None = None  # how far the walk has come
         self._size = 0  # jobs to look at next, at least
-        self._began = 0.0  # when it began; 0 until it has
-        self._walked = 0  # jobs that it has seen
+        self._began = 0.0  # when the walk began; 0 before its first look
+        self._walked = 0  # jobs that the walk has seen
         self._walk_at = 0.0  # when the next walk may begin
-        self._again_at = 0.0  # and when it does in any case
-        self._seen = 0  # all that was due before this has been looked at, ms
+        self._again_at = 0.0  # when the next walk begins in any case
+        self._seen = 0  # all jobs due before this have been looked at, wall clock in ms
 
     def pause(self, now: float) -> None:
-        """Forget everything, and ask for nothing until something is due."""
+        """Forget everything, and ask for nothing until a job is due, or a minute has passed."""
         self.restart()
         self._walking, self._again_at = False, now + _AGAIN
 
     def hint(self, due: int) -> None:
-        """Take in that a job may be due then."""
+        """Take in that a job may be due at `due`."""
         self._wanted |= due <= self._seen
 
     def free(self, group: str) -> None:
@@ -70,7 +70,7 @@ class LimitScan:
             self._freed[group] += 1
 
     def look_at(self) -> float:
-        """Return when there is something to be asked for, besides what becomes due."""
+        """Return when to claim next, apart from jobs that become due; monotonic clock."""
         if self._freed or self._walking:
             return 0.0
         poll = self._poll_at if self._held else inf
@@ -79,9 +79,9 @@ class LimitScan:
     # ---- asking -----------------------------------------------------------------------------------------------------
 
     def next_look(self, most: int, now: float) -> _Look:
-        """Return what to ask for next, at least so many."""
+        """Return the next look: certain ids, or `most` jobs, or more than that during a walk."""
         if not self._freed and not self._walking and self._held and now >= self._poll_at:
-            # The first of each group: another worker may have freed a place. Of many groups, in turn.
+            # Ask for the first job of each group: another worker may have freed a place. Many groups take turns.
             for group in list(islice(self._held, _PAGE)):
                 self._held[group] = self._held.pop(group)
                 self._freed[group] = 0
@@ -90,7 +90,7 @@ class LimitScan:
             known = self._held.get(group, [])
             if group in self._more and len(known) <= count:
                 return self._fill(group)
-            ids += [id for *_, id in known[: count + 1]]  # one more says whether it is full then
+            ids += [id for *_, id in known[: count + 1]]  # one more shows whether the group is full then
         self._freed.clear()
         if ids:
             return tuple(ids), None, 0
@@ -102,7 +102,7 @@ class LimitScan:
         return (), (None, self._seen, -1), most
 
     def _fill(self, group: str) -> _Look:
-        """Return what to ask for to know the next jobs of a group: with those that are known, which come first."""
+        """Return the look that finds the next jobs of a group, from its first known job on."""
         self._filling = group
         known = self._held[group]
         rank, due, id = known[0] if known else self._more[group]
@@ -115,14 +115,14 @@ class LimitScan:
     # ---- learning ---------------------------------------------------------------------------------------------------
 
     def learn(self, claim: Claim, outcome: Claimed, walls: tuple[int, int], now: float, again: float | None) -> bool:
-        """Take in an outcome; return whether to ask at once. `Topic.learn` says what the rest is."""
+        """Take in an outcome; return whether to claim again at once. `TopicState.learn` explains the arguments."""
         full = dict(outcome.full)
         if full and again is not None:
             self._poll_at = again
         if claim.ids:
             self._learn_of_ids(claim, outcome, full)
             return bool(self._freed) or self._walking
-        stopped = any(due.id not in full for due in outcome.left)  # no handler is free, or a rate holds them
+        stopped = any(due.id not in full for due in outcome.left)  # no handler is free, or a rate holds jobs back
         looked = [(-job.priority, job.due, job.id) for job in outcome.jobs]
         looked += [(-due.priority, due.due, due.id) for due in outcome.left]
         soon = outcome.next is not None and outcome.next <= walls[1]
@@ -156,19 +156,19 @@ class LimitScan:
                 if not self._held[group] and group not in self._more:
                     del self._held[group]
                 elif mine.isdisjoint(full):
-                    self._freed[group] += 1  # it may have more places
+                    self._freed[group] += 1  # the group may have more places
 
     def _filled(
         self, held: list[tuple[str, _Order]], begun: set[int], last: _Order | None, *, stopped: bool, on: bool
     ) -> None:
-        """Take in a look for the next jobs of a group."""
+        """Take in the outcome of a look for the next jobs of a group."""
         group, self._filling = self._filling, None
         assert group is not None
         self._held[group] = [one for one in self._held[group] if stopped and one[2] not in begun]
         if not stopped:
             del self._more[group]
         for name, one in held:
-            if name != group or not stopped:  # then some of the others may be of this group, before it
+            if name != group or not stopped:  # if stopped, earlier jobs of this group may not have been seen
                 self._hold(name, one)
         if stopped:
             return
@@ -192,12 +192,12 @@ class LimitScan:
             self._more[group] = known[-1]
 
     def _end(self, wall: int, now: float) -> None:
-        """Take in that a look has come to the end of what is due."""
+        """Take in that a look has reached the end of the due jobs."""
         self._seen = wall
         if self._walking:
             took = now - self._began
             least, times = _PAUSE
-            # However long it took: a slow store may have been slow at anything.
+            # After a short walk no pause, however long it took: the store may be slow in general.
             self._walk_at = now if self._walked <= _PAGE else now + max(least, times * took)
             self._again_at = now + max(_AGAIN, times * took)
         self._walking, self._after, self._size = False, None, 0

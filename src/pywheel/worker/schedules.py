@@ -1,8 +1,8 @@
-"""Plans schedules: puts the jobs of their ticks ahead of time, so that each is as punctual as any delayed job.
+"""The planner of schedules: it puts the jobs of ticks ahead of time, so that each is as punctual as any delayed job.
 
-The planner is the handler of one job that lives in the store as long as there are schedules: so one worker plans, and
-another when that one dies. Each run puts what is due in the next minutes, and its successor. Whatever changes a
-schedule makes it due at once. A put has a nonce, so each tick is put once, whoever plans how often.
+The planner is the handler of one job, which lives in the store as long as there are schedules. So one worker plans, and
+another one if that one dies. Each run puts the ticks of the next minutes, and the planner's next job. A change of a
+schedule makes this job due at once. A put has a nonce, so each tick is put once, even if several workers plan it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _ROUND: Final = 30_000  # ms between two runs, at least, unless something changes
 _SOON: Final = 90_000  # ms before a tick at which it is time to plan: its whole block comes with it
 _RECENT: Final = 300_000  # ms for which a change may have been under way when a planner looked
-_TOGETHER: Final = 50  # jobs that are put in one transaction: whoever else writes does not wait for long
-_BREATH: Final = 0.05  # seconds, at most, for others between two of these: as long as one took
-_AGAIN: Final = 5_000  # ms after which what could not be planned here is tried again, perhaps elsewhere
+_TOGETHER: Final = 50  # jobs in one transaction, so that other writers do not wait for long
+_BREATH: Final = 0.05  # seconds between two of these, at most, for other writers: as long as the last one took
+_AGAIN: Final = 5_000  # ms until the next try after a schedule could not be planned here, perhaps by another worker
 _LEASE: Final = 10_000  # ms after which another worker plans, if this one dies meanwhile
-_PAUSE: Final = (10, 1.0)  # between two readings of what has changed: so many times what a run takes; seconds at most
+_PAUSE: Final = (10, 1.0)  # between two readings of changes: times as long as a run takes, and seconds at most
 
 
 @dataclass(slots=True)
 class _Place:
-    """What the planner knows of one schedule."""
+    """One schedule, as the planner knows it."""
 
     note: bytes
     schedule: Schedule | None
@@ -47,7 +47,7 @@ class _Place:
     next: int | None = 0  # its first tick later than `after`; None if there is none
 
     def first(self, after: int) -> int | None:
-        """Return its first tick later than `after`, computed if it is not known."""
+        """Return the schedule's first tick later than `after`, computed if it is not known."""
         if self.schedule is not None and not (self.after <= after and (self.next is None or after < self.next)):
             self.next = self.schedule.after(after)
             self.after = after
@@ -55,20 +55,20 @@ class _Place:
 
 
 class _Unseen(NamedTuple):
-    """What whoever planned the last time did not see."""
+    """The changes that the last planning did not see."""
 
-    known: int  # all else is planned up to this time
-    recent: int  # what began later than this is planned from its beginning
-    names: set[str] | None  # of what has changed since; None if that is not known
+    known: int  # all other schedules are planned up to this time
+    recent: int  # schedules that began later than this are planned from their beginning
+    names: set[str] | None  # names of changed schedules; None if they are not known
 
     def after(self, schedule: Schedule) -> int:
-        """Return after which time a schedule is to be planned."""
+        """Return the time after which a schedule must be planned."""
         seen = self.names is not None and schedule.name not in self.names
         return self.known if seen else schedule.unplanned(self.known, self.recent)
 
 
 class Planner:
-    """The handler of the planner's job. What it has read is kept for the next time, but for what changes."""
+    """The handler of the planner's job. It keeps the schedules between runs, and reads only those that changed."""
 
     def __init__(self, program: Any) -> None:
         self._program = program
@@ -78,7 +78,7 @@ class Planner:
         self._rests_until = self._took = 0.0
 
     def __call__(self, job: Job) -> None:
-        """Put the jobs of the ticks to come, and the planner's next job. O(schedules + log jobs x ticks)."""
+        """Put the jobs of the next ticks, and the planner's next job. O(schedules + log jobs x ticks)."""
         store = self._program.store
         notes = ScheduleNotes(store)
         before, changes = notes.planned(), notes.changes()
@@ -89,13 +89,13 @@ class Planner:
         now = store.clock.wall()
         until = (now + AHEAD) // BLOCK * BLOCK - 1
         known = before.until or 0
-        if known > until + BLOCK:  # the clock was stepped back: what is put stays put, and the rest is planned anew
+        if known > until + BLOCK:  # the clock was stepped back: plan anew, and leave the jobs that are put
             known = now
         until = max(until, known)
         first, able = self._plan(notes, now, until, _Unseen(known, before.seen - _RECENT, changes.since(before.token)))
         self._took = time.monotonic() - began
         wait = _ROUND if first is None else max(first - _SOON - now, _ROUND)
-        # What was not planned is new still to whoever can.
+        # If some could not be planned here, the note stays, so that a worker that can plan them sees them as new.
         planned = Planned(until, now, token, job.id) if able else before._replace(last=job.id)
         successor = plan_job(due=now + (min(wait, LONGEST) if able else _AGAIN), parent=(job.id, job.claims))
         notes.go_on(successor, planned, token, before.last)
@@ -103,7 +103,7 @@ class Planner:
     # ---- reading ----------------------------------------------------------------------------------------------------
 
     def _read(self, notes: ScheduleNotes, changed: set[str] | None) -> None:
-        """Read what has changed, or all if that is not known; what has not changed stays as it is."""
+        """Read the schedules that changed, or all if `changed` is None."""
         if changed is not None and not changed:
             return
         times, longest = _PAUSE
@@ -128,13 +128,13 @@ class Planner:
         try:
             return _Place(note, Schedule.from_note(name, note))
         except BadBody as error:
-            _LOGGER.error("%s", error)  # noqa: TRY400  (it is all there is to say)
+            _LOGGER.error("%s", error)  # noqa: TRY400  (the message says all)
             return _Place(note, None)
 
     # ---- planning ---------------------------------------------------------------------------------------------------
 
     def _plan(self, notes: ScheduleNotes, now: int, until: int, unseen: _Unseen) -> tuple[int | None, bool]:
-        """Put what is due up to `until`; return the first tick after that, and whether all could be planned here."""
+        """Put the ticks up to `until`; return the first tick after that, and whether all could be planned here."""
         firsts: list[int] = []
         wrong: dict[str, Exception] = {}
         puts: list[Put] = []
@@ -176,7 +176,7 @@ class Planner:
                 raise outcome
 
     def _put_around(self, put: Put, holder: int) -> None:
-        """Put ticks, one of whose keys is taken: by what was put for another version, or by the very same tick."""
+        """Put ticks, one of whose keys is taken: by a job of another version, or by the very same tick."""
         store, jobs = self._program.store, list(put.jobs)
         for _ in range(2 * len(jobs)):
             job = store.ask(GetJob(holder))
@@ -195,9 +195,9 @@ class Planner:
 
 
 def _puts(notes: ScheduleNotes, schedule: Schedule, after: int, now: int, until: int) -> Iterator[Put]:
-    """Give the puts of a schedule's ticks: those of each block together, once.
+    """Yield the puts of a schedule's ticks, one for each block.
 
-    Which of those that are over are among them says whoever is the first to put a block.
+    The first put of a block decides which missed ticks belong to it; later ones have the same nonce.
     """
     body = notes.opened(schedule)
     blocks: dict[tuple[str, int], list[int]] = {}
@@ -210,13 +210,13 @@ def _puts(notes: ScheduleNotes, schedule: Schedule, after: int, now: int, until:
 
 
 def with_planner(program: Any, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
-    """Return handlers, and that of the planner's job."""
+    """Return the handlers with the planner added."""
     plans = Handler(TOPIC, Planner(program), 1, _LEASE, Fixed(1, attempts=10_000), keep_lease=True)
     return {**handlers, TOPIC: handlers.get(TOPIC, plans)}
 
 
 def declare(program: Any, *, again: bool = False) -> None:
-    """Have a program's store hear, once or again, of the schedules that its code declares, and plan. StoreError."""
+    """Store the schedules that a program's code declares, once or `again`, and begin to plan. StoreError."""
     declared = getattr(program, "declared", None)
     if declared is None:
         ScheduleNotes(program.store).begin()
@@ -226,7 +226,7 @@ def declare(program: Any, *, again: bool = False) -> None:
 
 
 def declare_lost(program: Any) -> bool:
-    """Declare again, to a store that has no schedule any more; return whether there was any to declare. StoreError."""
+    """Declare schedules again if the store has lost all; return whether that was so. StoreError."""
     if not getattr(program, "declared", None) or not ScheduleNotes(program.store).none():
         return False
     declare(program, again=True)

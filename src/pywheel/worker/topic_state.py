@@ -1,4 +1,4 @@
-"""One topic in a worker: the pool that handles it, how much the pool may hold, and when it may be claimed from."""
+"""One topic in a worker: its pool, how many jobs the pool may hold, and when the worker may claim from the topic."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from .limit_scan import LimitScan
 __all__ = ["Places", "TopicState"]
 
 _MOST: Final = 1_000
-"""Jobs claimed beyond what runs: as many as keep quick handlers busy during a commit."""
+"""Jobs that may wait in a pool, at most: enough to keep quick handlers busy during a commit."""
 _BESIDE: Final = 8
-"""Jobs that are looked at under a limit beyond what may begin: others may begin the first of them just now."""
-_FULL: Final = 0.5  # seconds after which a worker that has all places of a limit asks again: its own leases may be over
-_AGAIN: Final = 0.01  # seconds before jobs are claimed again that could not be claimed
-_SOON: Final = 0.001  # seconds before a topic is asked again that was asked too early
-_WHOLE: Final = 0.5  # seconds between claims that look at all that is due
-_UNSEEN: Final = 1_000  # ms before a claim for which jobs may still be put: their commits were under way
+"""Jobs that a claim under a limit looks at beyond those that may begin: other workers may begin the first just now."""
+_FULL: Final = 0.5  # seconds after which a worker with all places of a limit asks again: its own leases may be over
+_AGAIN: Final = 0.01  # seconds until the next claim after one that got none of the due jobs
+_SOON: Final = 0.001  # seconds until the next claim after one that came too early
+_WHOLE: Final = 0.5  # seconds between claims that look at all due jobs
+_UNSEEN: Final = 1_000  # ms: jobs that are due so shortly before a claim may appear after it, as their commits ran
 _PACE: Final = (0.05, 8, 0.2)
-"""Seconds in which a pool that may hold more works off what it holds, how many times more, when it may hold less."""
+"""A pool that works off its jobs within 0.05 s may hold 8 times as many; one that takes over 0.2 s, half as many."""
 _WITH_PRIORITIES: Final = (0.025, 2, 0.05)
-"""The same with priorities. What is claimed comes before all that is put later: so it is what takes 50 ms."""
+"""The same with priorities. Claimed jobs run before urgent ones that are put later: so they are work for 50 ms."""
 
 
 class Places:
-    """How many more jobs may begin in a worker that is told how many run at once, whatever their topics.
+    """The places of a worker with a `concurrency`, which its topics share: each running job takes one.
 
-    A job that goes on after the end of its lease has no place any more, for it is another's by then: hung handlers keep
-    the places of their own topic, and none of those that all share.
+    A job that runs on after the end of its lease has no place any more, as another worker may have it. So a hung
+    handler takes a place of its own topic, but no shared one.
     """
 
     def __init__(self, most: int) -> None:
@@ -42,38 +42,38 @@ class Places:
         self.free = most
 
     def count(self, leases: Iterable[Lease], now: float) -> None:
-        """Count those that are taken. O(leases)."""
+        """Count the free places. O(leases)."""
         self.free = self._most - sum(not lease.ended and now < lease.until for lease in leases)
 
 
 class TopicState:
-    """A slow topic fills its own pool only, and a large backlog of it stays in the store."""
+    """One topic with its pool. A slow topic fills its own pool only, and its backlog stays in the store."""
 
     def __init__(self, handler: Handler, pool: Pool, places: Places | None = None) -> None:
         self.handler = handler
-        self.places = places  # None: as many as its handler has
-        self.served_at = 0  # when it last got one of those, wall clock in ms
+        self.places = places  # None: only its handler's concurrency counts
+        self.served_at = 0  # when it last got a place, wall clock in ms
         self.name = handler.topic
         self.pool = pool
         self.policy = handler.policy._replace(slack=lease_margin(handler.ttr), hold=HOLD)
         self.limit(handler.limits)
-        self.priorities = False  # whether jobs of others than priority 0 were seen
+        self.priorities = False  # whether jobs with a priority other than 0 were seen
         self.inside = 0  # jobs in the pool, running or waiting
-        self.waits = False  # for a place to begin at once: what is due may not be held
+        self.waits = False  # whether to claim only jobs that begin at once: the due ones may not be held
         self.done = self.failed = self.dead = self.late = 0  # jobs, attempts, and ms of the latest claim since `take`
-        self.behind = 0  # since when jobs are due that are not claimed, wall clock in ms; 0 if there are none
-        self._whole_at = 0.0  # when to look at all that is due
+        self.behind = 0  # since when due jobs are not claimed, wall clock in ms; 0 if there are none
+        self._whole_at = 0.0  # when to look at all due jobs
         self._buffer = 0  # jobs that may wait in the pool
-        self._fed_at = 0.0  # when the jobs that leave next began to be counted; 0 while the pool is empty
-        self._passed = 0  # jobs that have left since
+        self._fed_at = 0.0  # since when the jobs that leave the pool are counted; 0 while it is empty
+        self._passed = 0  # jobs that have left since then
 
     def limit(self, limits: Limits | None) -> None:
-        """Claim by these limits from now on. What was seen, and is waited for, by others does not hold."""
+        """Claim by these limits from now on. Forget all that was seen under the old ones."""
         self.limits = limits
         self.policy = self.policy._replace(limits=limits)
         self.scan = LimitScan() if limits is not None and limits.per is not None else None
-        self.retry_at = 0.0  # when to claim again what could not be claimed
-        self._seen: int | None = None  # all that was due before this was claimed, wall clock in ms
+        self.retry_at = 0.0  # the earliest time of the next claim
+        self._seen: int | None = None  # all jobs due before this were claimed, wall clock in ms; None: unknown
 
     @property
     def begin(self) -> int:
@@ -90,13 +90,13 @@ class TopicState:
         begin = self.begin
         if self.pool.runner.blocked:
             return 0
-        waits = self.waits or self.places is not None  # nothing is held that others have places for
+        waits = self.waits or self.places is not None  # hold no job that another worker has a place for
         if now < self.retry_at or (not begin and (waits or self.pool.waiting > self._buffer // 2)):
             return 0  # enough for now; larger claims are cheaper
-        if self.limits is not None and (not begin or bytes_left > 0):  # nothing is held that counts as running
+        if self.limits is not None and (not begin or bytes_left > 0):  # hold no job: it counts as running
             return begin and self._looked_at(self.limits, begin)
         if bytes_left <= 0:
-            return int(self.inside == 0)  # no other topic's large bodies hold up this one
+            return int(self.inside == 0)  # one job, so that large bodies of other topics do not hold up this one
         if waits:
             return begin
         return self.handler.concurrency + self._buffer - self.inside
@@ -110,17 +110,17 @@ class TopicState:
     def claim(
         self, worker: str, room: int, begin: int, suspects: int, most_bytes: int, without: tuple[int, ...], now: float
     ) -> Claim:
-        """Return the command that claims what is due, of which so many are looked at, and so many begin at once."""
+        """Return the command that claims due jobs: it looks at `room` jobs, and `begin` of them begin at once."""
         ids, after, limit = ((), self._beyond(now), room) if self.scan is None else self.scan.next_look(room, now)
         return Claim(
             self.name, ids, self.policy, worker, begin, suspects, most_bytes, limit, after, () if ids else without
         )
 
     def _beyond(self, now: float) -> tuple[None, int, int] | None:
-        """Return the position behind which to look: None now and then, and when something may be due before it.
+        """Return the position behind which to look. None, for all jobs: now and then, and if earlier ones may be due.
 
-        While another transaction holds a snapshot, a server keeps the index entries of all jobs that went by since.
-        A claim that begins where the one before it found nothing more does not walk past them.
+        While another transaction holds a snapshot, a server keeps the index entries of all jobs that ended since. A
+        claim that starts at the end of the previous one does not walk past these entries.
         """
         if self._seen is None or now >= self._whole_at:
             self._whole_at = now + _WHOLE
@@ -128,12 +128,12 @@ class TopicState:
         return None, self._seen, 0
 
     def look_before(self, due: int | None = None) -> None:
-        """Have the next claim look at all that is due: something may be due before what was seen, or is due then."""
+        """Have the next claim look at all due jobs if one that is due then may have been missed. None: in any case."""
         if due is None or (self._seen is not None and due <= self._seen):
             self._seen = None
 
     def hint(self, due: int, priority: int) -> None:
-        """Take in that a job is due then."""
+        """Take in a hint that a job with this priority is due at `due`."""
         self.priorities |= priority != 0
         self.look_before(due)
         if self.scan is not None:
@@ -142,10 +142,10 @@ class TopicState:
     def learn(
         self, claim: Claim, outcome: Claimed, walls: tuple[int, int], now: float, again: float | None
     ) -> bool | None:
-        """Take in what a claim came to, before `feed`; return whether there may be more to claim.
+        """Take in the outcome of a claim, before `feed`; return whether there may be more to claim.
 
-        None: what is left may have killed its process, and waits for its trial. `walls` are the wall clock before the
-        claim and after it. `again` is when limits say that something may be claimed.
+        None: the jobs that are left are suspects, which wait for probation. `walls`: the wall clock before and after
+        the claim. `again`: the time at which the limits allow the next claim.
         """
         before, after = walls
         if not outcome.left and (outcome.next is None or outcome.next > after):
@@ -167,7 +167,7 @@ class TopicState:
                 self.waits = True
             return True
         if not more and not outcome.jobs and outcome.next is not None and outcome.next <= before:
-            self.retry_at = now + _SOON  # the store's clock is behind what was estimated
+            self.retry_at = now + _SOON  # the store's clock is behind this worker's estimate
         return more
 
     def feed(self, leases: list[Lease], now: float) -> None:
@@ -177,44 +177,44 @@ class TopicState:
         self.pool.feed(leases)
 
     def take(self) -> Ends:
-        """Return what became of its jobs since this was asked last."""
+        """Return the counts of ends since the last call."""
         taken = Ends(self.done, self.failed, self.dead, self.late)
         self.done = self.failed = self.dead = self.late = 0
         return taken
 
     def rest(self, until: float) -> None:
-        """Claim nothing before that time of the monotonic clock."""
+        """Claim nothing before a time of the monotonic clock."""
         self.retry_at = until
 
     def note_backlog(self, wall: int | None) -> None:
-        """Note that jobs are due now that are not claimed, or with None that there are none."""
+        """Note that due jobs are not claimed at this time of the wall clock; None: there are no such jobs."""
         self.behind = 0 if wall is None else self.behind or wall
 
     def forget_looks(self) -> None:
-        """Look anew at all that is due: what was seen of it may not hold."""
+        """Look anew at all due jobs: earlier looks may be wrong."""
         self.look_before()
         if self.scan is not None:
             self.scan.restart()
 
     def restart(self) -> None:
-        """Forget what was reckoned by the old wall clock: the others would take `behind` for a time to come."""
+        """Forget all times of the old wall clock: `behind` might be in the future for other workers."""
         self.behind = self.served_at = 0
         self.retry_at = 0.0
         self.look_before()
 
     def pause(self, now: float) -> None:
-        """Forget what is due: nothing is to begin."""
+        """Forget the due jobs: the topic is paused."""
         self.behind = 0
         self.look_before()
         if self.scan is not None:
             self.scan.pause(now)
 
-    # ---- what has ended ---------------------------------------------------------------------------------------------
+    # ---- ends of jobs -----------------------------------------------------------------------------------------------
 
     def left(self, leases: Sequence[Lease], now: float) -> None:
         """Take in jobs that left the pool.
 
-        A pool that was quick to work off what it holds may hold more from then on, a slow one less.
+        A pool that was quick to work off its jobs may hold more from now on, a slow one less.
         """
         self.inside -= len(leases)
         self.done += len(leases)
@@ -235,7 +235,7 @@ class TopicState:
                 self._buffer //= 2
 
     def stuck(self) -> list[Lease]:
-        """Take back what waits in the pool, and let nothing wait there for now."""
+        """Take back the jobs that wait in the pool, and let none wait there for now."""
         self._buffer = 0
         back = self.pool.take_back()
         self.inside -= len(back)

@@ -1,8 +1,9 @@
-"""Jobs whose bodies this worker cannot read, as a key is missing: they stay as they are, and others may have them.
+"""Jobs whose bodies this worker cannot read, as it lacks a key: they are left to other workers.
 
-What was claimed and cannot be read is given back, unspent. After that it is looked at once a minute, without a claim,
-and claimed again when it can be read. While there are such jobs this worker says that it is behind, so that workers
-with the key take them. A topic of which many in a row cannot be read rests between claims, for longer each time.
+A claimed job that cannot be read is given back, unspent. The worker then looks at it once a minute, without a claim,
+and claims it again when it can be read. While there are such jobs, this worker reports that it is behind, so that
+workers with the key take them. If many jobs of a topic in a row cannot be read, the topic rests between claims, for
+longer each time.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ _RESTS: Final = (0.5, 60.0)  # seconds: first, longest
 
 
 class Unreadable:
-    """What could not be read lately. Only the dispatcher uses it."""
+    """The jobs that could not be read lately. Only the dispatcher uses it."""
 
     def __init__(self, store: Store, completer: Completer, events: Events) -> None:
         self._store = store
         self._completer = completer
         self._events = events
-        self._jobs: dict[TopicState, dict[int, float]] = {}  # when each is looked at again, the first first
-        self._told: dict[TopicState, float] = {}  # when that is said again, at the soonest
-        self._rows: Counter[TopicState] = Counter()  # so many in a row could not be read
-        self._rests: dict[TopicState, float] = {}  # for how long each rested
+        self._jobs: dict[TopicState, dict[int, float]] = {}  # by job, when to look at it again, soonest first
+        self._told: dict[TopicState, float] = {}  # when the next event may be emitted, at the soonest
+        self._rows: Counter[TopicState] = Counter()  # jobs in a row that could not be read
+        self._rests: dict[TopicState, float] = {}  # seconds of each topic's last rest
         self._since = 0
 
     def behind(self) -> int:
@@ -49,16 +50,16 @@ class Unreadable:
         return self._since if self._jobs else 0
 
     def without(self, topic: TopicState) -> tuple[int, ...]:
-        """Return the jobs of a topic that are not to be claimed."""
+        """Return the ids of a topic's jobs that are not to be claimed."""
         return tuple(islice(self._jobs.get(topic, ()), _PAST))
 
     @property
     def look_at(self) -> float | None:
-        """When to look at some of them again; None if there are none."""
+        """When to look at some of the jobs again; None if there are none."""
         return min((next(iter(ids.values())) for ids in self._jobs.values()), default=None)
 
     def look(self, now: float) -> list[TopicState]:
-        """Look at some of them again; return the topics of those that may be claimed."""
+        """Look at some of the jobs again; return the topics of those that can be claimed."""
         found: list[TopicState] = []
         for topic, ids in list(self._jobs.items()):
             for id in [id for id, look_at in islice(ids.items(), _LOOKS) if look_at <= now]:
@@ -72,7 +73,7 @@ class Unreadable:
         return found
 
     def _can_be_read(self, id: int) -> bool:
-        """Whether a job can be read here by now, or is gone, or others have it."""
+        """Whether a job can be read here by now, or is gone, or is not waiting any more."""
         try:
             job = self._store.ask(GetJob(id))
             if job is not None and job.state is State.DELAYED:
@@ -82,7 +83,7 @@ class Unreadable:
         return True
 
     def leases(self, topic: TopicState, outcome: Claimed, asked: float, now: int) -> list[Lease]:
-        """Return the claims that can be worked on, their bodies plain. The others go back to the store."""
+        """Return the claims whose bodies can be read, with plain bodies. The others go back to the store."""
         found: list[Lease] = []
         sealed: list[Lease] = []
         wrong: BadBody | None = None
@@ -106,7 +107,7 @@ class Unreadable:
         return found
 
     def _rest(self, topic: TopicState, jobs: int, asked: float) -> None:
-        """Let a topic rest if nothing of it can be read: trying its jobs one after the other would cost all others."""
+        """Let a topic rest if none of its jobs can be read: to try them one after the other would slow all topics."""
         self._rows[topic] += jobs
         if self._rows[topic] >= _ROW:
             first, longest = _RESTS

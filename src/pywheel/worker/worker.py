@@ -1,4 +1,4 @@
-"""The worker of a process, or of a thread: it blocks who runs it, and its coroutine handlers have a loop of its own."""
+"""The worker of a process or a thread: `run` blocks its caller, and coroutine handlers run on the worker's own loop."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _HANG_UP: Final = getattr(signal, "SIGHUP", None)
 class Worker(BaseWorker):
     """Runs the handlers of a program, a JobQueue. Any number of workers, in any number of processes, may share a store.
 
-    `AsyncWorker` does it on the program's own loop.
+    `AsyncWorker` runs coroutine handlers on the program's own loop.
 
     Args:
-        program: whose handlers run, on whose store.
-        topics: the topics to work on; all that have a handler unless told.
-        concurrency: how many jobs run at once in this worker, of whatever topics; None: as many as their handlers may.
-            The next place is for the topic that has waited longest. The worker claims no more than can begin, so other
-            workers have the rest; very quick jobs are handled faster without. A handler that goes on after its
-            ttr, when its job is another's, leaves its place to others.
+        program: the program with the handlers and the store.
+        topics: the topics to work on; by default all that have a handler.
+        concurrency: how many jobs of all topics together run at once in this worker; None: as many as the handlers
+            allow. The next place goes to the topic that has waited longest. The worker claims no more jobs than can
+            begin at once, and leaves the rest to other workers; very quick jobs are handled faster without this
+            option. A handler that runs on after its ttr frees its place, as another worker may have its job.
         grace: how long handlers may go on after `stop`.
-        keep: how long done and cancelled jobs and their history are kept: a day unless told. Dead jobs are kept for
-            30 days, or for `keep` if that is longer. None: all are kept for ever. Of the workers of a store the one
-            counts that keeps them for the longest.
-        name: for the history; host and process unless told.
+        keep: how long done and cancelled jobs and their history are kept; by default a day. Dead jobs are kept for
+            30 days, or for `keep` if that is longer. None: all are kept for ever. If the workers of a store differ,
+            the longest time counts.
+        name: the worker's name in the history; by default host and process.
         max_bytes: how many bytes of bodies may wait for their handlers.
-        pulse: called at each turn of the dispatcher, as ``pulse(ready=bool)``: for whoever watches that it goes on.
-        loop_factory: makes the loop of coroutine handlers, such as `uvloop.new_event_loop`; asyncio's unless told.
+        pulse: called at each turn of the dispatcher, as ``pulse(ready=bool)``, so that a watchdog sees it go on.
+        loop_factory: makes the loop of coroutine handlers, such as `uvloop.new_event_loop`; by default asyncio's.
 
     Raises:
-        BadOption: there is no handler, or none for one of the topics, or no other process would find an isolated one.
-            Every job of a task would fail: a type cannot be found or read, or nothing provides what it asks for.
+        BadOption: there is no handler, or none for one of the topics, or another process would not find an isolated
+            one. Or every job of a task would fail: a type cannot be found or read, or a parameter has no provider.
         StoreError: the store cannot be used.
     """
 
@@ -61,28 +61,28 @@ class Worker(BaseWorker):
     def run(self) -> None:
         """Work until `stop`, or, in the main thread, until SIGTERM, SIGINT or SIGHUP.
 
-        A second signal ends the grace period, but for SIGHUP: a closed terminal may send several.
+        A second signal ends the grace period. A second SIGHUP does not: a closed terminal may send several.
 
         Raises:
             StoreClosed: the store was closed meanwhile.
-            StoreReplaced: its files were deleted or replaced, once the handlers under way have had their grace.
-            RuntimeError: it has worked before, or does.
+            StoreReplaced: the store's files were deleted or replaced. Running handlers get their grace first.
+            RuntimeError: this worker works already, or has worked before.
         """
         self._begin()
         with self.signals():
             self.work()
 
     def start(self) -> None:
-        """Work in a daemon thread of its own; `stop` and `join` end it.
+        """Start to work in a new daemon thread. Call `stop`, then `join`, to end it.
 
-        RuntimeError: it has worked before, or does; or the system has no thread left.
+        RuntimeError: this worker works already, or has worked before; or the system has no thread left.
         """
         self._begin()
         self._thread = threading.Thread(target=self._run_quietly, name="pywheel-worker", daemon=True)
         self._thread.start()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait up to `timeout` seconds for the end of a worker that was started; return whether it has come."""
+        """Wait up to `timeout` seconds for a started worker to end; return whether it has ended."""
         if self._thread is None:
             return True
         self._thread.join(timeout)
@@ -100,21 +100,21 @@ class Worker(BaseWorker):
             log_end(error)
 
     def signals(self) -> AbstractContextManager[None]:
-        """Stop on signals, where they can be had: in the main thread. `run` does so, for as long as it runs."""
+        """Stop on signals within this context, if in the main thread. `run` does so by itself."""
         return stop_on_signals(self.stop, lambda: self.told_to_stop)
 
 
 def stop_on_signals(stop: Callable[[], object], told_to_stop: Callable[[], bool]) -> AbstractContextManager[None]:
-    """Call `stop` at each SIGTERM and SIGINT, and at the first SIGHUP, where signals can be had."""
+    """Call `stop` at each SIGTERM and SIGINT, and at the first SIGHUP, if in the main thread."""
     actions: dict[int, Callable[[], object]] = {signal.SIGINT: stop, signal.SIGTERM: stop}
-    if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:  # else it was begun by nohup
+    if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:  # nohup ignores it
         actions[_HANG_UP] = lambda: None if told_to_stop() else stop()
     return on_signals(actions)
 
 
 @contextmanager
 def on_signals(actions: Mapping[int, Callable[[], object]]) -> Iterator[None]:
-    """Have signals call functions, where they can be had: in the main thread."""
+    """Call functions on signals within this context, if in the main thread; elsewhere do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""What runs handlers: threads, an event loop, and processes of their own."""
+"""The executors of handlers: threads, an event loop, and isolated processes."""
 
 from .coroutines import AdoptedLoop, AsyncPool, Loop, OwnLoop
 from .pool import Outside, Pool, Runner

@@ -1,4 +1,4 @@
-"""Handlers that are coroutine functions: tasks on one event loop."""
+"""Coroutine handlers: tasks on one event loop."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from .pool import Outside, Pool, Runner
 
 __all__ = ["AdoptedLoop", "AsyncPool", "Loop", "OwnLoop"]
 
-_LOOK: Final = 1.0  # seconds between looks whether the loop of a program is closed
+_LOOK: Final = 1.0  # seconds between looks whether a program has closed its loop
 
 
 class Loop(Runner, ABC):
-    """The event loop of all coroutine handlers, whoever runs it. All methods may be called from any thread."""
+    """The event loop of all coroutine handlers. Any thread may call its methods, unless they say otherwise."""
 
     closed = False
-    """Whether nothing will ever run on it any more, though the worker goes on."""
+    """Whether the loop is closed, though the worker goes on."""
 
     @abstractmethod
     def _started(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, which runs or will."""
+        """Return the loop, which runs or will run."""
 
     def ends(self) -> bool:
-        """Whether its program cancels all that runs on it. On the loop."""
+        """Whether the program cancels all tasks of the loop. Call this on the loop."""
         return False
 
     def interrupted(self, error: KeyboardInterrupt) -> None:
-        """Take in what a handler was interrupted by. On the loop."""
+        """Take in the KeyboardInterrupt that a handler raised. Call this on the loop."""
 
     def block(self) -> None:
-        """Note that what should have started did not; the loop itself says when it can again."""
+        """Note that a job that should have started did not; the loop resets the flag when it runs again."""
         if not self.blocked:
             self.blocked = True
             self.call(setattr, self, "blocked", False)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a function on the loop, soon; if it gets no thread now, when it does; never if it is closed."""
+        """Call a function on the loop, soon, or as soon as the loop has a thread; never if the loop is closed."""
         try:
             self._started().call_soon_threadsafe(function, *arguments)
         except RuntimeError:
@@ -55,11 +55,11 @@ class Loop(Runner, ABC):
                 raise
 
     def finish(self, result: Any) -> Any:
-        """Return what a plain function returned, awaited on the loop if it is to be.
+        """Return the result of a plain function, awaited on the loop if it is awaitable.
 
         Raises:
-            TypeError: it is a generator.
-            RuntimeError: the loop is closed, or was before it had ended.
+            TypeError: the result is a generator.
+            RuntimeError: the loop is closed, or was closed before the result was there.
         """
         rest = rest_of(result)
         if rest is None:
@@ -77,7 +77,7 @@ class Loop(Runner, ABC):
         return value
 
     def close_all(self, functions: Iterable[Any], seconds: float) -> None:
-        """Have handlers close what they have opened on the loop, if it runs, within so many seconds."""
+        """Have handlers close their resources on the loop, if it runs, within `seconds`."""
         if self._runs():
             closing = asyncio.run_coroutine_threadsafe(close_all(functions), self._started())
             with suppress(TimeoutError, CancelledError):
@@ -85,14 +85,14 @@ class Loop(Runner, ABC):
 
     @abstractmethod
     def _runs(self) -> bool:
-        """Whether anything may have been opened on it, and can be closed."""
+        """Whether handlers may have opened resources on the loop, and can close them."""
 
     def stop(self) -> None:
-        """Stop it, if it is the worker's own."""
+        """Stop the loop, if it is the worker's own."""
 
 
 async def _outcome(rest: Awaitable[Any]) -> tuple[Any, BaseException | None]:
-    """Return what an awaitable returned, or raised: an exit would end the loop, on which all others are."""
+    """Return the result or the error of an awaitable. A SystemExit that it raised would end the loop for all."""
     try:
         return await to_the_end(rest), None
     except BaseException as error:  # noqa: BLE001
@@ -100,7 +100,7 @@ async def _outcome(rest: Awaitable[Any]) -> tuple[Any, BaseException | None]:
 
 
 class OwnLoop(Loop):
-    """A loop of the worker's own, in a daemon thread; started when first needed."""
+    """The worker's own loop, in a daemon thread that starts when it is first needed."""
 
     def __init__(self, factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
         self._factory = factory or asyncio.new_event_loop
@@ -120,13 +120,13 @@ class OwnLoop(Loop):
         return self._running
 
     def tend(self) -> None:
-        """Start its thread if it has none; if the system refuses, the next call tries again."""
+        """Start the loop's thread if there is none; if the system refuses, the next call tries again."""
         with self._mutex:
             if self._loop is not None and not self._running:
                 self._running = self._start("pywheel-loop", partial(self._run, self._loop))
 
     def stop(self) -> None:
-        """Stop it; tasks that still run are cancelled."""
+        """Stop the loop, and cancel the tasks that still run."""
         with self._mutex:
             if self._running and self._loop is not None:
                 self._loop.call_soon_threadsafe(self._halt, self._loop)
@@ -141,7 +141,7 @@ class OwnLoop(Loop):
         asyncio.set_event_loop(loop)
         _HERE.loop = loop
         while not self._stopped:
-            with suppress(SystemExit, KeyboardInterrupt):  # a task's, which has it: the others go on
+            with suppress(SystemExit, KeyboardInterrupt):  # a task raised it, and its job got it: the others go on
                 loop.run_forever()
         for task in asyncio.all_tasks(loop):
             task.cancel()
@@ -150,11 +150,11 @@ class OwnLoop(Loop):
 
 
 class AdoptedLoop(Loop):
-    """The loop of a program, which runs it, and closes it when it likes.
+    """The loop of a program, which runs it and may close it at any time.
 
     Args:
-        loop: it runs in this thread.
-        task: that of the worker: it is cancelled when the program ends all its tasks.
+        loop: the loop that runs in this thread.
+        task: the worker's task, which is cancelled when the program ends all its tasks.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any] | None) -> None:
@@ -162,8 +162,8 @@ class AdoptedLoop(Loop):
         self._task = task
 
     @property
-    def closed(self) -> bool:  # type: ignore[override]  # that of others never is
-        """Whether its program has closed it."""
+    def closed(self) -> bool:  # type: ignore[override]  # other loops are never closed
+        """Whether the program has closed the loop."""
         return self._loop.is_closed()
 
     def _started(self) -> asyncio.AbstractEventLoop:
@@ -173,17 +173,17 @@ class AdoptedLoop(Loop):
         return not self.closed
 
     def ends(self) -> bool:
-        """Whether the worker's task was told to end, as by `asyncio.run` when its program has."""
+        """Whether the worker's task was cancelled, such as by `asyncio.run` at the end of the program."""
         return self._task is not None and self._task.cancelling() > 0
 
     def interrupted(self, error: KeyboardInterrupt) -> None:
-        """Let the program have it: somebody wants that to end, and not the handler alone."""
+        """Raise the error in the program's loop: Ctrl-C is meant for the program, not for the handler alone."""
         self._loop.call_soon(_raise, error)
 
     @contextmanager
     def adopted(self) -> Iterator[None]:
-        """Have this thread know that handlers run in it."""
-        here = _HERE.__dict__  # this thread's; a task that is dropped leaves in any
+        """Note for this thread, within this context, that handlers run on its loop."""
+        here = _HERE.__dict__  # this thread's: a task that is dropped may leave the context in another thread
         here["loop"], here["workers"] = self._loop, here.get("workers", 0) + 1
         try:
             yield
@@ -201,13 +201,13 @@ _HERE: Final = threading.local()  # the loop of a thread in which handlers run, 
 
 
 def _after_fork() -> None:
-    """In a child that a handler has forked, run nothing more, for the other tasks are the worker's, or the program's.
+    """End the loop in a child that a handler has forked: its other tasks belong to the worker or the program.
 
-    What a program forks that has lent its loop is its own affair.
+    A child that the program itself has forked is left alone.
     """
     loop: Any = getattr(_HERE, "loop", None)
     if loop is not None and (not getattr(_HERE, "workers", 0) or current_job.get() is not None):
-        for handle in tuple(getattr(loop, "_ready", ())):  # of uvloop nobody may: it runs one turn more
+        for handle in tuple(getattr(loop, "_ready", ())):  # uvloop hides this list, and runs one more turn
             handle.cancel()
         loop.call_soon(end_child, SystemExit("a handler forked, and its child waits on the loop of its parent"))
 
@@ -217,7 +217,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class AsyncPool(Pool):
-    """Tasks on a loop."""
+    """A pool of tasks on a loop."""
 
     def __init__(self, handler: Handler, outside: Outside, loop: Loop) -> None:
         super().__init__(handler, outside, loop)
@@ -230,7 +230,7 @@ class AsyncPool(Pool):
         self._loop.call(self._start)
 
     def cancel(self) -> None:
-        """Cancel what runs: it is given back unspent, unless its handler ends in another way."""
+        """Cancel the running handlers. Their jobs go back unspent, unless a handler ends in another way."""
         self.stop()
         if self._running:
             self._loop.call(self._cancel)
@@ -252,7 +252,7 @@ class AsyncPool(Pool):
     async def _handle(self) -> None:
         try:
             lease = self._queue.popleft()
-        except IndexError:  # it was taken back, or another task has it
+        except IndexError:  # the job was taken back, or another task has it
             return
         if self._starts(lease):
             error, lease.result = await self._execution.arun(lease.job)

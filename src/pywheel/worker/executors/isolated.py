@@ -1,6 +1,6 @@
 """The process of an isolated handler: it imports the handler, then runs one job after the other.
 
-Started by `processes`. It ends when its worker does, however that ends, whatever the handler is doing.
+`processes` starts it. It ends when its worker does, for any reason, even while the handler runs.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from .processes import receive, send
 __all__ = ["main"]
 
 _LOOK: Final = 0.5  # seconds between looks at the parent and the clock
-_LATE: Final = 0.5  # seconds after its ttr at which a job ends its process, should the worker not have killed it
+_LATE: Final = 0.5  # seconds after a job's ttr at which its process ends itself, if the worker has not killed it
 
 
 def main() -> None:
-    """Handle the jobs of the worker that has started this process, until it hangs up."""
+    """Handle the jobs of the worker that has started this process, until the worker hangs up."""
     number, life = int(sys.argv[1]), int(sys.argv[2])
     for file in (number, life):
         os.set_inheritable(file, False)
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)  # the worker drains; its children finish what they do
     watch = _Watch(life)
-    with socket.socket(fileno=number) as worker, suppress(EOFError, OSError):  # it needs no more
+    with socket.socket(fileno=number) as worker, suppress(EOFError, OSError):  # the worker has hung up
         _serve(worker, watch)
 
 
@@ -57,7 +57,7 @@ def _serve(worker: socket.socket, watch: _Watch) -> None:
     setup = json.loads(receive(worker))
     try:
         function, retry, events = _functions(setup)
-    except BaseException as error:  # noqa: BLE001  (sys.exit while it is imported as well)
+    except BaseException as error:  # noqa: BLE001  (also sys.exit during the import)
         send(worker, json.dumps(error_text(error)).encode())
         return
     send(worker, b'""')
@@ -65,14 +65,14 @@ def _serve(worker: socket.socket, watch: _Watch) -> None:
     with asyncio.Runner() as runner:
 
         def finish(rest: Awaitable[Any]) -> Any:
-            """Await what is left of a coroutine: those of all jobs run on one loop."""
+            """Await the awaitable that a handler returned. Those of all jobs run on one loop."""
             return runner.run(to_the_end(rest), context=contextvars.copy_context())
 
         while True:
             job, seconds, carried, begin_by = pickle.loads(receive(worker))
             watch.until = None if seconds is None else time.monotonic() + seconds + _LATE
             send(worker, b"begins")
-            if time.monotonic() >= begin_by:  # the worker was stopped, and the job may be another one's by now
+            if time.monotonic() >= begin_by:  # the worker stood still, and another one may have the job by now
                 send(worker, json.dumps({"late": True}).encode())
                 continue
             tracer = None if events is None else events.tracer
@@ -80,18 +80,18 @@ def _serve(worker: socket.socket, watch: _Watch) -> None:
             ended = execution.run(job, finish, spans)
             watch.until = None
             for stream in (sys.stdout, sys.stderr):
-                with suppress(Exception):  # what it has printed is not lost if this is killed
+                with suppress(Exception):  # the job's output is not lost if this process is killed
                     stream.flush()
             send(worker, json.dumps(_told(ended, job, retry)).encode())
 
 
 def _going_on(tracer: Tracer, carried: Mapping[str, str], job: Job) -> AbstractContextManager[object]:  # noqa: ARG001
-    """Return the span that the worker began for a job, to go on here."""
+    """Return a context that continues the worker's span of a job here."""
     return tracer.going_on(carried)
 
 
 def _functions(setup: dict[str, Any]) -> tuple[Callable[[Job], Any], RetryFunction | None, Events | None]:
-    """Return the handler, what is asked when it fails, and its program's events, if known: on the worker's store."""
+    """Return the handler, its retry function, and the events of its program, which uses the worker's store."""
     with importing():
         multiprocessing.spawn.prepare(setup["prepare"])
         found = _found(*setup["function"])
@@ -116,7 +116,7 @@ def _found(module: str, name: str, wrappers: int) -> Any:
 
 
 def _used(module: str, name: str, url: str) -> Any:
-    """Return the program's queue, at work on the worker's store, as it may have been told to."""
+    """Return the program's queue, switched to the worker's store if it names another one."""
     program = getattr(sys.modules.get(module), name, None)
     if program is not None:
         give_keys(program)
@@ -126,9 +126,9 @@ def _used(module: str, name: str, url: str) -> Any:
 
 
 def _told(ended: Ended, job: Job, retry: RetryFunction | None) -> dict[str, Any]:
-    """Return an end as JSON can say it: its text, and what becomes of the job. Nobody else need know its class.
+    """Return the end of a handler for JSON: its result, or the error's text and the verdict on the job.
 
-    So a function that is to see what was raised is asked here.
+    The worker does not get the error itself. So a retry function that must see the error is called here.
     """
     error, result = ended
     if error is None:
@@ -138,15 +138,15 @@ def _told(ended: Ended, job: Job, retry: RetryFunction | None) -> dict[str, Any]
 
 
 class _Watch:
-    """Ends this process and what it has started when the worker is gone, or stopped beyond the end of a job's ttr.
+    """Ends this process and its children when the worker is gone, or has not killed a job after its ttr.
 
-    The system itself does it with SIGIO, also while a handler holds the interpreter's lock. A thread does it where the
-    system does not, or where a handler has a use of its own for that signal.
+    When the worker is gone, SIGIO from the system ends them, even while a handler holds the interpreter's lock. A
+    thread does so where the system does not, or where a handler uses that signal itself.
     """
 
     def __init__(self, life: int) -> None:
         self.until: float | None = None
-        """When the present job ends this process."""
+        """When this process ends itself if the current job still runs, monotonic clock; None: never."""
         self._life = life
         self._parent = os.getppid()
         with suppress(OSError, AttributeError):

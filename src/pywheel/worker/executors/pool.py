@@ -1,6 +1,6 @@
-"""A topic's jobs in this worker: those that run, and those that wait for that. And what they run on.
+"""A pool: the running and waiting jobs of a topic in this worker. And a runner: the threads or the loop they run on.
 
-A runner may be unable to start anything: a handler blocks the loop, or the system has no thread to give. Then it is
+A runner may be unable to start anything: a handler blocks the loop, or the system has no thread left. Then it is
 *blocked*, and the worker claims nothing for it until it starts something again.
 """
 
@@ -28,14 +28,14 @@ _LOGGER: Final = logging.getLogger("pywheel.jobs")
 
 
 class Runner:
-    """Starts what pools give it, as soon as it can. All pools of a kind share one."""
+    """The starter of the jobs of pools. All pools of a kind share one."""
 
     blocked = False
-    """Whether what should have started did not, and nothing has shown since that it could."""
-    _refused = False  # the system has no thread; said once
+    """Whether a job that should have started did not, and nothing has started since."""
+    _refused = False  # whether the system had no thread; logged once
 
     def block(self) -> None:
-        """Note that what should have started did not."""
+        """Note that a job that should have started did not."""
         self.blocked = True
 
     def tend(self) -> None:
@@ -54,19 +54,19 @@ class Runner:
 
 
 class Outside(NamedTuple):
-    """What a pool needs of its worker. All may be called from any thread."""
+    """The parts of the worker that a pool uses. Any thread may call them."""
 
     done: Callable[[Lease], None]
     clock: Clock
     events: Events
     admit: Callable[[Job], None] = lambda _: None
-    """Asked before a tick of a schedule is handled: what it raises is what its handler would have raised."""
+    """Called before a job that may be skipped runs: its error counts as the handler's."""
 
 
 class Pool(ABC):
-    """Runs one topic's handler, up to `concurrency` at once; the rest of what it was fed waits in it.
+    """The pool of one topic: up to `concurrency` of its jobs run at once, the others wait.
 
-    A job waits in `_queue` until the very moment at which it starts: so it can be taken back until then.
+    A job waits in `_queue` until the moment it starts, and can be taken back until then.
     """
 
     def __init__(self, handler: Handler, outside: Outside, runner: Runner) -> None:
@@ -83,19 +83,19 @@ class Pool(ABC):
         """Take claimed jobs. Only the dispatcher calls this."""
 
     def tend(self, now: float) -> float | None:  # noqa: ARG002  (a pool that needs no tending)
-        """See to it that what waits goes on; return when to call again, None if there is no need. By the dispatcher."""
+        """Help waiting jobs to start; return when to call again, or None. Only the dispatcher calls this."""
         return None
 
     @property
     def waiting(self) -> int:
-        """How many jobs wait in it."""
+        """The number of waiting jobs."""
         return len(self._queue)
 
     def pause(self) -> None:  # noqa: B027  (most pools have nothing to do)
-        """Let nothing begin that waits for more than a place, as for its process. By the dispatcher."""
+        """Give back the jobs that still wait for their process. Only the dispatcher calls this."""
 
     def take_back(self) -> list[Lease]:
-        """Return the jobs that were not started; they never will be."""
+        """Return the jobs that have not started, and never will here."""
         back: list[Lease] = []
         with suppress(IndexError):
             while True:
@@ -107,11 +107,11 @@ class Pool(ABC):
         self._stopped = True
 
     def cancel(self) -> None:
-        """Cancel what runs, where that can be done: it is given back unspent."""
+        """Cancel the running jobs, where that is possible, and give them back unspent."""
         self.stop()
 
     def _starts(self, lease: Lease) -> bool:
-        """Whether the handler may start now; if not, somebody else may have the job by now."""
+        """Note the start of a job, and return whether it may start. If not, another worker may have it by now."""
         now = self._clock.time()
         late = -self._clock.until(lease.job.due)  # negative if the clock was stepped back since the claim
         if self._stopped or late < 0 or now >= lease.start_by:

@@ -1,7 +1,7 @@
-"""Handlers in processes of their own: a job that hangs is killed at its ttr, one that crashes takes nobody with it.
+"""Isolated handlers, in processes of their own: a job that hangs is killed at its ttr, a crash hits no other job.
 
-A child imports the handler's module, then runs one job after the other; see `isolated`. Whatever ends it while it runs
-one is a failed attempt.
+A child imports the handler's module, then runs one job after the other; see `isolated`. If the child ends while it runs
+a job, for any reason, the attempt has failed.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from .threads import ThreadPool, Threads
 __all__ = ["HandlerDied", "HandlerTimeout", "Isolated", "IsolatedPool", "receive", "send"]
 
 _STARTS: Final = 60.0  # seconds that a child may take to import its module
-_LOOK: Final = 1.0  # seconds between looks whether a child that says nothing is there
-_TRIES: Final = 20  # children that may turn out to have ended, before a job counts as failed
-_ENDS: Final = 0.5  # seconds that idle children have to end by themselves
+_LOOK: Final = 1.0  # seconds between looks whether a silent child still exists
+_TRIES: Final = 20  # children that may turn out to have ended before a job counts as failed
+_ENDS: Final = 0.5  # seconds for idle children to end by themselves
 _LENGTH: Final = struct.Struct("!Q")
 _BOOT: Final = (
     "import sys; sys.path.append(sys.argv.pop(1)); from pywheel.worker.executors.isolated import main; main()"
@@ -52,15 +52,15 @@ class HandlerTimeout(PywheelError):
 
 
 class HandlerDied(PywheelError):
-    """The process of a handler ended while it ran, or before it could."""
+    """The process of a handler ended while the handler ran, or before it could run."""
 
 
 class _LeaseOver(Exception):
-    """The claim was over before the handler could begin, as where the worker was stopped meanwhile."""
+    """The claim was over before the handler could begin, as when the worker stood still meanwhile."""
 
 
 class IsolatedPool(ThreadPool):
-    """Threads that wait for children. What runs past the grace is killed and given back: nothing of it goes on."""
+    """A pool of threads that wait for children. Jobs that run past the grace are killed and given back."""
 
     def __init__(self, handler: Handler, outside: Outside, threads: Threads, program: object) -> None:
         super().__init__(handler, outside, threads, _as_it_is)
@@ -74,7 +74,7 @@ class IsolatedPool(ThreadPool):
         self._isolated.close()
 
     def pause(self) -> None:
-        """Let nothing begin whose process is starting: it is given back."""
+        """Give back the jobs whose process is still starting."""
         self._paused_at = self._clock.time()
 
     def _handle(self, lease: Lease) -> None:
@@ -93,15 +93,15 @@ class IsolatedPool(ThreadPool):
 
 
 def _as_it_is(value: Any) -> Any:
-    """Return what a child has awaited and encoded."""
+    """Return a value unchanged: the child has awaited and encoded it."""
     return value
 
 
 class Isolated:
-    """Calls a handler's function in a child process: one that is idle, or a new one. From any thread.
+    """The children of a handler. Any thread may call it to run a job, in an idle child or a new one.
 
     Raises:
-        BadOption: another process would not find the function under its name.
+        BadOption: another process would not find the function under its name, or this is no POSIX system.
     """
 
     def __init__(self, handler: Handler, program: object = None) -> None:
@@ -123,10 +123,10 @@ class Isolated:
     def __call__(
         self, job: Job, carried: Mapping[str, str] = {}, begin_by: Callable[[], float] = lambda: inf
     ) -> bytes | None:
-        """Handle a job, in the context that its tracer carried there; return what is kept of what it returned.
+        """Handle a job in a child, with the tracer's context `carried`; return the encoded result to keep, if any.
 
-        It begins before a time of the monotonic clock, asked for as its process is ready, or not at all: _LeaseOver.
-        HandlerTimeout, HandlerDied, or RaisedElsewhere for what the handler raised.
+        `begin_by` gives the latest time to begin, on the monotonic clock, when the process is ready. _LeaseOver: it was
+        too late. HandlerTimeout, HandlerDied. RaisedElsewhere: the handler raised an error.
         """
         seconds = None if self._ttr is None else (job.ttr or self._ttr) / 1000
         answer, tries = None, 0
@@ -145,7 +145,7 @@ class Isolated:
         return b64decode(answer["result"]) if "result" in answer else None
 
     def close(self) -> None:
-        """End all children, those that handle a job at once. It takes half a second at most."""
+        """End all children, in half a second at most. Those that handle a job are killed at once."""
         with self._mutex:
             self._closed.set()
             idle, self._idle = self._idle, []
@@ -160,7 +160,7 @@ class Isolated:
             child.end(max(end - time.monotonic(), 0.0))
 
     def _child(self) -> _Child:
-        """Return an idle child, the latest used, or a new one."""
+        """Return the idle child that was used last, or a new one."""
         with self._mutex:
             if self._closed.is_set():
                 raise HandlerDied("the worker has stopped")
@@ -179,7 +179,7 @@ class Isolated:
         return child
 
     def _put_back(self, child: _Child, *, sound: bool) -> None:
-        """Keep a child for the next job, if it can have one."""
+        """Keep a child for the next job if it is sound, or end it."""
         with self._mutex:
             if sound and not self._closed.is_set():
                 self._idle.append(child)
@@ -190,9 +190,9 @@ class Isolated:
 
 
 class _Child:
-    """One process, the leader of a group of its own: what the handler starts is killed with it.
+    """One process, the leader of its own group, so that processes that the handler starts are killed with it.
 
-    It holds the one end of a pipe whose other end is the worker's: the system tells it when the worker is no more.
+    The child holds one end of a pipe, the worker the other. So the system tells the child when the worker is gone.
     """
 
     def __init__(self, setup: dict[str, Any]) -> None:
@@ -221,7 +221,7 @@ class _Child:
         self._setup = {**setup, "prepare": _preparation(setup["function"][0]), "log": logs.present()}
 
     def wait_until_ready(self) -> None:
-        """Return when it can handle jobs. HandlerDied if it cannot, HandlerTimeout."""
+        """Wait until the child can handle jobs. HandlerDied if it cannot, HandlerTimeout."""
         self._limit = time.monotonic() + _STARTS
         try:
             self._send(json.dumps(self._setup).encode())
@@ -236,7 +236,7 @@ class _Child:
     def handle(
         self, job: Job, seconds: float | None, carried: Mapping[str, str], begin_by: float
     ) -> dict[str, Any] | None:
-        """Return what the handler raised, or what is kept of what it returned; None if the process had gone before."""
+        """Return the child's answer, with the handler's error or result; None if the process had ended before."""
         self._limit = time.monotonic() + (inf if seconds is None else seconds)
         began = False
         try:
@@ -261,7 +261,7 @@ class _Child:
         send(self._socket, content)
 
     def _receive(self) -> bytes:
-        """Return a message. TimeoutError at the limit; EOFError if none will come, also if heirs hold the socket."""
+        """Return a message. TimeoutError at the limit; EOFError if the child ended, even if heirs hold the socket."""
         gone = False
         while not wait([self._socket], min(self._left(), _LOOK)):
             if time.monotonic() >= self._limit:
@@ -273,7 +273,7 @@ class _Child:
         return receive(self._socket)
 
     def _reason(self) -> str:
-        """Return how it ended."""
+        """Return in words how the process ended."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_ENDS)
         self.kill()
@@ -283,19 +283,19 @@ class _Child:
     # ---- the end ----------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Let it end by itself, if it is idle."""
+        """Let an idle child end by itself."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
-        """Kill it and what it has started; whoever waits for it learns it."""
+        """Kill the child and the processes that it has started. A thread that waits for it gets HandlerDied."""
         with self._mutex:
             if not self._ended:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self, seconds: float) -> None:
-        """Reap it, and kill it if it has not ended after so many seconds. Idempotent."""
+        """Reap the child, and kill it if it has not ended after `seconds`. Idempotent."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         self.kill()
@@ -308,7 +308,7 @@ class _Child:
 
 
 def send(to: socket.socket, content: bytes) -> None:
-    """Send a message: its length, then so many bytes. OSError; TimeoutError after the socket's time."""
+    """Send a message: its length, then its bytes. OSError; TimeoutError after the socket's time."""
     to.sendall(_LENGTH.pack(len(content)) + content)
 
 
@@ -328,7 +328,7 @@ def _exactly(source: socket.socket, length: int) -> bytes:
 
 
 def _preparation(module: str) -> dict[str, Any]:
-    """Return what `multiprocessing.spawn.prepare` wants: where to import from, and, if it is needed, what was run."""
+    """Return the data for `multiprocessing.spawn.prepare`: the import path, and the main module if it is needed."""
     found: dict[str, Any] = {"sys_path": sys.path, "sys_argv": sys.argv}
     if module == "__main__":
         main = sys.modules["__main__"]
@@ -340,10 +340,10 @@ def _preparation(module: str) -> dict[str, Any]:
 
 
 def _name(function: Callable[..., Any], what: str) -> tuple[str, str, int]:
-    """Return a function's module and name, and how many decorators stand around it there.
+    """Return a function's module and name, and how many decorators are around it under that name.
 
     Raises:
-        BadOption: it has none, or its name leads elsewhere.
+        BadOption: the function has no name, or the name leads elsewhere.
     """
     module, name = by_name(function)
     found: Any = sys.modules.get(module)
@@ -359,7 +359,7 @@ def _name(function: Callable[..., Any], what: str) -> tuple[str, str, int]:
 
 
 def _place(program: object) -> tuple[str, str, str] | None:
-    """Return which variable holds a program, and its store: a child shall use that one. None if no module has it."""
+    """Return the module and the variable of a program, and its store's URL, for children. None if no module has it."""
     url = getattr(getattr(program, "store", None), "secret_url", None)
     for module_name, module in list(sys.modules.items()):
         for name, value in list(getattr(module, "__dict__", {}).items()):

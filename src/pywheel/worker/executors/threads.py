@@ -13,13 +13,13 @@ from .pool import Outside, Pool, Runner
 
 __all__ = ["ThreadPool", "Threads"]
 
-_QUICK: Final = 0.0005  # seconds: of handlers that take less, one thread at a time does more than many
-_PROGRESS: Final = 0.002  # seconds without which one thread is not enough
+_QUICK: Final = 0.0005  # seconds: with handlers that take less, one thread at a time handles more than many threads
+_PROGRESS: Final = 0.002  # seconds without the start of a handler after which one thread is not enough
 _IDLE: Final = 30.0  # seconds after which an idle thread ends
 
 
 class Threads(Runner):
-    """Daemon threads that all topics share: one starts when none is idle, and ends when it was idle for long.
+    """Daemon threads that all topics share: one starts when none is idle, and ends after a long idle time.
 
     A *ticket* is a function that a thread calls once. There are never more threads than `most`.
     """
@@ -32,14 +32,14 @@ class Threads(Runner):
         self._spare = 0  # idle threads less tickets that wait for one; below zero tickets wait
 
     def call(self, ticket: Callable[[], None]) -> None:
-        """Have a thread call a ticket. If no thread can be started now, it waits for one."""
+        """Have a thread call a ticket. If no thread can be started now, the ticket waits for one."""
         with self._mutex:
             self._spare -= 1
         self._tickets.put(ticket)
         self.tend()
 
     def block(self) -> None:
-        """Note that tickets wait, if they still do: else no thread would ever say that they do not."""
+        """Note that tickets wait, if they still do: otherwise no thread would ever reset the flag."""
         with self._mutex:
             self.blocked = self._spare < 0
 
@@ -72,14 +72,14 @@ class Threads(Runner):
             del ticket
             with self._mutex:
                 self._spare += 1
-                if self._spare >= 0:  # no ticket waits any more
+                if self._spare >= 0:  # no more tickets wait
                     self.blocked = False
 
 
 class ThreadPool(Pool):
     """A topic's share of the threads: up to `concurrency` of them take from one queue until it is empty.
 
-    `finish` awaits what a plain function returned, if that is to be awaited.
+    `finish` awaits the result of a plain function, if it is awaitable.
     """
 
     def __init__(self, handler: Handler, outside: Outside, threads: Threads, finish: Callable[[Any], Any]) -> None:
@@ -88,11 +88,11 @@ class ThreadPool(Pool):
         self._finish = finish
         self._mutex = threading.Lock()
         self._active = 0  # threads that serve this topic
-        self._seconds = 1.0  # that a handler takes, roughly
+        self._seconds = 1.0  # roughly, for one handler
         self._progress = 0.0  # when a handler last began
 
     def feed(self, leases: list[Lease]) -> None:
-        """Take claimed jobs; call for threads as they are needed."""
+        """Take claimed jobs, and call for as many threads as they need."""
         self._queue.extend(leases)
         if self._seconds >= _QUICK:
             self._call(len(self._queue), self.handler.concurrency)
@@ -112,8 +112,8 @@ class ThreadPool(Pool):
         return self._progress + _PROGRESS
 
     def _call(self, wanted: int, most: int) -> None:
-        """Call for so many more threads, so that at most so many serve this topic."""
-        with self._mutex:  # a thread counts itself out after its last look into the queue: nothing is left behind
+        """Call for `wanted` more threads, so that at most `most` serve this topic."""
+        with self._mutex:  # a thread counts itself out after its last look into the queue, so no job is left behind
             new = max(min(wanted, most - self._active), 0)
             self._active += new
         for _ in range(new):
@@ -125,7 +125,7 @@ class ThreadPool(Pool):
                 lease = self._queue.popleft()
             except IndexError:
                 with self._mutex:
-                    if self._queue:  # fed since: `feed` may have counted on this thread
+                    if self._queue:  # jobs came since: `feed` may have counted on this thread
                         continue
                     self._active -= 1
                     return
