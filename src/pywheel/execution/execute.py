@@ -1,7 +1,7 @@
 """The one way to run a handler, for threads and for coroutines.
 
-First a job that may be skipped is asked whether it may run; then the tracer's span begins, and in it the handler is
-called, what it returned is awaited, and what is to be kept of that is encoded.
+First `admit` decides whether a job that may be skipped runs. Then the tracer's span begins. Within it, the handler is
+called, its result is awaited if it is awaitable, and encoded if it is kept.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ class Ended(NamedTuple):
     """How a handler's call ended."""
 
     error: BaseException | None = None
-    """What it raised."""
+    """The error that it raised."""
     result: bytes | None = None
-    """What is kept of what it returned."""
+    """The encoded result, if it is kept."""
 
 
 class Execution:
-    """Runs a function for jobs. An error is returned, not raised, whatever it is: `sys.exit` ends the attempt alone.
+    """The execution of a handler's function. All errors are returned, not raised: `sys.exit` ends the attempt alone.
 
-    A handler may fork. Its child ends where the handler does: what it would go back to is a copy of one of the
-    worker's threads, without the others.
+    A handler may fork. The child process ends where the handler ends: it has a copy of one of the worker's threads,
+    without the others.
 
     Args:
-        function: the handler's.
-        events: whose tracer stands around each call.
-        keep: encodes what the function returned; None if nothing of it is kept.
-        admit: called before a job runs that may be skipped; what it raises stands for what its handler would raise.
+        function: the handler's function.
+        events: the program's events, whose tracer is around each call.
+        keep: encodes the function's result; None if no results are kept.
+        admit: called before a job that may be skipped runs; its error counts as the handler's.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Execution:
         self._admit = admit
 
     def run(self, job: Job, finish: Finish, spans: Spans | None = None) -> Ended:
-        """Run the function in this thread. `finish` awaits what is left of a coroutine that it returned."""
+        """Run the function in this thread. `finish` awaits the awaitable that it may return."""
         process, tracer = _process, self._events.tracer
         token = current_job.set(job)
         ended = _DONE
@@ -86,13 +86,13 @@ class Execution:
     def _call(self, job: Job, finish: Finish, process: int) -> Ended:
         result = self._function(job)
         if result is not None and (rest := rest_of(result)) is not None:
-            if _process != process:  # there may be no thread that would finish it
+            if _process != process:  # this child may have no thread that runs the loop
                 end_child(None)
             result = finish(rest)
         return _DONE if self._keep is None else Ended(None, self._keep(result))
 
     async def arun(self, job: Job, finish: Finish = to_the_end) -> Ended:
-        """Run the function in this task. `finish` gives what awaits a coroutine that it returned."""
+        """Run the function in this task. `finish` turns the awaitable that it may return into a coroutine to await."""
         process, token = _process, current_job.set(job)
         ended = _DONE
         try:
@@ -106,7 +106,7 @@ class Execution:
                     ended = Ended(None, self._keep(result))
         except BaseException as raised:
             if isinstance(raised, GeneratorExit) and (_process != process or current_job.get() is not job):
-                raise  # a task which somebody drops: its loop is closed, or it is a copy in a child that was forked
+                raise  # the task was dropped: its loop is closed, or it is a copy in a forked child
             ended = Ended(raised)
         current_job.reset(token)
         if _process != process:
@@ -128,7 +128,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def end_child(error: BaseException | None) -> NoReturn:
-    """End this process, a forked child, as an interpreter ends that has raised this: with the same status and words."""
+    """End this process, a forked child, with the status and the output of an interpreter that ends by this error."""
     status: object = 0
     if isinstance(error, SystemExit):
         status = error.code or 0
@@ -148,11 +148,11 @@ def end_child(error: BaseException | None) -> NoReturn:
 def settlement(
     store: Store, handler: Handler, job: Job, ended: Ended
 ) -> tuple[Ack | Nack | Release, BaseException | None]:
-    """Return the command that settles a claim whose handler has ended, and the error that it failed with."""
+    """Return the command that settles a claim whose handler has ended, and the error by which it failed."""
     error, result = ended
     if error is None and result is not None:
         try:
             result = store.sealed_result(job, result)
-        except PywheelError as missing:  # a key
+        except PywheelError as missing:  # a key is missing
             error = missing
     return ending(handler, job, error, result), error

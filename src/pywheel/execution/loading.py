@@ -1,4 +1,4 @@
-"""From ``module:name`` to the program that it names and its handlers, in this process and in those that it starts."""
+"""The import of a program by ``module:name``, and the choice of its handlers, in this process and its children."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _importing = False
 
 
 def load(target: str) -> Any:
-    """Return what ``module:name`` names, a program with a store and handlers. The working directory is searched too.
+    """Return the program, with a store and handlers, that ``module:name`` names. Also search the working directory.
 
     Raises:
-        BadOption: it is written in another way, there is no such module or name, or it is no program.
+        BadOption: the target has another form, there is no such module or name, or it is no program.
     """
     module_name, _, name = target.partition(":")
     if not module_name or not name:
@@ -42,21 +42,21 @@ def load(target: str) -> Any:
     if not hasattr(module, name):
         raise BadOption(f"there is no {name[:80]} in {module_name}{did_you_mean(name, vars(module))}")
     program = getattr(module, name)
-    if not hasattr(program, "events") or not hasattr(program, "handlers"):  # to ask for its store might open that
+    if not hasattr(program, "events") or not hasattr(program, "handlers"):  # asking for its store might open the store
         raise BadOption(f"{name[:80]} in {module_name} is no JobQueue")
     give_keys(program)
     return program
 
 
 def give_keys(program: Any) -> None:
-    """Let a program's queue have the keys of PYWHEEL_KEYS, if it has none of its own. BadOption if they are none."""
+    """Give a program's queue the keys of PYWHEEL_KEYS, if it has none of its own. BadOption if they are no keys."""
     keyring = Keyring.of_environment()
     if keyring is not None and hasattr(program, "calls"):
         program.calls.use_keys(keyring)
 
 
 def _refuse_paths(module: str, name: str) -> None:
-    """Raise BadOption for a file, or a module that is named from another one."""
+    """Raise BadOption for a file name, or a relative module name."""
     if not (module.startswith(".") or module.endswith(".py") or "/" in module):
         return
     path = Path(module.removesuffix(".py") if "/" in module or module.endswith(".py") else module.lstrip("."))
@@ -88,14 +88,14 @@ def chosen(handlers: Mapping[str, Handler], topics: Collection[str] | None) -> d
 
 
 def interpreter() -> list[str]:
-    """Return the command of another interpreter with the options of this one."""
+    """Return the command that starts another interpreter with the options of this one."""
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return [sys.executable, *options]
 
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Refuse workers meanwhile: a process that imports a program would otherwise start it once more, without end."""
+    """Refuse workers within this context: a child that imports a program could start it again, without end."""
     global _importing
     _importing = True
     try:

@@ -1,7 +1,7 @@
-"""Whether a claimed job may run: it may have expired; of a tick the schedule may have changed, or one before run still.
+"""Admission of claimed jobs: a job may have expired; a tick's schedule may have changed, or an earlier tick still run.
 
-A worker asks here after the claim and before the handler starts. Of two ticks that are claimed, the later claim gives
-way.
+A worker calls `admit` after the claim and before the handler starts. Of two claimed ticks, the one that was claimed
+later gives way.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ..stores.schedule_notes import ScheduleNotes
 __all__ = ["admit", "asks", "is_tick"]
 
 _PAGE: Final = 1_000
-_AWAY: Final = 1.0  # seconds until a tick is claimed again of which the store could not say whether it may run
-_WAITS: Final = (0.1, 10.0)  # seconds until a tick that waits for another one looks again: an eighth of its wait
+_AWAY: Final = 1.0  # seconds until a tick is claimed again, if the store did not answer whether it may run
+_WAITS: Final = (0.1, 10.0)  # seconds until a tick looks again that waits for another one: an eighth of its wait
 
 
 def is_tick(job: Job) -> bool:
@@ -29,7 +29,7 @@ def is_tick(job: Job) -> bool:
 
 
 def asks(job: Job) -> bool:
-    """Whether a claimed job is to be admitted before it runs."""
+    """Whether a claimed job needs admission before it runs."""
     return job.expires is not None or is_tick(job)
 
 
@@ -37,8 +37,8 @@ def admit(store: Store, job: Job) -> None:
     """Return if a claimed job may run. Two or three queries for a tick, none for others.
 
     Raises:
-        Skipped: it has expired, or its schedule has changed or says so; it is to be cancelled.
-        NotNow: the one before runs still, and this one is to wait for it; or the store cannot say.
+        Skipped: the job has expired, or its schedule has changed or skips it. Cancel the job.
+        NotNow: the tick must wait for an earlier one, or the store does not answer.
     """
     if late := expired(job, store.clock.wall()):
         raise late
@@ -55,7 +55,7 @@ def admit(store: Store, job: Job) -> None:
 
 def _ask(store: Store, schedule: Schedule | None, job: Job, tick: int | None) -> None:
     version = job.headers.get(VERSION)
-    if job.attempt <= 1 and version != BY_HAND:  # what has begun once is not stopped
+    if job.attempt <= 1 and version != BY_HAND:  # a job that has begun once is not stopped
         if schedule is None or not schedule.puts(tick, version):
             raise Skipped("the schedule has changed" if schedule else "the schedule was removed")
         if schedule.paused:
@@ -67,7 +67,7 @@ def _ask(store: Store, schedule: Schedule | None, job: Job, tick: int | None) ->
 
 
 def _refuse_missed(schedule: Schedule, tick: int, now: int) -> None:
-    """Raise Skipped if a tick comes too late, or with "one" if another one of those that do is to run."""
+    """Raise Skipped if a tick is missed and not made up for; with "one", the last missed tick runs."""
     late = now - schedule.due(tick)
     if late <= LATE or schedule.catch_up == "all":
         return
@@ -79,7 +79,7 @@ def _refuse_missed(schedule: Schedule, tick: int, now: int) -> None:
 
 
 def _give_way(store: Store, schedule: Schedule, job: Job, tick: int | None) -> None:
-    """Raise what becomes of a tick while another one of its schedule runs, if one does."""
+    """Raise Skipped or NotNow, as the schedule says, if a tick must give way to another one."""
     others = _running(store, schedule.name, job)
     if others:
         jobs = [*others, job]
@@ -98,7 +98,7 @@ def _give_way(store: Store, schedule: Schedule, job: Job, tick: int | None) -> N
 
 
 def _running(store: Store, name: str, job: Job) -> list[Job]:
-    """Return the other jobs of a schedule that run. It costs by what runs of the topic."""
+    """Return the other running jobs of a schedule. O(running jobs of the topic)."""
     found: list[Job] = []
     after: str | None = ""
     while after is not None:
@@ -109,7 +109,7 @@ def _running(store: Store, name: str, job: Job) -> list[Job]:
 
 
 def _is_next_in_line(store: Store, schedule: Schedule, tick: int | None) -> bool:
-    """Whether the tick before this one waits too: then that comes first."""
+    """Whether the tick before this one also waits, and so comes first."""
     before = None if tick is None else schedule.until(tick - 1)
     if before is None:
         return False
