@@ -1,4 +1,4 @@
-"""Worker processes, kept alive, and the program that each of them runs."""
+"""The supervisor of worker processes, and the program that each of them runs."""
 
 from .supervisor import Supervisor
 

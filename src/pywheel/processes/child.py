@@ -1,4 +1,4 @@
-"""A worker process of a supervisor: works, and says in its pipe that it does.
+"""A worker process of a supervisor: it works, and reports through a pipe that it goes on.
 
 usage: python -m pywheel.processes.child TARGET PIPE < OPTIONS
 """
@@ -36,7 +36,7 @@ _HUNG: Final = 10.0  # seconds beyond its grace that a worker without a supervis
 
 
 class Report:
-    """Says by lines of JSON that the worker goes on, and whether jobs end well, from the dispatcher's own thread."""
+    """The reports of a worker, as lines of JSON, sent by its dispatcher: it goes on, and whether jobs end well."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -44,40 +44,40 @@ class Report:
         self._at = 0.0
         self.ready = False
         self.about: dict[str, Any] = {}
-        """What never changes."""
+        """The part of a report that never changes."""
 
     def __call__(self, event: Event) -> None:
         """Note a good end."""
         self._worked = self._worked or (isinstance(event, JobEnded) and event.outcome is Outcome.DONE)
 
     def pulse(self, *, ready: bool) -> None:
-        """Report, if it is time to. The supervisor takes a worker that does not for one that stands still."""
+        """Send a report, if it is time to. The supervisor takes a worker without reports for one that stands still."""
         if ready != self.ready or time.monotonic() >= self._at:
             self.ready = ready
             self.now()
 
     def now(self) -> None:
-        """Report."""
+        """Send a report."""
         self._at = time.monotonic() + _EVERY
         self.tell({"ready": self.ready, "worked": self._worked, **self.about})
 
     def fail(self, error: BaseException) -> None:
-        """Say why this process ends."""
+        """Report why this process ends."""
         known = isinstance(error, BadJob | BadOption | StoreError)
         text = str(error) if known else error_text(error)
         trace = "" if known else "".join(traceback.format_exception(error))[-_TRACE:]
         self.tell({"failed": type(error).__name__, "text": text[-500:], "trace": trace})
 
     def tell(self, line: dict[str, Any]) -> None:
-        """Write a line. If the supervisor does not read, as it is stopped itself, or gone, the line is lost."""
+        """Write a line. If the supervisor does not read, because it stands still or is gone, the line is lost."""
         with suppress(BlockingIOError, BrokenPipeError):
             os.write(self._pipe, json.dumps(line).encode() + b"\n")
 
 
 def _outlive(pipe: int, workers: list[Worker]) -> None:
-    """Wait for the end of the supervisor: then the worker drains, and this process ends even if that hangs."""
+    """Wait for the end of the supervisor; then drain the worker, and end this process even if the drain hangs."""
     poll = select.poll()
-    poll.register(pipe, 0)  # told when nobody reads it any more
+    poll.register(pipe, 0)  # returns when the pipe has no reader any more
     poll.poll()
     for worker in workers:  # none while the program is imported
         worker.retire()
@@ -86,7 +86,7 @@ def _outlive(pipe: int, workers: list[Worker]) -> None:
 
 
 def _options() -> Any:
-    """Return what the supervisor said; then nothing comes from the standard input."""
+    """Return the options that the supervisor sent, and redirect the standard input to nothing."""
     with open(0, "rb", closefd=False) as told:
         options = json.load(told)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -96,7 +96,7 @@ def _options() -> Any:
 
 
 def main(target: str, pipe: str) -> int:
-    """Work until told to stop; return the exit code: 0, 2 for a program that cannot work so, 3 for its store."""
+    """Work until stopped; return the exit code: 0, 2 if the program cannot work with the options, 3 for its store."""
     os.set_blocking(int(pipe), False)
     os.set_inheritable(int(pipe), False)
     sys.setswitchinterval(0.001)  # handlers give the dispatcher its turn
@@ -104,21 +104,21 @@ def main(target: str, pipe: str) -> int:
     threading.Thread(target=_outlive, args=(int(pipe), workers), name="pywheel-orphanage", daemon=True).start()
     try:
         worker = _worker(target, _options(), report)
-    except BaseException as error:  # noqa: BLE001  (sys.exit while it is imported as well)
+    except BaseException as error:  # noqa: BLE001  (also sys.exit during the import)
         report.fail(error)
         return 3 if isinstance(error, StoreError) else 2
 
-    def told(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (what signal.signal calls)
+    def told(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal handlers get it)
         worker.retire()
         if number == STOP_NOW:
             worker.end_grace()
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, STOP_NOW):  # also after its work, to the very end
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, STOP_NOW):  # they stay until the process ends
         signal.signal(number, told)
     workers.append(worker)
     try:
         worker.work()
-    except StoreError as error:  # another process may find one that it can use
+    except StoreError as error:  # another process may find the store usable
         report.now()
         report.fail(error)
         return 3
@@ -127,7 +127,7 @@ def main(target: str, pipe: str) -> int:
 
 
 def _worker(target: str, told: dict[str, Any], report: Report) -> Worker:
-    """Return the worker, for the program on the store that is wanted."""
+    """Return a worker for the program, on the store that the supervisor names, if any."""
     with importing():
         program = load(target)
     if told["log"] is not None:
@@ -141,10 +141,10 @@ def _worker(target: str, told: dict[str, Any], report: Report) -> Worker:
 
 
 def _pulse(program: Any, metrics: tuple[int, str, int] | None, report: Report) -> Callable[..., None]:
-    """Return what hears of each turn of the worker: the supervisor, and the endpoint of the process if it has one."""
+    """Return the function to call at each turn of the worker: it sends reports, and tells the endpoint, if any."""
     if metrics is None:
         return report.pulse
-    from ..observe.endpoint import Endpoint  # few ask for it
+    from ..observe.endpoint import Endpoint  # few processes need it
 
     endpoint = Endpoint(program.events, *metrics)
     logging.getLogger("pywheel.jobs").info("metrics at %s", endpoint.url)

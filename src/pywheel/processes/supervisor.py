@@ -1,7 +1,8 @@
 """The supervisor: several worker processes, kept alive.
 
-It starts N workers and restarts one that dies, or whose dispatcher stands still, after a pause that grows while they go
-on dying. SIGTERM drains them all; SIGHUP replaces them one by one, each by one that is up before the old one drains.
+It starts N workers. It replaces a worker that dies, or whose dispatcher stands still, after a pause that grows with
+each death in a row. SIGTERM drains all workers. SIGHUP replaces them one by one; each new one is up before an old one
+drains.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ __all__ = ["STOP_NOW", "Supervisor", "WorkersFailed"]
 
 _LOGGER: Final = logging.getLogger("pywheel.supervisor")
 _BACKOFF: Final = (0.1, 5.0)  # seconds before a restart: first, longest. Jobs wait meanwhile
-_STEADY: Final = 10.0  # seconds of life after which a death is not one of a loop
+_STEADY: Final = 10.0  # seconds of life after which a death does not count as part of a crash loop
 _LOOP: Final = 5  # deaths in a row that are called a crash loop
 _LOOK: Final = 0.25
 _ASLEEP: Final = 2.0  # seconds between two turns after which the supervisor itself stood still
 _SLOW_START: Final = 60.0  # seconds that a program may take to import
-_MOST_TEXT: Final = 1 << 16  # characters of a report's line; what is longer is none
+_MOST_TEXT: Final = 1 << 16  # bytes of a report's line; a longer line is no report
 STOP_NOW: Final = signal.SIGQUIT if hasattr(signal, "SIGQUIT") else signal.SIGTERM
-"""Ends the grace of a worker that drains. SIGTERM does not, however often it comes: a service manager may send it to
-all processes, and the supervisor sends it as well."""
+"""The signal that ends the grace of a draining worker. A second SIGTERM does not: a service manager may send it to all
+processes, and the supervisor also sends it."""
 
 
 class WorkersFailed(PywheelError):
@@ -51,16 +52,16 @@ class Supervisor:
     """Runs ``processes`` workers of a program named by ``module:name``, each as `Worker` with these options.
 
     Args:
-        target: such as ``"shop.jobs:queue"``. It is imported by the workers, not here.
-        processes: how many.
+        target: the program, such as ``"shop.jobs:queue"``. The workers import it, not the supervisor.
+        processes: the number of workers.
         stall: how long a dispatcher may stand still before its process is killed and replaced.
-        store: the address of another store than the program's own.
-        metrics: host and port: each process exposes its own ``/metrics``, ``/healthz`` and ``/readyz`` there, on the
-            first port from that on that is free. While processes are replaced there may be twice as many.
-        options: of `Worker`.
+        store: the address of a store to use instead of the program's own.
+        metrics: host and port: each process serves its own ``/metrics``, ``/healthz`` and ``/readyz`` there, on the
+            first free port from this one on. While processes are replaced, up to twice as many ports are in use.
+        options: the options of `Worker`.
 
     Raises:
-        BadOption: processes is less than 1, a duration makes no sense, or an option cannot be told to another process.
+        BadOption: processes is less than 1, a duration makes no sense, or an option cannot be sent to another process.
     """
 
     def __init__(
@@ -92,13 +93,13 @@ class Supervisor:
         self._grace = duration(options.get("grace", 30), "grace", error=BadOption) / 1000
         self.workers: list[_WorkerProcess] = []
         self.about: dict[str, Any] = {}
-        """What a worker said of itself: its ``store`` and its ``topics``. Empty until one is up."""
+        """The ``store`` and the ``topics`` that a worker reported. Empty until one is up."""
         self._deaths = 0  # in a row
         self._start_at = 0.0
-        self._renew: list[_WorkerProcess] = []  # those of the old version
+        self._renew: list[_WorkerProcess] = []  # workers of the old version
         self.stopping = False
         """Whether all workers drain, or have ended."""
-        self._stops = 0  # how often it was told to
+        self._stops = 0  # calls of `stop`
         self._hup = False
         self._error: PywheelError | None = None
         self._turned = time.monotonic()
@@ -110,13 +111,13 @@ class Supervisor:
     def run(self, look: Callable[[], object] | None = None) -> None:
         """Work until `stop`, or, in the main thread, until SIGTERM or SIGINT; a second signal ends the grace period.
 
-        SIGHUP replaces all workers, one by one; if the terminal was closed it is a stop. `look` is called some times
-        a second, for whoever wants to say or do more. To be called once.
+        SIGHUP replaces all workers, one by one; if the terminal was closed, it stops them. `look` is called several
+        times a second, so that the caller can report on the workers. Call `run` once only.
 
         Raises:
             BadOption: there is no such program, or it cannot work with these options.
-            StoreError: its store cannot be used.
-            WorkersFailed: it cannot be imported, or all its first processes ended before they were up.
+            StoreError: the program's store cannot be used.
+            WorkersFailed: the program cannot be imported, or all first processes ended before they were up.
         """
         self._terminal = _on_terminal()
         with on_signals({signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self._hang_up}):
@@ -127,17 +128,17 @@ class Supervisor:
                         look()
             finally:
                 self._close()
-        if self._error is not None and not self._stops:  # whoever has stopped it wants no more
+        if self._error is not None and not self._stops:  # after `stop` the error does not matter
             raise self._error
 
     def stop(self) -> None:
-        """Drain all workers. Called again: at once. From any thread, and from signal handlers."""
+        """Drain all workers; a second call ends their grace. Any thread or signal handler may call this."""
         self._stops += 1
         self.stopping = True
         self._wake()
 
     def reload(self) -> None:
-        """Replace all workers, one by one. From any thread, and from signal handlers."""
+        """Replace all workers, one by one. Any thread or signal handler may call this."""
         self._hup = True
         self._wake()
 
@@ -171,10 +172,10 @@ class Supervisor:
                 self._renew.remove(worker)
 
     def _died(self, worker: _WorkerProcess) -> None:
-        """Note an end that was not asked for here."""
+        """Take in the end of a worker that this supervisor did not ask for."""
         lived = time.monotonic() - worker.started
         level, why = (logging.INFO, "it was told to stop") if worker.was_told else (logging.ERROR, worker.reason)
-        # Where jobs have ended well it is a job that kills: the others must not wait for long.
+        # If jobs ended well, some job kills its worker: the other jobs must not wait for long.
         self._deaths = 1 if lived > _STEADY or worker.worked or worker.was_told else self._deaths + 1
         if worker.failed is not None and worker.failed["trace"]:
             _LOGGER.error("the program cannot be imported\n%s", worker.failed["trace"].rstrip())
@@ -183,7 +184,7 @@ class Supervisor:
             return
         pause = min(_BACKOFF[0] * 2 ** min(self._deaths - 1, 20), _BACKOFF[1])
         now = time.monotonic()
-        self._start_at = min(self._start_at, now + pause) if self._start_at > now else now + pause  # as was said before
+        self._start_at = min(self._start_at, now + pause) if self._start_at > now else now + pause  # as logged before
         loop = f": a crash loop, {self._deaths} in a row" if self._deaths >= _LOOP else ""
         said = "worker %d ended after %.1f s: %s; the next one starts in %.1f s%s"
         _LOGGER.log(level, said, worker.pid, lived, why, pause, loop)
@@ -193,7 +194,7 @@ class Supervisor:
             self._renew = []
 
     def _give_up(self, worker: _WorkerProcess) -> None:
-        """End with an error: no worker was ever up, and another one would fare no better."""
+        """End with an error: no worker was ever up, and the next one would fail in the same way."""
         kind: Any = getattr(_errors, (worker.failed or {}).get("failed", ""), None)
         if isinstance(kind, type) and issubclass(kind, BadJob | BadOption | StoreError):
             self._error = kind(worker.reason)
@@ -202,11 +203,11 @@ class Supervisor:
         self.stopping = True
 
     def _kill_stalled(self) -> None:
-        """Kill workers whose dispatcher stands still, and those that have not ended long after their grace."""
+        """Kill workers whose dispatcher stands still, and workers that run on long after their grace."""
         now = time.monotonic()
         asleep, self._turned = now - self._turned - _LOOK, now
         for worker in self.workers:
-            if asleep > _ASLEEP:  # who knows what they did meanwhile: perhaps all were stopped together
+            if asleep > _ASLEEP:  # this process stood still, and perhaps all workers with it
                 worker.heard = max(worker.heard, now - _LOOK)
             limit = self._stall if worker.ready else max(self._stall, _SLOW_START)
             since = worker.heard
@@ -224,7 +225,7 @@ class Supervisor:
         _LOGGER.info("replacing %d workers%s", len(self._renew), again)
 
     def _replace(self) -> None:
-        """Let one old worker drain for each new one that is up beyond the number wanted."""
+        """Drain one old worker, if more workers are up than wanted."""
         up = sum(worker.ready and not worker.draining for worker in self.workers)
         if self._renew and up > self._processes:
             self._renew.pop(0).drain()
@@ -239,7 +240,7 @@ class Supervisor:
         try:
             worker = _WorkerProcess(self._command, self._told)
         except OSError as error:
-            _LOGGER.error("no worker can be started: %s", error)  # noqa: TRY400  (the system says why)
+            _LOGGER.error("no worker can be started: %s", error)  # noqa: TRY400  (the message says why)
             self._start_at = time.monotonic() + _BACKOFF[1]
             return
         self.workers.append(worker)
@@ -248,7 +249,7 @@ class Supervisor:
     def _drain_all(self) -> None:
         for worker in self.workers:
             if self._stops > 1 and worker.draining:
-                worker.tell(STOP_NOW)  # at each turn: signals that come together are one
+                worker.tell(STOP_NOW)  # at each turn: a signal may be lost if another one is pending
             worker.drain()
 
     def _close(self) -> None:
@@ -266,7 +267,7 @@ class Supervisor:
             self._mouth.send(b"w")
 
     def _hang_up(self) -> None:
-        """Replace all workers; or stop, if this comes from a terminal that was closed."""
+        """Replace all workers, or stop if the terminal was closed."""
         if self._terminal and not _on_terminal():
             self._terminal = False
             self.stop()
@@ -275,10 +276,10 @@ class Supervisor:
 
 
 class _WorkerProcess:
-    """One child, and what it last said of itself.
+    """One child and its last report.
 
     Raises:
-        OSError: the system has no process, or no descriptor left.
+        OSError: the system has no process or no descriptor left.
     """
 
     def __init__(self, command: list[str], told: bytes) -> None:
@@ -288,7 +289,7 @@ class _WorkerProcess:
                 [*command, str(theirs)],
                 stdin=subprocess.PIPE,
                 pass_fds=[theirs],
-                process_group=0,  # Ctrl-C on a terminal is for the supervisor, who tells them once
+                process_group=0,  # Ctrl-C on a terminal goes to the supervisor, which drains them
             )
         except BaseException:
             os.close(ours)
@@ -296,7 +297,7 @@ class _WorkerProcess:
         finally:
             os.close(theirs)
         assert self._process.stdin is not None
-        # Not among its arguments, which everybody on this host can read. It may have ended already.
+        # Not as arguments, which every user of this host can read. The child may have ended already.
         with suppress(BrokenPipeError), self._process.stdin as order:
             order.write(told)
         os.set_blocking(ours, False)
@@ -305,17 +306,17 @@ class _WorkerProcess:
         self.started = self.heard = time.monotonic()
         self.ready = False
         self.ended = False
-        """Whether it will report no more."""
+        """Whether the child will send no more reports."""
         self.drains_since: float | None = None
         self.worked = False
-        """Whether a job of it has ended well."""
+        """Whether a job in this child has ended well."""
         self.about: dict[str, Any] = {}
         self.failed: dict[str, str] | None = None
-        """Why it could not begin, or go on, if it has said so."""
+        """The child's report of why it could not begin, or go on, if it sent one."""
         self._rest = b""
 
     def read(self) -> None:
-        """Take in its reports."""
+        """Take in the child's reports."""
         try:
             while content := os.read(self.pipe, 1 << 16):
                 *lines, self._rest = (self._rest + content).split(b"\n")
@@ -335,23 +336,23 @@ class _WorkerProcess:
             self.ready |= report["ready"]
             self.worked |= report["worked"]
             self.about = report
-        except (ValueError, TypeError, KeyError):  # not from us: a handler has written there
+        except (ValueError, TypeError, KeyError):  # no report: a handler has written into the pipe
             return
         self.heard = time.monotonic()
 
     @property
     def draining(self) -> bool:
-        """Whether it was told to end."""
+        """Whether this supervisor has told the child to end."""
         return self.drains_since is not None
 
     def drain(self) -> None:
-        """Tell it to end, if it does not know."""
+        """Tell the child to end, once."""
         if self.drains_since is None:
             self.drains_since = time.monotonic()
             self.tell(signal.SIGTERM)
 
     def tell(self, number: int) -> None:
-        """Send it a signal."""
+        """Send a signal to the child."""
         with suppress(ProcessLookupError):
             self._process.send_signal(number)
 
@@ -362,12 +363,12 @@ class _WorkerProcess:
 
     @property
     def was_told(self) -> bool:
-        """Whether it has ended as it was told to: by a signal of its own, or by the page or the command line."""
+        """Whether the child ended well, after a signal of its own, or an order from the page or the command line."""
         return self.failed is None and self._process.returncode == 0
 
     @property
     def reason(self) -> str:
-        """How it has ended."""
+        """How the child has ended, in words."""
         if self.failed is not None:
             return self.failed["text"]
         code = self._process.returncode
@@ -376,7 +377,7 @@ class _WorkerProcess:
         return f"exit code {code}"
 
     def close(self) -> None:
-        """Wait for its end."""
+        """Wait for the child's end."""
         self._process.wait()
         os.close(self.pipe)
 
@@ -390,7 +391,7 @@ def _on_terminal() -> bool:
 
 
 def _plain(value: object) -> object:
-    """Return an option as JSON can say it."""
+    """Return an option in a form that JSON has."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, set | frozenset):
