@@ -1,4 +1,4 @@
-"""Who looks on: listeners to events."""
+"""Listeners to events."""
 
 from .logs import log
 from .tally import Histogram, Tally

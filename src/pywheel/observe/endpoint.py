@@ -1,4 +1,4 @@
-"""A worker's own small HTTP server: its metrics, and whether it is alive, for Prometheus and for probes."""
+"""A small HTTP server in a worker process: metrics for Prometheus, and probes of its health."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["Endpoint"]
 _LOGGER: Final = logging.getLogger("pywheel.endpoint")
 _STALL: Final = 30.0  # seconds without a turn of the dispatcher after which a worker is not alive
 _SLOW: Final = 5.0  # seconds that a client may take for its request, and again for the answer
-_CLIENTS: Final = 16  # at once; for one more the oldest is sent away
+_CLIENTS: Final = 16  # clients at once; one more ends the oldest connection
 
 
 class Endpoint:
-    """``/metrics`` for Prometheus, ``/healthz`` (the dispatcher turns) and ``/readyz`` (the worker takes jobs).
+    """A server of ``/metrics``, ``/healthz`` (the dispatcher turns) and ``/readyz`` (the worker takes jobs).
 
-    A process has one port of its own: what two workers have counted cannot be told on one. Of `ports` ports from `port`
-    on it takes the first that is free. One daemon thread answers all clients.
+    Each process has its own port, as each has its own counts. The server takes the first free one of `ports` ports from
+    `port` on. One daemon thread answers all clients.
 
     Args:
-        events: those of the worker's queue; they are counted from now on.
-        port: the first port; 0 for any that is free.
-        host: where it listens: on this machine alone unless told.
-        ports: how many ports are tried.
+        events: the events of the worker's queue, which are counted from now on.
+        port: the first port; 0 for any free one.
+        host: the address to listen on; by default reachable from this machine alone.
+        ports: how many ports to try.
 
     Raises:
         ExtraMissing: prometheus-client is not installed.
@@ -47,29 +47,29 @@ class Endpoint:
         listening = _bound(host, port, ports)
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
-        self.address: tuple[str, int] = listening.getsockname()[:2]  # of IPv4 and IPv6
-        """Where it listens."""
+        self.address: tuple[str, int] = listening.getsockname()[:2]  # an IPv6 name has four parts
+        """The host and the port where it listens."""
         events.listen(self.metrics)
         self._thread = threading.Thread(target=self._run, args=(listening,), name="pywheel-endpoint", daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
-        """The address of its metrics."""
+        """The address of the metrics."""
         host, port = self.address
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
 
     def pulse(self, *, ready: bool) -> None:
-        """Note a turn of the worker's dispatcher: `Worker`'s argument of this name."""
+        """Note a turn of the worker's dispatcher. Pass this method to `Worker` as `pulse`."""
         self._heard, self._ready = time.monotonic(), ready
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop the server."""
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
     def _run(self, listening: socket.socket) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # its end cancels what is under way
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # its end cancels open requests
             runner.run(self._serve(listening))
 
     async def _serve(self, listening: socket.socket) -> None:
@@ -78,7 +78,7 @@ class Endpoint:
         server.close()
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request. A probe is answered at once, whoever else is there."""
+        """Answer one request. A probe gets its answer at once, however many clients there are."""
         if len(self._clients) >= _CLIENTS:
             next(iter(self._clients)).transport.abort()
         self._clients[writer] = None
@@ -88,7 +88,7 @@ class Endpoint:
                 head = await reader.readuntil(b"\r\n\r\n")
             async with asyncio.timeout(_SLOW):
                 writer.write(self._response(*head.decode("latin-1").splitlines()))
-                await writer.drain()  # all of it: what is left then is the system's
+                await writer.drain()  # wait until the system has all of it
         except Exception as error:  # noqa: BLE001  (a client's head, or its connection)
             _LOGGER.debug("a request failed: %r", error)
         finally:
@@ -105,7 +105,7 @@ class Endpoint:
         return head.encode() + (b"" if method == "HEAD" else body)
 
     def _answer(self, path: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
-        alive = self._heard is None or time.monotonic() - self._heard < _STALL  # before its first turn it may wait
+        alive = self._heard is None or time.monotonic() - self._heard < _STALL  # no turn yet: it may be starting
         match path:
             case "/metrics":
                 return (HTTPStatus.OK, *self.metrics.exposition(accept))

@@ -1,4 +1,4 @@
-"""Log lines: what a listener writes of events, and how lines look, as text for people or as JSON for collectors."""
+"""Log lines: a listener that logs events, and the form of lines: text for people, JSON for collectors."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class JsonLines(logging.Formatter):
     """One JSON object a line, in ASCII.
 
     Each has ``time`` (RFC 3339, UTC), ``level``, ``logger``, ``process`` and ``message``. An event of pywheel's log has
-    ``event`` and its fields by name: ``job``, ``topic``, ``key``, ``attempt``, ``error_text`` and so on. A line that a
-    handler has written has its ``job``, ``topic`` and ``attempt``. ``trace_id`` and ``span_id`` are those of the span
-    in which it was written, or else ``trace_id`` that of the job. An exception has ``error_type`` and ``stack``. What
-    a program gave as ``extra`` goes by its own name, unless that is one of these.
+    ``event`` and its fields by name: ``job``, ``topic``, ``key``, ``attempt``, ``error_text`` and so on. A line from a
+    handler has the ``job``, ``topic`` and ``attempt`` of its job. ``trace_id`` and ``span_id`` are those of the current
+    span; without a span, ``trace_id`` is the job's. An exception has ``error_type`` and ``stack``. The names that a
+    program passes in ``extra`` are added, except those above.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a line."""
+        """Return the line of a record."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
             "level": record.levelname.lower(),
@@ -59,7 +59,7 @@ class JsonLines(logging.Formatter):
 
 
 def _of_job() -> dict[str, Any]:
-    """Return what there is to say of the job whose handler writes this."""
+    """Return the fields of the job whose handler logs this, if any."""
     job = current_job.get()
     if job is None:
         return {}
@@ -67,7 +67,7 @@ def _of_job() -> dict[str, Any]:
 
 
 def _of_span() -> dict[str, str]:
-    """Return the ids of the present span of OpenTelemetry, if that is in use."""
+    """Return the ids of the current span of OpenTelemetry, if that is in use."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return {}
@@ -76,7 +76,7 @@ def _of_span() -> dict[str, str]:
 
 
 def begin(form: str = "text", level: int = logging.INFO) -> None:
-    """Log to the standard error in a form, unless the program has set up its logging. BadOption for another form."""
+    """Log to the standard error in a form, unless the program has set up logging. BadOption: there is no such form."""
     if form not in FORMS:
         raise BadOption(f"a log is written as {' or '.join(FORMS)}, not {form!r:.40}")
     handler = logging.StreamHandler()
@@ -85,7 +85,7 @@ def begin(form: str = "text", level: int = logging.INFO) -> None:
 
 
 def present() -> tuple[Form, int] | None:
-    """Return form and level of this process's log, for the processes that it starts; None if it has none."""
+    """Return the form and the level of this process's log, for its child processes; None if it has none."""
     root = logging.getLogger()
     if not root.handlers:
         return None
@@ -96,10 +96,10 @@ def present() -> tuple[Form, int] | None:
 
 
 def log(event: events.Event) -> None:
-    """Log to ``pywheel.jobs`` what a person would want to know: ``JobQueue(url, listeners=[log])``.
+    """Log noteworthy events to ``pywheel.jobs``: ``JobQueue(url, listeners=[log])``.
 
-    A line is the event, then ``name=value`` pairs: ``record.event`` and ``record.fields`` too. Puts, claims and good
-    ends are not logged: they are what a queue is for.
+    A line is the event, then ``name=value`` pairs; the record also has ``event`` and ``fields``. Puts, claims and good
+    ends are not logged, as they are normal.
     """
     logged = _LOGGED.get(type(event))
     if logged is not None:
@@ -115,13 +115,13 @@ def _ended(event: events.JobEnded) -> None:
 
 
 def _given_back(event: events.JobGivenBack) -> None:
-    level = logging.INFO if event.delay is None else logging.DEBUG  # where much is put off, it is by design
+    level = logging.INFO if event.delay is None else logging.DEBUG  # a delay is the handler's own decision
     _line(level, "job_given_back", **_about(event.job), delay=event.delay)
 
 
 def _failed(event: events.StoreFailed) -> None:
     fields: dict[str, Any] = {"failures": event.failures, "unsettled": event.unsettled}
-    if isinstance(event.error, StoreError):  # its text says what and how to mend it
+    if isinstance(event.error, StoreError):  # its text explains the error and its remedy
         _line(logging.ERROR, "store_error", **fields, error_text=str(event.error))
     else:
         _line(logging.ERROR, "store_error", event.error, **fields)

@@ -1,9 +1,9 @@
-"""OpenTelemetry: spans and metrics by its API alone. Needs the extra ``telemetry``; where they go says the SDK.
+"""OpenTelemetry: spans and metrics by its API alone. Needs the extra ``telemetry``; the SDK decides where they go.
 
     queue = JobQueue(url, listeners=[OpenTelemetry()])
 
-A put is a *send* span, whose context goes along in the job's headers. A handler runs inside a *process* span, and what
-becomes of the claim is a *settle* span below it. Names and attributes are those of the messaging conventions 1.44.
+A put is a *send* span, whose context the job's headers carry. A handler runs inside a *process* span, and the end of
+the claim is a *settle* span below it. Names and attributes are those of the messaging conventions 1.44.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ __all__ = ["OpenTelemetry"]
 
 _LOGGER: Final = logging.getLogger("pywheel.opentelemetry")
 _NAME: Final = "pywheel"
-_UNSETTLED: Final = 10_000  # claims whose context is kept until they are settled; they are forgotten oldest first
+_UNSETTLED: Final = 10_000  # claims whose span is kept until they are settled; the oldest is forgotten first
 _KIND: Final = re.compile(r"[A-Za-z_][\w.]{0,200}")
 _SECONDS: Final = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0]
 
 
 class OpenTelemetry(Tracer):
-    """A listener that makes spans and metrics of what happens.
+    """A listener that makes spans and metrics of events.
 
     Args:
-        parent: let the process span be a child of the put's. A job may run days later, in a trace that is closed: so
-            it begins a trace of its own, with a link to the put's, unless told.
-        topics: how many topics are attributes of metrics; those that come later share ``_others``.
-        tracer_provider, meter_provider: those of the API's, unless told.
+        parent: make the process span a child of the send span. By default a job begins a trace of its own, with a link
+            to the send span: it may run days later, when the put's trace is closed.
+        topics: how many topics are attributes of metrics; later topics share ``_others``.
+        tracer_provider, meter_provider: by default the API's global ones.
 
     Raises:
         ExtraMissing: opentelemetry-api is not installed.
@@ -76,11 +76,11 @@ class OpenTelemetry(Tracer):
         self._processed = timed("messaging.process.duration", description="How long handlers ran.")
         self._lateness = timed("pywheel.job.lateness", description="From the due time to the start of the handler.")
 
-    # ---- what stands around -----------------------------------------------------------------------------------------
+    # ---- spans around calls -----------------------------------------------------------------------------------------
 
     @contextmanager
     def sending(self, jobs: tuple[NewJob, ...]) -> Iterator[Sending]:
-        """Make a send span the current one, whose context goes into the headers of jobs without a traceparent."""
+        """Make a send span the current one. Its context goes into the headers of jobs without a traceparent."""
         sending = Sending(jobs)
         topics = {job.topic for job in jobs}
         topic = topics.pop() if len(topics) == 1 else ""
@@ -109,7 +109,7 @@ class OpenTelemetry(Tracer):
         about = _attributes("process", job.topic, "process", job) | {"messaging.message.body.size": len(job.body)}
 
         def contexts() -> tuple[Context, Context, list[Link] | None]:
-            put = self._propagate.extract(job.headers, self._context.Context())  # with the baggage that came along
+            put = self._propagate.extract(job.headers, self._context.Context())  # with its baggage
             putting = self._trace.get_current_span(put).get_span_context()
             if putting.is_valid and not self._parent:
                 return self._context.Context(), put, [self._trace.Link(putting)]
@@ -119,7 +119,7 @@ class OpenTelemetry(Tracer):
             self._processed.record((now - began) / 1e9, _attributes("process", self._labels(job.topic)) | failed)
             if len(self._ended) >= _UNSETTLED:
                 self._ended.pop(next(iter(self._ended)), None)
-            self._ended[job.id, job.claims] = span, now  # there its settling begins
+            self._ended[job.id, job.claims] = span, now  # the settle span begins there
 
         with self._current(f"process {job.topic}", self._trace.SpanKind.CONSUMER, about, contexts, ended):
             yield
@@ -133,9 +133,9 @@ class OpenTelemetry(Tracer):
         contexts: Callable[[], tuple[Context | None, Context, list[Link] | None]],
         ended: Callable[[Span, int, int, dict[str, str]], None],
     ) -> Iterator[None]:
-        """Make a new span the current one within. What is raised there is its error, and goes on.
+        """Make a new span the current one within this context. An error of the body becomes the span's, and propagates.
 
-        `contexts` gives the context that it is made in, the one that it becomes current in, and its links.
+        `contexts` returns the parent context of the span, the context in which it becomes current, and its links.
         """
         token, error, began = None, None, time.time_ns()
         with _harmless(name):
@@ -145,7 +145,7 @@ class OpenTelemetry(Tracer):
         try:
             yield
         except BaseException as raised:
-            error = None if isinstance(raised, NotNow) else raised  # that has tried nothing, and nothing went wrong
+            error = None if isinstance(raised, NotNow) else raised  # NotNow is no failure
             raise
         finally:
             if token is not None:
@@ -162,7 +162,7 @@ class OpenTelemetry(Tracer):
                     span.end(now)
 
     def carried(self) -> Mapping[str, str]:
-        """Return the present context, as the propagators write it."""
+        """Return the current context, as the propagators write it."""
         carrier: dict[str, str] = {}
         with _harmless("carry"):
             self._propagate.inject(carrier)
@@ -170,7 +170,7 @@ class OpenTelemetry(Tracer):
 
     @contextmanager
     def going_on(self, carried: Mapping[str, str]) -> Iterator[None]:
-        """Make that context the current one. Its span is the worker's, who also ends it."""
+        """Make a carried context the current one. Its span belongs to the worker, which ends it."""
         token = None
         with _harmless("go on"):
             token = self._context.attach(self._propagate.extract(carried))
@@ -181,10 +181,10 @@ class OpenTelemetry(Tracer):
                 if token is not None:
                     self._context.detach(token)
 
-    # ---- what happened ----------------------------------------------------------------------------------------------
+    # ---- events -----------------------------------------------------------------------------------------------------
 
     def __call__(self, event: Event) -> None:
-        """Make a settle span of the end of a claim."""
+        """Make metrics of a start, and a settle span and metrics of the end of a claim."""
         match event:
             case JobStarted(job=job, late=late):
                 topic = self._labels(job.topic)
@@ -201,7 +201,7 @@ class OpenTelemetry(Tracer):
 
     def _settled(self, job: Job, operation: str, error: str | None, state: str | None = None) -> None:
         span, began = self._ended.pop((job.id, job.claims), (None, None))
-        if span is None or began is None:  # it was given back before its handler began
+        if span is None or began is None:  # the claim was given back before its handler began
             return
         now, failed = time.time_ns(), {} if error is None else {"error.type": error}
         self._operations.record((now - began) / 1e9, _attributes(operation, self._labels(job.topic)) | failed)
@@ -223,7 +223,7 @@ class OpenTelemetry(Tracer):
 
 
 def _attributes(operation: str, topic: str, kind: str | None = None, job: Job | None = None) -> dict[str, Any]:
-    """Return what the conventions want of every metric; with a kind, of every span; with a job, of one of that job."""
+    """Return the attributes that the conventions require: of a metric; with a kind, of a span; with a job, its own."""
     known: dict[str, Any] = {"messaging.system": _NAME, "messaging.operation.name": operation}
     if topic:
         known["messaging.destination.name"] = topic
@@ -235,13 +235,13 @@ def _attributes(operation: str, topic: str, kind: str | None = None, job: Job | 
 
 
 def _within(context: Mapping[str, str], job: NewJob) -> NewJob:
-    """Return a job whose headers have a context, unless the caller gave it one."""
+    """Return a job with a context added to its headers, unless the caller gave it one."""
     headers = job.headers or {}
     return job if "traceparent" in headers else job._replace(headers={**headers, **context})
 
 
 def _kind(error: BaseException) -> str:
-    """Return the class of an error; also of one that was raised in another process, where only its text is known."""
+    """Return the name of an error's class. The text alone gives it if the error was raised in another process."""
     if isinstance(error, RaisedElsewhere):
         name = error.text.rpartition("\n")[2].partition(":")[0]
         return name if _KIND.fullmatch(name) else "error"
@@ -251,7 +251,7 @@ def _kind(error: BaseException) -> str:
 
 @contextmanager
 def _harmless(what: str) -> Iterator[None]:
-    """Log what goes wrong within: a processor or a propagator that fails costs no job."""
+    """Log errors of the body: a processor or a propagator that fails costs no job."""
     try:
         yield
     except Exception:

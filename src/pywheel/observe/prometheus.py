@@ -1,8 +1,8 @@
-"""Prometheus: what happens in a process, as counters and histograms. Needs the extra ``telemetry``.
+"""Prometheus: the events of a process, as counters and histograms. Needs the extra ``telemetry``.
 
     queue = JobQueue(url, listeners=[metrics := PrometheusMetrics()])
 
-What the store holds, its gauges, is `pywheel.server.metrics`: it is read by one exporter, not by each worker.
+The gauges of a store's contents are in `pywheel.server.metrics`: one exporter reads them, not each worker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BUCKETS: Final = (
 )
 """The largest values of the histograms' buckets, in seconds."""
 
-# Tally's word: the metric, and what it says.
+# By the name in Tally: the metric and its help text.
 COUNTERS: Final = {
     "put": ("pywheel_jobs_put", "Jobs put, durably."),
     "claimed": ("pywheel_jobs_claimed", "Jobs claimed by workers."),
@@ -55,18 +55,19 @@ HISTOGRAMS: Final = {
 
 
 class PrometheusMetrics(Tally):
-    """A listener that is a collector: ``pywheel_jobs_put_total``, ``pywheel_job_lateness_seconds`` and their like.
+    """A listener that is a collector: ``pywheel_jobs_put_total``, ``pywheel_job_lateness_seconds`` and others.
 
-    A job costs three additions, whoever scrapes and however often. The only label is the topic: never an id or a key.
+    A job costs three additions, however often the metrics are scraped. The only label is the topic: never an id or a
+    key.
 
     Args:
-        registry: where it registers itself; one of its own unless told.
-        topics: how many topics are labels; those that come later share the label ``_others``.
+        registry: the registry to register with; by default a new one.
+        topics: how many topics are labels; later topics share the label ``_others``.
         buckets: the largest values of the histograms' buckets, in seconds.
 
     Raises:
         ExtraMissing: prometheus-client is not installed.
-        ValueError: the registry has one already.
+        ValueError: the registry already has such a collector.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class PrometheusMetrics(Tally):
             counts = _by_word(self.counters.items())
             gauges = _by_word(self._gauges.items())
             histograms = _by_word((key, histogram.cumulated()) for key, histogram in self._histograms.items())
-        for word in _OF_WORKERS:  # from nothing on: else the first one of a kind is no increase
+        for word in _OF_WORKERS:  # start at 0, or the first one would be no increase
             counts[word] += [(topic, 0) for topic, _ in counts["claimed"]]
         families: list[Any] = []
         for word, (name, text) in COUNTERS.items():
@@ -135,15 +136,15 @@ class PrometheusMetrics(Tally):
         ]
 
     describe = collect
-    """By its names a registry refuses a second one."""
+    """The names by which a registry refuses a second collector."""
 
     def exposition(self, accept: str = "") -> tuple[str, bytes]:
-        """Return the registry's content type and text: OpenMetrics if the scraper's Accept says so."""
+        """Return the registry's content type and text: OpenMetrics if the scraper's Accept header asks for it."""
         return exposed(self.registry, accept)
 
 
 def _by_word(items: Iterable[tuple[tuple[str, str | None], V]]) -> defaultdict[str, list[tuple[str, V]]]:
-    """Return topics and their values by `Tally`'s word; without what is of all topics."""
+    """Return topics and their values by the name in `Tally`, without values for all topics."""
     found: defaultdict[str, list[tuple[str, V]]] = defaultdict(list)
     for (word, topic), value in items:
         if topic is not None:
@@ -156,10 +157,10 @@ def _both(one: tuple[list[int], float], other: tuple[list[int], float]) -> tuple
 
 
 def exposed(registry: Any, accept: str = "") -> tuple[str, bytes]:
-    """Return the content type and text of a registry, or a collector in its place, as an Accept header asks."""
+    """Return the content type and text of a registry, or of a single collector, as an Accept header asks."""
     choose = needed("prometheus_client.exposition", "telemetry").choose_encoder
     try:
         encode, content_type = choose(accept)
-    except (TypeError, ValueError):  # it compares what a client calls a version with a version
+    except (TypeError, ValueError):  # it fails on a version in the header that is none
         encode, content_type = choose("")
     return content_type, encode(registry)

@@ -1,6 +1,6 @@
-"""A listener that counts: for tests, and for any monitoring system that asks from time to time.
+"""A listener that counts: for tests, and for any monitoring system that polls.
 
-Its memory is bounded by topics, not by jobs. A value goes into a bucket whose width is 9 % of the value.
+Its memory depends on the number of topics, not of jobs. A value goes into a bucket whose width is 9 % of the value.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ __all__ = ["OTHERS", "TOPICS", "Histogram", "Labels", "Tally"]
 
 V = TypeVar("V")
 OTHERS: Final = "_others"
-"""What the topics beyond the bound are called."""
+"""The label of all topics beyond the bound."""
 TOPICS: Final = 500
-"""How many topics are labels, unless told: one for each customer would fill the memory of whoever keeps the series."""
+"""The default number of topics that are labels: a topic for each customer would fill the monitoring system's memory."""
 _LONGEST: Final = 200  # characters of a label
 _STEPS: Final = 8  # buckets for each doubling
-_SMALLEST: Final = 1e-6  # seconds; what is below lies in the first bucket
+_SMALLEST: Final = 1e-6  # seconds; smaller values are in the first bucket
 _EDGES: Final[list[float]] = [_SMALLEST * 2.0 ** (place / _STEPS) for place in range(40 * _STEPS)]
-"""Up to 12 days; what is beyond lies in the last bucket."""
+"""Up to 12 days; larger values are in the last bucket."""
 _TOGETHER: Final = 256  # values that are counted at once
 _topic: Final = attrgetter("job.topic")
 _seconds: Final = attrgetter("seconds")
 
 
 class Labels:
-    """Gives each topic its label: the first `most` keep their names for good, so that no counter ever goes down."""
+    """The label of each topic: the first `most` topics keep their names for good, so that no counter ever goes down."""
 
     def __init__(self, most: int = TOPICS) -> None:
         self._most = most
@@ -52,7 +52,7 @@ class Labels:
         return self._known.setdefault(topic, topic)
 
     def merged(self, values: Iterable[tuple[str, V]], merge: Callable[[V, V], V]) -> dict[str, V]:
-        """Return values by label; those that share one are merged."""
+        """Return values by label; values of the same label are merged."""
         found: dict[str, V] = {}
         for topic, value in values:
             label = self(topic)
@@ -61,15 +61,14 @@ class Labels:
 
 
 class Histogram:
-    """How often which values came, to within a bucket. O(1) for a value, O(buckets) for a percentile.
+    """The counts of values by bucket. O(1) for a value, O(buckets) for a percentile.
 
-    Values wait in a queue, and are counted many at once: that takes a third of the time. Any thread may add, without a
-    lock; the other methods are for one thread at a time.
+    Values wait in a queue and are counted in batches, which takes a third of the time. Any thread may add, without a
+    lock; one thread at a time may call the other methods.
 
     Args:
-        whole: another histogram that gets the values too.
-        edges: the largest value of each bucket but the last, ascending. With others than these a percentile is as near
-            as they are.
+        whole: another histogram that also gets the values.
+        edges: the largest value of each bucket except the last, ascending. They limit how exact a percentile is.
     """
 
     __slots__ = ("_buckets", "_count", "_largest", "_new", "_smallest", "_total", "_whole", "edges")
@@ -85,12 +84,12 @@ class Histogram:
         self._new: deque[float] = deque()
 
     def add(self, values: Iterable[float]) -> bool:
-        """Count values, in `whole` too, by and by. Return whether it is time to `settle`."""
+        """Add values here and to `whole`; `settle` counts them. Return whether it is time to `settle`."""
         self._new.extend(values)
         return len(self._new) >= _TOGETHER
 
     def settle(self) -> None:
-        """Count the values that wait."""
+        """Count the values that wait in the queue."""
         new = [self._new.popleft() for _ in range(len(self._new))]
         counts = Counter(map(partial(bisect_left, self.edges), new))
         for histogram in filter(None, (self, self._whole) if new else ()):
@@ -103,11 +102,11 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values came."""
+        """The number of values."""
         return self._count + len(self._new)
 
     def cumulated(self) -> tuple[list[int], float]:
-        """Return how many values lie in each bucket or below it, at last all of them; and their sum."""
+        """Return how many values are in each bucket or a lower one, and the sum of all values."""
         self.settle()
         return list(accumulate(self._buckets)), self._total
 
@@ -125,16 +124,16 @@ class Histogram:
 
 
 class Tally:
-    """Counts events in memory: ``JobQueue(url, listeners=[tally])``. Any thread may call any method.
+    """Counts events in memory: ``JobQueue(url, listeners=[tally])``. Any thread may call any method of it.
 
     Counters: ``put``, ``claimed``, ``done``, ``retried``, ``dead``, ``released``, ``lease_lost``, ``stuck`` (jobs that
     a pool without progress gave back), ``store_error``, ``clock_step``; with a spool ``spooled``, ``forwarded``,
     ``refused``.
     Histograms, in seconds: ``lateness`` (a handler's start after the due time), ``run_time``.
-    Gauge: ``backlog`` (for how many seconds a worker of this process has not claimed all jobs that are due).
+    Gauge: ``backlog`` (for how many seconds a worker of this process has not claimed all due jobs).
 
     Args:
-        edges: of the histograms' buckets, instead of those that make a percentile good to 9 %.
+        edges: the largest values of the histograms' buckets; by default a percentile is exact to 9 %.
     """
 
     def __init__(self, *, edges: Sequence[float] = _EDGES) -> None:
@@ -152,7 +151,7 @@ class Tally:
             count(self, event)
 
     def many(self, ends: Sequence[events.JobEnded]) -> None:
-        """Count good ends of several jobs."""
+        """Count the good ends of several jobs."""
         topics = set(map(_topic, ends))
         for topic in topics:
             mine = ends if len(topics) == 1 else [event for event in ends if event.job.topic == topic]
@@ -187,7 +186,7 @@ class Tally:
         return int(self._sum(self.counters, name, topic))
 
     def count(self, name: str, topic: str | None = None) -> int:
-        """Return how many values a histogram has, of a topic or of all."""
+        """Return the number of values in a histogram, of a topic or of all."""
         with self._lock:
             histogram = self._settled(name, topic)
             return 0 if histogram is None else histogram.count
@@ -195,14 +194,14 @@ class Tally:
     def percentile(self, name: str, part: float, topic: str | None = None) -> float | None:
         """Return a value that `part` (0 to 1) of a histogram's values do not exceed; None without any.
 
-        It is at most 9 % too large, and at 1 the largest itself. O(topics + buckets), however many values there were.
+        It is at most 9 % too large, and exact for 1. O(topics + buckets), however many values there are.
         """
         with self._lock:
             histogram = self._settled(name, topic)
             return None if histogram is None else histogram.percentile(part)
 
     def _settled(self, name: str, topic: str | None) -> Histogram | None:
-        """Return a histogram; that of all topics has what waits in theirs."""
+        """Return a histogram, or None. The one of all topics first gets the values that wait in theirs."""
         if topic is None:
             for (other, _), histogram in self._histograms.items():
                 if other == name:
@@ -210,7 +209,7 @@ class Tally:
         return self._histograms.get((name, topic))
 
     def gauge(self, name: str, topic: str | None = None) -> float:
-        """Return the latest value of a gauge, of a topic or the sum of all; 0 before the first."""
+        """Return the latest value of a gauge, of a topic or summed over all; 0 before the first value."""
         return self._sum(self._gauges, name, topic)
 
     def _sum(self, values: Mapping[tuple[str, str], float], name: str, topic: str | None) -> float:
