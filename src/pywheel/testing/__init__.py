@@ -1,4 +1,4 @@
-"""What tests of programs and stores on top of pywheel need.
+"""Tools for tests of programs and stores on top of pywheel.
 
 pytest finds the fixtures `manual_clock`, `autojump_clock`, `job_queue` and `queue_tester` by itself.
 """
@@ -41,7 +41,7 @@ _LATER: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the rest when it is asked for."""
+    """Import a name when it is first used."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_LATER[name], __name__), name)

@@ -1,4 +1,4 @@
-"""Runs what is due, in a test, without a worker."""
+"""Handling of due jobs in a test, without a worker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 class Failure(NamedTuple):
-    """A handler that raised, and the job as the handler got it."""
+    """The error that a handler raised, and the job as the handler got it."""
 
     job: Job
     error: BaseException
@@ -41,9 +41,9 @@ class Failure(NamedTuple):
 def run_due(queue: JobQueue | AsyncJobQueue, limit: int | None = None) -> int:
     """Handle every job that is due now, in this thread, by due time; return how many, at most `limit`.
 
-    The queue's handlers run one after the other, coroutine functions too, and each job is acked, tried again later or
-    dead, as a worker would have it. What handlers put that is due at once is handled as well. No time passes: with
-    a ManualClock, advance it and call this again.
+    The queue's handlers, also coroutine functions, run one after the other. Each job is acked, delayed for a retry, or
+    dead, as with a worker. Jobs that handlers put, if due at once, are also handled. No time passes: with a
+    ManualClock, advance it and call this again.
 
     Raises:
         RuntimeError: a coroutine called it. There: ``await asyncio.to_thread(run_due, queue)``.
@@ -59,20 +59,20 @@ def run_due(queue: JobQueue | AsyncJobQueue, limit: int | None = None) -> int:
 
 
 def at_once(coroutine: Coroutine[Any, Any, R]) -> R:
-    """Return what a coroutine returns that waits for nothing."""
+    """Run a coroutine that never waits; return its result."""
     try:
         coroutine.send(None)
     except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]  # what it returns
+        return end.value  # type: ignore[no-any-return]  # its result
     raise AssertionError("it waited")
 
 
 class DueRunner:
-    """Handles what is due, until its `with` ends. Within `async with` handlers run on the loop that is there.
+    """Handles due jobs, until its `with` ends. Within `async with` handlers run on the current loop.
 
     Args:
-        queue: whose handlers, on whose store.
-        failed: told of every handler that raised, once its job is settled; what it raises ends the run.
+        queue: the queue with the handlers and the store.
+        failed: called for each handler that raised, after its job is settled; an error that it raises ends the run.
 
     Raises:
         RuntimeError: a coroutine used `with`.
@@ -119,7 +119,7 @@ class DueRunner:
                 handler.function.attach(topic, self._queue.store, handler.concurrency)
 
     async def run(self, limit: int | None = None) -> int:
-        """Handle what is due now; return how many jobs that was. Waits for nothing unless within `async with`."""
+        """Handle the jobs that are due now; return how many. Outside `async with` it never waits."""
         if limit is not None:
             whole(limit, "limit", MOST, 0, error=BadOption)
         handled = 0
@@ -132,13 +132,13 @@ class DueRunner:
             if first is None:
                 break
             jobs = await self._handle_one(left, first)
-            handled += jobs if first != TOPIC else 0  # the planner's job is nobody's
+            handled += jobs if first != TOPIC else 0  # the planner's job does not count
         return handled
 
     async def _handle_one(self, left: dict[str, Handler], topic: str) -> int:
-        """Handle the first job of a topic, or leave the topic out if it is paused; return how many jobs it was."""
+        """Handle the first job of a topic; return 1. If none can be claimed, remove the topic from `left`; return 0."""
         if topic not in self._policy:
-            self._policy[topic] = left[topic].policy  # made anew by each handler that is asked
+            self._policy[topic] = left[topic].policy  # a handler makes a new one at each call
         [jobs] = self._queue.store.apply([Reserve(topic, 1, self._policy[topic], _WORKER)])
         if isinstance(jobs, BaseException):
             raise jobs
@@ -149,7 +149,7 @@ class DueRunner:
         return len(jobs)
 
     def _first(self, topics: tuple[str, ...]) -> str | None:
-        """Return the topic whose turn it is."""
+        """Return the topic of the first due job, after ending leases that are over; None if no job is due."""
         store = self._queue.store
         now, lease = store.clock.wall(), store.ask(GetNextLease())
         if lease is not None and lease <= now:
@@ -169,7 +169,7 @@ class DueRunner:
         outcome = queue.store.apply([command] if move is None else [command, move])[0]
         if isinstance(outcome, BaseException):
             raise outcome
-        if outcome:  # else the lease was lost
+        if outcome:  # if not, the lease was lost
             if isinstance(move, Cancel):
                 tell(JobSkipped(job, str(error)))
             elif move is not None:
@@ -182,7 +182,7 @@ class DueRunner:
             self._failed(Failure(job, error))
 
     async def _tried(self, handler: Handler, job: Job) -> Ended:
-        """Run a handler. What is for whoever runs the test is raised, and the job given back."""
+        """Run a handler. Raise an error that is meant for the test's runner, and give the job back."""
         store = self._queue.store
         keep = result_of if handler.results else None
         execution = Execution(handler.function, self._queue.events, keep=keep, admit=partial(admit, store))
@@ -210,7 +210,7 @@ class DueRunner:
                 _LOGGER.exception("on_dead failed for the dead job %d of %r", job.id, job.topic)
 
     async def _rest(self, rest: Awaitable[Any]) -> Any:
-        """See a coroutine to its end, in a context and a task of its own; return what it returned."""
+        """Await a coroutine, in a context and a task of its own; return its result."""
         if self._runner is not None:
             return self._finish(rest)
         return await asyncio.create_task(to_the_end(rest), context=contextvars.copy_context())
@@ -220,7 +220,7 @@ class DueRunner:
         return self._runner.run(to_the_end(rest), context=contextvars.copy_context())
 
     def _cancelled(self) -> bool:
-        """Whether it is the test that was cancelled, and not the handler alone."""
+        """Whether the test was cancelled, not the handler alone."""
         task = None if self._runner is not None else asyncio.current_task()
         return task is not None and task.cancelling() > 0
 

@@ -15,10 +15,10 @@ __all__ = ["FaultyStore"]
 
 
 class FaultyStore(Front):
-    """Asks `fault(when, commands)` before and after each call of `apply`; what that raises, the call raises.
+    """Calls `fault(when, commands)` before and after each call of `apply`, which raises the errors of `fault`.
 
-    `when` is ``"before"``: nothing has happened, or ``"after"``: everything has, durably, and the caller does not learn
-    of it. The fault may also kill the process. While `away` is set, all but `close` and `opened` raise StoreAway.
+    `when` is ``"before"``: nothing is applied, or ``"after"``: everything is, durably, unknown to the caller. The fault
+    may also kill the process. While `away` is set, all methods except `close` and `opened` raise StoreAway.
     """
 
     def __init__(self, store: Store, fault: Callable[[str, Sequence[Command[Any]]], None] | None = None) -> None:
@@ -27,11 +27,11 @@ class FaultyStore(Front):
         self.away = False
 
     def opened(self, job: Job) -> Job:
-        """Return a claimed job as its handler gets it: that asks nobody."""
+        """Return a claimed job as its handler gets it; this needs no connection, and works while `away` is set."""
         return self.inner.opened(job)
 
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Apply commands, or fail before or after it."""
+        """Apply commands, or fail before or after that."""
         store = self._there()
         if self.fault:
             self.fault("before", commands)

@@ -12,7 +12,8 @@
         jobs.advance("30m")
         assert order.closed
 
-pytest loads this for every test run where pywheel is installed. So it imports nothing of the jobs before a test asks.
+pytest loads this module in every test run where pywheel is installed. So it imports the jobs only when a test needs
+them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 else:
     try:
         import pytest
-    except ImportError:  # they are no fixtures then, and the rest of the module is what it is
+    except ImportError:  # without pytest the functions stay plain functions
 
         def _fixture(function):
             return function
@@ -55,14 +56,14 @@ def manual_clock() -> ManualClock:
 
 @_fixture
 def autojump_clock() -> ManualClock:
-    """Return a clock that jumps to the next deadline whenever everybody sleeps."""
+    """Return a clock that jumps to the next deadline whenever all sleep."""
     return ManualClock(autojump=True)
 
 
 @_fixture
 def job_queue(manual_clock: ManualClock) -> Iterator[JobQueue]:
-    """Return a new queue in memory, whose time is that of `manual_clock`."""
-    from ..client.queue import JobQueue  # most tests have none
+    """Return a new queue in memory, which uses `manual_clock`."""
+    from ..client.queue import JobQueue  # most tests do not need it
 
     with JobQueue("memory:", clock=manual_clock) as queue:
         yield queue
@@ -70,11 +71,11 @@ def job_queue(manual_clock: ManualClock) -> Iterator[JobQueue]:
 
 @_fixture
 def queue_tester(manual_clock: ManualClock) -> Iterator[Callable[..., QueueTester]]:
-    """Return what makes a QueueTester on `manual_clock`, of a program's queue: ``queue_tester(shop.queue)``.
+    """Return a function that makes a QueueTester on `manual_clock` for a program's queue: ``queue_tester(shop.queue)``.
 
-    It takes `raises` and `moved` too. When the test is over, each is closed.
+    It also takes `raises` and `moved`. After the test, all testers are closed.
     """
-    from .tester import QueueTester  # most tests have none
+    from .tester import QueueTester  # most tests do not need it
 
     made: list[QueueTester] = []
 

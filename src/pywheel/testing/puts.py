@@ -1,4 +1,4 @@
-"""A store in memory that remembers what was put, as it was put, and says it in words."""
+"""A store in memory that remembers all puts, and their description in words."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class PutJob(NamedTuple):
 
 
 class RecordingStore(MemoryStore):
-    """Jobs in memory. `puts` has what was put, in order; a job that another put replaced is there as it is now.
+    """A store in memory. `puts` has the jobs as they were put, in order; a replaced job is there as it is now.
 
-    What has a `connection=` is applied at once, as if that transaction had committed.
+    A command with a `connection=` is applied at once, as if that transaction had committed.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -41,22 +41,22 @@ class RecordingStore(MemoryStore):
         for command, outcome in zip(commands, outcomes, strict=True):
             if isinstance(command, Put) and not isinstance(outcome, BaseException):
                 for id in outcome:
-                    self.puts.pop(id, None)  # it may have replaced what had its key, and is the latest put then
+                    self.puts.pop(id, None)  # a put that replaced a job with its key is the latest put
                     job = self.ask(GetJob(id))
-                    if job is not None and job.topic != TOPIC and not is_tick(job):  # what a program puts
+                    if job is not None and job.topic != TOPIC and not is_tick(job):  # a put of the program
                         self.puts[id] = PutJob(job, max(job.due - now, 0))
         return outcomes
 
     def apply_within(self, connection: object, command: Command[R]) -> R:  # noqa: ARG002
-        """Apply it now: a test's jobs are in no database, and its transaction may never commit."""
+        """Apply a command now: a test's jobs are in no database, and its transaction may never commit."""
         [outcome] = self.apply([command])
         if isinstance(outcome, BaseException):
             raise outcome
-        return outcome  # type: ignore[no-any-return]  # the command's
+        return outcome  # type: ignore[no-any-return]  # the command's type
 
 
 def in_words(put: PutJob) -> str:
-    """Return a put in a line: topic, body, delay, key."""
+    """Return a put as a line of text: topic, body, delay, key."""
     job = put.job
     body = job.body.decode("utf-8", "backslashreplace")
     key = "" if job.key is None else f", key {job.key!r}"

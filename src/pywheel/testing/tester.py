@@ -1,4 +1,4 @@
-"""The queue of a program in a test: in memory, by a clock that the test moves, without workers, threads or sleep."""
+"""The queue of a program in a test: in memory, with a clock that the test moves, without workers, threads or sleep."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _ON_PURPOSE: Final = (GiveUp, NotNow, RetryLater)
 
 
 class QueueTester:
-    """A program's queue, turned to memory, with what a test asks of it.
+    """A program's queue, switched to a store in memory, with methods for tests.
 
     The queue keeps its handlers, and leaves its own store for good: after `close`, or the `with`, each of its methods
-    raises StoreClosed, so that no later test works on a real store by mistake. Nothing runs but within `run_due` and
-    `advance` and their twins, in the thread that calls them. A put with a `connection=` is put at once.
+    raises StoreClosed, so that no later test works on a real store by mistake. Handlers run only within `run_due`,
+    `advance` and their async twins, in the thread that calls them. A put with a `connection=` is applied at once.
 
     Args:
-        queue: the program's; a new one unless told.
-        clock: whose time it is; a new one unless told. Timers on the same clock run within `advance`, each in its turn.
-        raises: let what a handler raises end `run_due` and `advance`, once its job is settled as a worker would have
-            it: all but GiveUp, RetryLater and NotNow, which a handler raises on purpose.
-        moved: told the time of day, as a datetime in UTC, now and whenever `advance` has moved the clock, before
-            anything runs: ``moved=frozen.move_to``, where a library has frozen what the program takes for now.
+        queue: the program's queue; by default a new one.
+        clock: the clock to use; by default a new one. Timers on the same clock run within `advance`, each in its turn.
+        raises: end `run_due` and `advance` with the error that a handler raises, after its job is settled as by a
+            worker. GiveUp, RetryLater and NotNow, which handlers raise on purpose, are excepted.
+        moved: called with the time of day, a datetime in UTC, now and whenever `advance` has moved the clock, before
+            handlers run. With a library that freezes the program's time: ``moved=frozen.move_to``.
 
     Raises:
         TypeError: this is no queue, or no ManualClock.
@@ -62,7 +62,7 @@ class QueueTester:
         self.raises = raises
         self._moved = moved
         self.failures: list[Failure] = []
-        """What handlers raised, in order, each with its job as the handler got it."""
+        """The errors that handlers raised, in order, each with its job as the handler got it."""
         self._store = RecordingStore(clock=self.clock)
         if queue is None:
             self.queue = JobQueue(self._store)
@@ -77,37 +77,37 @@ class QueueTester:
     # ---- running ----------------------------------------------------------------------------------------------------
 
     def run_due(self, limit: int | None = None) -> int:
-        """Handle what is due now, as `pywheel.testing.run_due` does; return how many jobs, at most `limit`.
+        """Handle the jobs that are due now, as `pywheel.testing.run_due` does; return how many, at most `limit`.
 
         Raises:
-            RuntimeError: a coroutine called it; there it is ``await arun_due()``.
-            Exception: what a handler raised, with `raises`.
+            RuntimeError: a coroutine called this; use ``await arun_due()`` there.
+            Exception: a handler's error, with `raises`.
         """
         with self._runner() as runner:
             return at_once(runner.run(limit))
 
     async def arun_due(self, limit: int | None = None) -> int:
-        """`run_due`, in a coroutine: handlers that are coroutine functions run on its loop."""
+        """Do as `run_due`, in a coroutine: coroutine handlers run on its loop."""
         async with self._runner() as runner:
             return await runner.run(limit)
 
     def advance(self, delay: Duration) -> int:
-        """Let so much time pass, from due time to due time, and handle what is due on the way; return how many jobs.
+        """Move the clock by `delay`, from due time to due time; handle jobs that are due on the way; return how many.
 
-        Each handler finds the clock at the time at which its job was due, retries too. What is due now is handled
-        first, what is due at the end as well. The cost is that of the jobs, whatever the time that passes.
+        Each handler, also at a retry, finds the clock at the due time of its job. Jobs that are due now come first;
+        jobs that are due at the end are included. The cost depends on the jobs, not on the time that passes.
 
         Raises:
-            RuntimeError: a coroutine called it; there it is ``await aadvance(...)``.
+            RuntimeError: a coroutine called this; use ``await aadvance(...)`` there.
             BadOption: this is no delay.
-            Exception: what a handler raised, with `raises`. The clock stands then at that time: call it again for the
+            Exception: a handler's error, with `raises`. The clock then stands at that time: call this again for the
                 rest.
         """
         with self._runner() as runner:
             return at_once(self._advance(runner, duration(delay, "delay", error=BadOption)))
 
     async def aadvance(self, delay: Duration) -> int:
-        """`advance`, in a coroutine: handlers that are coroutine functions run on its loop."""
+        """Do as `advance`, in a coroutine: coroutine handlers run on its loop."""
         async with self._runner() as runner:
             return await self._advance(runner, duration(delay, "delay", error=BadOption))
 
@@ -129,7 +129,7 @@ class QueueTester:
     def _next_ns(self, end: int) -> int:
         """Return the clock's time at which the next job is due, or the end.
 
-        What a paused topic has is waited for by nobody; what a rate holds back is.
+        Jobs of paused topics do not count; jobs that a rate holds back do.
         """
         clock, handlers = self.clock, self.queue.handlers
         now, now_ns = clock.wall(), clock.time_ns()
@@ -155,7 +155,7 @@ class QueueTester:
         """Return the jobs of a topic, a task or a handler, or all: in every state or in one, by id.
 
         Raises:
-            BadOption: nothing handles a topic by this function, or there is no such state.
+            BadOption: the function handles no topic, or several; or there is no such state.
         """
         wanted = None if topic is None else self._topic(topic)
         found: list[Job] = []
@@ -164,11 +164,11 @@ class QueueTester:
         return [job for job in found if job.topic != TOPIC]
 
     def dead(self, topic: object = None) -> list[Job]:
-        """Return the jobs that are dead, each with its `last_error`, of a topic or all, by id."""
+        """Return the dead jobs of a topic or all, each with its `last_error`, by id."""
         return self.jobs(topic, State.DEAD)
 
     def clear(self) -> None:
-        """Delete all jobs but ticks to come, and forget what was put and what failed. The clock stays where it is."""
+        """Delete all jobs except future ticks, and forget the puts and the failures. The clock does not move."""
         for job in self.jobs():
             if not (is_tick(job) and job.state.live):
                 self.queue.cancel(job.id)
@@ -186,22 +186,22 @@ class QueueTester:
         key: str | None = None,
         **kwargs: Any,
     ) -> list[Job]:
-        """Return the jobs that were put so, as they were put, in order; since the beginning or the last `clear`.
+        """Return the jobs that match, as they were put, in order, since the beginning or the last `clear`.
 
-        A job counts whatever became of it since, also if it is done or cancelled. Ticks of schedules are not among
-        them: nobody puts those.
+        A job counts in every state, also if it is done or cancelled. Ticks of schedules do not count: no program puts
+        them.
 
         Args:
             task_or_topic: a task, a topic, or a function that handles one.
-            args: of a task, its arguments, as the function gets them; those not given may be any. Of a topic, the body:
-                bytes, or what its JSON says; not given: any body.
-            count: how many they must be; unless told, one or more.
-            delay: how long after its put each was due; unless told, whenever.
-            key: its key; unless told, any or none.
-            kwargs: of a task, arguments by name. Of a topic, fields that the body has among others.
+            args: of a task, its arguments, as the function gets them; those not given match any. Of a topic, the body:
+                bytes, or the value of its JSON; by default any body.
+            count: how many jobs must match; by default one or more.
+            delay: how long after its put each was due; by default any time.
+            key: the job's key; by default any or none.
+            kwargs: of a task, arguments by name. Of a topic, some of the body's fields.
 
         Raises:
-            AssertionError: there are none, or not `count`. It shows what was put instead, and what handlers raised.
+            AssertionError: no job matches, or not `count`. It shows the actual puts, and the errors of handlers.
             BadArguments: the task takes no such argument.
             BadOption: the arguments make no sense, or one means two things: the task's function has a `count` itself.
         """

@@ -1,4 +1,4 @@
-"""What a test says was put: of a topic with its body, or of a task with its arguments."""
+"""The put that a test expects: a topic and its body, or a task and its arguments."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NO_JSON: Final = object()
 
 
 def topic_of(wanted: object, handlers: dict[str, Handler]) -> str:
-    """Return the topic that is meant: by its name, by a task, or by the function that handles it.
+    """Return the topic that a name, a task, or a handler's function stands for.
 
     Raises:
-        BadOption: the function handles none, or several.
+        BadOption: the function handles no topic, or several.
     """
     if isinstance(wanted, str):
         return wanted
@@ -37,7 +37,7 @@ def topic_of(wanted: object, handlers: dict[str, Handler]) -> str:
 
 
 def refuse_ambiguous(task: AnyTask[..., ..., Any], **said: object) -> None:
-    """Raise BadOption for what is said of the put by a name that the task has for an argument: a test may pass so."""
+    """Raise BadOption if an option has the name of a task's argument: otherwise the wrong test might pass."""
     arguments = task._signature.asked().arguments.fields
     for name in said:
         if said[name] is not None and name in arguments:
@@ -48,18 +48,18 @@ def refuse_ambiguous(task: AnyTask[..., ..., Any], **said: object) -> None:
 
 
 class Wanted:
-    """A put as a test describes it. What it does not say may be anything.
+    """A put as a test describes it. Values that the test does not give match any.
 
     Args:
-        topic: of the job.
-        task: whose arguments are meant, or None: then it is a body.
-        args: of the task; or, at most one, the body.
-        kwargs: of the task; or fields that the body has.
+        topic: the job's topic.
+        task: the task to which the arguments belong; None: they describe a body.
+        args: the task's arguments; or the body, at most one.
+        kwargs: the task's arguments by name; or fields of the body.
         delay: how long after the put the job was due.
-        key: of the job.
+        key: the job's key.
 
     Raises:
-        BadOption: they make no sense.
+        BadOption: the arguments make no sense.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Wanted:
         return ", ".join(words)
 
     def fits(self, put: PutJob) -> bool:
-        """Whether a put is such a one."""
+        """Whether a put matches."""
         return (
             put.job.topic == self._topic
             and self._delay in (None, put.delay)
@@ -100,7 +100,7 @@ class Wanted:
 def _of_task(
     task: AnyTask[..., ..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Callable[[Job], bool], list[str]]:
-    """Return the test of a job's arguments, as the function would get them, and how it is said."""
+    """Return the check of a job's arguments, as the function would get them, and its words."""
     signature = task._signature
     arguments = signature.asked().arguments
     given = arguments.named(args, kwargs) if args else kwargs
@@ -114,7 +114,7 @@ def _of_task(
             return True
         try:
             found = defaults | task.arguments(job)
-        except (BadArguments, BadBody):  # put by topic, and not by the task
+        except (BadArguments, BadBody):  # put by the topic's name, not by the task
             return False
         return all(found[name] == value for name, value in given.items())
 
@@ -122,7 +122,7 @@ def _of_task(
 
 
 def _of_body(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable[[Job], bool], list[str]]:
-    """Return the test of a job's body, and how it is said."""
+    """Return the check of a job's body, and its words."""
     if len(args) > 1 or (args and kwargs):
         raise BadOption("a topic's job has one body: give that, or fields of it by name")
     if args:

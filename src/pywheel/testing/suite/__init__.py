@@ -1,10 +1,10 @@
-"""The store contract as tests, for any store, named after what they show.
+"""The store contract as tests, for any store. Each test's name says what it shows.
 
 With pytest:
 
 class TestMyStore(StoreSuite):
     def make_store(self, clock):
-        return MyStore(..., clock=clock)  # empty, and judging time by this clock
+        return MyStore(..., clock=clock)  # empty, and using this clock
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class StoreSuite(
 ):
     """Each test gets a new, empty store and a clock that stands still.
 
-    TypeError for a subclass that does not say how to make a store: pytest would collect nothing of it, silently.
+    TypeError: a subclass does not define `make_store`. pytest would collect nothing of it, silently.
     """
 
     def __init_subclass__(cls, **more: Any) -> None:

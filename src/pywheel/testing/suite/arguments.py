@@ -1,4 +1,4 @@
-"""What belongs into no command is refused before anything is stored."""
+"""Commands with bad arguments are refused before anything is stored."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NO_NUMBERS: tuple[Any, ...] = (1.0, 1.5, float("nan"), "1", b"1", True, 2**63, -
 
 
 class ArgumentTests(StoreTests):
-    """What belongs into no command is refused before anything is stored."""
+    """Commands with bad arguments are refused before anything is stored."""
 
     def bad(self, command: c.Command[Any]) -> None:
-        """Check that a command is refused, by itself and beside others, and that the others happen."""
+        """Check that a command is refused, alone and beside others, and that the others are applied."""
         before = self.ask(CountJobs()), [self.ask(GetJob(id)) for id in self.listed()]
         self.refused(command, BadJob)
         [good, refusal, last] = self.store.apply([c.Cancel(10**12), command, c.Cancel(10**12)])

@@ -1,4 +1,4 @@
-"""What all parts of the conformance suite share: a store, a clock that stands still, and shorthand."""
+"""The base of all parts of the conformance suite: a store, a clock that stands still, and shorthand."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class StoreTests(ABC):
     def make_store(self, clock: Clock) -> Store:
         """Return a new, empty store whose clock is this one."""
 
-    def reopen(self) -> None:  # noqa: B027  (a store that need not be reopened is not)
-        """Called between operations while nobody listens; a durable store may be closed and opened here.
+    def reopen(self) -> None:  # noqa: B027  (some stores need no reopening)
+        """Close and reopen a durable store, if wanted. The suite calls this between operations without a notifier.
 
-        `self.store` is used after it.
+        The suite uses `self.store` afterwards.
         """
 
     def setup_method(self) -> None:
@@ -57,7 +57,7 @@ class StoreTests(ABC):
         self.store.close()
 
     def together(self, ids: Sequence[int]) -> list[Sequence[int]]:
-        """Return these ids in groups: one claim decides of each as of one. A store of several has several."""
+        """Return these ids in groups that one claim treats as a unit. A store of several stores has several groups."""
         return [ids]
 
     # ---- shorthand: commands ----------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class StoreTests(ABC):
         return self.one(topic=topic)
 
     def lose(self, **more: Any) -> int:
-        """Return a job whose lease is over, with nobody having looked."""
+        """Return the id of a job whose lease is over, which no command has noticed yet."""
         id = self.put(**more)
         self.reserve()
         self.pass_time(1_000)
@@ -151,7 +151,7 @@ class StoreTests(ABC):
         return self.ask(CountJobs())[topic]
 
     def listed(self, after: int = 0, limit: int = 1_000, **filter: Any) -> list[int]:
-        """Return the ids of the jobs that a filter means."""
+        """Return the ids of the jobs that a filter selects."""
         return [job.id for job in self.ask(ListJobs(Filter(**filter), after, limit))]
 
     def waiting(self, topic: str = "t") -> list[Due]:
@@ -168,13 +168,13 @@ class StoreTests(ABC):
         return self.ask(GetHistories([id]))[0]
 
     def last(self, id: int) -> Attempt:
-        """Return its last row."""
+        """Return the last row of a job's history."""
         return self.history(id)[-1]
 
     # ---- shorthand: workers -----------------------------------------------------------------------------------------
 
     def notifier(self, *topics: str, name: str = "w", horizon: int | None = None) -> Notifier:
-        """Return a notifier whose worker has announced these topics; closed after the test."""
+        """Return a notifier whose worker has announced these topics. It is closed after the test."""
         notifier = self.store.notifier(name)
         self.notifiers.append(notifier)
         if topics:

@@ -1,4 +1,4 @@
-"""Changes of jobs: edits of one that waits, and rewrites, another body for the one that any job has."""
+"""Changes of jobs: edits of a waiting job, and rewrites, which replace the body of any job."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class EditTests(StoreTests):
         assert self.store.verify() == []
 
     def test_of_two_jobs_of_one_put_the_second_is_no_change_of_the_first(self) -> None:
-        """Nobody has seen it."""
+        """No command has seen the first one."""
         first, second = self.apply(Put(tuple(NewJob("t", body, FAR, "k", replace=True) for body in (b"1", b"2"))))
         assert (first, self.job(first).claims) == (second, 0)
         self.apply(Put(tuple(NewJob("t", body, FAR, "k", replace=True) for body in (b"3", b"4"))))
@@ -197,7 +197,7 @@ class EditTests(StoreTests):
 
 
 class RewriteTests(StoreTests):
-    """Rewrites: another body for the one that a job has."""
+    """Rewrites: a new body for a job that still has a certain one."""
 
     def test_a_rewrite_changes_the_body_and_nothing_else(self) -> None:
         more: dict[str, Any] = {"ttr": 7_000, "max_attempts": 3, "headers": {"a": "ä"}}

@@ -1,4 +1,4 @@
-"""Random operations: every outcome, and all that is kept, as the model has it."""
+"""Random operations: every outcome, and all contents, are compared with the model's."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ TOPICS = ("a", "b")
 NOTES = ("n", "n:1", "n:2", "m:1", "m:n1")
 LIMITS = (Limits(2), Limits(1, "k"), Limits(None, None, 3_500, 2), Limits(3, None, 900, 1))
 STEPS = 150
-LOOK = 15  # steps between two looks at all that is kept
-SOME = 8  # jobs that are asked for one by one at each look
+LOOK = 15  # steps between two looks at all contents
+SOME = 8  # jobs that each look asks for one by one
 EDITS: tuple[tuple[str, Any], ...] = (
     ("priority", 3), ("priority", 0), ("ttr", 40), ("ttr", None), ("headers", {"e/": "2"}), ("headers", {}),
 )  # fmt: skip
@@ -37,7 +37,7 @@ class Pair:
     def __init__(self, test: StoreTests, random: Random) -> None:
         self.test, self.random = test, random
         self.model = Model(test.clock)
-        self.ids: dict[int, None] = {}  # in the order in which they were given
+        self.ids: dict[int, None] = {}  # in the order of their creation
         self.receipts: list[tuple[int, int]] = [(1, 1)]
 
     # ---- commands ---------------------------------------------------------------------------------------------------
@@ -48,9 +48,9 @@ class Pair:
         commands: list[c.Command[Any]] = []
         for command in some:
             if isinstance(command, c.Claim) and command.limit:
-                commands.append(c.Expire(1_000))  # whether leases that are over have been ended is not its affair
+                commands.append(c.Expire(1_000))  # the model ends leases by itself
             commands.append(command)
-        # One by one as often as together: many of a kind take another way than one.
+        # One by one as often as together: several commands of a kind take another path than one.
         if self.random.random() < 0.5:
             found = [outcome for command in commands for outcome in self.test.store.apply([command])]
         else:
@@ -66,7 +66,7 @@ class Pair:
         self.test.reopen()
 
     def as_taken(self, command: c.Command[Any], theirs: Any) -> c.Command[Any]:
-        """Return a claim that has left the rest to one at once as a claim of so many."""
+        """Return a claim with the number of its jobs as limit, if the store left the rest to a further claim."""
         cut = isinstance(theirs, c.Claimed) and theirs.jobs and not theirs.left
         if isinstance(command, c.Claim) and cut and theirs.next == self.test.clock.wall():
             return replace(command, limit=len(theirs.jobs))
@@ -77,7 +77,7 @@ class Pair:
         if isinstance(mine, PywheelError):
             assert type(theirs) is type(mine), (command, mine, theirs)
         elif isinstance(command, c.Expire):
-            assert theirs.next_lease == mine.next_lease  # others may have ended some before, in either store
+            assert theirs.next_lease == mine.next_lease  # the numbers of ended leases may differ
         else:
             assert theirs == mine, (command, theirs, mine)
         if isinstance(command, c.Reserve | c.Claim):
@@ -98,7 +98,7 @@ class Pair:
         return self.random.choice(kinds)()
 
     def any_id(self) -> int:
-        """Return the id of a job that was put, or of none."""
+        """Return the id of a job that was put, or an id that no job has."""
         return self.random.choice((*self.ids, MISSING))
 
     def put(self) -> c.Command[Any]:
@@ -179,7 +179,7 @@ class Pair:
         ids = random.choice(self.test.together([self.any_id() for _ in range(random.choice((1, 5, 20)))]))
         most = random.choice((0, 1, 3, 10**6))
         topic, suspects = random.choice(TOPICS), random.randrange(3)
-        if self.test.store.keeps_limits and random.random() < 0.5:  # of several stores each would claim its share
+        if self.test.store.keeps_limits and random.random() < 0.5:  # each of several stores would claim its share
             after = random.choice((None, None, (random.choice((None, 0, 3)), self.when(), self.any_id())))
             limit, without = random.choice((1, 2, 5, 100)), tuple(ids[:2] if random.random() < 0.3 else ())
             begin = random.randrange(4)
@@ -189,7 +189,7 @@ class Pair:
     def reserve(self) -> c.Command[Any]:
         random = self.random
         command = c.Reserve(random.choice(TOPICS), random.randrange(5), self.policy(), "v")
-        if self.test.store.keeps_limits:  # of several stores each would claim another share
+        if self.test.store.keeps_limits:  # each of several stores would claim another share
             command.bytes, command.least = random.choice((None, 0, 1, 3, 10**6)), random.randrange(3)
         return command
 
@@ -231,7 +231,7 @@ class Pair:
     # ---- looking ----------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Compare what both have, and what the store keeps with what it holds."""
+        """Compare the contents of both, and the store's stored counts with its contents."""
         model, store = self.model, self.test.store
         jobs = model.jobs(q.Filter())
         assert store.ask(q.ListJobs(q.Filter(), 0, 10**9)) == jobs
@@ -252,11 +252,11 @@ class Pair:
         assert store.ask(q.GetHistories([*self.ids])) == [model.history(id) for id in self.ids]
         leases = [job.lease_until for job in jobs if job.lease_until is not None]
         assert not leases or (store.ask(q.GetNextLease()) or 0) <= min(leases)
-        store.apply([c.Expire(10**6)])  # the next due times depend on who has looked
+        store.apply([c.Expire(10**6)])  # the next due times depend on earlier commands
         assert sorted(store.died(TOPICS)) == sorted(model.died(TOPICS))
         topics, known = store.ask(q.ListTopics()), model.topics()
         assert [topic[:2] for topic in topics] == [topic[:2] for topic in known]
-        for found, ever in zip(topics, known, strict=True):  # what its own put replaced may have left no trace
+        for found, ever in zip(topics, known, strict=True):  # a job that its own put replaced may have left no trace
             have = {job.priority for job in jobs if job.topic == found.name}
             assert have - {0} <= {*found.priorities} <= {*ever.priorities}
         assert store.ask(q.GetNextDues(TOPICS)) == model.next_dues(TOPICS)
@@ -265,10 +265,10 @@ class Pair:
 
 
 class ModelTests(StoreTests):
-    """Random operations: every outcome, and all that is kept, as the model has it."""
+    """Random operations: every outcome, and all contents, are compared with the model's."""
 
     def recount(self) -> None:
-        """Called during random operations: what the store keeps twice is the same both times."""
+        """Check, during random operations, that data which the store keeps twice agrees."""
         assert self.store.verify() == []
 
     def test_random_operations_end_as_in_the_model(self) -> None:
@@ -279,7 +279,7 @@ class ModelTests(StoreTests):
             self.run_random(seed)
 
     def run_random(self, seed: int) -> None:
-        """Apply random operations, and look now and then."""
+        """Apply random operations, and compare the contents now and then."""
         random = Random(seed)
         pair = Pair(self, random)
         for number in range(STEPS):
@@ -294,6 +294,6 @@ class ModelTests(StoreTests):
 
 
 def _without_words(notes: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    """Return notes but for words of dead jobs and empty notes of limits: they depend on who has looked."""
+    """Return notes without those of dead jobs and empty ones of limits, which depend on earlier commands."""
     empty = {name for name, value in notes if name.startswith("limit:") and not value}
     return [note for note in notes if note[0] not in empty and not note[0].startswith("dead:")]

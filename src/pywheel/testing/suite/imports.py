@@ -1,4 +1,4 @@
-"""Jobs that come from another store, with all that was."""
+"""Imports: jobs of another store, with their history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG_AGO = NOW - 10**8
 
 
 def past(state: State = State.DELAYED, *outcomes: Outcome, key: str | None = None, **more: Any) -> Imported:
-    """Return a job of long ago with one row of history for each outcome."""
+    """Return an old job with one row of history for each outcome."""
     rows = tuple(
         Attempt(claim, 0 if outcome is Outcome.CANCELLED else claim, None, LONG_AGO + claim, outcome, "w", None)
         for claim, outcome in enumerate(outcomes, 1)
@@ -30,7 +30,7 @@ def past(state: State = State.DELAYED, *outcomes: Outcome, key: str | None = Non
 
 
 def exported(store: Store) -> list[Imported]:
-    """Return all jobs of a store, as another one takes them in."""
+    """Return all jobs of a store, in the form for an import."""
     jobs = [job for job in store.ask(ListJobs(Filter(), 0, 1_000)) if job.state is not State.RUNNING]
     return [Imported(job, tuple(store.ask(GetHistories([job.id]))[0])) for job in jobs]
 
@@ -68,7 +68,7 @@ class _Other(StoreTests):
 
 
 def lived_through(clock: ManualClock) -> Store:
-    """Return a store in memory whose jobs have lived through all that can be."""
+    """Return a store in memory whose jobs have every kind of history."""
     other = _Other()
     other.clock, other.notifiers, other.store = clock, [], MemoryStore(clock=clock)
     other.live()
@@ -76,7 +76,7 @@ def lived_through(clock: ManualClock) -> Store:
 
 
 class ImportTests(StoreTests):
-    """Jobs that come from another store, with all that was."""
+    """Imports: jobs of another store, with their history."""
 
     def test_an_imported_job_has_all_it_had_but_its_id(self) -> None:
         other = lived_through(self.clock)

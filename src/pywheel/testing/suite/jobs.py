@@ -1,4 +1,4 @@
-"""What is put, and what is changed by hand."""
+"""Puts, and changes by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["JobTests"]
 
 
 class JobTests(StoreTests):
-    """What is put, and what is changed by hand."""
+    """Puts, and changes by hand."""
 
     # ---- put --------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Keys, and puts that happen once: by their nonces, or for as long as a key stays taken after its job has ended."""
+"""Keys, and puts that happen once: by a nonce, or as the key stays taken for a while after its job has ended."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ KEYED = NewJob("t", b"b", NOW, "k")
 
 
 class KeyTests(StoreTests):
-    """Keys: who has one, who takes it over, and whom it finds."""
+    """Keys: which job has one, which job takes it over, and which job it finds."""
 
     def found(self, key: str = "k") -> int | None:
-        """Return the id of the job that a key finds."""
+        """Return the id of the job that is found by a key."""
         job = self.ask(GetJob(("t", key)))
         return job.id if job else None
 
@@ -259,7 +259,7 @@ class OnceTests(StoreTests):
         again = sent("a", "b")
         assert not {*early, *late} & {*again}
         self.pass_time(5)
-        others = sent(*map(str, range(64)))  # of several stores each forgets its own
+        others = sent(*map(str, range(64)))  # each of several stores forgets its own
         last = sent("c", "d")
         assert not {*early, *late, *again, *others} & {*last}
 
@@ -273,7 +273,7 @@ class DedupeTests(StoreTests):
         return outcome if isinstance(outcome, JobExists) else outcome[0]
 
     def taken_by(self, key: str = "k", **more: Any) -> int:
-        """Return which job refuses a put its key."""
+        """Return the id of the job because of which a put with its key is refused."""
         return self.refused(Put((NewJob("t", b"b", NOW, key, dedupe_for=100, **more),)), JobExists).id
 
     def test_a_key_stays_taken_for_so_long_after_its_job_was_done(self) -> None:

@@ -16,7 +16,7 @@ BACKOFF = TERMS._replace(backoff=(50, 70))
 
 
 class LeaseTests(StoreTests):
-    """Leases that are over: what became of their jobs is so at once, whether or not anybody has looked."""
+    """Leases that are over: their jobs are in the new state at once, whether or not a command has noticed it."""
 
     def test_a_settlement_after_the_lease_is_refused(self) -> None:
         id = self.lose()
@@ -180,10 +180,10 @@ class LeaseTests(StoreTests):
 
 
 class HeldTests(StoreTests):
-    """Claims that are held until they begin, and what becomes of suspects."""
+    """Claims that are held until they begin, and claims of suspects."""
 
     def lose_held(self, **more: Any) -> int:
-        """Return a job whose last claim was lost before it began."""
+        """Return the id of a job whose last claim was lost before it began."""
         id = self.put(**more)
         self.held(id)
         self.pass_time(200)

@@ -1,4 +1,4 @@
-"""Priorities among what is due, and limits of what runs and begins."""
+"""Priorities of due jobs, and limits of running and starting jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["LimitTests", "PriorityTests"]
 
 
 class PriorityTests(StoreTests):
-    """What is due of a topic comes by priority."""
+    """The due jobs of a topic come by priority."""
 
     def lane(self, priority: int) -> list[Due]:
         """Return the delayed jobs with a priority."""
@@ -108,10 +108,10 @@ class PriorityTests(StoreTests):
 
 
 class LimitTests(StoreTests):
-    """How many run, and how many begin in a span of time."""
+    """Limits of how many jobs run, and of how many begin in a span of time."""
 
     def limited(self, limit: int | Limit | None = None, rate: str | Rate | None = None) -> c.ClaimPolicy:
-        """Return terms with limits. The test is skipped where they are refused."""
+        """Return a claim policy with limits. Skip the test if the store refuses limits."""
         if not self.store.keeps_limits:
             raise SkipTest("this store keeps no limits")
         return TERMS._replace(limits=limits_of(limit, rate))
@@ -231,7 +231,7 @@ class LimitTests(StoreTests):
         assert sum(begun.values()) <= 3 + 2 + 100
         assert begun[quick] >= 95
         assert begun[slow] <= 3 + 25
-        self.pass_time(600)  # without the quick one the slow one goes on as soon as it may
+        self.pass_time(600)  # without the quick rate, the slow one goes on as soon as it may
         assert len(self.reserve(policy=slow)) == 3
         self.pass_time(200)
         assert len(self.reserve(policy=slow)) == 1

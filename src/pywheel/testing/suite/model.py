@@ -1,7 +1,7 @@
-"""The contract once more, as simply as can be: a dict of jobs that every question walks through, end to end.
+"""The contract in its simplest form: a dict of jobs, which every query walks through from end to end.
 
-It decides by `jobs/lifecycle` and `jobs/limits`. It gives its jobs the ids that another store gave them, and draws no
-jitter. It leaves out what random operations do not ask for.
+The model uses `jobs/lifecycle` and `jobs/limits`. Its jobs get the ids that another store gave them. It has no jitter,
+and only the operations that the random tests need.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from ...stores.checks import sound
 __all__ = ["MISSING", "Model"]
 
 MISSING = 10**12
-"""The id of no job."""
+"""An id that no job has."""
 
 
 @dataclass(slots=True)
 class Kept:
-    """A job with all that was."""
+    """A job with its history."""
 
     job: Job
     history: list[Attempt]
     passed: bool = False  # whether it gave its key to a successor
-    run: Run | None = None  # the claim under way, whose attempt is the last of the history
+    run: Run | None = None  # the current claim, whose attempt is the last of the history
 
     @property
     def name(self) -> tuple[str, str | None]:
@@ -50,7 +50,7 @@ class Kept:
 
 
 class Model:
-    """What a store should hold."""
+    """The contents that a store should have."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -58,13 +58,13 @@ class Model:
         """The ids of the next jobs."""
         self.kept: dict[int, Kept] = {}
         self.paused: dict[str, bool] = {}  # all topics
-        self.priorities: set[tuple[str, int]] = set()  # that jobs of a topic ever had
+        self.priorities: set[tuple[str, int]] = set()  # priorities that jobs of a topic ever had
         self.nonces: dict[str, list[int]] = {}
-        self.values: dict[str, tuple[bytes, int | None]] = {}  # of notes, and when they are over
+        self.values: dict[str, tuple[bytes, int | None]] = {}  # notes, and when they expire
         self.dead: list[tuple[int, str]] = []  # jobs that died with a lost lease, and their topics
 
     def _now(self) -> int:
-        """End the claims whose lease is over; return the time. Whatever is asked begins with it."""
+        """End the claims whose lease is over; return the time. Every operation begins with this."""
         now = self.clock.wall()
         for one in self.kept.values():
             if one.run is not None and one.run.lease <= now:
@@ -88,7 +88,7 @@ class Model:
     # ---- for clients ------------------------------------------------------------------------------------------------
 
     def _put(self, command: c.Put, now: int) -> list[int]:
-        touched: set[int] = set()  # a job that a command has put, or replaced once, is seen by nobody in between
+        touched: set[int] = set()  # jobs that this command has put or replaced: no one sees them in between
         store = partial(self._store, now=now, touched=touched)
         return self._once(command, lambda: list(map(store, command.jobs)), command.jobs, now)
 
@@ -99,7 +99,7 @@ class Model:
     def _once(
         self, command: c.Put | c.Import, store: Callable[[], list[int]], jobs: Sequence[NewJob], now: int
     ) -> list[int]:
-        """Return the ids of what is stored, or was with this nonce. JobExists if a key is taken."""
+        """Store jobs once for each nonce; return their ids. JobExists if a key is taken."""
         if command.nonce in self.nonces:
             return self.nonces[command.nonce]
         for place, job in enumerate(jobs):
@@ -242,7 +242,7 @@ class Model:
         return sorted((job for job in jobs if job.topic == topic and job.state is State.DELAYED), key=_turn)
 
     def _gate(self, topic: str, limits: Limits | None, now: int) -> Gate | None:
-        """Return what limits let through now; `_shut` is to follow."""
+        """Return the gate of a topic's limits at this time. Call `_shut` afterwards."""
         if limits is None or topic not in self.paused:
             return None
         running = [one.job.key for one in self.kept.values() if one.run is not None and one.job.topic == topic]
@@ -308,7 +308,7 @@ class Model:
     def _end(
         self, one: Kept, ending: Ending, outcome: Outcome, error: str | None, ended: int, result: bytes | None = None
     ) -> None:
-        """Make a job what its claim leaves behind."""
+        """End a job's claim, and update the job and its history."""
         one.run = None
         one.history[-1] = one.history[-1]._replace(ended=ended, outcome=outcome, error=error, result=result)
         job = one.job._replace(state=ending.state, lost=ending.lost, lease_until=None)
@@ -359,7 +359,7 @@ class Model:
         return None if one is None else one.job
 
     def jobs(self, filter: Filter) -> list[Job]:
-        """Return all jobs that a filter means, by id."""
+        """Return all jobs that a filter selects, by id."""
         self._now()
         return [one.job for _, one in sorted(self.kept.items()) if filter.fits(one.job)]
 
@@ -377,12 +377,12 @@ class Model:
         ]
 
     def history(self, id: int) -> list[Attempt]:
-        """Return what was tried with a job."""
+        """Return the attempts of a job."""
         self._now()
         return self.kept[id].history if id in self.kept else []
 
     def note(self, name: str) -> bytes | None:
-        """Return what is kept under a name, or None."""
+        """Return the value of a note, or None."""
         value, until = self.values.get(name, (None, None))
         return None if until is not None and self.clock.wall() >= until else value
 
@@ -411,7 +411,7 @@ class Model:
 
 
 def _turn(job: Job) -> tuple[int, int, int]:
-    """Return what due jobs are ordered by."""
+    """Return the sort key of due jobs."""
     return -job.priority, job.due, job.id
 
 

@@ -1,4 +1,4 @@
-"""Notes: small values by name, in the transaction of other commands; and changes of what is still as it was seen."""
+"""Notes: small values by name, in the transaction of other commands. And changes that expect a job to be as seen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NoteTests(StoreTests):
     """Small values by name."""
 
     def keep(self, name: str, value: bytes | None = b"v", **more: Any) -> bytes | None:
-        """Keep a note; return what was there before."""
+        """Set a note; return its value before."""
         return self.apply(SetNote(name, value, **more))
 
     def test_a_note_is_there_until_another_takes_its_place_or_it_is_deleted(self) -> None:
@@ -151,7 +151,7 @@ class NoteTests(StoreTests):
         self.keep("stays")
         self.pass_time(10)
         assert self.ask(ListNotes("")) == [("stays", b"v")]
-        for number in range(64):  # of several stores each forgets its own
+        for number in range(64):  # each of several stores forgets its own
             self.keep(f"later {number}", ttl=10)
         self.pass_time(10)
         assert self.apply(Purge(State.DONE, 0, None, 100)) == 0
@@ -160,10 +160,10 @@ class NoteTests(StoreTests):
 
 
 class ExpectTests(StoreTests):
-    """Changes of what is still as it was seen."""
+    """Changes that are made only if a job is still as it was seen."""
 
     def seen(self, id: int) -> tuple[int, int]:
-        """Return what is expected of a job as it is now."""
+        """Return the `expect` for a job as it is now."""
         job = self.job(id)
         return job.due, job.claims
 

@@ -35,7 +35,7 @@ class PageTests(StoreTests):
         return [job.id for job in self.pages(limit, **more)]
 
     def both_ways(self, expected: list[int], **filter: Any) -> None:
-        """Check what a filter's pages hold, upwards and downwards, and its list."""
+        """Check the pages of a filter, upwards and downwards, and its list."""
         assert self.listed(**filter) == sorted(expected)
         for limit in (1, 3, 1_000):
             assert self.paged(limit, **filter) == expected

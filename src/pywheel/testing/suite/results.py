@@ -1,4 +1,4 @@
-"""What handlers returned."""
+"""Results of handlers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ResultTests"]
 
 
 class ResultTests(StoreTests):
-    """What handlers returned, beside the attempt that made a job done."""
+    """Results of handlers, which are kept with the attempt that made a job done."""
 
     def done(self, result: bytes | None, **more: Any) -> int:
         """Put a job and make it done with a result; return its id."""

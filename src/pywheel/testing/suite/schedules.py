@@ -1,4 +1,4 @@
-"""Schedules: what a store is asked for them, each tick once, and one at a time."""
+"""Schedules: each tick is put once, and ticks run one at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ScheduleTests"]
 
 
 class ScheduleTests(StoreTests):
-    """Ticks of schedules: planned again and again they are put once, and those of one give way to each other."""
+    """Ticks of schedules: each is put once, however often it is planned, and ticks of one schedule give way."""
 
     def test_a_tick_is_put_once_however_often_it_is_planned(self) -> None:
         queue, ran = self._working()
@@ -41,7 +41,7 @@ class ScheduleTests(StoreTests):
         run_due(queue)
         self.pass_time(11_000)
         run_due(queue)
-        assert ran == ["22:13:30"]  # a multiple of both: 15 s have none sooner
+        assert ran == ["22:13:30"]  # a multiple of both; 15 s have none before
         assert queue.schedules.pause("s")
         self.pass_time(20_000)
         run_due(queue)
@@ -72,9 +72,9 @@ class ScheduleTests(StoreTests):
         run_due(queue)
         self.pass_time(10_000)
         run_due(queue)
-        self.pass_time(11_000)  # one is due and has not begun
+        self.pass_time(11_000)  # one tick is due and has not begun
         queue.schedules.set("s", "work", every="15s", overlap="overlap")
-        self.pass_time(400_000)  # all that was put ahead is over
+        self.pass_time(400_000)  # the time of all ticks that were put ahead is over
         queue.schedules.set("s", "work", every="1m", catch_up="all", overlap="overlap")
         run_due(queue)
         self.pass_time(40_000)

@@ -1,4 +1,4 @@
-"""What can be read: jobs, lists and numbers; and what is coming, and what has just ended."""
+"""Queries: jobs, lists and numbers; and the jobs that are due next, or have just ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEYOND = (2**63 - 1, 2**63, 2**100)
 
 
 class ViewTests(StoreTests):
-    """What can be read."""
+    """Queries of jobs, lists and numbers."""
 
     # ---- one job ----------------------------------------------------------------------------------------------------
 
@@ -122,9 +122,9 @@ class ViewTests(StoreTests):
 
 
 class ReadingTests(StoreTests):
-    """Readings for people: what is coming, what has just ended, what waits longest."""
+    """Queries for people: the jobs that are due next, that have just ended, that wait longest."""
 
-    # ---- what is coming ---------------------------------------------------------------------------------------------
+    # ---- due next ---------------------------------------------------------------------------------------------------
 
     def test_a_forecast_counts_delayed_jobs_between_edges(self) -> None:
         for due in (NOW - 5, NOW, NOW, NOW + 9, NOW + 10, NOW + 25, FAR):
@@ -154,7 +154,7 @@ class ReadingTests(StoreTests):
         assert self.ask(q.GetForecast(edges)) == [1, 2]
 
     def running(self) -> Job:
-        """Return a job that runs."""
+        """Return a running job."""
         self.put()
         return self.one()
 
@@ -172,7 +172,7 @@ class ReadingTests(StoreTests):
         for number in range(12):
             for place in places:
                 self.put(f"t{number}", due=edges[place] + number % 10)
-        for crowded in ({4}, {1, 3, 5, 7}):  # the second time those of the first are there too
+        for crowded in ({4}, {1, 3, 5, 7}):  # the second time, the jobs of the first are still there
             for place in crowded:
                 for _ in range(20):
                     self.put("big", due=edges[place])
@@ -194,7 +194,7 @@ class ReadingTests(StoreTests):
         self.apply(Pause("u", paused=True))
         assert self.ask(q.GetNextDues()) == {"t": NOW - 3, "u": FAR}
 
-    # ---- what has ended ---------------------------------------------------------------------------------------------
+    # ---- just ended -------------------------------------------------------------------------------------------------
 
     def test_recent_are_the_latest_that_ended_with_how_they_did(self) -> None:
         done, dead, cancelled = self.put(key="k", due=NOW - 7), self.put(due=NOW - 6), self.put(due=NOW - 5)

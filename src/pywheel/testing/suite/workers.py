@@ -1,4 +1,4 @@
-"""Who is there, who is told what, and when a paused topic is quiet."""
+"""The presence of workers, their wakes and hints, and when a paused topic is quiet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["WorkerTests"]
 
 
 class WorkerTests(StoreTests):
-    """Who is there, who is told what, and when a paused topic is quiet."""
+    """The presence of workers, their wakes and hints, and when a paused topic is quiet."""
 
     # ---- presence ---------------------------------------------------------------------------------------------------
 
