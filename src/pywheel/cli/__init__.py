@@ -18,5 +18,5 @@ def main() -> None:
             print(f"pywheel: the command line needs {error.name}: pip install 'pywheel-timer[cli]'", file=sys.stderr)
             sys.exit(2)
         sys.exit(run())
-    except KeyboardInterrupt:  # most of a quick command's time goes into the imports
+    except KeyboardInterrupt:  # most of a quick command's time is that of its imports
         sys.exit(130)

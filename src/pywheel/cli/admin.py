@@ -1,4 +1,4 @@
-"""Commands about the store itself: what it is, who works on it, its room, its soundness, copies of it."""
+"""Commands about the store itself: its properties, its workers, its size, its soundness, its backup."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from .output import note, progress
 
 __all__ = ["backup", "check", "info", "migrate", "vacuum", "verify", "version_line", "workers"]
 
-_INSTEAD: Final = {  # of what only a store in a file has
+_INSTEAD: Final = {  # of the methods that only a store in a file has
     "backup": "`pywheel copy` carries its jobs to a store in a file, and a server has tools of its own",
     "check": "`pywheel verify` looks at its jobs",
 }
-_PAGES: Final = 2_000  # given back in one turn: some milliseconds, in which nobody else writes
+_PAGES: Final = 2_000  # pages given back in one turn, which blocks other writers for some milliseconds
 
 
 def version_line() -> str:
-    """Return which pywheel this is."""
+    """Return the versions of pywheel and Python."""
     return f"pywheel {__version__} ({implementation}), Python {platform.python_version()}, {sys.executable}"
 
 
 def info(on: Target) -> None:
-    """Say which store this is, what it promises, how large it is, and what runs here."""
+    """Show the store's address, durability, size and counts, and the versions of pywheel and Python here."""
     with on.existing() as queue:
         found = queue.store
         record: dict[str, Any] = {
@@ -60,10 +60,10 @@ Name = Annotated[str, typer.Argument(help="A worker's id, or host:process, or a 
 @workers.callback(invoke_without_command=True, no_args_is_help=False, epilog=examples("workers"))
 @with_options
 def list_workers(context: typer.Context, on: Target) -> None:
-    """List workers: where they run, for which topics, and how they do.
+    """List workers: their hosts, processes and topics, and whether they are behind.
 
-    "last seen" is how many seconds ago a worker last showed that it works; after 5 it counts as gone. "room" says
-    whether it has some; "behind" how many seconds late the oldest job is that it has no room for.
+    "last seen" is how many seconds ago a worker last gave a sign of life; after 5 it counts as gone. "room" says
+    whether it can take more jobs; "behind" is how many seconds late the oldest job is that it has no room for.
     """
     if context.invoked_subcommand is not None:
         return
@@ -79,7 +79,7 @@ def list_workers(context: typer.Context, on: Target) -> None:
 
 @workers.command()
 def quiet(name: Name, on: Target) -> None:
-    """Let a worker take no new jobs, and finish what it has begun, until it is resumed; it hears within seconds."""
+    """Let a worker take no new jobs, and finish those that run, until it is resumed; it takes some seconds."""
     _tell(name, "quiet", on)
 
 
@@ -91,13 +91,13 @@ def resume(name: Name, on: Target) -> None:
 
 @workers.command()
 def stop(name: Name, on: Target) -> None:
-    """Let a worker drain and end, as SIGTERM does; what keeps it alive may start another one."""
+    """Let a worker drain and end, as SIGTERM does; a supervisor or service manager may start another one."""
     _tell(name, "stop", on)
 
 
 def _tell(name: str, word: str, on: Target) -> None:
     with on.existing() as queue:
-        # A name ends where it ends: app1:4711 that has ended is not app1:47115.
+        # A prefix is not enough: app1:4711 is another worker than app1:47115.
         called = [
             one for one in queue.store.ask(ListWorkers()) if f"{one.worker}@".startswith((f"{name}@", f"{name}:"))
         ]
@@ -134,9 +134,9 @@ def vacuum(
         bool, typer.Option("--rewrite", help="Write the whole file anew: nobody can write meanwhile.")
     ] = False,
 ) -> None:
-    """Give the room of purged jobs back to the system, in small steps beside running workers; print how much.
+    """Give the space of purged jobs back to the system, in small steps beside running workers; print how much.
 
-    A file that another program began gives nothing back until it was rewritten once.
+    A file that another program created gives nothing back before the first --rewrite.
     """
     with on.existing() as queue:
         before = queue.store.about().get("file bytes", 0)
@@ -152,7 +152,7 @@ def vacuum(
 
 
 def backup(file: Annotated[Path, typer.Argument(help="A new file; it is a store like this one.")], on: Target) -> None:
-    """Copy all jobs as they are now into a new file, while others work."""
+    """Copy all jobs as they are now into a new file. Workers and clients may run meanwhile."""
     if file.exists():
         raise BadOption(f"{file} exists: give the name of a new file")
     if not file.absolute().parent.is_dir():
@@ -164,7 +164,7 @@ def backup(file: Annotated[Path, typer.Argument(help="A new file; it is a store 
 
 
 def check(on: Target) -> None:
-    """Look for damage in the store's file. Exit code 1: there is some."""
+    """Look for damage in the store's file. Exit code 1: damage was found."""
     with on.existing() as queue, progress("checking"):
         found = _able(queue.store, "check")()
     if found and not on.as_json:
@@ -178,7 +178,7 @@ def verify(
     on: Target,
     repair: Annotated[bool, typer.Option("--repair", help="Make it right, while nobody else writes.")] = False,
 ) -> int:
-    """Look at every job and at all that is kept about it; print what is wrong, line by line. Exit code 1: some is."""
+    """Check every job and all data about it; print the errors, line by line. Exit code 1: some are not repaired."""
     with on.existing() as queue, progress("repairing" if repair else "looking at every job"):
         found = queue.store.verify(repair=repair)
     if not found:
@@ -206,7 +206,7 @@ def _finding_row(one: Finding, *, repair: bool) -> tuple[str, str, str, str]:
 
 
 def _able(store: JobStore, method: str) -> Any:
-    """Return a method that not every store has."""
+    """Return a method that not every store has. StoreError if this one lacks it."""
     able = getattr(store, method, None)
     if able is None:
         raise StoreError(f"{store.url} has no {method}: {_INSTEAD.get(method, 'it needs none')}")

@@ -1,4 +1,4 @@
-"""The commands in their order, and what becomes of errors: 1 for no, 2 for what was given, 3 for the store."""
+"""The commands in their order, and the exit codes of errors: 1 for no, 2 for bad arguments, 3 for the store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _COMMANDS: Final[dict[str, tuple[Any, ...]]] = {
 
 
 def _name(command: Any) -> str:
-    """Return what a command, or a group of them, is called."""
+    """Return the name of a command, or of a group of commands."""
     name = command.info.name if isinstance(command, typer.Typer) else command.__name__
     return str(name).strip("_").replace("_", "-")
 
@@ -69,10 +69,10 @@ PARTS: Final = {heading: {_name(one): one for one in commands} for heading, comm
 
 
 class Commands(TyperGroup):
-    """A group of commands whose help cuts no sentence off."""
+    """A group of commands whose help never cuts a sentence."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands, each with its whole first sentence; those of `pywheel` itself in parts."""
+        """Write each command with its whole first sentence, and the commands of `pywheel` itself under headings."""
         widest = max(map(len, self.commands))
         for heading, names in PARTS.items() if ctx.parent is None else [("Commands", self.commands)]:
             with formatter.section(heading):
@@ -121,10 +121,10 @@ def run() -> int:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        if error.filename is not None:  # one that was given, not the output
+        if error.filename is not None:  # a file of the arguments, not the output
             fail(str(error))
             return USAGE
-        # What is left in the buffer cannot be written either: at exit Python would try it again.
+        # Python would try at exit to write the rest of the buffer, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # the reader, such as head, has seen enough
             return 0
@@ -137,7 +137,7 @@ def _called() -> int:
         result = app(standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         return 130
-    except SystemExit as left:  # click's own answer to a pipe that nobody reads
+    except SystemExit as left:  # click's own answer to a pipe without a reader
         if isinstance(left.__context__, OSError):
             raise left.__context__ from None
         raise
@@ -155,17 +155,17 @@ def _called() -> int:
 
 
 def _code(error: PywheelError) -> int:
-    """Return whose turn it is: nobody's, who wrote the command, or who looks after the store."""
+    """Return the exit code of an error: NO, USAGE for the command's arguments, or STORE."""
     if isinstance(error, No | NoSuchJob | JobExists):
         return NO
     return STORE if isinstance(error, StoreError) and not isinstance(error, BadAddress) else USAGE
 
 
 def _advised(message: str, error: Any) -> str:
-    """Return the message of a usage error with what to do: the place of an option, or where the help is."""
+    """Return the message of a usage error with advice: the place of an option, or the command for help."""
     message = message.replace("Value error, ", "").removesuffix(".")
     context = getattr(error, "ctx", None)
-    if context is None or message.endswith("?"):  # it says what may have been meant
+    if context is None or message.endswith("?"):  # it already suggests a word
         return message
     names = [context.info_name]
     while (context := context.parent) is not None:
@@ -174,7 +174,7 @@ def _advised(message: str, error: Any) -> str:
 
 
 def _place(error: Any) -> str:
-    """Return the end of a message about an option that stands before the command and belongs behind it."""
+    """Return the end of a message about an option before the command that belongs behind it, or nothing."""
     name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     if name is None or context is None or context.parent is not None:
         return ""

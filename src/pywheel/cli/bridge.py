@@ -1,4 +1,4 @@
-"""``pywheel bridge``: messages of a broker that are to be delivered later become jobs."""
+"""``pywheel bridge``: messages of a broker with a delay become jobs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def kafka(
 
 
 def _run(jobs: JobQueue, topic: str, source: Source) -> None:
-    from ..inlets.bridge import Bridge  # the other commands need not wait for it
+    from ..inlets.bridge import Bridge  # the other commands do not need it
 
     async def work() -> Bridge:
         bridge = Bridge(jobs, topic, source)
@@ -73,7 +73,7 @@ def _run(jobs: JobQueue, topic: str, source: Source) -> None:
         return bridge
 
     logs.begin()
-    logging.getLogger("aiormq").setLevel(logging.ERROR)  # the bridge says what happens, and tries again
+    logging.getLogger("aiormq").setLevel(logging.ERROR)  # the bridge logs errors itself, and tries again
     note(f"pywheel: from {source.name} into {jobs.store.url}")
     done = asyncio.run(work())
     note(f"pywheel: {done.taken:,} taken, {done.refused:,} refused")

@@ -51,7 +51,7 @@ def _row(job: Job) -> tuple[Any, ...]:
 
 @dataclass(kw_only=True)
 class Bulk(o.Target):
-    """How a command changes many jobs."""
+    """The options of a command that changes many jobs."""
 
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how many it would be; change nothing.")] = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
@@ -62,7 +62,7 @@ class Bulk(o.Target):
         self.emit({done: count} | ({"dry_run": True} if self.dry_run else {}), text)
 
     def change(self, what: str, done: str, method: Callable[..., int], words: dict[str, Any]) -> None:
-        """Change the jobs that are meant, and print how many they were; a person is asked before."""
+        """Change the selected jobs, and print how many they were. Ask a person first."""
         with self.existing(keys=True) as queue:  # `list` looks into bodies with the same keys
             if words["topic"] is not None:
                 _known(queue, words["topic"], ": pywheel counts lists them")
@@ -78,7 +78,7 @@ class Bulk(o.Target):
 
 
 def cancel_many(filter: o.Filter, on: Bulk) -> None:
-    """Cancel all delayed jobs that the options mean; print how many."""
+    """Cancel all delayed jobs that the options select; print how many."""
     on.change("cancel", "cancelled", Jobs.cancel_many, filter.words)
 
 
@@ -88,7 +88,7 @@ def retry_many(
     state: Annotated[State, typer.Option(help="dead, cancelled or done.")] = State.DEAD,
     delay: Annotated[str, typer.Option("--delay", "-d", help="From now.")] = "0s",
 ) -> None:
-    """Make all finished jobs that the options mean delayed again, the dead ones unless told; print how many."""
+    """Make finished jobs that the options select delayed again, by default the dead ones; print how many."""
     on.change("retry", "retried", Jobs.retry_many, {"state": state, "delay": o.span(delay), **filter.words})
 
 
@@ -97,7 +97,7 @@ def delete_many(
     on: Bulk,
     state: Annotated[State | None, typer.Option(help="In this state only; any but running.")] = None,
 ) -> None:
-    """Forget all jobs that the options mean and that are not running, and their history; print how many."""
+    """Delete all jobs that the options select and that are not running, with their history; print how many."""
     on.change("delete", "deleted", Jobs.delete_many, {"state": state, **filter.words})
 
 
@@ -107,7 +107,7 @@ def purge(
     older_than: Annotated[str, typer.Option(help="That ended so long ago: 7d, 12h; a number is seconds.")] = "0s",
     topic: o.InTopic = None,
 ) -> None:
-    """Forget finished jobs and their history; print how many."""
+    """Delete finished jobs and their history; print how many."""
     if state.live:
         raise BadJob(f"only finished jobs are purged, those that are done, dead or cancelled, not {state}")
     age, total = duration(o.span(older_than), "--older-than"), 0
@@ -125,7 +125,7 @@ def purge(
 
 
 def _ended(queue: JobQueue, state: State, age: int, topic: str | None) -> int:
-    """Return how many jobs ended in a state so long ago. O(topics) if any age will do, else O(jobs in that state)."""
+    """Return how many jobs ended in a state at least `age` ms ago. O(topics) if it is 0, else O(jobs in the state)."""
     if age == 0:
         return sum(getattr(states, state) for name, states in queue.topics.counts().items() if topic in (None, name))
     count = after = 0
@@ -157,7 +157,7 @@ def pause(
     on: o.Target,
     create: Annotated[bool, typer.Option("--create", help="Also a topic that nothing was put to yet.")] = False,
 ) -> None:
-    """Let no job of a topic start until it is resumed. When this returns, nothing of it starts any more."""
+    """Let no job of a topic start until it is resumed. After this command returns, none starts any more."""
     with on.opened() if create else on.existing() as queue:
         if not create:
             _known(queue, topic, "; --create pauses it all the same")
@@ -184,9 +184,9 @@ def limit(
     none: Annotated[bool, typer.Option("--none", help="No limit and no rate.")] = False,
     as_code: Annotated[bool, typer.Option("--as-code", help="What the code of its workers says.")] = False,
 ) -> None:
-    """Limit a topic in the whole store, whatever its code says; without options print what was set.
+    """Limit a topic in the whole store, instead of its code's limits; without options, print the limits that are set.
 
-    Workers hear of it within 2 seconds. What runs goes on, and counts. What is not given is not limited.
+    Workers learn it within 2 seconds. Running jobs go on, and count. Options that are not given mean no limit.
     """
     override = LimitOverride(limit, per, rate)
     if (override != LimitOverride()) + none + as_code > 1:

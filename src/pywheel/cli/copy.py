@@ -1,4 +1,4 @@
-"""Moving to another store."""
+"""``pywheel copy``: the move to another store."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def copy(
 ) -> int:
     """Carry all jobs of FROM to TO, while FROM is used; with --switch go over to TO.
 
-    Live jobs come with all they have, and what was tried so far; finished ones with their history. Which topics are
-    paused is kept too. Ids are TO's own; the header pywheel-copied says the old one. The tokens of the service are
-    those of FROM, and no others, until TO is gone over to. Exit code 1: some jobs stayed, as TO has their keys.
+    Live jobs come with all they have, and their attempts so far; finished ones with their history. Paused topics stay
+    paused. Ids are TO's own; the header pywheel-copied has the old one. Until the switch, TO has the service tokens of
+    FROM, and no others. Exit code 1: some jobs stayed, as TO has their keys.
     """
     seconds = duration(span(wait), "--wait", error=BadOption) / 1000
     with AStore(store=source).existing() as old:
@@ -76,7 +76,7 @@ def _switch(copier: Copier, old: JobQueue, new: JobQueue, seconds: float, out: O
 
 @contextmanager
 def _shown(total: int) -> Iterator[Callable[[str, int], object]]:
-    """Show what is going on; say how to go on if it ends in the middle."""
+    """Show the progress; if the command ends in the middle, say how to continue."""
     said = ""
     with progress("copying", total or None) as bar:
 

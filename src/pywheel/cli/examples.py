@@ -1,4 +1,4 @@
-"""What ``--help`` of each command shows at its end: examples, and what else is to be known."""
+"""The end of each command's ``--help``: examples and remarks."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class OneJob(o.Target):
 
     @contextmanager
     def named(self, *, keys: bool = False) -> Iterator[tuple[JobQueue, AnyRef]]:
-        """Give the queue of a store that is there, and what it calls the job by."""
+        """Give the queue of an existing store, and the job's id or its topic and key."""
         ref = o.reference(self.job, self.topic)
         with self.existing(keys=keys) as queue:
             try:
@@ -48,7 +48,7 @@ class OneJob(o.Target):
                 raise NoSuchJob(f"{error}{_other_topic(queue, ref)}") from None
 
     def change(self, change: Callable[[JobQueue, AnyRef], Change], done: str, *, keys: bool = False) -> int:
-        """Change the job; print whether that was done, or what stood in the way; return the exit code."""
+        """Change the job; print whether that was done, or why not; return the exit code."""
         with self.named(keys=keys) as (queue, ref):
             outcome = change(queue, ref)
             if outcome:
@@ -63,7 +63,7 @@ class OneJob(o.Target):
 
 @dataclass(kw_only=True)
 class Values:
-    """What is said of a job when it is put or edited."""
+    """The options that describe a job when it is put or edited."""
 
     text: Annotated[bool, typer.Option("--text", help="The body is text as it is, no JSON.")] = False
     file: Annotated[typer.FileBinaryRead | None, typer.Option(help="The body is what this file has, as it is.")] = None
@@ -80,7 +80,7 @@ class Values:
 
     @property
     def options(self) -> JobOptions:
-        """What it comes to, beside the body."""
+        """The job's options, without its body."""
         return {
             "delay": o.span_or_none(self.delay),
             "at": o.moment(self.at),
@@ -112,7 +112,7 @@ def put(
         str | None, typer.Option(help="Refuse it also if a job with its key ended less than so long ago.")
     ] = None,
 ) -> None:
-    """Put a job; print its id. It is durable then. With --lines, put a job a line; print how many."""
+    """Put a job; print its id when it is durable. With --lines, put one job for each line; print how many."""
     options: JobOptions = {
         **values.options,
         "key": key,
@@ -145,7 +145,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _put_lines(queue: JobQueue, stream: BinaryIO, topic: str, options: JobOptions, *, text: bool) -> int:
-    """Put a job for each line; return how many. BadJob for a line that makes no body: those before it are stored."""
+    """Put a job for each line; return how many. BadJob for a line that is no body: earlier batches are stored."""
     count = 0
     with counted("putting", "put", None) as shown:
         while batch := list(islice(iter(lambda: stream.readline(MAX_BODY + 2), b""), _BATCH)):
@@ -162,12 +162,12 @@ def _put_lines(queue: JobQueue, stream: BinaryIO, topic: str, options: JobOption
 
 
 def _stream(values: Values) -> BinaryIO:
-    """Return the file that was given, or else the standard input."""
+    """Return the file of --file, or the standard input."""
     return values.file or (io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
 
 
 def _content(body: str | None, values: Values) -> bytes:
-    """Return the bytes of a body. BadJob for an argument that is no JSON and does not say that it is text."""
+    """Return the bytes of a body. BadJob for an argument that is no JSON, without --text."""
     if values.file is not None and body is not None:
         raise BadJob("give a body or --file, not both")
     if values.file is not None or (body == "-" and not values.text):
@@ -178,7 +178,7 @@ def _content(body: str | None, values: Values) -> bytes:
 
 
 def _checked(content: bytes, *, text: bool) -> bytes:
-    """Return a body. BadJob if it is no JSON, and not said to be text."""
+    """Return a body. BadJob if it is no JSON, without --text."""
     if text:
         return content
     shown = content[:60].decode("utf-8", "surrogateescape")
@@ -194,7 +194,7 @@ def _checked(content: bytes, *, text: bool) -> bytes:
 
 
 def _all_of(stream: BinaryIO) -> bytes:
-    """Return what a stream holds. BadJob if it is longer than a body may be, which is read no further."""
+    """Return the content of a stream. BadJob if it is longer than a body may be; the rest is not read."""
     content = stream.read(MAX_BODY + 1)
     if len(content) > MAX_BODY:
         raise BadJob(f"the body has more than {MAX_BODY} bytes: store it elsewhere, put its name")
@@ -202,7 +202,7 @@ def _all_of(stream: BinaryIO) -> bytes:
 
 
 def _not_in_json(word: str) -> None:
-    """Refuse NaN and Infinity, which Python's reader takes and those of other languages do not."""
+    """Refuse NaN and Infinity: Python's reader takes them, readers of other languages do not."""
     raise ValueError(word)
 
 
@@ -246,12 +246,12 @@ def retry(job: OneJob, delay: Annotated[str, typer.Option("--delay", "-d", help=
 
 
 def delete(job: OneJob) -> int:
-    """Forget a job and its history. Exit code 1: there is none, or it is running."""
+    """Delete a job and its history. Exit code 1: there is none, or it is running."""
     return job.change(lambda queue, ref: queue.jobs.delete(ref), "deleted")
 
 
 def history(job: OneJob) -> None:
-    """Show what was tried with a job."""
+    """Show the attempts of a job."""
     with job.named(keys=True) as (queue, ref):
         attempts = queue.jobs.history(ref)
     rows = [
@@ -263,7 +263,7 @@ def history(job: OneJob) -> None:
 
 
 def _other_topic(queue: JobQueue, ref: AnyRef) -> str:
-    """Return the end of a message about a job that is not there: the topic that may have been meant, or nothing."""
+    """Return the end of a message about a missing job: a topic with a similar name, or nothing."""
     known = [] if isinstance(ref, int) else [topic.name for topic in queue.topics.list()]
     return "" if isinstance(ref, int) or ref[0] in known else did_you_mean(ref[0], known)
 

@@ -1,4 +1,4 @@
-"""Commands about the keys of encrypted bodies: a new one, and encrypting anew."""
+"""Commands about the keys of encrypted bodies: make a new one, and encrypt bodies anew."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ def rekey(
     ] = None,
     after: Annotated[int, typer.Option(help="Go on behind this job's id.", min=0)] = 0,
 ) -> int:
-    """Encrypt the bodies of all jobs with the first key, also those that are plain; others work on meanwhile.
+    """Encrypt the bodies of all jobs with the first key, also plain ones; workers may run meanwhile.
 
-    It may be ended and begun again: what is done is not done again. Exit code 1: some could not be read.
+    You may stop it and run it again: bodies that are done are left. Exit code 1: some could not be read, or changed
+    meanwhile.
     """
     if keys_file is None and "PYWHEEL_KEYS" not in os.environ:
         raise BadOption("there are no keys: give --keys-file, or set PYWHEEL_KEYS; `pywheel new-key` makes a key")

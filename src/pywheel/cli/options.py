@@ -1,4 +1,4 @@
-"""What the commands have in common: options in records, the store, a job's name, durations, and when to ask first."""
+"""The common parts of the commands: options in records, the store, a job's name, durations, and confirmations."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ At = Annotated[str | None, typer.Option(help="When, as ISO 8601 with a time zone
 
 
 class Group(typer.Typer):
-    """A group of commands. A parameter that is a record stands for its fields: an option for each of them."""
+    """A group of commands. A parameter that is a record stands for its fields: each of them is an option."""
 
     def __init__(self, name: str, about: str, **more: Any) -> None:
         super().__init__(name=name, help=about, rich_markup_mode=None, **{"no_args_is_help": True, **more})
-        self._prefix = f"{name} ".removeprefix("pywheel ")  # of the names under which examples stand
+        self._prefix = f"{name} ".removeprefix("pywheel ")  # of a command's name in `examples`
 
     def command(self, name: str | None = None, **more: Any) -> Callable[[Callable[..., Any]], Any]:
-        """Return a decorator that takes a function in, with the examples of its name."""
+        """Return a decorator that adds a function as a command, with the examples of its name."""
 
         def take_in(function: Callable[..., Any]) -> Callable[..., Any]:
             called = name or function.__name__
@@ -79,7 +79,7 @@ class Group(typer.Typer):
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command that takes what the records among its parameters consist of, each by its own name."""
+    """Return a command that takes each field of its record parameters as a parameter of its own."""
     taken = inspect.signature(command, eval_str=True).parameters.values()
     records: dict[str, Any] = {one.name: one.annotation for one in taken if is_dataclass(one.annotation)}
     each: list[inspect.Parameter] = []
@@ -106,7 +106,7 @@ def _fields(record: Any) -> list[inspect.Parameter]:
 
 
 def absolute(url: str) -> str:
-    """Return the address of a store as it is whatever the working directory is."""
+    """Return the address of a store, independent of the working directory."""
     path = url.removeprefix("sqlite:///")
     if path in (url, "") or path.startswith("/"):
         return url
@@ -125,26 +125,26 @@ class AStore:
     ] = DEFAULT_STORE
 
     def opened(self, *, keys: bool = False) -> JobQueue:
-        """Return the queue of the store, which is made if it is not there; with the keys of the environment, or not.
+        """Return the queue of the store, which is made if there is none; with `keys`, those of the environment.
 
-        Keys are for commands that put, show or deliver bodies. Those that carry bodies as they lie take none.
+        Commands that put, show or deliver bodies need keys. Commands that carry bodies unchanged need none.
         """
         return JobQueue(absolute(self.store), encryption=Keyring.of_environment() if keys else None)
 
     def existing(self, *, keys: bool = False) -> JobQueue:
-        """Return the queue of a store that is there. NotAStore if it is not."""
+        """Return the queue of an existing store. NotAStore if there is none."""
         return JobQueue(absolute(self.store), create=False, encryption=Keyring.of_environment() if keys else None)
 
 
 @dataclass(kw_only=True)
 class Target(AStore, Output):
-    """The store that a command is about, and how it answers."""
+    """The store that a command is about, and the form of its answer."""
 
 
 def program(target: str) -> JobQueue:
     """Return the queue that ``module:name`` names. BadOption if there is none.
 
-    A module that cannot be imported is shown by a traceback of its own lines, and is a BadOption too.
+    BadOption also if the module cannot be imported; a traceback of its own lines is printed first.
     """
     with _shown(f"{target.partition(':')[0]} cannot be imported"):
         queue = load(target)
@@ -154,9 +154,9 @@ def program(target: str) -> JobQueue:
 
 
 def placed(queue: JobQueue, store: str | None) -> JobQueue:
-    """Return a program's queue with its store open, or the one that is named instead.
+    """Return a program's queue, on `store` if that is given, else on its own store, opened.
 
-    BadOption if a function of the program's was to say where the store is, and raised; it is shown as above.
+    BadOption if the program's function for the store's address raises; a traceback is printed first.
     """
     if store is not None:
         queue.use(absolute(store))
@@ -168,7 +168,7 @@ def placed(queue: JobQueue, store: str | None) -> JobQueue:
 
 @contextmanager
 def _shown(what: str) -> Iterator[None]:
-    """Show what a program raises by a traceback of its own lines; raise BadOption instead."""
+    """Print an error of a program as a traceback of the program's own lines; raise BadOption instead."""
     try:
         yield
     except PywheelError:
@@ -179,7 +179,7 @@ def _shown(what: str) -> Iterator[None]:
 
 
 def _theirs(frames: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from the first frame on that is neither pywheel's nor the import system's."""
+    """Return the part of a traceback from the first frame outside pywheel and the import system."""
     while frames is not None:
         file = frames.tb_frame.f_code.co_filename
         if not file.startswith((_OURS, "<frozen importlib")) and not file.endswith(f"importlib{os.sep}__init__.py"):
@@ -188,11 +188,11 @@ def _theirs(frames: TracebackType | None) -> TracebackType | None:
     return frames
 
 
-# ---- what is meant --------------------------------------------------------------------------------------------------
+# ---- values of options ----------------------------------------------------------------------------------------------
 
 
 def reference(job: str, topic: str | None) -> int | tuple[str, str]:
-    """Return what a job is called by."""
+    """Return the id of a job, or its topic and key."""
     if topic is not None:
         return topic, job
     if not _ID.fullmatch(job):
@@ -201,17 +201,17 @@ def reference(job: str, topic: str | None) -> int | tuple[str, str]:
 
 
 def span(text: str) -> Duration:
-    """Return a duration: a plain number is seconds."""
+    """Return a duration; a plain number is seconds."""
     return float(text) if _PLAIN.fullmatch(text) else text
 
 
 def parts(text: str | None) -> list[str]:
-    """Return what stands between commas."""
+    """Return the parts of a text between commas."""
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 def span_or_none(text: str | None) -> Duration | None:
-    """Return a duration, if there is one."""
+    """Return a duration, or None if no text is given."""
     return None if text is None else span(text)
 
 
@@ -221,7 +221,7 @@ def kept_for(text: str) -> Duration | None:
 
 
 def moment(text: str | None) -> datetime | None:
-    """Return a time, if there is one."""
+    """Return a time, or None if no text is given."""
     if text is None:
         return None
     try:
@@ -234,7 +234,7 @@ def moment(text: str | None) -> datetime | None:
 
 
 def bound(text: str | None, name: str) -> datetime | None:
-    """Return a time, or one so far from now, if there is one."""
+    """Return a time, given as one or as a duration from now; None if no text is given."""
     if text is None or re.match(r"[0-9]{4}-?[0-9W]", text):
         return moment(text)
     try:
@@ -245,7 +245,7 @@ def bound(text: str | None, name: str) -> datetime | None:
 
 @dataclass(kw_only=True)
 class Filter:
-    """Which jobs are meant, of those of a topic and a state."""
+    """The options that select jobs of a topic and a state."""
 
     topic: InTopic = None
     key: Annotated[str | None, typer.Option("--key", "-k", help="With this key only.")] = None
@@ -261,7 +261,7 @@ class Filter:
 
     @property
     def words(self) -> dict[str, Any]:
-        """What it says, as `FilterWords` and a topic."""
+        """The options, as `FilterWords` and a topic."""
         dues = {"due_from": bound(self.due_from, "--due-from"), "due_until": bound(self.due_until, "--due-until")}
         return {**vars(self), **dues}
 
@@ -270,7 +270,7 @@ class Filter:
 
 
 def ask_first(what: str, count: int, *, yes: bool) -> None:
-    """Have a person confirm a change of many jobs. In a pipe nobody can: there it wants --yes."""
+    """Have a person confirm a change of many jobs. Without a terminal, --yes is required."""
     if yes or count == 0:
         return
     jobs = f"{count:,} job{'s' if count != 1 else ''}"

@@ -1,4 +1,4 @@
-"""Commands about outlets: a worker of them, what they last heard, which targets are disabled, enabling those."""
+"""Commands about outlets: run them in a worker, list their last answers and disabled targets, enable targets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .options import NO, Grace, Group, Keep, Target, kept_for, span, with_option
 from .output import Output, due_time
 from .work import Terms, run
 
-if TYPE_CHECKING:  # the other commands need not wait for this
+if TYPE_CHECKING:  # the other commands do not need it
     from ..worker.base import WorkerOptions
 
 __all__ = ["deliver", "outlets"]
@@ -31,7 +31,8 @@ def deliver(
 ) -> None:
     """Deliver the jobs of topics by the outlets of a config file, until SIGTERM, Ctrl-C, or the end of the terminal.
 
-    It then begins no delivery, waits for those under way, and gives back what is not delivered by the end of the grace.
+    It then begins no delivery, waits for open ones, and gives back the jobs that are not delivered by the end of the
+    grace.
     """
     if not config.exists():
         raise BadOption(f"there is no file {config}: --config says where it is; `pywheel deliver --help` shows one")
@@ -52,7 +53,7 @@ def deliver(
 
 
 def _say(outlets: list[Configured], out: Output) -> None:
-    """Print what would run: no secrets."""
+    """Print the outlets that would run, without secrets."""
     records: list[dict[str, Any]] = [
         {
             "outlet": configured.name,
@@ -69,7 +70,7 @@ def _say(outlets: list[Configured], out: Output) -> None:
     out.emit_rows(("outlet", "kind", "topics", "target", "concurrency", "ttr", "attempts"), rows, records)
 
 
-# ---- what is known of them ------------------------------------------------------------------------------------------
+# ---- answers and targets --------------------------------------------------------------------------------------------
 
 
 outlets = Group("outlets", "Outlets: their last answers, and which of their targets are disabled.")

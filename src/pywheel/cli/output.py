@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, tab-separated lines for pipes, JSON for programs, errors in one line."""
+"""The output of commands: tables for people, tab-separated lines for pipes, JSON for programs, errors in one line."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from rich.text import Text
 from ..jobs.bodies import is_encrypted, key_of
 from ..jobs.job import Attempt, Job
 
-_closed = False  # the standard output, by the shell
+_closed = False  # whether the shell has closed the standard output
 
 
 def sound_streams() -> None:
-    """Make the standard streams fit to be written to, whatever the shell gave.
+    """Make the standard streams writable, even if the shell has closed some.
 
-    A descriptor that is closed would go to the next file that is opened, such as the store's: what is printed would
-    land there. What a stream's encoding has no character for is written with a backslash.
+    The next file that is opened, such as the store's, would get a closed stream's descriptor, and so the output. A
+    character that a stream's encoding lacks is written with a backslash.
     """
     global _closed
     for number in range(3):
@@ -62,12 +62,12 @@ _FEW: Final = 10
 
 @dataclass(kw_only=True)
 class Output:
-    """How a command prints its answer."""
+    """The form in which a command prints its answer."""
 
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 
     def emit(self, record: Any, text: str) -> None:
-        """Print a record as JSON, or a text that says the same."""
+        """Print a record as JSON, or as a text."""
         _print(json.dumps(record) if self.as_json else text)
 
     def answer(self, done: bool, *, yes: str, no: str) -> int:
@@ -76,7 +76,7 @@ class Output:
         return int(not done)
 
     def emit_rows(self, titles: Sequence[str], rows: Iterable[Sequence[Any]], records: Any) -> None:
-        """Print records as JSON, or rows: as a table on a terminal, else line by line, with tabs, nothing cut."""
+        """Print records as JSON, or rows: as a table on a terminal, else as lines with tabs, nothing cut."""
         if self.as_json:
             _print(json.dumps(records))
         elif on_terminal():
@@ -103,7 +103,7 @@ def _print_lines(rows: Iterable[Sequence[Any]]) -> None:
 
 
 def _print(text: str) -> None:
-    """Print a result. OSError if the shell has closed the output: success would be a lie."""
+    """Print a result. OSError if the shell has closed the output, as the result would be lost."""
     if _closed:
         raise OSError(errno.EBADF, "it is closed")
     print(text)
@@ -115,13 +115,13 @@ def fail(message: str) -> None:
 
 
 def note(line: str) -> None:
-    """Print what is not the result, where it does not get into a pipe."""
-    with suppress(OSError):  # nobody listens
+    """Print a remark on the standard error, so that it does not get into a pipe."""
+    with suppress(OSError):  # there is no reader
         print(_printable(line), file=sys.stderr, flush=True)
 
 
 def say(text: str, log_format: str) -> None:
-    """Print what is not a result: for a person, or as a line of the log."""
+    """Print a remark: for a person, or as a line of the log."""
     if log_format == "json":
         logging.getLogger("pywheel.cli").info(text)
     else:
@@ -129,16 +129,16 @@ def say(text: str, log_format: str) -> None:
 
 
 def _with_content(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:
-    """Leave out columns in which nothing stands: there is more room for the others."""
+    """Leave out empty columns, which makes room for the others."""
     lines = list(rows)
     kept = [place for place in range(len(titles)) if not lines or any(str(line[place]) for line in lines)]
     return [titles[place] for place in kept], [[line[place] for place in kept] for line in lines]
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """Return a table, a line a row, cut to the terminal's width; nothing in it is taken as markup.
+    """Return a table, one line for each row, cut to the terminal's width. Markup in cells is shown as it is.
 
-    Long columns are cut first: numbers, states and times stay whole beside a body.
+    Long columns are cut first, so that numbers, states and times stay whole beside a body.
     """
     lines = [[_printable(str(cell)) for cell in row] for row in rows]
     wanted = [max(map(cell_len, column)) for column in zip(titles, *lines, strict=True)]
@@ -152,7 +152,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
 
 
 def _cut(wanted: list[int], room: int) -> list[int]:
-    """Return how wide columns may be: those of a time's length as wanted, if the others get some."""
+    """Return the widths of columns. Those up to a time's length keep their width, if enough is left for the others."""
     for kept, least in ((_SHORT, _FEW), (0, 1)):
         for longest in range(max(wanted), least - 1, -1):
             widths = [width if width <= kept else min(width, longest) for width in wanted]
@@ -168,12 +168,12 @@ _MOMENT: Final = 0.3  # seconds
 
 
 Shown: TypeAlias = Callable[[int], object]
-"""Shows how many are done."""
+"""Shows how many jobs are done."""
 
 
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Shown]:
-    """Show how far work is that takes longer than a moment, on a terminal; it is gone afterwards."""
+    """Show the progress of work that takes longer than a moment, on a terminal, until its end."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bars = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
     task = bars.add_task(what, total=total)
@@ -190,7 +190,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Shown]:
 
 @contextmanager
 def counted(what: str, changed: str, total: int | None) -> Iterator[Shown]:
-    """Show how far a change of many jobs is; if Ctrl-C or an error ends it, say how many were changed."""
+    """Show the progress of a change of many jobs; if Ctrl-C or an error ends it, say how many were changed."""
     so_far = 0
     with progress(what, total) as shown:
 
@@ -222,20 +222,20 @@ def when(milliseconds: int | None) -> str:
 
 
 def due_time(milliseconds: int | None) -> str:
-    """Return a time for a table: on a terminal without what few people look at."""
+    """Return a time for a table: on a terminal without milliseconds."""
     text = when(milliseconds)
     return f"{text[:10]} {text[11:19]}Z" if on_terminal() and text.endswith("+00:00") else text
 
 
 def job_record(job: Job) -> dict[str, Any]:
-    """Return a job as JSON can say it; a body that is no UTF-8 goes as base64, of an encrypted one the key's id."""
+    """Return a job for JSON. A body that is no UTF-8 is in base64; an encrypted one is replaced by its key's id."""
     record: dict[str, Any] = job._asdict()
     del record["body"]
     return {**record, **_content("body", job.body), "trace_id": job.trace_id}
 
 
 def attempt_record(attempt: Attempt) -> dict[str, Any]:
-    """Return an attempt as JSON can say it; a result as the body of a job."""
+    """Return an attempt for JSON; its result has the form of a job's body."""
     record: dict[str, Any] = attempt._asdict()
     del record["result"]
     return record if attempt.result is None else {**record, **_content("result", attempt.result)}
@@ -258,7 +258,7 @@ def body_text(content: bytes) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a text without characters that would move the cursor, or be taken for the end of a cell."""
+    """Return a text whose control characters, which might move the cursor or end a cell, are escaped."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)

@@ -1,4 +1,4 @@
-"""Commands about schedules: which there are, and where they are; pause, resume, run now, remove."""
+"""Commands about schedules: list, pause, resume, run now, remove."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ schedules = Group(
 def list_schedules(
     on: Target, limit: Annotated[int, typer.Option("--limit", "-n", help="The most to list.", min=1)] = 1_000
 ) -> None:
-    """List schedules by name: when their next tick comes, when the last one came, and what became of it."""
+    """List schedules by name, with the times of their next and last ticks, and the outcome of the last one."""
     with on.existing() as queue:
         found = queue.schedules.list(limit=limit)
     rows = []
@@ -35,7 +35,7 @@ def list_schedules(
 
 @schedules.command()
 def pause(name: Name, on: Target) -> int:
-    """Let a schedule put nothing until it is resumed. What was put ahead is cancelled, what runs goes on."""
+    """Let a schedule put nothing until it is resumed. Jobs that it put ahead are cancelled; running ones go on."""
     with on.existing(keys=True) as queue:
         done = queue.schedules.pause(name)
     return on.answer(done, yes="paused", no="it was paused already")
@@ -43,7 +43,7 @@ def pause(name: Name, on: Target) -> int:
 
 @schedules.command()
 def resume(name: Name, on: Target) -> int:
-    """Let a paused schedule go on from now. Nothing is made up for."""
+    """Let a paused schedule go on from now. Missed ticks are not made up for."""
     with on.existing(keys=True) as queue:
         done = queue.schedules.resume(name)
     return on.answer(done, yes="resumed", no="it was not paused")

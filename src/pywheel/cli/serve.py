@@ -50,13 +50,14 @@ def serve(
 ) -> None:
     """Serve the HTTP API, the page and the metrics of a store, until SIGTERM or Ctrl-C.
 
-    It then takes no more requests and lets those under way end. Clients that wait for a job are told that none came.
+    It then takes no more requests, and waits for the open ones. Clients that wait for a job get the answer that none
+    came.
     """
     try:
         from ..server import app as service
         from ..server.access import Mode, ProxySignIn, is_loopback
         from ..server.process import address_of, run
-    except ModuleNotFoundError as error:  # it says what to install
+    except ModuleNotFoundError as error:  # its text says what to install
         raise PywheelError(str(error)) from None
     origins = _origins(cors)
     if open_ and not is_loopback(host):
@@ -68,7 +69,7 @@ def serve(
     sign_in = None if sign_in_header is None else ProxySignIn(sign_in_header, parts(sign_in_from), sign_in_role)
     with ExitStack() as stack:
         queue = stack.enter_context(_queue(target, store))
-        logs.begin(log_format)  # unless the program has set up its own
+        logs.begin(log_format)  # unless the program has set up logging
         _count(queue)
         access: Mode = "open" if open_ else "tokens"
         app = service(queue, access=access, read_only=read_only, cors=origins, proxies=parts(proxies), sign_in=sign_in)
@@ -84,7 +85,7 @@ def serve(
 
 
 def _count(queue: JobQueue) -> None:
-    """Count what clients do, for /metrics, unless the program does or nobody could tell it."""
+    """Count the clients' operations for /metrics, unless the program does, or prometheus-client is missing."""
     if not any(isinstance(listener, PrometheusMetrics) for listener in queue.events.listeners):
         with suppress(ExtraMissing):
             queue.events.listen(PrometheusMetrics())
@@ -115,7 +116,7 @@ def _work(queue: JobQueue, stack: ExitStack) -> None:
 
 
 def _say(queue: JobQueue, address: tuple[str, int], open_: bool, read_only: bool, log_format: str) -> None:
-    """Say where it listens, and to whom."""
+    """Print the address, and who has access."""
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     who = "everybody on this host may do everything" if open_ else "with tokens: pywheel token add makes one"
     only = ", read-only" if read_only else ""

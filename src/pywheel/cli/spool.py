@@ -1,4 +1,4 @@
-"""Commands about a spool: what waits in it, what was refused, and having it forwarded."""
+"""Commands about a spool: list its waiting and refused jobs, forward them, retry or delete refused ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["spool"]
 
 _NEGATIVE: Final = {"ignore_unknown_options": True}  # an id such as -5 is no option
 _WORDS: Final = {State.DELAYED: "waiting", State.RUNNING: "sending", State.DEAD: "refused"}
-_BUSY: Final = 60.0  # seconds that another process may take
+_BUSY: Final = 60.0  # seconds to wait for another process that forwards
 
 Id = Annotated[str, typer.Argument(help="What put returned, such as -5.", metavar="JOB")]
 
@@ -40,7 +40,7 @@ class ASpool:
     ] = "sqlite:///spool.db"
 
     def existing(self) -> closing[Spool]:
-        """Return a spool that is there, to be closed. NotAStore if it is not."""
+        """Return an existing spool, as a context that closes it. NotAStore if there is none."""
         url = absolute(self.spool)
         path = Path(url.removeprefix("sqlite:///"))
         if url.startswith("sqlite:///") and not Path(unquote(str(path))).exists():
@@ -59,7 +59,7 @@ def show(
         int, typer.Option("--limit", "-n", help="How many jobs of each state to show at most.", min=0)
     ] = 100,
 ) -> None:
-    """List what waits in the spool, and what the store refused, in the order of the puts."""
+    """List the jobs that wait in the spool, and those that the store refused, in the order of the puts."""
     with of.existing() as file:
         counts = file.counts()
         rows = [(word, row) for state, word in _WORDS.items() for row in islice(file.rows(state), limit)]
@@ -88,7 +88,7 @@ def _line(word: str, job: Job) -> tuple[Any, ...]:
 
 @spool.command()
 def drain(of: ASpool, on: Target) -> int:
-    """Forward all that waits to the store, in order, each put once. Exit code 1: some were refused."""
+    """Forward all waiting jobs to the store, in order, each put once. Exit code 1: some were refused."""
     tally = Tally()
     with (
         of.existing() as file,
@@ -109,7 +109,7 @@ def drain(of: ASpool, on: Target) -> int:
 
 @spool.command(context_settings=_NEGATIVE)
 def retry(job: Id, of: ASpool, out: Output) -> int:
-    """Have a refused job sent again, with all of its put_many. Exit code 1: it was not refused."""
+    """Send a refused job again, with all jobs of its put_many. Exit code 1: it was not refused."""
     with of.existing() as file:
         done = file.retry(_id(job))
     return out.answer(done, yes="waits again", no="no such job, or it was not refused")
@@ -117,14 +117,14 @@ def retry(job: Id, of: ASpool, out: Output) -> int:
 
 @spool.command(context_settings=_NEGATIVE)
 def delete(job: Id, of: ASpool, out: Output) -> int:
-    """Forget a refused job. Exit code 1: it was not refused."""
+    """Delete a refused job. Exit code 1: it was not refused."""
     with of.existing() as file:
         done = file.forget(_id(job))
     return out.answer(done, yes="deleted", no="no such job, or it was not refused")
 
 
 def _id(job: str) -> int:
-    """Return the id of a spooled job, which is negative, whether or not the sign was given."""
+    """Return the id of a spooled job, which is negative, given with or without the sign."""
     if not re.fullmatch("-?[0-9]{1,18}", job, re.ASCII):
         raise BadJob(f"{job[:80]!r} is no id: give the number that put returned")
     return -abs(int(job))

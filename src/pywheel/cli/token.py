@@ -1,4 +1,4 @@
-"""Commands about tokens: who may do what by HTTP."""
+"""Commands about tokens, which give rights by HTTP."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add(
     ] = None,
     note_: Annotated[str, typer.Option("--note", help="Who has it, for people.")] = "",
 ) -> None:
-    """Make a token, and print it: nobody can see it again."""
+    """Make a token, and print it: it is not shown again."""
     scopes, patterns, end = _scopes(scope, role), parts(",".join(topics or ())) or ["*"], _end(until)
     with on.opened() as queue:
         tokens = Tokens(queue.store)
@@ -52,7 +52,7 @@ def add(
 
 @token.command("list")
 def list_tokens(on: Target) -> None:
-    """List the tokens, without their secrets; those that are over for 30 days more."""
+    """List the tokens, without their secrets. Expired ones are listed for 30 more days."""
     with on.existing() as queue:
         found = Tokens(queue.store).list()
         now = datetime.fromtimestamp(queue.store.clock.wall() / 1_000, UTC)
@@ -66,7 +66,7 @@ def remove(
     ids: Annotated[list[str] | None, typer.Argument(help="Ids of tokens.", metavar="[ID]...")] = None,
     note_: Annotated[str | None, typer.Option("--note", help="All tokens with exactly this note.")] = None,
 ) -> int:
-    """Remove tokens: nobody can use them any more. Exit code 1: there is none."""
+    """Remove tokens, which cannot be used any more. Exit code 1: some were not found."""
     if (not ids) == (note_ is None):
         raise BadOption("give ids of tokens, or --note, one of them")
     given = [_id(text) for text in ids or ()]
@@ -78,7 +78,7 @@ def remove(
     return 0 if removed and len(removed) == len(set(chosen)) else NO
 
 
-# ---- what is given --------------------------------------------------------------------------------------------------
+# ---- values of options ----------------------------------------------------------------------------------------------
 
 
 def _scopes(scope: list[str] | None, role: str | None) -> list[str]:
@@ -94,7 +94,7 @@ def _scopes(scope: list[str] | None, role: str | None) -> list[str]:
 
 
 def _end(until: str | None) -> datetime | None:
-    """Return a time; of a day alone its beginning, in UTC."""
+    """Return a time; for a date alone, the beginning of that day in UTC."""
     if until is not None and re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", until, re.ASCII):
         until += "T00:00:00Z"
     return bound(until, "--until")
@@ -107,7 +107,7 @@ def _id(text: str) -> str:
     return id
 
 
-# ---- what is shown --------------------------------------------------------------------------------------------------
+# ---- rows and records -----------------------------------------------------------------------------------------------
 
 
 def _about(scopes: Iterable[str], topics: Iterable[str], until: datetime | None, text: str) -> dict[str, Any]:

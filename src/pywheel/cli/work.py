@@ -34,7 +34,7 @@ _NOT_OURS: Final = ("node_modules", "__pycache__", "site-packages")
 
 
 class Terms(NamedTuple):
-    """How to work."""
+    """The options of `work`."""
 
     store: str | None
     options: WorkerOptions  # of each worker
@@ -43,14 +43,14 @@ class Terms(NamedTuple):
     metrics: tuple[str, int] | None = None  # host and first port
 
     def say_where(self, who: str, url: str, topics: Iterable[str]) -> None:
-        """Say which store is worked on, and that PYWHEEL_STORE names another one, if it does."""
+        """Print which store is used, and a remark if PYWHEEL_STORE names another one."""
         self.say(f"{who} on {url}, topics {', '.join(sorted(topics))}")
         elsewhere = os.environ.get("PYWHEEL_STORE")
         if self.store is None and elsewhere and _shown(elsewhere) != url:
             self.say("PYWHEEL_STORE names another store; it counts here with --store only")
 
     def say(self, text: str) -> None:
-        """Say what is not a result: to a person, or as a line of the log."""
+        """Print a remark: for a person, or as a line of the log."""
         say(text, self.log)
 
 
@@ -85,8 +85,8 @@ def work(
 ) -> None:
     """Run the handlers of a queue until SIGTERM, Ctrl-C, or the end of the terminal.
 
-    It then starts nothing more, waits for the handlers that run, and gives back what they have not finished by the
-    end of the grace. A second signal ends the grace.
+    It then starts no more jobs, waits for running handlers, and gives back the jobs that are not finished by the end
+    of the grace. A second signal ends the grace.
     """
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
     options: WorkerOptions = {"topics": parts(topics) or None, "concurrency": concurrency}
@@ -94,7 +94,7 @@ def work(
     terms = Terms(store, options, processes, log_format, metrics)
     duration(span(grace), "--grace", error=BadOption)
     if metrics is not None:
-        needed("prometheus_client", "telemetry")  # said here, and not by each process that is started
+        needed("prometheus_client", "telemetry")  # fail here, not in each process
     if reload:
         _reloading(target, terms)
     elif processes > 1:
@@ -104,15 +104,15 @@ def work(
 
 
 def _ready(target: str, terms: Terms) -> JobQueue:
-    """Return the queue, on the store that is wanted. BadOption if it cannot do what is wanted."""
+    """Return the queue, on the store of `terms`. BadOption if the queue cannot work with `terms`."""
     queue = program(target)
     chosen(queue.handlers, terms.options["topics"])
     return placed(queue, terms.store)
 
 
 def run(queue: JobQueue, terms: Terms) -> None:
-    """Run one worker in this process until it is told to stop."""
-    from ..worker import Worker  # the other commands need not wait for it
+    """Run one worker in this process until it is stopped."""
+    from ..worker import Worker  # the other commands do not need it
 
     logs.begin(terms.log)
     pulse = None if terms.metrics is None else _exposed(queue, terms, *terms.metrics)
@@ -123,8 +123,8 @@ def run(queue: JobQueue, terms: Terms) -> None:
 
 
 def _exposed(queue: JobQueue, terms: Terms, host: str, port: int) -> Callable[..., None]:
-    """Expose the metrics of this process, and say where; return what wants to hear each turn of the worker."""
-    from ..observe.endpoint import Endpoint  # few ask for it
+    """Serve the metrics of this process, and print where; return the function to call at each turn of the worker."""
+    from ..observe.endpoint import Endpoint  # few processes need it
 
     endpoint = Endpoint(queue.events, port, host)
     terms.say(f"metrics at {endpoint.url}")
@@ -132,7 +132,7 @@ def _exposed(queue: JobQueue, terms: Terms, host: str, port: int) -> Callable[..
 
 
 class _Drain:
-    """Says what is waited for after the first signal."""
+    """A listener that prints, after the first signal, how many handlers still run."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
@@ -159,7 +159,7 @@ _HOW_TO_END: Final = "Ctrl-C once more ends it"
 
 
 def _supervise(target: str, terms: Terms, sources: Sources | None = None) -> None:
-    """Run worker processes until told to stop. The program is imported by them, not here."""
+    """Run worker processes until stopped. They import the program, not this process."""
     from ..processes import Supervisor
 
     logs.begin(terms.log)
@@ -169,7 +169,7 @@ def _supervise(target: str, terms: Terms, sources: Sources | None = None) -> Non
 
 
 class _Look:
-    """Says what happens, once it is known which store they work on; has them replaced when a source changes."""
+    """Prints the state of the worker processes when their store is known; replaces them when a source changes."""
 
     def __init__(self, supervisor: Supervisor, terms: Terms, sources: Sources | None = None) -> None:
         self._supervisor, self._terms, self._sources = supervisor, terms, sources
@@ -196,7 +196,7 @@ class _Look:
 
 
 def _reloading(target: str, terms: Terms) -> None:
-    """Work; a program that cannot begin is waited for until a source changes."""
+    """Work; if the program cannot begin, wait for a change of a source and try again."""
     sources = Sources()
     while True:
         try:
@@ -218,7 +218,7 @@ class Sources:
         self._look_at = 0.0
 
     def changed(self) -> Path | None:
-        """Return a file that has changed since this was asked last; None if none has, or it was asked a moment ago."""
+        """Return a file that has changed since the last look; None if none has, or the last look was a moment ago."""
         if time.monotonic() < self._look_at:
             return None
         before, self._seen = self._seen, _times()
@@ -237,7 +237,7 @@ def _times() -> dict[Path, int]:
 
 
 def _shown(url: str) -> str:
-    """Return an address as a store shows its own."""
+    """Return an address in the form in which a store shows its own."""
     try:
         return Address(url).shown if "://" in url and not url.startswith("sqlite:") else absolute(url)
     except NotAStore:
