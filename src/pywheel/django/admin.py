@@ -1,4 +1,4 @@
-"""The admin's list of jobs: read, cancel, retry. What is shown is the store's, page by page."""
+"""The admin's list of jobs: read, cancel, retry. The pages show the jobs of the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .program import queue
 __all__ = ["JobAdmin"]
 
 _PAGE: Final = 100
-_LOOKS: Final = 5  # at a thousand jobs each, for one page
+_LOOKS: Final = 5  # queries for one page, each of which looks at a thousand jobs
 _SHOWN: Final = 10_000  # characters of a body
 _FILTERS: Final = ("topic", "state", "key", "error")
 _LIST: Final = "admin/pywheel/job/change_list.html"
@@ -35,9 +35,9 @@ _JOB: Final = "admin/pywheel/job/change_form.html"
 
 @admin.register(Job)
 class JobAdmin(admin.ModelAdmin):
-    """Two pages: the jobs that a filter means, by id, and one job with what was tried.
+    """Two pages: the jobs that a filter selects, by id, and one job with its attempts.
 
-    Who may view jobs sees their bodies; who may change them cancels and retries.
+    The right to view jobs includes their bodies. The right to change them allows to cancel and retry.
     """
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
@@ -49,7 +49,7 @@ class JobAdmin(admin.ModelAdmin):
         return False
 
     def changelist_view(self, request: HttpRequest, extra_context: Mapping[str, Any] | None = None) -> HttpResponse:
-        """List jobs; a POST cancels or retries those that are chosen, and comes back."""
+        """List jobs; a POST cancels or retries the chosen ones, and redirects here."""
         self._allow(request)
         if request.method == "POST":
             self._change(request, request.POST.getlist("id"), request.POST.get("action", ""))
@@ -84,7 +84,7 @@ class JobAdmin(admin.ModelAdmin):
         form_url: str = "",  # noqa: ARG002
         extra_context: Mapping[str, Any] | None = None,
     ) -> HttpResponse:
-        """Show a job; a POST cancels or retries it, and comes back."""
+        """Show a job; a POST cancels or retries it, and redirects here."""
         self._allow(request)
         if request.method == "POST":
             self._change(request, [object_id], request.POST.get("action", ""))
@@ -107,7 +107,7 @@ class JobAdmin(admin.ModelAdmin):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: Mapping[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the job: what was tried stands on its page."""
+        """Show the job, whose page has its attempts."""
         return self.change_view(request, object_id, extra_context=extra_context)
 
     def _allow(self, request: HttpRequest) -> None:
@@ -116,7 +116,7 @@ class JobAdmin(admin.ModelAdmin):
             raise PermissionDenied
 
     def _change(self, request: HttpRequest, ids: list[str], action: str) -> None:
-        """Cancel or retry jobs, and say what became of it."""
+        """Cancel or retry jobs, and show a message with the outcome."""
         methods: dict[str, tuple[Callable[[int], Change], str]] = {
             "cancel": (queue.cancel, "cancelled"),
             "retry": (queue.jobs.retry, "to be tried again"),
@@ -151,7 +151,7 @@ class JobAdmin(admin.ModelAdmin):
 def _found(wanted: Mapping[str, str], after: str) -> tuple[list[StoredJob], str | None]:
     """Return a page of jobs without their bodies, and the cursor of the next one.
 
-    It looks at some thousands of jobs: so it may have few, or none, while there are more.
+    It looks at some thousands of jobs at most. So the page may have few jobs, or none, although there are more.
     """
     policy: dict[str, Any] = dict(wanted)
     if "state" in policy:
@@ -170,7 +170,7 @@ def _found(wanted: Mapping[str, str], after: str) -> tuple[list[StoredJob], str 
 
 
 def _number(text: str | None) -> int:
-    """Return an id; 0, which no job has, for what is none."""
+    """Return an id; if the text is none, return 0, which no job has."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
@@ -191,7 +191,7 @@ def _row(job: StoredJob) -> dict[str, Any]:
 
 
 def _time(ms: int | None) -> datetime | None:
-    """Return a time as Django shows times: in its current time zone, or, without USE_TZ, as the project's own."""
+    """Return a time for Django: an aware one, or, without USE_TZ, a naive one in the local time zone."""
     try:
         return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC if settings.USE_TZ else None)
     except (ValueError, OverflowError):  # beyond the year 9999

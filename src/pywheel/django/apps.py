@@ -1,4 +1,4 @@
-"""The app: handlers are found in the apps' modules `jobs`, and `manage.py migrate` makes the tables of the jobs."""
+"""The app: it imports handlers from the apps' modules `jobs`, and `manage.py migrate` makes the tables of the jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["PywheelConfig"]
 
 
 class PywheelConfig(AppConfig):
-    """What INSTALLED_APPS names by ``"pywheel.django"``."""
+    """The app that ``"pywheel.django"`` in INSTALLED_APPS names."""
 
     name = "pywheel.django"
     label = "pywheel"
@@ -22,13 +22,13 @@ class PywheelConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import the modules `jobs` of all apps, in which the handlers are."""
+        """Import the modules `jobs` of all apps, which have the handlers."""
         pre_migrate.connect(_migrated, sender=self)
         autodiscover_modules("jobs")
 
 
 def _migrated(using: str, **_: Any) -> None:
-    """Make the store, or upgrade it, if it is in the database that is migrated."""
+    """Make or upgrade the store, if it is in the database that is migrated."""
     from .database import database_alias, made
 
     if using == database_alias():
@@ -37,9 +37,9 @@ def _migrated(using: str, **_: Any) -> None:
 
 
 def _leave_before_it_is_dropped(alias: str) -> None:
-    """Have the queue leave a test's database at its end: PostgreSQL drops none that somebody is connected to.
+    """Have the queue disconnect before a test's database is dropped: PostgreSQL drops none with open connections.
 
-    Django makes such a database, and migrates it, by the very object that will drop it.
+    The same `creation` object makes, migrates and drops such a database.
     """
     creation = connections[alias].creation
     destroy = creation.destroy_test_db

@@ -1,6 +1,6 @@
-"""From Django's settings to the address of the store: the one that they name, or that of their own database.
+"""The address of the store from Django's settings: the one that they name, or that of one of their databases.
 
-``PYWHEEL_STORE`` is an address; without it the jobs are in the database ``PYWHEEL_DATABASE``, which is ``default``.
+``PYWHEEL_STORE`` is an address. Without it the jobs are in the database ``PYWHEEL_DATABASE``, by default ``default``.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _OWN: Final = frozenset(
     "assume_role charset init_command isolation_level pool server_side_binding sql_mode timeout transaction_mode "
     "use_unicode autocommit".split()
 )
-"""Options about Django's own connections."""
+"""Options that concern only Django's own connections."""
 _SSL: Final = {"ca": "ssl_ca", "cert": "ssl_cert", "key": "ssl_key"}
 _INSTEAD: Final = "set PYWHEEL_STORE, say to 'sqlite:////var/lib/jobs.db'"
 
 
 def store_url() -> str:
-    """Return the address of the store, with its password. BadOption if the database is none in which jobs can be."""
+    """Return the address of the store, with its password. BadOption if the database cannot hold jobs."""
     if (url := getattr(settings, "PYWHEEL_STORE", None)) is not None:
         return str(url)
     alias = database_alias() or ""
@@ -44,17 +44,17 @@ def store_url() -> str:
 
 
 def database_alias() -> str | None:
-    """Return which of Django's databases has the jobs; None if the store is elsewhere."""
+    """Return the alias of Django's database with the jobs; None if the store is elsewhere."""
     if getattr(settings, "PYWHEEL_STORE", None) is not None:
         return None
     return str(getattr(settings, "PYWHEEL_DATABASE", "default"))
 
 
 def made(alias: str) -> None:
-    """Make the jobs' tables in a database, or upgrade them. A database in which none can be is left as it is.
+    """Make or upgrade the jobs' tables in a database. A database that cannot hold jobs is left as it is.
 
     Raises:
-        StoreError: it cannot be done, as one of SQLite has tables of these names.
+        StoreError: the tables cannot be made, such as in an SQLite database that has other tables of these names.
     """
     database, vendor = connections[alias].settings_dict, connections[alias].vendor
     if vendor == "sqlite" and not _in_memory(database):
@@ -82,7 +82,7 @@ def _server_url(vendor: str, database: Mapping[str, Any]) -> str:
     options |= {_SSL.get(name, name): value for name, value in dict(options.pop("ssl", None) or {}).items()}
     user, password, host = (str(database.get(name) or "") for name in ("USER", "PASSWORD", "HOST"))
     port = str(database.get("PORT") or "")
-    if host.startswith("/"):  # a socket, or the folder of one
+    if host.startswith("/"):  # a socket, or its folder
         options["unix_socket" if vendor == "mysql" else "host"] = host
         host = ""
         if port and vendor == "postgresql":

@@ -1,4 +1,4 @@
-"""What the admin lists, and the rights to see it and to change it. There is no table: the store has the jobs."""
+"""The model for the admin, with the rights to view and to change jobs. It has no table: the jobs are in the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Job"]
 
 
 class _NoRows(models.Manager):
-    """Finds nothing, so that commands which walk all models, such as dumpdata, ask no table that is not there."""
+    """A manager without rows, so that commands for all models, such as dumpdata, query no missing table."""
 
     def get_queryset(self) -> Any:
         return super().get_queryset().none()
@@ -23,7 +23,7 @@ class Job(models.Model):
     objects = _NoRows()
 
     class Meta:
-        """Not to be migrated; the rights are to view and to change."""
+        """No migrations; the rights are to view and to change."""
 
         app_label = "pywheel"
         managed = False

@@ -1,4 +1,4 @@
-"""The queue of a Django project, on the store that its settings name. Opened when it is used first."""
+"""The queue of a Django project, on the store that its settings name. Its first use opens the store."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ __all__ = ["queue"]
 
 
 class Connections(Middleware):
-    """Handlers find good connections to the databases, as requests do: around each job, where it runs.
+    """The care for database connections around each job and each `on_dead`, as Django does it around requests.
 
-    Those that are unusable, or older than CONN_MAX_AGE, are closed there. So does what is told of dead jobs.
+    Connections that are unusable, or older than CONN_MAX_AGE, are closed where the handler runs.
     """
 
     def add(self, functions: list[Any], function: Callable[..., object], what: str) -> None:
-        """Take one in. BadJob as for any program."""
+        """Add a function; care for connections around it if it is an `on_dead`. BadJob as `Middleware.add`."""
         super().add(functions, function, what)
         if functions is self.dead:
             functions[-1] = _with_connections(function)
 
     def around(self, handler: Handler) -> Handler:
-        """Return the handler with that around it."""
+        """Return a handler with this middleware around its function."""
         return replace(handler, function=self.around_function(handler.function))
 
     def around_function(self, function: Callable[[Job], Any]) -> Callable[[Job], Any]:
-        """Return a function of the same kind, with that around it."""
+        """Return a function of the same kind with this middleware around it."""
         return _with_connections(super().around_function(function))
 
 
 def _close_old_connections() -> None:
-    """Do what Django does around requests. Connections in a transaction stay: a test runs jobs in its own."""
+    """Close connections as Django does around requests, except in a transaction: a test runs jobs in its own."""
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
@@ -65,7 +65,7 @@ def _with_connections(function: Callable[[Job], Any]) -> Callable[[Job], Any]:
 
     @functools.wraps(function)
     def called(job: Job) -> Any:
-        if asyncio._get_running_loop() is not None:  # a test that is a coroutine: Django refuses to be asked there
+        if asyncio._get_running_loop() is not None:  # in a coroutine test, where Django refuses synchronous calls
             return sync_to_async(called)(job)
         _close_old_connections()
         try:
@@ -77,8 +77,8 @@ def _with_connections(function: Callable[[Job], Any]) -> Callable[[Job], Any]:
 
 
 queue = JobQueue(store_url)
-"""The project's queue. Handlers stand in the modules `jobs` of the apps, which are imported when Django is ready."""
+"""The project's queue. Its handlers are in the modules `jobs` of the apps, which Django imports when it is ready."""
 queue.middleware = Connections()
 
-if not apps.ready and not apps.loading:  # a worker's process begins here, and not with manage.py
+if not apps.ready and not apps.loading:  # a worker process starts with this module, not with manage.py
     django.setup()

@@ -20,21 +20,21 @@ from ...database import store_url
 __all__ = ["Command"]
 
 _DJANGOS: Final = ("--settings", "--pythonpath")
-"""Options of every command, which Django has obeyed before it comes here."""
+"""Options of every command, which Django has handled before."""
 
 
 class Command(BaseCommand):
-    """Hands its arguments to the command line of pywheel."""
+    """The command, which passes its arguments to the command line of pywheel."""
 
     help = "The command line of pywheel on this project's store: work, counts, list, retry, serve, ..."
     requires_system_checks: Sequence[str] = ()
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Run a command; exit with its code. What Django's own parser would take, such as --help, is pywheel's."""
+        """Run a command; exit with its code. Options of Django's parser, such as --help, also go to pywheel."""
         _run(list(_pywheels(argv[2:])), f"{argv[0]} {argv[1]}")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take whatever comes, for `call_command`."""
+        """Take all arguments, for `call_command`."""
         parser.add_argument("arguments", nargs=REMAINDER)
 
     def handle(self, *_: Any, arguments: list[str], **__: Any) -> None:
@@ -70,9 +70,9 @@ def _run(arguments: list[str], name: str) -> None:
 
 
 def _folders() -> Iterator[str]:
-    """Yield where modules are looked for before Python's own, such as the folder of manage.py.
+    """Yield the folders for imports that come before Python's own, such as the folder of manage.py.
 
-    A worker's other processes do not begin with manage.py, and would find the project in the working directory only.
+    A worker's child processes do not start with manage.py, and would find the project in the working directory only.
     """
     found = takewhile(lambda folder: folder != sysconfig.get_path("stdlib"), sys.path)
     yield from dict.fromkeys(str(Path(folder).absolute()) for folder in found if Path(folder).is_dir())
@@ -80,7 +80,7 @@ def _folders() -> Iterator[str]:
 
 @contextmanager
 def _surroundings(argv: list[str], variables: dict[str, str]) -> Iterator[None]:
-    """Let the command line find its arguments and variables meanwhile."""
+    """Set the arguments and environment variables of the command line within this context."""
     before, sys.argv = sys.argv, argv
     kept = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
