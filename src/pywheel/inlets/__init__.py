@@ -1,1 +1,1 @@
-"""Messages of brokers that are to be delivered later become jobs: docs/outlets-brokers.md."""
+"""Inlets: messages of brokers with a delay become jobs. See docs/outlets-brokers.md."""

@@ -18,19 +18,19 @@ from .received import Message, put_of
 __all__ = ["Bridge", "Source", "SourceAway"]
 
 _LOGGER: Final = logging.getLogger("pywheel.bridge")
-_BYTES: Final = 8 << 20  # of bodies in one transaction: others who write wait for its end
+_BYTES: Final = 8 << 20  # bytes of bodies in one transaction: other writers wait for its end
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between tries, of the broker and of the store
 
 
 class SourceAway(PywheelError):
-    """A broker cannot be reached, or the connection to it broke: what was not settled comes again."""
+    """A broker cannot be reached, or the connection broke. Messages that were not settled come again."""
 
 
 class Source(ABC):
-    """Where messages come from. One that is not settled comes again, here or to another bridge."""
+    """A source of messages. A message that is not settled comes again, here or to another bridge."""
 
     name: str
-    """For people, without secrets."""
+    """A name for people, without secrets."""
 
     @abstractmethod
     async def open(self) -> None:
@@ -38,23 +38,23 @@ class Source(ABC):
 
     @abstractmethod
     async def batch(self, stopped: asyncio.Event) -> list[Message]:
-        """Wait for messages, or until `stopped`; return what has come, oldest first. SourceAway."""
+        """Wait for messages, or until `stopped`; return the messages, oldest first. SourceAway."""
 
     @abstractmethod
     async def settle(self, taken: Sequence[Message], refused: Sequence[Message]) -> None:
-        """Take messages off the broker for good: those that are jobs now, and those that cannot be any. SourceAway."""
+        """Take messages off the broker for good: those that are jobs now, and those that cannot be jobs. SourceAway."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Disconnect; what was not settled comes again."""
+        """Disconnect. Messages that were not settled come again."""
 
 
 class Bridge:
     """Carries messages from a source into a topic of a queue, in batches: one transaction each.
 
-    A message whose put was made, and that comes again as it could not be settled, is put once, if it has an id. A
-    message that cannot be a job is refused, and said in the log. While the store is away messages wait where they are.
-    BadJob if the topic cannot be one.
+    If a message is put but cannot be settled, it comes again. It is still put once, if it has an id. A message that
+    cannot be a job is refused and logged. While the store is away, messages wait in the broker.
+    BadJob if the topic is not valid.
     """
 
     def __init__(self, queue: JobQueue, topic: str, source: Source) -> None:
@@ -64,19 +64,19 @@ class Bridge:
         self._source = source
         self._stopped = asyncio.Event()
         self.taken = 0
-        """How many messages have become jobs."""
+        """The number of messages that have become jobs."""
         self.refused = 0
-        """How many could not."""
+        """The number of messages that could not become jobs."""
 
     def stop(self) -> None:
-        """Take nothing more; `run` ends once what was taken is settled. On the loop's own thread."""
+        """Take no more messages; `run` ends when those that are jobs are settled. Call this on the loop's thread."""
         self._stopped.set()
 
     async def run(self) -> None:
         """Work until `stop`.
 
         Raises:
-            StoreClosed, StoreReplaced: there is no point in going on.
+            StoreClosed, StoreReplaced: further tries would fail.
         """
         pause = _FIRST_PAUSE
         while not self._stopped.is_set():
@@ -87,7 +87,7 @@ class Bridge:
                 while not self._stopped.is_set():
                     for part in _parts(await self._source.batch(self._stopped)):
                         if not await self._carry(part):
-                            break  # stopped, and the store has not taken all: nor is what came after it settled
+                            break  # stopped, and the store has not taken all: leave the later parts
             except SourceAway as error:
                 _LOGGER.warning("%s is away, again in %g s: %s", self._source.name, pause, error)
             finally:
@@ -96,7 +96,7 @@ class Bridge:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _carry(self, messages: list[Message]) -> bool:
-        """Put what can be, refuse the rest, and settle both. Return whether that was all of it."""
+        """Put the messages that can be jobs, refuse the others, and settle both. Return whether all are settled."""
         taken: list[Message] = []
         refused: list[Message] = []
         puts: list[tuple[Message, Put]] = []
@@ -123,7 +123,7 @@ class Bridge:
     async def _put(self, puts: list[tuple[Message, Put]]) -> AsyncIterator[tuple[Message, Any]]:
         """Yield messages with the outcomes of their puts; try until the store has answered.
 
-        After `stop` it tries no more: what the store has not taken does not come, and stays unsettled.
+        After `stop` it tries no more: messages that the store has not taken are left out, and stay unsettled.
         """
         pause = _FIRST_PAUSE
         while puts:
@@ -145,7 +145,7 @@ class Bridge:
             puts = left
 
     async def _applied(self, puts: list[Put]) -> Sequence[Any]:
-        """Return the outcomes of puts, each by itself; a StoreError for each if the store cannot."""
+        """Return the outcome of each put; a StoreError for each if the store fails."""
         try:
             return await asyncio.to_thread(self._queue.store.apply, puts)
         except (StoreClosed, StoreReplaced):
@@ -155,14 +155,14 @@ class Bridge:
             return [error] * len(puts)
 
     async def _rest(self, seconds: float) -> None:
-        """Wait, or until `stop`."""
+        """Wait for `seconds`, or until `stop`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopped.wait()
 
 
 def _parts(received: Sequence[Message]) -> Iterator[list[Message]]:
-    """Yield what was received, in parts of bounded size."""
+    """Yield received messages in parts of about `_BYTES`."""
     part: list[Message] = []
     size = 0
     for message in received:

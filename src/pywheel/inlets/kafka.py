@@ -1,4 +1,4 @@
-"""From a topic of Kafka."""
+"""Messages from a topic of Kafka."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ __all__ = ["KafkaSource"]
 
 _LOGGER: Final = logging.getLogger("pywheel.bridge")
 _MOST: Final = 1_000  # records in a batch
-_WAIT: Final = 0.2  # seconds until a batch that is empty is looked for again
-_FLUSH: Final = 15.0
-_TEXTS: Final = {MESSAGE_ID, CONTENT_TYPE}  # headers of an outlet's own that a record may bring
+_WAIT: Final = 0.2  # seconds to wait for records before a look at `stopped`
+_FLUSH: Final = 15.0  # seconds to wait until refused records are sent on
+_TEXTS: Final = {MESSAGE_ID, CONTENT_TYPE}  # headers of outlets that a record may have
 
 
 class KafkaSource(Source):
-    """Takes the records of a topic as one of a consumer group, and settles them by committing its offsets.
+    """Takes the records of a topic as a member of a consumer group, and settles them by committing offsets.
 
-    Each becomes a job whose headers have all that the record had, and its key. It is known by its topic, partition,
-    offset and time, and put once, however often it comes. A delay counts from the record's own time.
+    Each record becomes a job. The job's headers contain the record's headers and key. A record is identified by its
+    topic, partition, offset and time, and is put once, however often it comes. A delay counts from the record's time.
 
     Args:
         servers: ``host:port,host:port``.
         source: the topic of Kafka.
         group: the consumer group.
-        to: what the jobs say in `to`, unless the record has a header `pywheel-to`.
-        refused: a topic that gets the records that cannot be jobs; without one they are only said in the log.
-        options: of librdkafka.
+        to: the `to` of the jobs, unless the record has a header `pywheel-to`.
+        refused: a topic that gets the records that cannot be jobs; without one they are only logged.
+        options: options of librdkafka.
 
     Raises:
         BadJob, BadOption: an argument makes no sense.
@@ -98,7 +98,7 @@ class KafkaSource(Source):
         return []
 
     async def settle(self, taken: Sequence[Message], refused: Sequence[Message]) -> None:
-        """Commit the offsets, up to the first record of a partition that is in neither."""
+        """Send refused records on, if there is a topic for them; commit behind the last record of each partition."""
         try:
             if refused and self._refused:
                 await asyncio.to_thread(self._send_on, [message.token for message in refused])
@@ -154,7 +154,7 @@ class KafkaSource(Source):
 
 
 def _texts(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str | bytes]:
-    """Return headers by name, the last of each, as text where they are some."""
+    """Return headers by name, the last one of each name, as text if they are UTF-8."""
     found: dict[str, str | bytes] = {}
     for name, value in headers:
         try:
@@ -165,7 +165,7 @@ def _texts(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str | bytes
 
 
 def _headers(record: Any, given: Mapping[str, str | bytes]) -> dict[str, str]:
-    """Return a job's headers that say what a record's headers and key do."""
+    """Return the job's headers for a record's headers and key."""
     headers: dict[str, str] = {}
     others: dict[str, str] = {}
     for name, value in given.items():

@@ -1,4 +1,4 @@
-"""From a queue of RabbitMQ."""
+"""Messages from a queue of RabbitMQ."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 __all__ = ["RabbitMQSource"]
 
-_SENT: Final = "timestamp_in_ms"  # RabbitMQ's own interceptor sets it when a message comes in
+_SENT: Final = "timestamp_in_ms"  # a header that RabbitMQ's own interceptor sets when a message comes in
 _CONNECT: Final = 15.0  # seconds
 
 
 class RabbitMQSource(Source):
-    """Takes the messages of a queue, and settles them by their acknowledgement.
+    """Takes the messages of a queue, and settles them by acknowledging or rejecting them.
 
-    Each becomes a job whose headers have all that the message had: its headers and properties, and as `to` the routing
-    key, or what a header `pywheel-to` says. With a message id it is put once, however often it comes.
+    Each message becomes a job. The job's headers contain the message's headers and properties; its `to` is the value of
+    the header `pywheel-to`, or the routing key. A message with an id is put once, however often it comes.
 
     Args:
         url: ``amqp://user:password@host:5672/vhost``, or amqps.
         queue: the name of the queue.
-        exchange: a fanout exchange: it and the queue are declared, durable, and bound. Else the queue must be there.
+        exchange: a fanout exchange to declare, durable, with the queue bound to it. Without one the queue must exist.
         prefetch: how many messages may be taken and not settled.
 
     Raises:
@@ -56,7 +56,7 @@ class RabbitMQSource(Source):
 
     async def open(self) -> None:
         self._received: asyncio.Queue[DeliveredMessage | None] = asyncio.Queue()
-        self._settled = 0  # the tag up to which all is
+        self._settled = 0  # the tag up to which all messages are settled
         try:
             async with asyncio.timeout(_CONNECT):
                 self._connection = self._amqp.connection.Connection(self._url)
@@ -72,7 +72,7 @@ class RabbitMQSource(Source):
             received.put_nowait(None)
 
         channel.closing.add_done_callback(lost)
-        with suppress(AttributeError):  # older versions of aiormq do not say that a queue was deleted
+        with suppress(AttributeError):  # older versions of aiormq do not report that a queue was deleted
             channel.on_consumer_cancel_callbacks.add(lost)
         self._channel: Channel = channel
 
@@ -102,7 +102,7 @@ class RabbitMQSource(Source):
         return [self._message(message) for message in messages if message]
 
     async def settle(self, taken: Sequence[Message], refused: Sequence[Message]) -> None:
-        """Acknowledge, and reject without requeueing: a dead-letter exchange of the queue gets those."""
+        """Acknowledge `taken`; reject `refused`, which the queue's dead-letter exchange gets, if there is one."""
         try:
             for message in refused:
                 await self._channel.basic_reject(message.token, requeue=False, wait=False)
@@ -113,7 +113,7 @@ class RabbitMQSource(Source):
                 for message in taken:
                     await self._channel.basic_ack(message.token, wait=False)
             self._settled = tags[-1] if tags else self._settled
-        except Exception as error:  # aiormq says by a bare Exception that the connection broke
+        except Exception as error:  # aiormq raises a bare Exception if the connection broke
             raise SourceAway(str(error) or type(error).__name__) from error
 
     async def close(self) -> None:
@@ -137,10 +137,10 @@ class RabbitMQSource(Source):
 
 
 def _headers(properties: Any, given: Mapping[str, Any]) -> dict[str, str]:
-    """Return a job's headers that say what a message's headers and properties do."""
+    """Return the job's headers for a message's headers and properties."""
     headers = _properties(properties)
     table: dict[str, Any] = {}
-    for name, value in given.items():  # x-delay too: consumers see it with the plugin as well
+    for name, value in given.items():  # also x-delay: consumers also see it with the plugin
         if name.startswith(OWN_PREFIX):
             continue
         if isinstance(value, str) and not is_own(name):
@@ -161,5 +161,5 @@ def _properties(properties: Any) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """Return as text what JSON has no word for: times, decimals, bytes."""
+    """Return a value that JSON lacks as text: times, decimals, bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes | bytearray) else str(value)

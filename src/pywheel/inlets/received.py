@@ -1,4 +1,4 @@
-"""From a message that says when it is to be delivered to a new job."""
+"""From a message, whose headers may have a delay or a time, to a new job."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ __all__ = ["AT", "DELAY", "OWN_PREFIX", "OWN_TO", "X_DELAY", "Message", "nonce_o
 X_DELAY: Final = "x-delay"
 """The header of the delayed-message plugin of RabbitMQ: whole ms."""
 DELAY: Final = "pywheel-delay"
-"""Our own: seconds as a number, or text such as ``30m``."""
+"""Our own header: seconds as a number, or text such as ``30m``."""
 AT: Final = "pywheel-at"
-"""Our own: ISO 8601 with a time zone."""
+"""Our own header: ISO 8601 with a time zone."""
 OWN_TO: Final = "pywheel-to"
-"""Our own: where an outlet delivers the job."""
+"""Our own header: where an outlet delivers the job."""
 OWN_PREFIX: Final = "pywheel-"
 
 
 class Message(NamedTuple):
-    """A message that came."""
+    """A message from a source."""
 
     token: Any  # by which its source settles it
     body: bytes
     headers: Mapping[str, str]  # of the job that it becomes
-    said: Mapping[str, Any]  # its own headers, which say when it is to be delivered
-    sent: int | None = None  # when, in ms; None: nobody knows
-    place: str = ""  # where it stands, for an error
-    identity: Sequence[str | bytes] | None = None  # the same whenever the same message comes; None: nothing is
+    said: Mapping[str, Any]  # the message's own headers, with its delay or time
+    sent: int | None = None  # when it was sent, in ms; None: unknown
+    place: str = ""  # its place in the source, for an error
+    identity: Sequence[str | bytes] | None = None  # equal whenever the same message comes; None: it cannot be told
 
 
 def when(headers: Mapping[str, Any], sent: int | None) -> tuple[int, int | None]:
     """Return a message's due time and delay in ms, as NewJob has them; without a header it is due at once.
 
-    A delay counts from when the message was `sent`, if that is known, else from when the job is stored.
+    A delay counts from the time at which the message was `sent`, if known, else from the time of the put.
 
     Raises:
         BadJob: a header makes no sense, or there are several.
@@ -58,7 +58,7 @@ def when(headers: Mapping[str, Any], sent: int | None) -> tuple[int, int | None]
 
 
 def _milliseconds(value: Any) -> int:
-    """Return what x-delay says, as the plugin takes it: a number, or text that is a whole one; below zero is none."""
+    """Return the ms of an x-delay, as the plugin reads it: a number, or a whole one as text; below zero means 0."""
     try:
         found = int(value) if not isinstance(value, bool) else None
     except (TypeError, ValueError, OverflowError):
@@ -69,7 +69,7 @@ def _milliseconds(value: Any) -> int:
 
 
 def _number(value: Any) -> Any:
-    """Return a number that is written as text as one; Kafka's headers have nothing else."""
+    """Return text with a number as a number: Kafka's headers are all text. Return other values as they are."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -79,7 +79,7 @@ def _number(value: Any) -> Any:
 def _moment(value: Any) -> int:
     try:
         return moment(datetime.fromisoformat(value) if isinstance(value, str) else value, AT)
-    except ValueError as error:  # BadJob too
+    except ValueError as error:  # also BadJob
         raise BadJob(f"{AT} {value!r:.60}: {error}") from None
 
 
