@@ -13,14 +13,14 @@ def bodies(store, topic="t"):
 
 
 def forwarded(queue):
-    """Whether nothing waits."""
-    return not queue.store._spool.waiting()
+    """Whether nothing waits, and calls go to the store again."""
+    return not queue.store._spool.waiting() and queue.store._breaker.away is None
 
 
 def back(queue, store):
     """Bring the store back; wait until all was forwarded."""
     store.away = False
-    until(lambda: forwarded(queue) and queue.store._breaker.away is None)
+    until(lambda: forwarded(queue))
 
 
 def puts_jobs(commands):
