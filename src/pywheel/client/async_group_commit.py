@@ -1,9 +1,10 @@
-"""Group commit for asyncio: what tasks ask for within one turn of their loop shares one transaction.
+"""Group commit for asyncio: the commands of tasks within one turn of their loop share one transaction.
 
-So does what they ask for while that runs. A thread carries it to the store, so a loop never waits for the disk.
+Commands that come while a transaction runs share the next one. A thread carries them to the store, so a loop never
+waits for the disk.
 
-What waits for another program's transaction, such as a put of a key that one holds, is tried again and again by a
-second thread. Nothing else waits for that.
+A command that waits for another program's transaction, such as a put whose key that transaction holds, is tried again
+by a second thread. No other command waits for it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _Apply: TypeAlias = Callable[[Sequence[Command[Any]]], list[Any]]
 
 
 class Promise(Protocol):
-    """Who waits for an outcome: a future, or what is called as one. It raises nothing."""
+    """A receiver of an outcome: a future, or an object with its methods. They raise nothing."""
 
     def done(self) -> bool: ...  # noqa: D102
     def set_result(self, outcome: Any, /) -> None: ...  # noqa: D102
@@ -41,13 +42,13 @@ class Promise(Protocol):
 
 @dataclass(slots=True)
 class Together(Command[list[Any]]):
-    """Commands that want a transaction of their own. Outcome: theirs, in order."""
+    """Commands that need a transaction of their own. Outcome: theirs, in order."""
 
     commands: Sequence[Command[Any]]
 
 
 class _Turn:
-    """What the tasks of one loop wait for."""
+    """The waiting commands of one loop."""
 
     __slots__ = ("__weakref__", "busy", "waiting")
 
@@ -57,7 +58,7 @@ class _Turn:
 
 
 class _Order(NamedTuple):
-    """What goes to the store in one transaction."""
+    """The commands of one transaction."""
 
     loop: asyncio.AbstractEventLoop
     turn: _Turn
@@ -65,26 +66,26 @@ class _Order(NamedTuple):
 
 
 class AsyncGroupCommit:
-    """The turns of every loop that uses one queue. Loops may run in several threads.
+    """The waiting commands of every loop that uses one queue. Loops may run in several threads.
 
-    `applied(commands, outcomes)`, a method, is called in the thread, after those who asked have been answered.
+    The method `applied(commands, outcomes)` is called in the thread, after the tasks have their outcomes.
     """
 
     def __init__(self, store: Store, applied: Callable[[Sequence[Command[Any]], Sequence[Any]], None]) -> None:
         self._store = store
-        self._applied = weakref.WeakMethod(applied)  # the queue's own: it goes when its last user does
+        self._applied = weakref.WeakMethod(applied)  # the queue's own: it is freed when its last user is
         self._closed = False
         self._after_fork()
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Begin without a thread, with a free lock: at first, and in a forked child."""
+        """Begin without a thread and with a free lock: at first, and in a forked child."""
         self._mutex = threading.RLock()  # a signal handler may close the queue
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Turn] = weakref.WeakKeyDictionary()
         self._latest: tuple[Callable[[], asyncio.AbstractEventLoop | None], _Turn] = (lambda: None, _Turn())
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        weakref.finalize(self, self._orders.put, None)  # a queue that nobody closed leaves no thread behind
+        weakref.finalize(self, self._orders.put, None)  # a queue that was not closed leaves no thread behind
 
     def add(self, command: Command[R]) -> asyncio.Future[R]:
         """Return a future of the command's outcome, on the running loop."""
@@ -93,7 +94,7 @@ class AsyncGroupCommit:
         return future
 
     def add_for(self, command: Command[Any], promise: Promise) -> None:
-        """Let a promise of the running loop have the command's outcome, or what would be raised."""
+        """Give a promise of the running loop the command's outcome, or its error."""
         loop = asyncio.get_running_loop()
         latest, turn = self._latest
         if latest() is not loop:
@@ -104,11 +105,11 @@ class AsyncGroupCommit:
             loop.call_soon(self._begin, loop, turn)
 
     def close(self) -> None:
-        """End the thread, once it has done what it was asked to; what comes later gets StoreClosed. Idempotent."""
+        """End the thread after the commands that it has; later ones get StoreClosed. Idempotent."""
         with self._mutex:
             self._closed = True
             thread = self._thread
-        if thread is threading.current_thread():  # a listener closes the queue: it ends when it has done the rest
+        if thread is threading.current_thread():  # a listener closes the queue: the thread ends after the rest
             self._orders.put(None)
             return
         if thread is not None:
@@ -133,7 +134,7 @@ class AsyncGroupCommit:
                 self._send(order)
         except Exception as error:  # noqa: BLE001  (it goes to those who asked)
             self._end(order, error)
-        if self._closed:  # meanwhile, by a signal handler: nobody would look at the order
+        if self._closed:  # meanwhile, by a signal handler: no thread would take the order
             self._refuse_left()
 
     def _send(self, order: _Order) -> None:
@@ -147,7 +148,7 @@ class AsyncGroupCommit:
         self._orders.put(order)
 
     def _refuse_left(self) -> None:
-        """Answer what nobody carries to the store any more."""
+        """Give StoreClosed to the commands that no thread takes any more."""
         if self._thread is not None and self._thread.is_alive():
             return
         with suppress(Empty):
@@ -161,18 +162,18 @@ class AsyncGroupCommit:
             outcomes = [outcomes] * len(order.wishes)
         for (_, promise), outcome in zip(order.wishes, outcomes, strict=True):
             _fulfil(promise, outcome)
-        # After the tasks that go on now: what they ask for goes along.
+        # After the tasks that resume now, so that their commands join the next transaction.
         order.loop.call_soon(self._begin, order.loop, order.turn)
 
 
 def _work(of: weakref.ref[AsyncGroupCommit], store: Store, orders: SimpleQueue[_Order | None]) -> None:
-    """Carry orders to the store. Between them it keeps nobody's queue, and nobody's loop, alive."""
+    """Carry orders to the store. Between orders the thread keeps no queue and no loop alive."""
     retries = _Retries(of, store)
     while (order := orders.get()) is not None:
         outcomes = _outcomes(store, [command for command, _ in order.wishes])
         order, outcomes = retries.without_locked(order, outcomes)
         batches = of()
-        if batches is not None:  # else nobody waits either: who does is in a method of the queue
+        if batches is not None:  # otherwise no task waits: waiting tasks are in a method of the queue
             _answer(batches._end, order, outcomes)
             _tell(batches, order.wishes, outcomes)
         del batches, order, outcomes
@@ -180,7 +181,7 @@ def _work(of: weakref.ref[AsyncGroupCommit], store: Store, orders: SimpleQueue[_
 
 
 def _outcomes(store: Store, commands: Sequence[Command[Any]]) -> list[Any]:
-    """Return what became of each: where a transaction fails, what others have stored is not told to have failed."""
+    """Return each command's outcome. If a transaction fails, commands stored by another one keep their outcomes."""
     each = [command for command in commands if not isinstance(command, Together)]
     alone = iter(_outcomes_of(store.apply_each, each) if each else ())
     return [_result_of(store.apply, one.commands) if isinstance(one, Together) else next(alone) for one in commands]
@@ -199,7 +200,7 @@ def _result_of(apply: _Apply, commands: Sequence[Command[Any]]) -> list[Any] | B
 
 
 def _tell(batches: AsyncGroupCommit, wishes: Sequence[_Wish], outcomes: Sequence[Any]) -> None:
-    """Tell the queue what was applied."""
+    """Report the applied commands to the queue."""
     applied = batches._applied()
     if applied is None:
         return
@@ -216,7 +217,7 @@ def _tell(batches: AsyncGroupCommit, wishes: Sequence[_Wish], outcomes: Sequence
 
 
 class _Retry(NamedTuple):
-    """What waits for another program's transaction, and until when."""
+    """A command that waits for another program's transaction, and until when."""
 
     loop: asyncio.AbstractEventLoop
     wish: _Wish
@@ -224,7 +225,7 @@ class _Retry(NamedTuple):
 
 
 class _Retries:
-    """Tries again what is Locked, in a thread of its own."""
+    """Tries Locked commands again, in a thread of its own."""
 
     def __init__(self, of: weakref.ref[AsyncGroupCommit], store: Store) -> None:
         self._of = of
@@ -234,7 +235,7 @@ class _Retries:
         self._thread: threading.Thread | None = None
 
     def without_locked(self, order: _Order, outcomes: list[Any]) -> tuple[_Order, list[Any]]:
-        """Take what is locked out of an order; return the rest, with its outcomes."""
+        """Take the locked commands out of an order; return the rest, with its outcomes."""
         if not any(isinstance(outcome, Locked) for outcome in outcomes):
             return order, outcomes
         if self._thread is None:
@@ -249,7 +250,7 @@ class _Retries:
         return order._replace(wishes=rest), [one for one in outcomes if not isinstance(one, Locked)]
 
     def close(self) -> None:
-        """End the thread, once all that it has is done, or its time is over."""
+        """End the thread once all its commands are done, or their time is over."""
         if self._thread is not None:
             self._new.put(None)
             self._thread.join()
@@ -265,7 +266,7 @@ class _Retries:
                 pending = self._try(pending)
 
     def _take(self, pending: list[_Retry]) -> bool:
-        """Take in what is new; wait for it if nothing is there. Return whether there was any."""
+        """Take new commands in; wait for one if none is pending. Return whether any came."""
         before = len(pending)
         with suppress(Empty):
             while (retry := self._new.get(block=not pending)) is not None:
@@ -274,7 +275,7 @@ class _Retries:
         return len(pending) > before
 
     def _try(self, pending: list[_Retry]) -> list[_Retry]:
-        """Try all; return those that wait on."""
+        """Try all commands; return those that still wait."""
         commands: list[Any] = [retry.wish[0] for retry in pending]
         found = _outcomes_of(partial(self._store.apply_each, again=True), commands)
         left = []
@@ -293,7 +294,7 @@ class _Retries:
 
 
 def _fulfil(promise: Promise, outcome: Any) -> None:
-    if promise.done():  # cancelled meanwhile; the change has happened all the same
+    if promise.done():  # cancelled meanwhile; the change was made all the same
         return
     if isinstance(outcome, BaseException):
         promise.set_exception(outcome)

@@ -1,4 +1,4 @@
-"""How commands and queries reach a queue's store: one by one, together, or as a task of asyncio asks for them."""
+"""The way of commands and queries to a queue's store: one by one, together, or from asyncio tasks."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ S = TypeVar("S")
 
 
 class _WhenUsed:
-    """An attribute that opens the store when it is asked for first; from then on the object has its own.
+    """An attribute whose first use opens the store; from then on the object has an attribute of its own.
 
-    Not a `__getattr__`: with one, every other attribute takes as long.
+    Not a `__getattr__`, which would make every other attribute slower.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -42,16 +42,16 @@ class _WhenUsed:
 
 
 class Calls:
-    """A store, opened when it is used first, and who is told of what happened.
+    """A queue's store, opened on first use, and the listeners to its events.
 
-    opener      gives the store
-    events      who is told
-    keyring     with what bodies are encrypted, if they are
+    opener      returns the store
+    events      the listeners
+    keyring     the keys that encrypt bodies, or None
     max_body    the longest body, in bytes
     """
 
     store: Store
-    """The store, with one in front of it that encrypts, if there is a keyring."""
+    """The store, encrypting if there is a keyring."""
     batches: AsyncGroupCommit
     waits: CompletionListener
     if not TYPE_CHECKING:
@@ -73,29 +73,29 @@ class Calls:
         return "store" in vars(self)
 
     def _ready(self) -> Calls:
-        """Open the store. No lock, which a fork could leave locked: of two threads one closes what it opened."""
+        """Open the store. No lock, which a fork could leave locked: of two threads one closes its store again."""
         store = self._front(self._opener())
         if vars(self).setdefault("store", store) is not store:
             store.close()
         vars(self).setdefault("batches", AsyncGroupCommit(self.store, self._applied))
         vars(self).setdefault("waits", CompletionListener(self.store))
-        if self._opener is _closed:  # meanwhile
+        if self._opener is _closed:  # closed meanwhile
             self._close()
         return self
 
     def open(self) -> None:
-        """Open the store, if it is not. StoreError."""
+        """Open the store if it is not open. StoreError."""
         if not self.used:
             self._ready()
 
     def use(self, store: Store) -> None:
-        """Close the store, and go over to another one."""
+        """Close the store, and use another one."""
         store = self._front(store)
         self._close()
         self._work_on(store)
 
     def use_keys(self, keyring: Keyring) -> None:
-        """Encrypt with these keys, unless there is a keyring. To be called while nobody else uses the store."""
+        """Encrypt with these keys, unless there is a keyring. No other thread may use the store meanwhile."""
         if self._keyring is None:
             self._keyring = keyring
             if self.used:
@@ -129,7 +129,7 @@ class Calls:
     # ---- one command, one outcome -----------------------------------------------------------------------------------
 
     def apply(self, command: Command[R]) -> R:
-        """Apply a command; return its outcome, which its class says. One commit. Raises what the outcome is, if any."""
+        """Apply a command in one commit; return its outcome, or raise it if it is an exception."""
         if self.events.tracer is None:
             [outcome] = self.store.apply((command,))
         else:
@@ -142,7 +142,7 @@ class Calls:
         return outcome  # type: ignore[no-any-return]
 
     def aapply(self, command: Command[R]) -> Awaitable[R]:
-        """Return what waits for the outcome of a command, which shares a transaction with those of other tasks."""
+        """Return an awaitable of a command's outcome. The command shares a transaction with those of other tasks."""
         return self.batches.add(command) if self.events.tracer is None else self._traced(command)
 
     async def _traced(self, command: Command[R]) -> R:
@@ -155,7 +155,7 @@ class Calls:
     async def aapply_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands in order, in one transaction; return the outcome of each, which may be an exception.
 
-        StoreError: the store cannot do it; then nothing has changed.
+        StoreError if the store cannot do it; then nothing has changed.
         """
         with TracedCommands(self.events.tracer, commands) as traced:
             traced.outcomes = outcomes = intact(await self.batches.add(Together(traced.commands)))
@@ -164,7 +164,7 @@ class Calls:
     # ---- in the caller's transaction --------------------------------------------------------------------------------
 
     def apply_within(self, connection: object, command: Command[R]) -> R:
-        """Apply a command, in the caller's own transaction if there is a connection; return its outcome."""
+        """Apply a command, in the transaction of the caller's connection if one is given; return its outcome."""
         if connection is None:
             return self.apply(command)
         if self.events.tracer is None:
@@ -174,7 +174,7 @@ class Calls:
         return cast(R, traced.outcomes[0])
 
     def aapply_within(self, connection: object, command: Command[R]) -> Awaitable[R]:
-        """`apply_within`, for asyncio. A connection of a driver that blocks blocks the loop."""
+        """`apply_within`, for asyncio. A connection of a blocking driver blocks the loop."""
         return self.aapply(command) if connection is None else self._awaited_within(connection, command)
 
     async def _awaited_within(self, connection: object, command: Command[R]) -> R:
@@ -183,7 +183,7 @@ class Calls:
         return self.apply_within(connection, command)
 
     def _applied(self, commands: Sequence[Command[Any]], outcomes: Sequence[Any]) -> None:
-        """Tell of the jobs that were put; called after they are durable."""
+        """Report the jobs that were put. Called after they are durable."""
         if not self.events.listeners:
             return
         puts: Counter[str] = Counter()
@@ -195,15 +195,15 @@ class Calls:
 
 
 class TracedCommands:
-    """Opens a span around each put among commands that are applied together, if there is a tracer."""
+    """Opens a span around each put of a group of commands, if there is a tracer."""
 
     def __init__(self, tracer: Tracer | None, commands: Sequence[Command[Any]]) -> None:
         self._tracer = tracer
         self._puts: dict[int, tuple[AbstractContextManager[Sending], Sending]] = {}
         self.commands: Sequence[Command[Any]] = commands
-        """What is to be applied, once this is entered."""
+        """The commands to apply. Read them after the context is entered."""
         self.outcomes: Sequence[Any] = ()
-        """What came of it."""
+        """The outcomes of the commands."""
 
     def __enter__(self) -> Self:
         if self._tracer is None:
@@ -230,7 +230,7 @@ class TracedCommands:
 
 
 class Applies:
-    """What has methods that apply commands to a queue's store."""
+    """An object whose methods apply commands to a queue's store."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -240,7 +240,7 @@ class Applies:
 
 
 class AsyncApplies:
-    """What has the same methods, awaited: each is made of the one that it is the twin of."""
+    """An object with the same methods, awaited: `awaited` and `in_a_thread` make each from its twin."""
 
     _calls: Calls
 
@@ -249,7 +249,7 @@ class AsyncApplies:
 
 
 def awaited(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """Return the awaited twin of a method that does no more than return what `_apply` does."""
+    """Return the awaited twin of a method that only returns the outcome of `_apply`."""
 
     @wraps(method)
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -260,7 +260,7 @@ def awaited(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[Any,
 
 
 def in_a_thread(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """Return the awaited twin of any method: it calls that of the object's `_sync` in a thread."""
+    """Return the awaited twin of any method: it calls the method on the object's `_sync` in a thread."""
 
     @wraps(method)
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""The way to a store that may be away: a circuit breaker. Nobody waits again for one that is."""
+"""A circuit breaker in front of a store: while the store is away, calls fail at once instead of waiting for it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from ..stores.contract import Store
 __all__ = ["AWAY", "CircuitBreaker", "new_nonce"]
 
 AWAY: Final = (StoreAway, StoreBusy)
-"""What passes by itself. A full disk, missing rights or a damaged file are for people to mend, and are told to them."""
+"""Errors that pass by themselves. An operator must fix a full disk, missing rights or a damaged file: those raise."""
 
 
 class CircuitBreaker:
     """A store that is opened when it can be, and whether it is away. Any thread may call any method.
 
-    There is no lock: two threads that fail at once say so twice, and each is right.
+    There is no lock: two threads that fail at once both report it, and both are right.
     """
 
     def __init__(self, name: str, opener: Callable[[], Store], tell: Callable[[Event], None]) -> None:
         self.name = hidden(name)
         self.store: Store | None = None
-        """None until it was opened once."""
+        """The store; None until it was opened once."""
         self.away: StoreError | None = None
-        """Why it is."""
+        """The error that says why the store is away; None if it is not."""
         self._since = 0.0
         self._failures = 0
         self._closed = False
@@ -38,17 +38,17 @@ class CircuitBreaker:
         self._tell = tell
 
     def opened(self) -> Store:
-        """Return the store, opened if it was not yet."""
+        """Return the store, after opening it if necessary."""
         store = self.store
         if store is None:
             self._refuse_closed()
             store = self.store = self._opener()
-            if self._closed:  # meanwhile
+            if self._closed:  # closed meanwhile
                 store.close()
         return store
 
     def there(self) -> Store:
-        """Return the store. StoreAway, at once, if it is away or was never opened."""
+        """Return the store. Raises StoreAway at once if it is away or was never opened."""
         away, store = self.away, self.store
         if away is None and store is not None:
             return store
@@ -63,7 +63,7 @@ class CircuitBreaker:
             raise StoreClosed("this queue is closed: open another one")
 
     def failed(self, error: StoreError) -> None:
-        """Note that it is away, and why. It is told once for each kind of reason."""
+        """Record that the store is away, and why. Listeners hear of it once for each kind of error."""
         before, self.away = self.away, error
         if before is None:
             self._since, self._failures = time.monotonic(), 0
@@ -72,9 +72,10 @@ class CircuitBreaker:
             self._tell(StoreFailed(error, self._failures, 0))
 
     def probe(self) -> Store:
-        """Return the store if it can write: opened, and if it was away, after a put of no jobs, which leaves a nonce.
+        """Return the store if it can write, after opening it if necessary.
 
-        What changes nothing, some store might answer without asking its server.
+        A store that was away is tested with a put of no jobs, which leaves a nonce. A call that changes nothing would
+        not do: some store might answer it without asking its server.
         """
         try:
             store = self.opened()
@@ -86,7 +87,7 @@ class CircuitBreaker:
         return store
 
     def back(self, away: StoreError | None) -> None:
-        """Note that it works, unless somebody has found it away since it was so for this reason."""
+        """Record that the store works, unless another thread has found it away again since this error."""
         if away is not None and self.away is away:
             self.away = None
             self._tell(StoreBack(self._failures))
@@ -99,5 +100,5 @@ class CircuitBreaker:
 
 
 def new_nonce() -> str:
-    """Return a nonce: by time, so that a store's index of them grows at its end, and by lot."""
+    """Return a nonce that begins with the time, so that a store's index of nonces grows at its end; then random."""
     return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"

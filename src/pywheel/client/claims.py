@@ -1,4 +1,4 @@
-"""From what a caller says to the commands that put, claim, settle and move jobs, for both kinds of queue."""
+"""The commands for claims by hand: reserving jobs, and ending claims as failed. For both kinds of queue."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..jobs.retry import RetryPolicy, asked
 from ..stores.contract import Store
 from .calls import Calls
 
-_MOST_SEALED: Final = 1_000  # jobs that a reserve looks past
-_MOST_LATE: Final = 500  # jobs of one turn, where those before had expired
+_MOST_SEALED: Final = 1_000  # unreadable jobs that a reserve skips
+_MOST_LATE: Final = 500  # jobs of one turn, after a turn of expired ones
 
 
 def reserve(calls: Calls, command: Reserve) -> list[Job]:
-    """Return the jobs of a reserve that can be read here; those that cannot stay as they were. NoKey, BadBody."""
+    """Return the jobs of a reserve that can be read here; unreadable ones stay as they were. NoKey, BadBody."""
     turn = _Turn(calls.store, command)
 
     def settle(commands: Sequence[Command[Any]]) -> None:
-        with suppress(StoreError):  # then it is due again when its lease ends
+        with suppress(StoreError):  # otherwise the job is due again when its lease ends
             if commands:
                 calls.store.apply(commands)
 
@@ -43,7 +43,7 @@ def reserve(calls: Calls, command: Reserve) -> list[Job]:
 
 
 async def reserve_async(calls: Calls, command: Reserve) -> list[Job]:
-    """`reserve`, for asyncio. A task that is cancelled meanwhile gives back what it got before it ends."""
+    """`reserve`, for asyncio. A task that is cancelled meanwhile gives its claims back before it ends."""
     turn = _Turn(calls.store, command)
 
     async def settle(commands: Sequence[Command[Any]]) -> bool:
@@ -70,15 +70,15 @@ async def reserve_async(calls: Calls, command: Reserve) -> list[Job]:
 
 
 class _Turn:
-    """What a reserve has got so far: jobs, and those that cannot be read, claimed meanwhile so that others come.
+    """The jobs that a reserve has claimed so far. Unreadable ones stay claimed meanwhile, so that others come.
 
-    Those that have expired are dropped at once: there may be many, and the next ones are behind them. So while nothing
-    else comes, each turn asks for twice as many. What it gets too many of goes back.
+    Expired jobs are cancelled at once: there may be many, and the next jobs are behind them. While a turn brings
+    nothing but expired jobs, the next one asks for twice as many. Surplus jobs are released.
     """
 
     def __init__(self, store: Store, command: Reserve) -> None:
         self.command = command
-        """What is asked for next."""
+        """The next request."""
         self._limit, self._most, self._least = command.limit, command.bytes, command.least
         self._opened = store.opened
         self._clock = store.clock
@@ -88,7 +88,7 @@ class _Turn:
         self._dropped: list[Command[Any]] = []
 
     def more(self, jobs: Sequence[Job]) -> bool:
-        """Take jobs in; return whether to reserve more, as some cannot be given out."""
+        """Take jobs in; return whether to reserve more, because some cannot be handed out."""
         before, had, late = len(self.sealed), len(self._got), 0
         now = self._clock.wall()
         for job in jobs:
@@ -103,7 +103,7 @@ class _Turn:
                 self._got.append(self._opened(job))
             except BadBody as error:
                 self._error = self._error or error
-                self.sealed.append(job._replace(body=b""))  # there may be many, and they are only given back
+                self.sealed.append(job._replace(body=b""))  # there may be many, and they are only released
         wanted = self._limit - len(self._got)
         more = min(2 * late, _MOST_LATE) if late == len(jobs) else 0
         self.command = replace(self.command, limit=max(wanted, more))
@@ -114,23 +114,23 @@ class _Turn:
         return left > 0 and wanted > 0 and (before == len(self.sealed) or len(self.sealed) < _MOST_SEALED)
 
     def drops(self) -> list[Command[Any]]:
-        """Return what cancels those that have expired since this was asked last."""
+        """Return the commands that cancel expired jobs and release surplus ones, since the last call."""
         drops, self._dropped = self._dropped, []
         return drops
 
     def releases(self, *, everything: bool = False) -> list[Release]:
-        """Return what gives back those that cannot be read, or everything."""
+        """Return the commands that release the unreadable jobs, or all jobs."""
         return [Release(job.id, job.claims) for job in (*self.sealed, *(self._got if everything else ()))]
 
     def jobs(self) -> list[Job]:
-        """Return the jobs. NoKey, BadBody."""
+        """Return the jobs to hand out. NoKey, BadBody if all are unreadable."""
         if self._error is not None and not self._got:
             raise self._error
         return self._got
 
 
 def receipt(job: Job) -> tuple[int, int]:
-    """Return what names a claim. BadJob for what was not claimed."""
+    """Return the id and the number that name a claim. BadJob if this is not a Job."""
     if not isinstance(job, Job):
         raise BadJob(f"give the job that reserve returned, not {type(job).__name__}: its id alone names no claim")
     return job.id, job.claims
@@ -149,7 +149,7 @@ def nacking(job: Job, delay: Duration | None, error: str | None, retry: RetryPol
 
 
 async def _uninterrupted(futures: Sequence[asyncio.Future[Any]]) -> bool:
-    """Wait for futures, also while the task is cancelled; return whether it was. Their errors are nobody's."""
+    """Wait for futures, even while the task is cancelled; return whether it was. Their errors are ignored."""
     cancelled = False
     while any(not future.done() for future in futures):
         try:

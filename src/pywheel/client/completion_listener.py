@@ -1,9 +1,9 @@
-"""Waits for the ends of jobs: one thread listens to the store for all of a process, and wakes who waits.
+"""Waits for the ends of jobs: one thread per process listens to the store, and wakes the waiting calls.
 
-It is one among the workers, and handles nothing: it announces of which topics it waits for ends. Workers, who know of
-each other anyway, ring it once the store has such an end; then it looks, some hundreds by one query, which of its jobs
-have ended. What ends where nobody rings, as by a cancel, is found by a look twice a second. As long as nobody waits
-there is none of this.
+The listener announces itself among the workers, and names the topics for whose ends it waits. A worker rings it once
+the store has such an end. Then the listener asks which of its jobs have ended, some hundreds in one query. An end
+without a ring, such as a cancel, is found by a check twice a second. Without waiting calls there is neither a thread
+nor a query.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["CompletionListener", "results"]
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _SOME: Final = 500  # jobs in one query
 _BEAT: Final = 0.25  # seconds between signs of life
-_LOOKS: Final = (0.02, 0.5)  # seconds between looks though nobody rang: after an announcement, and at most
-_REST: Final = (0.002, 4)  # between looks because somebody rang: seconds at least, and times as long as one takes
+_LOOKS: Final = (0.02, 0.5)  # seconds between checks without a ring: after an announcement, and at most
+_REST: Final = (0.002, 4)  # between checks after rings: at least these seconds, and this multiple of a check's time
 
 
 def results(store: Store, jobs: Sequence[tuple[int, State]]) -> list[Result]:
-    """Return what has become of jobs that have these states. One query for many, where `histories` is."""
+    """Return the results of jobs in these states. One query for many jobs, if the store has `histories`."""
     found = []
     for (id, state), attempts in zip(jobs, store.ask(GetHistories([id for id, _ in jobs])), strict=True):
         error = next((attempt.error for attempt in reversed(attempts) if attempt.error is not None), None)
@@ -42,7 +42,7 @@ def results(store: Store, jobs: Sequence[tuple[int, State]]) -> list[Result]:
 
 
 class CompletionListener(StoreListener[Topic]):
-    """All who wait in this process for jobs of one store. From any thread."""
+    """The calls of this process that wait for jobs of one store. Any thread may call any method."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store, "pywheel-waits", "wait", "waiting for ends of jobs", ENDS_OF, _LOGGER)
@@ -50,8 +50,8 @@ class CompletionListener(StoreListener[Topic]):
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._waiting: dict[int, tuple[str, set[Future[Result]]]] = {}  # topic and who waits, by job
-        self._fresh: set[int] = set()  # jobs that were not looked at
+        self._waiting: dict[int, tuple[str, set[Future[Result]]]] = {}  # topic and waiting calls, by job
+        self._fresh: set[int] = set()  # jobs that were not checked yet
         self._rung = True
         self._beat_at = self._look_at = self._rest_until = 0.0
         self._patience = _LOOKS[0]
@@ -59,7 +59,7 @@ class CompletionListener(StoreListener[Topic]):
     # ---- who waits --------------------------------------------------------------------------------------------------
 
     def enter(self, job: Job) -> Future[Result]:
-        """Wait for a job, until `leave`; return what is to have the result. StoreClosed; RuntimeError: no thread."""
+        """Wait for a job until `leave`; return a future of its result. StoreClosed; RuntimeError: no thread."""
         future: Future[Result] = Future()
         with self._mutex:
             if self._closed:
@@ -78,7 +78,7 @@ class CompletionListener(StoreListener[Topic]):
         return future
 
     def leave(self, id: int, future: Future[Result]) -> None:
-        """Wait no longer. Idempotent."""
+        """Stop waiting. Idempotent."""
         with self._mutex:
             self._leave(id, future)
 
@@ -90,7 +90,7 @@ class CompletionListener(StoreListener[Topic]):
                 self._forget(id)
 
     def _forget(self, id: int) -> set[Future[Result]]:
-        """Wait no longer for a job; return who did. The caller has the mutex."""
+        """Stop waiting for a job; return its waiting calls. The caller has the mutex."""
         name, futures = self._waiting.pop(id)
         self._fresh.discard(id)
         self._topics[name].leave(id)
@@ -100,7 +100,7 @@ class CompletionListener(StoreListener[Topic]):
         return len(self._waiting)
 
     def close(self) -> None:
-        """Stop listening; who waits is told StoreClosed."""
+        """Stop listening. Waiting calls get StoreClosed."""
         with self._mutex:
             self._closed = True
         self._fail(StoreClosed("the queue was closed meanwhile: open another one"))
@@ -108,10 +108,10 @@ class CompletionListener(StoreListener[Topic]):
 
     def _fail(self, error: Exception) -> None:
         for id in self._jobs(fresh=False):
-            self._ended(id, type(error)(*error.args))  # one for each: it is raised in several threads
+            self._ended(id, type(error)(*error.args))  # one for each call: the calls raise it in several threads
 
     def _ended(self, id: int, outcome: Result | BaseException) -> None:
-        """Give who waits for a job what has become of it, or what is to be raised."""
+        """Give the calls that wait for a job its result, or the error to raise."""
         with self._mutex:
             futures = self._forget(id) if id in self._waiting else ()
         for future in futures:
@@ -125,7 +125,7 @@ class CompletionListener(StoreListener[Topic]):
 
     def _turn(self, notifier: Notifier, topics: tuple[str, ...], *, announced: bool) -> None:  # noqa: ARG002
         if announced:
-            self._patience, self._look_at = _LOOKS[0], 0.0  # until workers know of it they do not ring
+            self._patience, self._look_at = _LOOKS[0], 0.0  # workers do not ring before they know of the listener
         now = time.monotonic()
         if now >= self._beat_at:
             self._beat_at = now + _BEAT
@@ -136,19 +136,19 @@ class CompletionListener(StoreListener[Topic]):
         elif now >= self._look_at:
             self._look(self._jobs(fresh=False))
             self._patience = min(2 * self._patience, _LOOKS[1])
-        elif fresh := self._jobs(fresh=True):  # they may have ended before anybody waited
+        elif fresh := self._jobs(fresh=True):  # they may have ended before the call
             self._look(fresh)
         times = [self._beat_at, self._look_at, self._rest_until if self._rung else self._beat_at]
         self._rung |= notifier.wait(max(min(times) - time.monotonic(), 0.0))
 
     def _jobs(self, *, fresh: bool) -> list[int]:
-        """Return the jobs that are waited for, or those of them that were not looked at."""
+        """Return the jobs that calls wait for, or those that were not checked yet."""
         with self._mutex:
             ids, self._fresh = list(self._fresh if fresh else self._waiting), set()
             return ids
 
     def _look(self, ids: Sequence[int]) -> None:
-        """See which of these jobs have ended. To ask takes a fifth of the time at most, however many they are."""
+        """Check which of these jobs have ended. Queries take at most a fifth of the time, however many jobs wait."""
         asking = 0.0
         for some in (ids[first : first + _SOME] for first in range(0, len(ids), _SOME)):
             began = time.monotonic()

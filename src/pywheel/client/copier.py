@@ -1,13 +1,13 @@
-"""Carrying jobs from one store to another while the first one works on, and then going over to the second.
+"""Copying jobs from one store to another while the source is in use, and then switching to the target.
 
-The copies of those that wait do so there too, their topics paused; those that have finished come with their history.
-Each names the job it was made from in a header: whatever ended a copy in the middle, the next one finds by them what is
-there. A job in the target with a topic and key of its own notes how far it has come:
+Copies of waiting jobs wait in the target, with their topics paused. Finished jobs are copied with their history. Each
+copy names its original in a header, by which the next run finds the copies of a run that was interrupted. A job in the
+target, with a topic and key of its own, records the state of the copy:
 
-- *carrying*: jobs run in the source. What is carried may be carried once more, changed, or deleted again.
-- *switched*: the source is paused, and nothing runs there. Page by page its jobs get their last copies, and are
-  cancelled: from then on the copy is the job. Before each page the source notes how far that has come.
-- *done*: the target's topics were resumed. What is put to the source all the same is handed over, job by job.
+- *carrying*: jobs run in the source. A copy may still be replaced, changed or deleted.
+- *switched*: the source is paused, and nothing runs there. Its jobs get their last copies, page by page, and are
+  cancelled: from then on the copy is the job. Before each page the source records how far that has come.
+- *done*: the target's topics were resumed. Jobs that are still put to the source are handed over one by one.
 """
 
 from __future__ import annotations
@@ -31,49 +31,49 @@ from .copy_steps import PAGE, TOPIC, Copied, Steps, do, identity_of, pages, vers
 
 __all__ = ["Copier", "CopyProgress", "Switched"]
 
-_LOOK: Final = 0.2  # seconds between looks whether something still runs
+_LOOK: Final = 0.2  # seconds between checks whether something still runs
 _EXPIRED: Final = 1_000
 _NEVER: Final = 253_370_764_800_000  # the year 9999
 _NOTES: Final = ("token:", "outlet:", "schedule:", "schedules:", OVERRIDES)
-"""What the names of notes begin with that are carried. Others end by themselves, with what they are about."""
+"""The prefixes of the notes that are copied. Other notes expire along with their subjects."""
 
 Shown = Callable[[str, int], object]
-"""Is told what is going on, and how many jobs it is done with."""
+"""Called with the current step, and how many jobs it has finished."""
 
 
 class CopyProgress(NamedTuple):
-    """What a copy came to."""
+    """The result of a carry."""
 
     new: int  # live jobs
-    changed: int  # that were carried before, and are different now
-    waiting: int  # that cannot be carried yet: they run, or their key is about to change hands
-    total: int  # copies of live jobs there are now
+    changed: int  # copied before, and different now
+    waiting: int  # not copied yet: they run, or their key is about to change hands
+    total: int  # copies of live jobs in the target
     finished: int  # finished jobs, with their history
 
 
 class Switched(NamedTuple):
-    """What going over came to."""
+    """The result of a switch."""
 
-    jobs: int  # live ones, that were carried in all
+    jobs: int  # all live jobs that were handed over
     seconds: float  # for how long no job could start in either store
-    late: int  # jobs that were put to the source since, and handed over
-    refused: int  # of these, those whose key a live job of the target has: they stay where they are
-    finished: int  # finished jobs that were carried by this call
+    late: int  # jobs that were put to the source later, and handed over
+    refused: int  # late jobs that stay in the source, because a live job of the target has their key
+    finished: int  # finished jobs that this call has copied
 
 
 @dataclass(slots=True)
 class Note:
-    """How far a copy has come."""
+    """The recorded state of a copy."""
 
     source: str
     state: str = "carrying"
     token: str = field(default_factory=lambda: token_hex(8))  # of this copy
-    paused: list[str] | None = None  # topics that were paused in the source before it paused them all
-    whole: bool = False  # whether all that had finished when the source stopped was carried too
+    paused: list[str] | None = None  # topics that were paused in the source before the copy paused all
+    whole: bool = False  # whether all jobs that had finished before the pause were copied
 
 
 class Copier:
-    """Copies the jobs of a store. One at a time for a pair of stores."""
+    """Copies the jobs of a store. Only one copy at a time may run for a pair of stores."""
 
     def __init__(self, source: Store, target: Store, shown: Shown = lambda _what, _done: None) -> None:
         if source.url == target.url:
@@ -96,9 +96,9 @@ class Copier:
         do(self._target, [Put((job,))])
 
     def _begun(self) -> Note:
-        """Return how far it is; begin if it has not. BadOption if the target has live jobs of others.
+        """Return the recorded state; begin if there is none. BadOption if the target has live jobs of its own.
 
-        It begins anew if the source works again since it was switched: no topic is paused any more.
+        The copy begins anew if the source was put to use again after a switch: none of its topics is paused.
         """
         note = self._noted()
         if note is None or (note.state == "done" and not self._paused_topics(note)):
@@ -114,7 +114,7 @@ class Copier:
         return note
 
     def _steps(self, note: Note, *, with_copies: bool = True) -> Steps:
-        """Return the steps of this run, with the copies that are in the target."""
+        """Return the steps of this run, which know the copies in the target."""
         [[floor]] = do(self._target, [Put((NewJob(TOPIC, b"", _NEVER),))])
         do(self._target, [Delete(floor)])
         if not self._target.ids_grow:
@@ -140,16 +140,16 @@ class Copier:
         return [topic.name for topic in self._topics() if not topic.paused]
 
     def _paused_topics(self, note: Note) -> list[str]:
-        """Return the topics of the source that a copy has paused."""
+        """Return the topics of the source that the copy has paused."""
         return [topic.name for topic in self._topics() if topic.paused and topic.name not in (note.paused or ())]
 
     # ---- carrying ---------------------------------------------------------------------------------------------------
 
     def carry(self) -> CopyProgress:
-        """Carry what is in the source, beside its producers and workers; bring up to date what is there already.
+        """Copy the source while its producers and workers go on; bring existing copies up to date.
 
-        Each time it costs O(jobs of both stores), and some 200 bytes of memory for each. Raises StoreError, and
-        BadOption if the target has live jobs that are no copies.
+        Each call costs O(jobs of both stores), and some 200 bytes of memory for each job. Raises StoreError, and
+        BadOption if the target has live jobs that are not copies.
         """
         note = self._begun()
         if note.state != "carrying":
@@ -177,7 +177,7 @@ class Copier:
         return CopyProgress(new, changed, waiting, len(steps.live), finished)
 
     def _carry_notes(self) -> None:
-        """Make the notes of the target that belong to the service like those of the source: one revoked there goes."""
+        """Make the target's service notes equal to the source's. A note that was deleted in the source is deleted."""
         for prefix in _NOTES:
             given, there = dict(notes(self._source, prefix)), dict(notes(self._target, prefix))
             steps = [SetNote(name, value) for name, value in given.items() if there.get(name) != value]
@@ -186,7 +186,7 @@ class Copier:
                 do(self._target, steps[first : first + PAGE])
 
     def _bring(self, steps: Steps, jobs: Sequence[Job], moved: int = 0) -> list[int | JobExists | None]:
-        """Make copies of delayed jobs; those that no longer wait give way to others with their keys."""
+        """Make copies of delayed jobs. A copy whose job no longer waits gives way to a job with its key."""
         found = steps.bring(jobs)
         for place, outcome in enumerate(found):
             if isinstance(outcome, JobExists) and self._gives_way(steps, outcome.id, moved):
@@ -194,7 +194,7 @@ class Copier:
         return found
 
     def _gives_way(self, steps: Steps, holder: int, moved: int) -> bool:
-        """Delete a copy that has a key, if its job no longer waits; return whether it did."""
+        """Delete the copy that holds a key, if its job no longer waits; return whether it was deleted."""
         copy = self._target.ask(GetJob(holder))
         id = None if copy is None else steps.origin(copy)
         if id is None or id <= moved or id not in steps.live:
@@ -217,9 +217,9 @@ class Copier:
     def switch(self, seconds: float) -> Switched:
         """Carry; then pause the source, wait until nothing runs there, carry the rest, and resume the target instead.
 
-        Until copies are handed over any error, or StoreBusy when something has run for so long, resumes the source.
-        From then on the next call does what is left to do. The source's topics stay paused, its jobs are cancelled.
-        What has finished there since it was carried follows after the pause.
+        Before copies are handed over, any error resumes the source, as does StoreBusy if a job still runs after
+        `seconds`. After that the next call continues the work. The source's topics stay paused, and its jobs are
+        cancelled. Jobs that finished there in the meantime are copied after the pause.
         """
         note = self._begun()
         steps = self._steps(note, with_copies=not note.whole)
@@ -234,7 +234,7 @@ class Copier:
                 self._resume_source(note)
                 raise
             note.state = "switched"
-            self._write(note)  # if nobody knows whether that happened, the source stays as it is
+            self._write(note)  # if the outcome is uncertain, the source stays as it is
         elif note.state == "switched":
             self._stop_source(note, seconds)
         if note.state == "switched":
@@ -249,9 +249,9 @@ class Copier:
         return Switched(jobs, pause, late, refused, finished)
 
     def _stop_source(self, note: Note, seconds: float) -> None:
-        """Pause all topics, and wait until nothing runs. StoreBusy if something still does after so long."""
+        """Pause all topics, and wait until nothing runs. StoreBusy if something still runs after `seconds`."""
         until = time.monotonic() + seconds
-        if note.paused is None:  # else it was paused by a copy that was killed
+        if note.paused is None:  # otherwise an interrupted run has paused it
             note.paused = [topic.name for topic in self._topics() if topic.paused]
             self._write(note)
         while True:
@@ -271,7 +271,7 @@ class Copier:
             time.sleep(min(_LOOK, left))
 
     def _pause_source(self) -> list[str]:
-        """Pause what works in the source; return these topics."""
+        """Pause the running topics of the source; return them."""
         topics = self._running_topics()
         do(self._source, [Pause(name, paused=True) for name in topics])
         return topics
@@ -298,19 +298,19 @@ class Copier:
     def _hand_over(self, steps: Steps, note: Note | None = None) -> tuple[int, int]:
         """Bring copies up to date, page by page, and cancel their jobs in the source.
 
-        Those between them, whose jobs have ended since they were made, are deleted before, and the source notes up to
-        which id that is so: what is cancelled up to there has moved. Without a note copies are jobs already, and stay.
-        Return how many were handed over, and how many were refused for their key.
+        Copies whose jobs have ended are deleted first. Then the source records the highest id of the page: a job up to
+        that id that is cancelled has moved. Without a note the copies are jobs already, and stay. Return how many jobs
+        were handed over, and how many were refused because of their key.
         """
         handed = refused = 0
         job = None if note is None else self._source.ask(GetJob((TOPIC, note.token)))
-        moved = int(job.body) if job is not None and job.state.live else 0  # up to this id they have been
+        moved = int(job.body) if job is not None and job.state.live else 0  # the jobs up to this id were handed over
         left = deque(sorted(id for id in steps.live if id > moved))
         for page in pages(self._source, State.DELAYED):
             there = {one.id for one in page}
             ended = [id for id in _up_to(left, max(there, default=0)) if id not in there]
             self._delete([steps.live.pop(id).id for id in ended])
-            mine: dict[int, int] = {}  # the copies of jobs
+            mine: dict[int, int] = {}  # the ids of the copies, by job
             for one, outcome in zip(page, self._bring(steps, page, moved), strict=True):
                 if isinstance(outcome, JobExists):
                     refused += 1
@@ -319,7 +319,7 @@ class Copier:
                     mine[one.id] = steps.finished[one.id].id
             self._move(note, mine)
             taken = do(self._source, [Cancel(id) for id in mine])
-            ended = [id for id, done in zip(mine, taken, strict=True) if not done]  # a moment ago
+            ended = [id for id, done in zip(mine, taken, strict=True) if not done]  # ended a moment ago
             self._delete([steps.finished.pop(id).id for id in ended])
             handed += sum(map(bool, taken))
             self._shown("handing over", handed)
@@ -327,12 +327,12 @@ class Copier:
         return handed, refused
 
     def _move(self, note: Note | None, ids: Collection[int]) -> None:
-        """Note that all up to these are handed over: first, as several stores have no transaction in common."""
+        """Record that jobs up to the highest id are handed over. This comes first: the stores share no transaction."""
         if note is not None and ids:
             do(self._source, [Put((NewJob(TOPIC, b"%d" % max(ids), _NEVER, note.token, replace=True),))])
 
     def _keep_rest(self, note: Note, steps: Steps) -> int:
-        """Carry what has finished in the source and has no copy yet: what was handed over has one; return how many."""
+        """Copy the finished jobs of the source that have no copy yet, and were not handed over; return how many."""
         if note.whole:
             return 0
         kept = done = 0
@@ -347,6 +347,6 @@ class Copier:
 
 
 def _up_to(ids: deque[int], last: int) -> Iterator[int]:
-    """Take ids from the left of these, as far as they go."""
+    """Yield and remove the ids up to `last`, from the left."""
     while ids and ids[0] <= last:
         yield ids.popleft()

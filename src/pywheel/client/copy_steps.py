@@ -1,4 +1,4 @@
-"""The steps of a copy, which make copies in one store like the jobs of another, and what it notes and comes to."""
+"""The steps that make copies in one store of the jobs of another, and what identifies a copy."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..jobs.queries import Filter, GetHistories, GetJob, ListJobs
 from ..stores.contract import Store
 
 TOPIC: Final = "pywheel.copy"
-"""Of the jobs that note how far a copy has come. They are never due."""
+"""The topic of the jobs that record the state of a copy. They are never due."""
 HEADER: Final = "pywheel-copied"
-"""Of a copy: which store it is from, and its id there."""
+"""The header of a copy that names its original: the store, and the id there."""
 PAGE: Final = 500  # jobs read, and written, at once
 
 
 class Copied(NamedTuple):
-    """A copy, as far as it is compared with its job."""
+    """The fields of a copy that are compared with its job."""
 
     id: int
     due: int
@@ -31,12 +31,12 @@ class Copied(NamedTuple):
 
 
 def identity_of(store: Store) -> str:
-    """Return what copies of a store's jobs are known by."""
+    """Return the text that identifies a store in the headers of copies."""
     return blake2b(store.url.encode(), digest_size=8).hexdigest()
 
 
 def do(store: Store, commands: Sequence[Command[Any]]) -> list[Any]:
-    """Return the outcomes. An error among them is raised, except JobExists."""
+    """Apply commands; return the outcomes. An error among them is raised, except JobExists."""
     outcomes = store.apply(commands) if commands else []
     for outcome in outcomes:
         if isinstance(outcome, BaseException) and not isinstance(outcome, JobExists):
@@ -53,13 +53,13 @@ def pages(store: Store, state: State | None = None) -> Iterator[list[Job]]:
 
 
 class Steps:
-    """The steps of one copy: `token` is its own, and copies with ids up to `floor` were there before this run."""
+    """The steps of one copy, with its own `token`. Copies with ids up to `floor` were there before this run."""
 
     def __init__(self, source: Store, target: Store, token: str, floor: int) -> None:
         self._source, self._target = source, target
         self._token, self._floor = token, floor
         self.live: dict[int, Copied] = {}
-        """Copies of those that wait, by the ids of their jobs in the source."""
+        """The copies of waiting jobs, by the ids of the jobs in the source."""
         self.finished: dict[int, Copied] = {}
         self._identity, self._theirs = identity_of(source), identity_of(target)
         self._run = token_hex(8)
@@ -67,25 +67,26 @@ class Steps:
         self._over = False
 
     def over(self) -> None:
-        """From now on the copies are the jobs: they end, are forgotten, and are none of this copy's any more."""
+        """Treat the copies as jobs of the target from now on: they may end or be deleted there."""
         self.live, self.finished, self._over = {}, {}, True
 
     def origin(self, copy: Job) -> int | None:
-        """Return the id in the source of the job that this is a copy of, None if it is none."""
+        """Return the source's id of the job that this is a copy of; None if it is not a copy."""
         return _origin(copy, self._identity)
 
     # ---- those that wait --------------------------------------------------------------------------------------------
 
     def bring(self, jobs: Sequence[Job]) -> list[int | JobExists | None]:
-        """Make copies of delayed jobs like these are; return the ids of those that were changed, or who has their key.
+        """Copy delayed jobs; return for each the id of its new or changed copy, or None if nothing had changed.
 
-        A nonce may be known of a copy that somebody has deleted since: then the job is copied once more.
+        A JobExists stands for a job whose key another job has. The target may still know the nonce of a copy that was
+        deleted since; such a job is copied once more.
         """
         steps = self._steps(jobs)
         found = self._apply(steps)
         for place, (job, commands) in enumerate(zip(jobs, steps, strict=True)):
             id = found[place]
-            if isinstance(id, JobExists):  # an older copy of it was deleted all the same
+            if isinstance(id, JobExists):  # an older copy with the key was deleted all the same
                 self.live.pop(job.id, None)
                 self.finished.pop(job.id, None)
             if id is None or isinstance(id, JobExists):
@@ -102,7 +103,7 @@ class Steps:
         return found
 
     def _steps(self, jobs: Sequence[Job]) -> list[list[Command[Any]]]:
-        """Return for each job what makes its copy: nothing, if it is like it. The last outcome is the copy's id."""
+        """Return for each job the commands that make its copy, if it needs any. The last outcome is the copy's id."""
         steps: list[list[Command[Any]]] = []
         changed = []
         for job in jobs:
@@ -117,7 +118,7 @@ class Steps:
         return steps
 
     def _import(self, id: int, one: Imported) -> list[Command[Any]]:
-        # A nonce is that of one copy of one version of a job: sent twice it happens once, made anew it happens again.
+        # A nonce names one copy of one version of a job: sent twice it happens once, but a new copy happens again.
         copy = self.live.get(id) or self.finished.get(id)
         before = 0 if copy is None else copy.id
         self._deleted.add(before)
@@ -141,19 +142,19 @@ class Steps:
     # ---- those that have finished -----------------------------------------------------------------------------------
 
     def keep(self, jobs: Sequence[Job]) -> int:
-        """Copy finished jobs with their history, those that are not there yet; return how many."""
+        """Copy the finished jobs that have no copy yet, with their history; return how many."""
         finished, live = self.finished, self.live
         new = [job for job in jobs if job.id not in finished or finished[job.id].version != version(job)]
         kept: list[tuple[Job, Imported]] = []
         commands: list[Command[Any]] = []
         for job, one in zip(new, self._with_past(new), strict=True):
             if not one.history:
-                continue  # forgotten a moment ago
+                continue  # deleted a moment ago
             commands += [Delete(copy.id) for copy in (live.pop(job.id, None), finished.pop(job.id, None)) if copy]
             original = self._original(job)
             if original is not None and (original.state, original.claims) == (job.state, job.claims):
                 finished[job.id] = Copied(original.id, original.due, version(original))
-                continue  # it was there before it came to the source
+                continue  # the job came from the target, and the original is still there
             commands += [] if original is None else [Delete(original.id)]
             kept.append((job, self._marked(job.id, one)))
         names = ",".join(f"{job.id}:{job.claims}" for job, _ in kept)
@@ -168,13 +169,13 @@ class Steps:
     # ---- a job as it is carried -------------------------------------------------------------------------------------
 
     def _with_past(self, jobs: Sequence[Job]) -> list[Imported]:
-        """Return jobs with their histories, as far as they had come when they were read."""
+        """Return jobs with their histories, up to the claim of each job."""
         tried = [job.id for job in jobs if job.claims]
         histories = dict(zip(tried, self._source.ask(GetHistories(tried)) if tried else (), strict=True))
         found = []
         for job in jobs:
             past = tuple(row for row in histories.get(job.id, ()) if row.claim <= job.claims and row.ended is not None)
-            if past and not job.state.live:  # what was repaired may count more claims, or have ended in another way
+            if past and not job.state.live:  # a repaired job may count more claims, or have another ending
                 endings, claims = ENDINGS[job.state], past[-1].claim
                 job = job._replace(claims=claims, attempt=min(job.attempt, claims))
                 if past[-1].outcome not in endings:
@@ -183,7 +184,7 @@ class Steps:
         return found
 
     def _has_passed(self, job: Job) -> bool:
-        """Whether a job has handed its key to a successor: it has run then."""
+        """Whether a running or retried job has handed its key to a successor."""
         if job.key is None or not job.claims or not job.state.live:
             return False
         owner = self._source.ask(GetJob((job.topic, job.key)))
@@ -194,7 +195,7 @@ class Steps:
         return one._replace(job=one.job._replace(headers=headers))
 
     def _original(self, job: Job) -> Job | None:
-        """Return the job of the target that this one is a copy of: it goes back, and that is no longer needed."""
+        """Return the finished job of the target that this job was once copied from: its new copy replaces it."""
         id = _origin(job, self._theirs)
         found = None if id is None else self._target.ask(GetJob(id))
         if found is None or found.state.live or (found.topic, found.created) != (job.topic, job.created):
@@ -208,20 +209,20 @@ def _origin(copy: Job, identity: str) -> int | None:
 
 
 def version(job: Job) -> int:
-    """Return a hash of a job without its due time. Each process has its own."""
-    if not job.state.live:  # then nothing else of it changes
+    """Return a hash of a job without its due time. It differs between processes."""
+    if not job.state.live:  # a finished job changes in nothing else
         return hash((job.state, job.claims))
     return hash((job.topic, repr(_kept(job)), job.claims, job.attempt, job.lost, job.body))
 
 
 def _digest(job: Job) -> str:
-    """Return the same for all processes."""
+    """Return a digest of a job without its due time. It is the same in all processes."""
     past = (job.state, job.claims, job.attempt, job.lost)
     parts = json.dumps([job.topic, past, _kept(job)]).encode()
     return blake2b(parts + b"\0" + job.body, digest_size=12).hexdigest()
 
 
 def _kept(job: Job) -> list[Any]:
-    """Return the fields of a job, without the header that a copy adds."""
+    """Return the fields of a job, without the header that a copy has."""
     headers = sorted((name, value) for name, value in job.headers.items() if name != HEADER)
     return [headers if value is job.headers else value for value in job.kept]

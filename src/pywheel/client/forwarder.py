@@ -1,4 +1,4 @@
-"""From the spool to the store: a thread that forwards what waits once the store is there, in order, each put once."""
+"""The thread that forwards the spool's puts once the store is back: in order, and each put once."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["Forwarder"]
 
 _LOGGER: Final = logging.getLogger("pywheel.jobs")
 _BACKOFF: Final = (0.05, 0.5)  # seconds: the first pause, and the longest
-_TAKEN: Final = 0.1  # between looks while another process forwards
-_IDLE: Final = 5.0  # between looks whether a process that is gone left something
+_TAKEN: Final = 0.1  # seconds between checks while another process forwards
+_IDLE: Final = 5.0  # seconds between checks whether a killed process left puts
 
 
 class Forwarder:
-    """Carries puts to the store. Its thread keeps nobody's queue alive."""
+    """Carries puts to the store. Its thread keeps no queue alive."""
 
     def __init__(self, breaker: CircuitBreaker, spool: Spool, tell: Callable[[Event], None]) -> None:
         self._breaker = breaker
@@ -43,8 +43,8 @@ class Forwarder:
 
     def _after_fork(self) -> None:
         """Begin without a thread: at first, and in a forked child."""
-        # A signal handler may put, in the middle of a put: so no Event, whose lock it would find taken.
-        self._wake: SimpleQueue[bool] = SimpleQueue()  # whether to end
+        # No Event: a signal handler may put during a put, and would find the lock of the Event taken.
+        self._wake: SimpleQueue[bool] = SimpleQueue()  # True ends the thread, False wakes it
         self._starting = threading.RLock()
         self._thread: threading.Thread | None = None
         weakref.finalize(self, self._wake.put, True)
@@ -52,18 +52,18 @@ class Forwarder:
     # ---- the thread -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """See to it that the thread runs. After a fork it does not, in the child."""
+        """Start the thread if it does not run, as in a forked child."""
         if self._thread is None or not self._thread.is_alive():
             with self._starting:
                 if not self._over and (self._thread is None or not self._thread.is_alive()):
                     work = (weakref.ref(self), self._wake)
                     thread = threading.Thread(target=_work, args=work, name="pywheel-spool", daemon=True)
-                    with suppress(RuntimeError):  # the system gives no thread, or the interpreter ends: puts go on
+                    with suppress(RuntimeError):  # no thread is available, or the interpreter ends: puts go on
                         thread.start()
                         self._thread = thread
 
     def wake(self) -> None:
-        """Have it look at the spool: now, or if the store is away, when it would anyway."""
+        """Have the thread look at the spool: now, or if the store is away, at the next try."""
         self.start()
         self._wake.put(False)
 
@@ -76,7 +76,7 @@ class Forwarder:
             thread.join()
 
     def step(self) -> float:
-        """Forward what waits; return for how many seconds there is nothing to do. Raises nothing of the store's."""
+        """Forward waiting puts; return the seconds until the next step. Raises no StoreError."""
         try:
             forwarded = self.forward()
         except StoreClosed:
@@ -84,7 +84,7 @@ class Forwarder:
         except StoreError as error:
             if not self.failing:
                 self.failing, self._tries = True, pauses(*_BACKOFF)
-                if self._breaker.away is None:  # else that was told
+                if self._breaker.away is None:  # otherwise listeners know
                     self._tell(StoreFailed(error, 1, 0))
             return next(self._tries)
         self.failing = False
@@ -93,27 +93,27 @@ class Forwarder:
     # ---- forwarding -------------------------------------------------------------------------------------------------
 
     def forward(self) -> bool:
-        """Forward what waits. False if another process does."""
+        """Forward waiting puts. False if another process forwards."""
         away = self._breaker.away
         store = self._breaker.probe()
         while not self._over:
             try:
                 batch = self._spool.take()
-            except StoreFull:  # it can neither forward nor keep: new puts are to try the store
+            except StoreFull:  # the spool can neither forward nor keep: new puts try the store
                 self._breaker.back(away)
                 raise
             if batch:
                 self._send(store, batch, away)
-            self._breaker.back(away)  # not before: one that answers may still be unable to write
+            self._breaker.back(away)  # not earlier: a store that answers may still be unable to write
             if not batch:
                 self._spool.prune()
                 return batch is not None
         return True
 
     def drain(self, seconds: float) -> None:
-        """Forward, in this thread, until nothing waits. StoreBusy if another process has forwarded for so long.
+        """Forward, in this thread, until no put waits.
 
-        StoreError if the store cannot take it.
+        StoreBusy if another process forwards all the time, for `seconds`; StoreError if the store cannot take a put.
         """
         until = time.monotonic() + seconds
         while not self.forward():
@@ -122,7 +122,7 @@ class Forwarder:
             time.sleep(_TAKEN)
 
     def _send(self, store: Store, batch: Sequence[Waiting], away: StoreError | None) -> None:
-        """Send puts in one transaction, or if that fails and the store is there, one by one."""
+        """Send puts in one transaction. If that fails although the store is there, send them one by one."""
         try:
             outcomes = list(map(_arrived, batch, intact(store.apply([waiting.put for waiting in batch]))))
         except AWAY as error:
@@ -131,7 +131,7 @@ class Forwarder:
             raise
         except Exception as error:
             self._breaker.back(away)
-            if isinstance(error, StoreError) and type(error) is not StoreError:  # full, closed: whatever is sent
+            if isinstance(error, StoreError) and type(error) is not StoreError:  # full or closed: every put would fail
                 self._spool.give_back(batch)
                 raise
             if len(batch) > 1:
@@ -165,7 +165,7 @@ class Forwarder:
 
 
 def _arrived(waiting: Waiting, outcome: Any) -> Any:
-    """Return the outcome of a put, an error if it is that of another one: else a job would be lost unheard."""
+    """Return the outcome of a put; an error if it is another put's, because a job would be lost silently."""
     if isinstance(outcome, list) and len(outcome) != len(waiting.put.jobs):
         return PywheelError(f"the store knows this put as one of {len(outcome)} jobs, not {len(waiting.put.jobs)}")
     return outcome
@@ -187,12 +187,12 @@ def _work(of: weakref.ref[Forwarder], wake: SimpleQueue[bool]) -> None:
 
 
 def _wait(wake: SimpleQueue[bool], seconds: float, *, patiently: bool) -> None:
-    """Wait for so long, or until it is to end, or unless told to be patient, until there is something to do."""
+    """Wait until a wake-up, the end, or this time. `patiently`: a wake-up does not end the wait."""
     until = time.monotonic() + seconds
     over = False
     with suppress(Empty):
         while not over:
             ends = wake.get(timeout=max(until - time.monotonic(), 0.0))
             over = ends or not patiently
-        while True:  # who woke it meanwhile is content with the next look
+        while True:  # earlier wake-ups are served by the next step
             wake.get_nowait()

@@ -1,4 +1,4 @@
-"""Jobs as operators see them: listed by a filter, looked into, tried again, forgotten. And whole topics."""
+"""Operators' calls: list, inspect, retry and delete jobs; pause and limit whole topics."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .calls import Applies, AsyncApplies, Calls, awaited, in_a_thread
 
 __all__ = ["AsyncJobs", "AsyncTopics", "FilterWords", "Jobs", "Topics", "filter_of", "found"]
 
-_PAGE: Final = 250  # jobs in one transaction of a bulk call; their bodies are read as well
-_QUIET: Final = 1.0  # seconds after which a worker that says nothing counts as gone
+_PAGE: Final = 250  # jobs in one transaction of a bulk call, which also reads their bodies
+_QUIET: Final = 1.0  # seconds without a sign of life after which a worker counts as gone
 Page: TypeAlias = list[Job]  # within a class, `list` is a method
 Attempts: TypeAlias = list[Attempt]
 AllTopics: TypeAlias = list[Topic]
@@ -30,18 +30,18 @@ Progress: TypeAlias = Callable[[int], object]
 
 
 class FilterWords(TypedDict, total=False):
-    """What a filter may say, beside topic and state. All words must hold; one that is not given holds for every job.
+    """The conditions of a filter, beside topic and state. A job must meet all conditions that are given.
 
-    By topic, state and key a call costs by the jobs that it means. All else is looked at job by job.
+    A filter by topic, state and key costs O(matching jobs). All other conditions are checked job by job.
 
     Args:
         key: exactly this
         due_from: due at this aware datetime or after it
         due_until: due at this aware datetime or before it
         error: the job's last error contains this text
-        text: the job's body contains this text; not of one that is encrypted with another key
+        text: the job's body contains this text; a body that is encrypted with another key does not match
         header: the job has this header, or with ``name=value`` this value of it
-        worker: the worker of its last attempt has an id that begins so
+        worker: the id of the worker of its last attempt begins with this text
         priority: exactly this
     """
 
@@ -56,37 +56,37 @@ class FilterWords(TypedDict, total=False):
 
 
 class PageWords(FilterWords, total=False):
-    """Which part of what a filter means."""
+    """A filter, and which page of its jobs to return."""
 
     after: int
     limit: int
 
 
 class BulkWords(FilterWords, total=False):
-    """How a bulk call goes about it. With `dry_run` nothing changes: the number is what it would have been now."""
+    """A filter, and how a bulk call runs. With `dry_run` the call changes nothing, and returns what it would have."""
 
     dry_run: bool
     progress: Progress | None
 
 
 class RetryWords(BulkWords, total=False):
-    """And when what is retried is due."""
+    """The options of a bulk call, and the delay of the retried jobs."""
 
     delay: Duration
 
 
 class Jobs(Applies):
-    """The jobs of a queue, for operators. Each call about one job is O(log jobs), a history also by its rows.
+    """The jobs of a queue, for operators. A call about one job is O(log jobs); `history` adds O(attempts).
 
-    Each raises BadJob for an argument that makes no sense, and StoreError if the store cannot do it. A change of many
-    goes on in batches, each of them one transaction: if an error ends the call, what `progress(how many so far)` was
-    told has happened.
+    All methods raise BadJob for an argument that makes no sense, and StoreError if the store cannot do it. The bulk
+    calls work in batches, one transaction each. If an error ends such a call, the changes that it has reported by
+    `progress(how many so far)` are done.
     """
 
     def list(self, topic: str | None = None, state: State | str | None = None, **words: Unpack[PageWords]) -> Page:
-        """Return up to `limit` jobs, 100 unless told, that a filter means, by id.
+        """Return up to `limit` jobs (default: 100) that match a filter, by id.
 
-        The next page is `after` the last id. `FilterWords` says what the words mean.
+        For the next page pass the last id as `after`. `FilterWords` describes the filter.
         """
         after, limit = words.pop("after", 0), words.pop("limit", 100)
         wanted, store = filter_of(topic, state, words), self._calls.store
@@ -99,51 +99,52 @@ class Jobs(Applies):
         return jobs[:limit]
 
     def history(self, ref: Ref | Job) -> Attempts:
-        """Return what was tried with a job, oldest first, the present attempt too. NoSuchJob if there is none."""
+        """Return the attempts of a job, oldest first, including the current one. NoSuchJob if there is no such job."""
         return self._calls.store.ask(GetHistories([found(self._calls, ref).id]))[0]
 
     def edit(
         self, ref: Ref | Job, *, expect: Job | None = None, connection: object = None, **options: Unpack[EditOptions]
     ) -> Change:
-        """Change a delayed job where it stands; return MADE, or what stood in the way.
+        """Change a delayed job in place; return MADE, or the reason why not.
 
-        It keeps its id, its key and its attempts, and all that is not given. After MADE every handler gets the edited
-        job. A claimed job is not edited: its handler may have read it.
+        The job keeps its id, its key, its attempts, and every option that is not given. After MADE every handler gets
+        the edited job. A claimed job is not edited: its handler may have read it.
 
         Args:
             ref: the job.
-            expect: the Job as you have seen it: CHANGED if it was edited, moved, replaced or claimed since.
-            connection: yours, with a transaction, as for `JobQueue.put`. Where bodies are encrypted, one that the same
-                transaction has put goes by its key.
+            expect: the Job as you last read it. The outcome is CHANGED if it was edited, moved, replaced or claimed
+                since.
+            connection: your own, with a transaction open, as for `JobQueue.put`. With encryption, name a job that the
+                same transaction has put by its key.
             options: `body`, `delay` or `at`, `priority`, `headers`, `ttr`, `max_attempts`, `expires`: as for
-                `JobQueue.put`. Headers come in place of all that there were.
+                `JobQueue.put`. New headers replace all old ones.
 
         Raises:
-            BadJob: nothing is given, or it makes no sense.
+            BadJob: no option is given, or an argument makes no sense.
         """
         return self._apply(edit(self._calls.max_body, ref, expect, **options), connection)
 
     def retry(self, ref: Ref | Job, delay: Duration = 0) -> Change:
-        """Make a finished job delayed again, with all its attempts; return MADE, or what stood in the way.
+        """Make a finished job delayed again, with all its attempts; return MADE, or the reason why not.
 
-        JobExists: its key belongs to another live job by now.
+        Raises JobExists if another live job has its key by now.
         """
         return self._apply(Retry(reference(ref), delay=delay_ms(delay)))
 
     def delete(self, ref: Ref | Job) -> Change:
-        """Forget a job that is not running, and its history; return MADE, or what stood in the way."""
+        """Delete a job that is not running, and its history; return MADE, or the reason why not."""
         return self._apply(Delete(reference(ref)))
 
     def cancel_many(
         self, topic: str | None = None, state: State | str = State.DELAYED, **words: Unpack[BulkWords]
     ) -> int:
-        """Cancel the delayed jobs that a filter means; return how many."""
+        """Cancel the delayed jobs that match a filter; return how many."""
         return self._change(topic, _one_of(state, State.DELAYED), lambda job: Cancel(job.id), words)
 
     def retry_many(self, topic: str | None = None, state: State | str = State.DEAD, **words: Unpack[RetryWords]) -> int:
-        """Retry the finished jobs that a filter means, the dead ones unless told; return how many.
+        """Retry the finished jobs that match a filter (default: the dead ones); return how many.
 
-        Leaves out those whose key belongs to another live job by now.
+        A job is left out if another live job has its key by now.
         """
         wait = delay_ms(words.pop("delay", 0))
         finished = _one_of(state, State.DEAD, State.CANCELLED, State.DONE)
@@ -152,9 +153,9 @@ class Jobs(Applies):
     def delete_many(
         self, topic: str | None = None, state: State | str | None = None, **words: Unpack[BulkWords]
     ) -> int:
-        """Forget the jobs that a filter means and that are not running, and their history; return how many.
+        """Delete the jobs that match a filter and are not running, and their history; return how many.
 
-        For what finished long ago `purge` is quicker.
+        `purge` is quicker for jobs that ended long ago.
         """
         if state is not None:
             state = _one_of(state, *(other for other in State if other is not State.RUNNING))
@@ -168,9 +169,10 @@ class Jobs(Applies):
         topic: str | None = None,
         limit: int = 10_000,
     ) -> int:
-        """Forget up to `limit` finished jobs of a state that ended so long ago, and their history; return how many.
+        """Delete up to `limit` jobs in a finished state that ended at least `older_than` ago; return how many.
 
-        One transaction. O(log jobs + what is forgotten), for dead jobs O(dead and running jobs).
+        Their history goes with them. One transaction: O(log jobs + deleted jobs), for dead jobs O(dead and running
+        jobs).
         """
         finished = _one_of(state, State.DONE, State.DEAD, State.CANCELLED)
         where = None if topic is None else name(topic, "topic")
@@ -179,7 +181,7 @@ class Jobs(Applies):
     def _change(
         self, topic: str | None, state: State | str | None, command: Callable[[Job], Command[Change]], words: BulkWords
     ) -> int:
-        """Apply a command to each job of a filter, batch by batch; return how many it has changed."""
+        """Apply a command to each job that matches a filter, batch by batch; return how many jobs it changed."""
         dry_run, progress = words.pop("dry_run", False), words.pop("progress", None)
         store, wanted = self._calls.store, filter_of(topic, state, words)
         after = changed = 0
@@ -199,7 +201,7 @@ class Topics(Applies):
     """The topics of a queue, for operators."""
 
     def list(self) -> AllTopics:
-        """Return the topics, by name, and whether they are paused. O(topics)."""
+        """Return all topics by name, each with whether it is paused. O(topics)."""
         return self._calls.store.ask(ListTopics())
 
     def counts(self) -> dict[str, Counts]:
@@ -207,10 +209,10 @@ class Topics(Applies):
         return self._calls.store.ask(CountJobs())
 
     def pause(self, topic: str) -> bool:
-        """Let no job of a topic start until `resume`; return whether it was not paused.
+        """Let no job of a topic start until `resume`; return False if the topic was paused already.
 
-        Handlers that run go on. When this returns, nothing of the topic starts any more. It waits for the workers to
-        confirm that, for a second at most: one that says nothing for so long counts as gone.
+        Running handlers go on. Once this returns, no job of the topic starts. The call waits up to a second for the
+        workers to confirm that; a worker that has not answered by then counts as gone.
         """
         changed = self._apply(Pause(name(topic, "topic"), paused=True))
         self._calls.store.quiet(topic, _QUIET)
@@ -221,17 +223,17 @@ class Topics(Applies):
         return self._apply(Pause(name(topic, "topic"), paused=False))
 
     def limits(self, topic: str) -> LimitOverride | None:
-        """Return the limits that were set for a topic; None if it goes by those of its code."""
+        """Return the limits that a call has set for a topic; None if the limits in its code apply."""
         return LimitOverride.read(self._calls.store.ask(GetNote(override_name(name(topic, "topic")))))
 
     def limit(self, topic: str, *, limit: int | Limit | None, rate: str | Rate | None) -> bool:
-        """Limit a topic in the whole store, whatever its code says; return whether that is new.
+        """Limit a topic in the whole store, whatever its code says; return whether that changed anything.
 
-        Both words mean what they mean for a handler; None for both: no limit at all. It holds until the next call,
-        `limit_as_code`, or for ever. Workers hear of it within 2 seconds. What runs goes on, and counts.
+        `limit` and `rate` mean what they mean for a handler; None for both removes every limit. The setting lasts until
+        the next call, or until `limit_as_code`. Workers apply it within 2 seconds. Running jobs go on, and count.
 
         Raises:
-            BadOption: a limit or rate makes no sense, or the store is several.
+            BadOption: a limit or rate makes no sense, or the store consists of several.
         """
         override = LimitOverride.of(limit, rate)
         if not self._calls.store.keeps_limits:
@@ -239,12 +241,12 @@ class Topics(Applies):
         return self._apply(SetNote(override_name(name(topic, "topic")), override.note)) != override.note
 
     def limit_as_code(self, topic: str) -> bool:
-        """Let a topic have the limits of its code again; return whether others were set."""
+        """Let the limits in a topic's code apply again; return whether others were set."""
         return self._apply(SetNote(override_name(name(topic, "topic")), None)) is not None
 
 
 class AsyncJobs(AsyncApplies):
-    """`Jobs`, awaited."""
+    """The methods of `Jobs`, awaited."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls, self._sync = calls, Jobs(calls)
@@ -261,7 +263,7 @@ class AsyncJobs(AsyncApplies):
 
 
 class AsyncTopics(AsyncApplies):
-    """`Topics`, awaited."""
+    """The methods of `Topics`, awaited."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls, self._sync = calls, Topics(calls)
@@ -276,7 +278,7 @@ class AsyncTopics(AsyncApplies):
 
 
 def found(calls: Calls, ref: Ref | Job) -> Job:
-    """Return a job as it is now. NoSuchJob if there is none, BadJob if this names no job."""
+    """Return a job as it is now. NoSuchJob if there is none, BadJob if the reference makes no sense."""
     job = calls.store.ask(GetJob(reference(ref)))
     if job is None:
         raise NoSuchJob(f"there is no job {called(ref)}")
@@ -284,7 +286,7 @@ def found(calls: Calls, ref: Ref | Job) -> Job:
 
 
 def filter_of(topic: str | None, state: State | str | None, words: FilterWords) -> Filter:
-    """Return what these words say. BadJob: they make no sense."""
+    """Return the filter that these conditions describe. BadJob if one makes no sense."""
     misspelt(words, _CHECKS.keys(), "a filter")
     said = {"topic": topic, "state": state, **words}
     return Filter(**{word: check(said[word], word) for word, check in _CHECKS.items() if said.get(word) is not None})
@@ -296,7 +298,7 @@ def _error(error: Any, _: str) -> str:
     return error
 
 
-# A text is not empty: a variable that a script has not set would mean every job.
+# An empty text is refused: a variable that a script has not set would match every job.
 _CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
     **dict.fromkeys(("topic", "key", "text", "header", "worker"), name),
     **dict.fromkeys(("due_from", "due_until"), moment),

@@ -1,4 +1,4 @@
-"""What a program says of its jobs, on both kinds of queue: handlers, tasks, schedules, and what stands around them."""
+"""A program's declarations, on both kinds of queue: handlers, tasks, schedules, and functions around handlers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Place: TypeAlias = str | Store | Callable[[], str | Store]
 
 
 class TaskOptions(SharedOptions, total=False):
-    """What `JobQueue.handler` may be told, and what `JobQueue.put` may, for all jobs of a task."""
+    """The options of a task: those of `JobQueue.handler`, and those of `JobQueue.put` for all its jobs."""
 
     concurrency: int
     ttr: Duration
@@ -60,7 +60,7 @@ class TaskOptions(SharedOptions, total=False):
 
 
 class Decorator(Protocol):
-    """Makes a task of a function. One that takes the Job first is put without it."""
+    """A decorator that makes a task of a function. A function that takes the Job first is put without it."""
 
     @overload
     def __call__(self, function: Callable[Concatenate[Job, P], R], /) -> Task[P, Concatenate[Job, P], R]: ...
@@ -69,7 +69,7 @@ class Decorator(Protocol):
 
 
 class AsyncDecorator(Protocol):
-    """The same, of a queue whose methods are awaited."""
+    """The same decorator, of a queue whose methods are awaited."""
 
     @overload
     def __call__(self, function: Callable[Concatenate[Job, P], R], /) -> AsyncTask[P, Concatenate[Job, P], R]: ...
@@ -78,7 +78,7 @@ class AsyncDecorator(Protocol):
 
 
 class Program:
-    """A store, and what a program does with its jobs. `JobQueue` says what it is made with."""
+    """A store, and a program's handlers, tasks and schedules. `JobQueue` describes the arguments."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Program:
         self.declared = Declared()
         self.middleware = Middleware()
         self._providers = Providers()
-        self._policies: dict[str, RetryPolicy] = {}  # that reserves were given, by topic
+        self._policies: dict[str, RetryPolicy] = {}  # the policies that reserves were given, by topic
         opener = partial(_placed, url, clock, create, spool, self.events)
         self.calls = self._calls = Calls(
             opener, self.events, encryption, whole(max_body, "max_body", MOST, error=BadOption)
@@ -111,11 +111,11 @@ class Program:
 
     @property
     def store(self) -> Store:
-        """The store, opened when it is used first."""
+        """The store, opened on first use."""
         return self.calls.store
 
     def job(self, topic: str, body: Any = None, /, **options: Unpack[JobOptions]) -> NewJob:
-        """Return a new job for `put_many`; nothing is stored yet. `put` says what the arguments mean. BadJob."""
+        """Return a new job for `put_many`; nothing is stored yet. `put` describes the arguments. BadJob."""
         try:
             return new_job(self.calls.max_body, topic, body, **options)
         except TypeError:
@@ -141,33 +141,34 @@ class Program:
     ) -> Callable[[H], H]:
         """Return a decorator that registers a topic's handler: a function or coroutine function that takes the Job.
 
-        It succeeds by returning. Any exception is a failed attempt, retried as `retry` says; GiveUp makes the job dead
-        at once, RetryLater names the delay.
+        The job succeeds when the handler returns. Any exception is a failed attempt, and `retry` decides when the job
+        runs again. GiveUp makes the job dead at once, RetryLater names the delay.
 
         Args:
-            topic: whose jobs it handles.
+            topic: the topic whose jobs it handles.
             concurrency: how many may run at once in a worker.
-            ttr: how long one may run until another worker may have its job, more than 0.
-            retry: when a failed job is tried again, and how often: a policy, such as Ladder; or a function of the job
-                and the error that returns how long to wait, such as "30s", or None: dead. It is called where the
-                handler ran; what it raises, or returns instead, is logged and kept in the error, and the default
-                policy's delay is taken. That policy holds as well for lost leases, of which no function is asked, and
-                for how often a job is tried at most, 10 times, unless it was put with `max_attempts`.
+            ttr: how long a handler may run before another worker may take its job, more than 0.
+            retry: when and how often a failed job is tried again: a policy, such as Ladder, or a function of the job
+                and the error. The function returns the delay, such as "30s", or None to make the job dead. It is called
+                where the handler ran. If it raises, or returns something else, that is logged and kept in the error,
+                and the default policy's delay is used. With a function the default policy also decides after lost
+                leases, and sets the number of attempts, 10, unless the put gave `max_attempts`.
             keep_lease: renew the lease for as long as the handler runs and its process lives.
-            isolate: run each job in a child process. It is killed at the ttr, unless the lease is kept; a job that
-                crashes it has failed, and no other one notices. The child imports the handler's module.
-            results: keep what it returns, for `result` and `wait`: bytes as they are, anything else as JSON, up to
-                64 KiB. With a value that cannot be kept the job is dead at once: its work would only be done again.
-            limit: how many may run at once in the whole store: at most 1 000 000. ``Limit(3, per=":")``: how many of
-                those whose keys are the same up to the first ":". Each worker of the topic is to say the same.
-            rate: how many may begin in a time, in the whole store, such as "100/m" or "5/s", or a `Rate`.
+            isolate: run each job in a child process, which imports the handler's module. The process is killed at the
+                ttr, unless the lease is kept. A job that crashes its process has failed; other jobs are not affected.
+            results: keep what the handler returns, for `result` and `wait`: bytes as they are, anything else as JSON,
+                up to 64 KiB. With a value that cannot be kept the job is dead at once: a retry would only repeat its
+                work.
+            limit: how many may run at once in the whole store, at most 1 000 000. ``Limit(3, per=":")``: how many of
+                the jobs whose keys are equal up to the first ":". All workers of the topic must give the same limit.
+            rate: how many may begin in a time in the whole store, such as "100/m" or "5/s", or a `Rate`.
 
         Raises:
-            BadJob: there can be no such topic.
-            TypeError: it can be no handler, such as a generator function.
-            BadOption: the topic has a handler, or an option makes no sense, or it is isolated and a lambda, which
-                another process cannot find by name. In a notebook, or at a prompt, a function takes the
-                place of the one of its name that was there.
+            BadJob: the topic's name is not valid.
+            TypeError: the function cannot be a handler, such as a generator function.
+            BadOption: the topic has a handler; or an option makes no sense; or an isolated handler is a lambda, which
+                another process cannot find by name. In a notebook, or at a prompt, a function replaces the earlier
+                one of the same name.
         """
         if callable(topic):
             raise TypeError("write @queue.handler(topic): which jobs it handles stands in the parentheses")
@@ -189,7 +190,7 @@ class Program:
     def _task(
         self, kind: type[AnyTask[..., ..., Any]], topic: str | None, key: Any, options: dict[str, Any]
     ) -> Callable[[Callable[..., Any]], Any]:
-        """Return a decorator that makes a task of a kind."""
+        """Return a decorator that makes a task of the given kind."""
         if callable(topic):
             raise TypeError("write @queue.task(), with parentheses, or a topic in them")
         misspelt(options, TaskOptions, "a task")
@@ -201,7 +202,7 @@ class Program:
             if not callable(function):
                 raise TypeError(f"a task is made of a function, not of {function!r:.40}")
             named = default_topic(function) if topic is None else topic
-            self.job(named, b"", **options)  # what makes no sense is said now
+            self.job(named, b"", **options)  # options that make no sense raise here
             signature = Signature(function, named, self._providers)
             handler = task_handler(function, signature, encodes=bool(handled.get("results")))
             task = kind(self.calls, handler, signature, key, options)
@@ -213,12 +214,12 @@ class Program:
     def provide(self, function: F) -> F:
         """Provide to tasks what a generator function, or an async one, yields; return the function.
 
-        A parameter of a task that has the function's name, or the type that the function is annotated to yield, gets
-        it: opened before each job, closed after it, whatever becomes of it. What is raised in either is a failed
-        attempt. The function may take the Job. An async one is for async tasks.
+        A task's parameter gets the value if it has the function's name, or the type that the function is annotated to
+        yield. The generator is opened before each job and closed after it, whatever the outcome. An error in it is a
+        failed attempt. The function may take the Job. An async generator is for async tasks.
 
         Raises:
-            TypeError: it is no generator function.
+            TypeError: the function is not a generator function.
             BadOption: its name is taken.
         """
         self._providers.add(function)
@@ -236,11 +237,11 @@ class Program:
         jitter: Duration = 0,
         **handler: Any,
     ) -> Callable[[F], F]:
-        """Return a decorator that has a function run every so often: at the multiples of `period` since 1970, in UTC.
+        """Return a decorator that runs a function at the multiples of `period` since 1970, in UTC.
 
-        The function takes nothing, or the Job, or it is a Task whose arguments all have defaults. The store hears of it
-        when a worker starts; the one that starts last says what holds. `ScheduleOptions` says what the other arguments
-        mean; those of `handler` may be given too.
+        The function takes nothing, or the Job, or is a Task whose arguments all have defaults. A worker stores the
+        schedule when it starts; the worker that starts last decides. `ScheduleOptions` describes the other arguments;
+        the options of `handler` may be given as well.
 
         Raises:
             BadJob, BadOption: an argument makes no sense, or the name is taken.
@@ -258,9 +259,10 @@ class Program:
         jitter: Duration = 0,
         **handler: Any,
     ) -> Callable[[F], F]:
-        """Return a decorator that has a function run when a cron expression says, in a time zone.
+        """Return a decorator that runs a function when a cron expression says, in a time zone.
 
-        It has five fields, minute, hour, day, month and weekday, or six with seconds first. All else is as for `every`.
+        The expression has five fields, minute, hour, day, month and weekday, or six with seconds first. All else is as
+        for `every`.
 
         Raises:
             CronMissing: ``pip install 'pywheel-timer[cron]'``.
@@ -297,23 +299,25 @@ class Program:
     def before(self, function: B) -> B:
         """Call a function with the Job before each handler of this queue, where the handler runs; return the function.
 
-        In the order in which they were given. What one raises is what the handler would have raised: a failed attempt,
-        or GiveUp, RetryLater, NotNow; the handler is not called then. Context variables that it sets are the handler's.
+        The functions are called in the order in which they were given. An error counts as the handler's: a failed
+        attempt, or GiveUp, RetryLater, NotNow. The handler is not called then. Context variables that a function sets
+        are the handler's.
 
         Raises:
-            TypeError: it is no function, or a coroutine function.
+            TypeError: it is not a function, or is a coroutine function.
         """
         self.middleware.add(self.middleware.before, function, "before")
         return function
 
     def after(self, function: A) -> A:
-        """Call a function with the Job and what was raised, or None, after each handler; return the function.
+        """Call a function with the Job and the exception, or None, after each handler; return the function.
 
-        The last given is called first, each of them whatever has happened. What one raises is logged, and changes
-        nothing: the handler has done what it did. Not called after a process that was killed.
+        The function that was given last is called first. All of them are called, whatever the handler or another one
+        raised. An error in a function is logged and changes nothing: the handler has done its work. After a process
+        was killed, none is called.
 
         Raises:
-            TypeError: it is no function, or a coroutine function.
+            TypeError: it is not a function, or is a coroutine function.
         """
         self.middleware.add(self.middleware.after, function, "after")
         return function
@@ -321,14 +325,15 @@ class Program:
     def on_dead(self, function: D) -> D:
         """Call a function, or a coroutine function, with each Job that is dead; return the function.
 
-        Its last attempt has failed, or the lease of that was lost, as by a worker that was killed; its `last_error`
-        says why. It is called in a worker, in a thread of its own, once the store knows. What it raises is logged.
+        The job's last attempt has failed, or has lost its lease, as when its worker was killed; `last_error` gives the
+        reason. The call comes in a worker, in a thread of its own, once the store has the state. Errors in it are
+        logged.
 
-        It is called once at most: not if the process ends first, nor if `reserve`, or a put with the same key, ended
-        the lost lease before a worker did.
+        The function is called once at most. It is not called if the process ends first, or if `reserve`, or a put with
+        the same key, ended the lost lease before a worker did.
 
         Raises:
-            TypeError: it is no function.
+            TypeError: it is not a function.
         """
         self.middleware.add(self.middleware.dead, function, "on_dead")
         return function
@@ -336,7 +341,7 @@ class Program:
     # ---- claims by hand ---------------------------------------------------------------------------------------------
 
     def _reserving(self, topic: str, limit: int, ttr: Duration, retry: AnyRetry | None) -> Reserve:
-        """Return the command that claims jobs of a topic. Without a policy a lost one is due again at once."""
+        """Return the command that claims jobs of a topic. Without a policy a lost lease makes the job due at once."""
         policy = None if retry is None else policy_of(retry)
         losses = () if policy is None else after_losses(policy)
         terms = ClaimPolicy(duration(ttr, "ttr", 1), (policy or DEFAULT).max_attempts, *losses)
@@ -348,7 +353,7 @@ class Program:
         return command
 
     def _retry(self, job: Job) -> RetryPolicy:
-        """Return the policy by which a job is tried again that was reserved."""
+        """Return the retry policy of a reserved job."""
         claims.receipt(job)
         if job.topic in self._policies:
             return self._policies[job.topic]
@@ -358,20 +363,20 @@ class Program:
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def use(self, url: str | Store, *, clock: Clock | None = None, create: bool = True) -> None:
-        """Go over to another store, without a spool, and close the one before; the handlers stay.
+        """Use another store, without a spool, and close the present one; the handlers stay.
 
-        For tests of a program that has made its queue: ``shop.queue.use("memory:", clock=clock)``. To be called
-        while nobody else uses the queue. Errors as when a queue is made; then it keeps its store.
+        For tests of a program that has made its queue: ``shop.queue.use("memory:", clock=clock)``. No other thread may
+        use the queue meanwhile. Raises what making a queue raises; the queue then keeps its store.
         """
         self.calls.use(_opened(url, clock, create=create))
 
 
 def _placed(url: Place, clock: Clock | None, create: bool, spool: str | None, events: Events) -> Store:
-    """Open a store. Not a method: a queue that keeps one of its own would only be freed by the garbage collector."""
+    """Open a store. Not a method: a queue that holds its own method is only freed by the garbage collector."""
     place = url if isinstance(url, str | Store) or not callable(url) else url()
     if spool is None:
         return _opened(place, clock, create=create)
-    from .spooled_store import SpooledStore  # most queues have none, and do without SQLite
+    from .spooled_store import SpooledStore  # most queues have no spool, and do not need SQLite
 
     return SpooledStore(place, partial(_opened, place, clock, create=create), spool, clock, events.emit)
 

@@ -1,4 +1,4 @@
-"""The queue: what a program does with jobs."""
+"""The queue: a program's calls that put, claim and settle jobs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = ["AsyncJobQueue", "JobQueue"]
 
 
 class _Queue(Program):
-    """A program's queue, of either kind."""
+    """A program's queue, for threads or for asyncio."""
 
     @property
     def sync(self) -> JobQueue:
-        """The same queue, for threads: for handlers that are plain functions. One store, the same handlers."""
+        """The same queue for threads and handlers that are plain functions. It shares the store and the handlers."""
         return twin(JobQueue, self)  # type: ignore[no-any-return]  # of that kind
 
     @property
     def aio(self) -> AsyncJobQueue:
-        """The same queue, for asyncio. One store, the same handlers."""
+        """The same queue for asyncio. It shares the store and the handlers."""
         return twin(AsyncJobQueue, self)  # type: ignore[no-any-return]  # of that kind
 
 
@@ -40,43 +40,44 @@ class JobQueue(_Queue, Applies):
     """Durable delayed jobs in a store: ``sqlite:///jobs.db``, ``memory:``.
 
     Any thread may call any method; for asyncio there is `AsyncJobQueue`. A *reference* to a job is its id, the Job
-    itself, or a pair (topic, key), which means the live job with that key, or else the latest. All methods raise
-    StoreError when the store cannot do it, and BadJob for arguments about jobs that make no sense. An error means that
-    nothing was done, with these exceptions: OutcomeUnknown; a change of many by filter, which goes on in batches; and
-    a commit that a signal handler interrupted, or that the disk of a SQLite file did not confirm. That one may have
-    happened, as its StoreError says.
+    itself, or a pair (topic, key). The pair means the live job with that key, or else the latest.
+
+    All methods raise StoreError if the store cannot do it, and BadJob for arguments about jobs that make no sense. An
+    error means that nothing was done, with three exceptions. OutcomeUnknown says so. A bulk call by a filter works in
+    batches: those before the error are done. A commit that a signal handler interrupted, or that the disk of a SQLite
+    file did not confirm, may have happened; its StoreError says so.
 
     Args:
-        url: the address of a store, or a Store; or a function that returns one, called when the queue is used first.
-            Until then nothing is opened, and StoreError is raised there: for a program that makes its queue before
-            its settings are known, or before its server forks.
-        clock: for tests: what the store goes by, such as a ManualClock.
-        create: whether a store that is not there is made.
+        url: the address of a store, or a Store, or a function that returns one. The queue calls the function on first
+            use, which then raises StoreError if the store cannot be opened. Use a function if the program makes its
+            queue before its settings are known, or before its server forks.
+        clock: the store's clock, for tests, such as a ManualClock.
+        create: whether to create a store that does not exist.
         max_body: the longest body, in bytes.
-        listeners: who is told of what happens; each is called with an event of `pywheel.events`.
-        spool: the address of a file of its own, ``sqlite:///spool.db``, for puts while the store is away, also as the
-            queue is made. They are forwarded once it is back; docs/spool.md says what holds.
-        encryption: the keys with which bodies are encrypted in the store, and decrypted for who may read them.
+        listeners: functions that are called with each event of `pywheel.events`.
+        spool: the address of a separate file, ``sqlite:///spool.db``, for puts while the store is away, even when the
+            queue is made. They are forwarded once the store is back; docs/spool.md states the guarantees.
+        encryption: the keys that encrypt bodies in the store, and decrypt them for programs that may read them.
 
     Raises:
         StoreError: the store cannot be opened.
         BadOption: an argument makes no sense.
-        TypeError: it is of a wrong class, such as a clock that is none.
+        TypeError: an argument has a wrong class, such as a clock that is not a Clock.
     """
 
     @property
     def jobs(self) -> Jobs:
-        """Many jobs: listed, tried again, deleted; for operators."""
+        """The calls on many jobs, for operators: list, retry, delete."""
         return Jobs(self.calls)
 
     @property
     def topics(self) -> Topics:
-        """Whole topics: counted, paused; for operators."""
+        """The calls on whole topics, for operators: count, pause, limit."""
         return Topics(self.calls)
 
     @property
     def schedules(self) -> Schedules:
-        """Periodic jobs that are made by calls."""
+        """The calls that make and manage periodic jobs."""
         return Schedules(self.calls)
 
     def task(
@@ -84,19 +85,19 @@ class JobQueue(_Queue, Applies):
     ) -> Decorator:
         """Return a decorator that makes a task of a function, or of a coroutine function.
 
-        A job of it calls the function with the arguments that were put, and with what else it asks for: the Job, and
-        what `provide` gives. It succeeds by returning, and fails as a handler does.
+        A job of the task calls the function with the arguments that were put. Other parameters get the Job, and the
+        values that `provide` gives. The job succeeds when the function returns, and fails as with a handler.
 
         Args:
-            topic: where its jobs are; the function's module and name unless told.
-            key: of each job: a function of the task's arguments that returns it, or the same one for all.
+            topic: the topic of its jobs; default: the function's module and name.
+            key: the key of each job: a function of the task's arguments that returns it, or one key for all jobs.
             options: those of `handler`, and of `put` for each of its jobs, such as `delay`, `replace`, `max_attempts`.
                 A `ttr` is the handler's.
 
         Raises:
             BadJob, BadOption: the topic has a handler, or an argument makes no sense, such as a function with
                 ``*args``.
-            TypeError: it is no function.
+            TypeError: the decorated object is not a function.
         """
         return self._task(Task, topic, key, dict(options))
 
@@ -106,43 +107,43 @@ class JobQueue(_Queue, Applies):
         """Store a job; return its id. When this returns, the job is durable. O(log jobs), and one commit.
 
         A handler may put the successor of its own job under the job's own key. While the store of a queue with a spool
-        is away, the id is negative, and names the job as any other does.
+        is away, the id is negative, and names the job like any other id.
 
         Args:
-            topic: what kind of job it is; a handler is registered for a topic.
-            body: bytes, or anything that JSON can say.
+            topic: the kind of job; a handler is registered for a topic.
+            body: bytes, or any JSON value.
             delay: seconds, a timedelta, or text such as "30m", counted by the store from the moment it stores the job.
                 Without it and `at`, or if it is negative, the job is due at once.
             at: an aware datetime, instead of a delay.
-            key: yours, unique among the live jobs of the topic.
-            replace: let a delayed job that has the key take these values. It keeps its id.
-            ttr: how long a handler may run, more than 0, instead of what the handler says.
-            max_attempts: how often it is tried, instead of what the handler's retry policy says.
+            key: your name for the job, unique among the live jobs of the topic.
+            replace: if a delayed job has the key, let it take these values. It keeps its id.
+            ttr: how long the handler may run, more than 0; default: the handler's ttr.
+            max_attempts: how often the job is tried; default: the number in the handler's retry policy.
             headers: text by name, for the handler.
-            to: where an outlet delivers it: an http or https URL, or a name in the outlet's own words. It is kept as
+            to: the destination of an outlet: an http or https URL, or a name in the outlet's own words. It is kept as
                 the header "to".
-            traceparent: W3C trace context of the caller, for the handler.
-            connection: yours to the store's own database, with a transaction open: the job exists exactly if that
-                commits. The driver's, or SQLAlchemy's connection or session, or Django's.
-            dedupe_for: for how long after the end of a job with the same key the put is refused, however it ended. Jobs
-                that were pruned or deleted do not count.
+            traceparent: the caller's W3C trace context, for the handler.
+            connection: your own connection to the store's database, with a transaction open. The job exists exactly if
+                that transaction commits. A connection of the driver, a connection or session of SQLAlchemy, or
+                Django's.
+            dedupe_for: refuse the put for this long after a job with the same key has ended, however it ended. Jobs
+                that were purged or deleted do not count.
             priority: from -9 to 9; of the due jobs of a topic the highest comes first.
-            expires: how long after its due time it may begin. A worker that claims it later cancels it instead. A
+            expires: how long after its due time the job may begin. A worker that claims it later cancels it instead. A
                 retry has a due time of its own.
-
         Raises:
             BadJob: an argument makes no sense.
-            JobExists: a live job has the key, and is not to be replaced, or is running; or one had it that ended less
+            JobExists: a live job has the key, and is running or may not be replaced; or a job with the key ended less
                 than `dedupe_for` ago.
             StoreError: the store cannot do it. In each case nothing was stored.
         """
         return self.calls.apply_within(connection, Put((self.job(topic, body, **options),)))[0]
 
     def put_many(self, jobs: Iterable[NewJob], *, connection: object = None) -> list[int]:
-        """Store many jobs, all or none, in one transaction; return their ids, in order. Make them with `job`.
+        """Store many jobs, all or none, in one transaction; return their ids, in order. Make the jobs with `job`.
 
-        O(log jobs) each, and one commit: the cheapest way to put many. With a `connection` they are part of your own
-        transaction, as for `put`.
+        This is the cheapest way to put many: O(log jobs) each, and one commit. With a `connection` they are part of
+        your own transaction, as for `put`.
 
         Raises:
             BadJob: one of them was not made with `job`.
@@ -157,59 +158,59 @@ class JobQueue(_Queue, Applies):
         """Return a job as it is now. O(log jobs).
 
         Raises:
-            NoSuchJob: there is none.
-            BadJob: this names no job.
+            NoSuchJob: there is no such job.
+            BadJob: the reference makes no sense.
         """
         return found(self.calls, ref)
 
     def cancel(self, ref: Ref | Job, *, connection: object = None) -> Change:
-        """Cancel a delayed job; return MADE, or what stood in the way. After MADE it is never delivered again.
+        """Cancel a delayed job; return MADE, or the reason why not. After MADE the job is never delivered again.
 
-        A `Change` is true if it was made, and else says why not: ``if not (change := queue.cancel(7)): print(change)``
-        prints "running", "done" or another state, or "not found".
+        A `Change` is true if it was made, and otherwise names the reason: ``if not (change := queue.cancel(7)):
+        print(change)`` prints "running", "done" or another state, or "not found".
 
-        With a `connection` it is part of your own transaction, as for `put`: the job is cancelled exactly if that
-        commits, and no worker starts it meanwhile.
+        With a `connection` the call is part of your own transaction, as for `put`: the job is cancelled exactly if
+        that commits, and no worker starts it meanwhile.
         """
         return self._apply(Cancel(reference(ref)), connection)
 
     def reschedule(
         self, ref: Ref | Job, delay: Duration | None = None, *, at: datetime | None = None, connection: object = None
     ) -> Change:
-        """Give a delayed job another due time: `delay` from now, or `at`; return MADE, or what stood in the way.
+        """Give a delayed job another due time: `delay` from now, or `at`; return MADE, or the reason why not.
 
-        With a `connection` it is part of your own transaction, as for `cancel`.
+        With a `connection` the call is part of your own transaction, as for `cancel`.
 
         Raises:
-            BadJob: not one of the two was given, or it makes no sense.
+            BadJob: both or neither of `delay` and `at` are given, or the value makes no sense.
         """
         return self._apply(edit(self.calls.max_body, ref, delay=delay, at=at), connection)
 
     def result(self, ref: Ref | Job) -> Result:
-        """Return what has become of a job by now: its state, the result of its handler if it is kept, its last error.
+        """Return the state of a job, the result of its handler if it is kept, and its last error.
 
         Raises:
-            NoSuchJob: there is none.
+            NoSuchJob: there is no such job.
             StoreError: the store cannot say.
         """
         return results.result(self.calls, ref)
 
     def wait(self, ref: Ref | Job, timeout: Duration | None = None) -> Result:
-        """Return what has become of a job once it is done, dead or cancelled.
+        """Wait until a job is done, dead or cancelled; return its state, result and last error.
 
-        It returns some ms after a worker has ended the job, and half a second after anybody else has. One thread
-        listens for all who wait in a process; nobody else pays for it. While the store is away it waits on: one that
-        begins then does so if it has a timeout.
+        The call returns some ms after a worker has ended the job, and up to half a second after any other end. One
+        thread listens for all waiting calls of a process; without waiting calls there is no cost. While the store is
+        away the call keeps waiting; a call that begins then does so only with a timeout.
 
         Args:
-            ref: the job. By a key it is the job that has it now.
-            timeout: how long to wait at most. Without it, for as long as it takes.
+            ref: the job. A key means the job that has the key when the call begins.
+            timeout: the longest wait; default: no limit.
 
         Raises:
             WaitTimeout: the job has not ended in that time. It goes on.
-            NoSuchJob: there is none, or it was deleted meanwhile.
+            NoSuchJob: there is no such job, or it was deleted meanwhile.
             StoreClosed: the queue was closed meanwhile.
-            StoreError: the store cannot say which job it is, in all that time.
+            StoreError: the store could not say within the timeout which job it is.
         """
         return results.wait(self.calls, ref, timeout)
 
@@ -218,48 +219,50 @@ class JobQueue(_Queue, Applies):
     def reserve(self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: AnyRetry | None = None) -> list[Job]:
         """Claim up to `limit` due jobs, by (due, id); return them, [] if none is due. Never waits for one.
 
-        Each is leased for its own ttr, or this one. Settle it with `ack` or `nack` before `job.lease_until`: what is
-        not settled by then is due again: at once, or with `retry` after its delay for that attempt. How often a job is
-        tried that does not say itself is what `retry` says, or 10 times; `nack` follows it, too. Of a function it asks
-        with the job and the error whose text it was given, or None; the default policy holds for lost leases then.
-        No two callers get the same job. O(log jobs) each, and one commit.
+        Each job is leased for its own ttr, or for the given one. Settle it with `ack` or `nack` before
+        `job.lease_until`. A job that is not settled by then is due again: at once, or with `retry` after the delay
+        for that attempt. No two callers get the same job. O(log jobs) each, and one commit.
 
-        Jobs whose bodies cannot be read here, as a key is missing, are looked past, and stay as they were.
+        A job without its own `max_attempts` is tried as often as `retry` says, by default 10 times. `nack` follows
+        `retry` as well. If `retry` is a function, `nack` calls it with the job and an error with the given text, or
+        None; lost leases then follow the default policy.
+
+        A job whose body cannot be read here, because a key is missing, is skipped and stays as it was.
 
         Raises:
             BadJob: an argument makes no sense.
-            NoKey, BadBody: jobs are due, and none of them can be read.
+            NoKey, BadBody: jobs are due, but none of them can be read.
         """
         return claims.reserve(self.calls, self._reserving(topic, limit, ttr, retry))
 
     def ack(self, job: Job) -> bool:
-        """Make a claimed job done; return whether the claim held. False: the job is or will be delivered again."""
+        """Make a claimed job done; return whether the claim held. After False the job is or will be delivered again."""
         return self._apply(Ack(*claims.receipt(job)))
 
     def nack(self, job: Job, delay: Duration | None = None, *, error: str | None = None) -> State | None:
         """End a claim as a failed attempt; return the new state: delayed, or dead if no attempt is left.
 
-        It is due again after `delay`, or else as the retry policy says that `reserve` was given for its topic, or the
-        topic's handler, or the default one. None: the lease was lost, nothing changed.
+        The job is due again after `delay`. Without it, the retry policy decides: the policy that `reserve` was given
+        for the topic, or else the handler's, or else the default one. None: the lease was lost, nothing changed.
         """
         return self._apply(claims.nacking(job, delay, error, self._retry(job)))
 
     def bury(self, job: Job, *, error: str | None = None) -> bool:
-        """Make a claimed job dead, whatever attempts are left; return whether the claim held."""
+        """Make a claimed job dead, even if attempts are left; return whether the claim held."""
         return self._apply(claims.nacking(job, None, error, None)) is not None
 
     def release(self, job: Job) -> bool:
-        """Give a claim back, due as before, no attempt spent; return whether it held. False changes nothing."""
+        """Give a claim back without spending an attempt; return whether it held. The job is due as before."""
         return self._apply(Release(*claims.receipt(job)))
 
     def touch(self, job: Job, ttr: Duration = 60) -> bool:
-        """Let a claim's lease end `ttr` from now, more than 0; return whether it held. False changes nothing."""
+        """Let a claim's lease end `ttr` from now, more than 0; return whether it held. After False nothing changed."""
         return self._apply(Touch(*claims.receipt(job), duration(ttr, "ttr", 1)))
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the queue and its store. Idempotent. What is under way ends; later calls raise StoreClosed."""
+        """Close the queue and its store. Idempotent. Calls under way complete; later calls raise StoreClosed."""
         self.calls.close()
 
     def __enter__(self) -> Self:
@@ -272,23 +275,23 @@ class JobQueue(_Queue, Applies):
 class AsyncJobQueue(_Queue, AsyncApplies):
     """Durable delayed jobs in a store, for asyncio: ``async with AsyncJobQueue("sqlite:///jobs.db") as queue``.
 
-    It is made as a `JobQueue` is, and has the same methods, which are awaited. What tasks of a loop ask for at about
-    the same time shares one transaction. Handlers are registered and declared without `await`.
+    It takes the arguments of a `JobQueue`, and has the same methods, awaited. Calls that the tasks of a loop make at
+    about the same time share one transaction. Handlers are registered and declared without `await`.
     """
 
     @property
     def jobs(self) -> AsyncJobs:
-        """Many jobs: listed, tried again, deleted; for operators."""
+        """The calls on many jobs, for operators: list, retry, delete."""
         return AsyncJobs(self.calls)
 
     @property
     def topics(self) -> AsyncTopics:
-        """Whole topics: counted, paused; for operators."""
+        """The calls on whole topics, for operators: count, pause, limit."""
         return AsyncTopics(self.calls)
 
     @property
     def schedules(self) -> AsyncSchedules:
-        """Periodic jobs that are made by calls."""
+        """The calls that make and manage periodic jobs."""
         return AsyncSchedules(self.calls)
 
     @property
@@ -298,7 +301,7 @@ class AsyncJobQueue(_Queue, AsyncApplies):
     def task(
         self, topic: str | None = None, *, key: Callable[..., str] | str | None = None, **options: Unpack[TaskOptions]
     ) -> AsyncDecorator:
-        """Return a decorator that makes a task of a function: as `JobQueue.task`, with methods that are awaited."""
+        """Return a decorator that makes a task of a function: as `JobQueue.task`, but with awaited methods."""
         return self._task(AsyncTask, topic, key, dict(options))
 
     async def put(
@@ -306,9 +309,9 @@ class AsyncJobQueue(_Queue, AsyncApplies):
     ) -> int:
         """As `JobQueue.put`. A task that is cancelled meanwhile may or may not have put the job.
 
-        The `connection` is of a driver for asyncio: psycopg's AsyncConnection, asyncpg's, aiosqlite's, aiomysql's or
-        asyncmy's, or SQLAlchemy's AsyncSession or AsyncConnection on one of them. One of a driver that blocks is taken,
-        too, and blocks the loop.
+        The `connection` is one of a driver for asyncio: psycopg's AsyncConnection, asyncpg's, aiosqlite's, aiomysql's
+        or asyncmy's, or SQLAlchemy's AsyncSession or AsyncConnection on one of them. A connection of a blocking driver
+        works as well, but blocks the loop.
         """
         return (await self.calls.aapply_within(connection, Put((self.job(topic, body, **options),))))[0]
 
@@ -328,7 +331,7 @@ class AsyncJobQueue(_Queue, AsyncApplies):
     async def reserve(
         self, topic: str, limit: int = 1, *, ttr: Duration = 60, retry: AnyRetry | None = None
     ) -> list[Job]:
-        """As `JobQueue.reserve`. A task that is cancelled meanwhile gives back what it got before it ends."""
+        """As `JobQueue.reserve`. A task that is cancelled meanwhile gives its claims back before it ends."""
         return await claims.reserve_async(self.calls, self._reserving(topic, limit, ttr, retry))
 
     ack = awaited(JobQueue.ack)

@@ -1,4 +1,4 @@
-"""Encrypting anew what a store has: with the key that encrypts now, or for the first time."""
+"""Encrypting the bodies and results of a store with the current key, for the first time or anew."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from .spool import TOPIC as SPOOLED
 __all__ = ["Rekeyed", "rekey"]
 
 _PAGE: Final = 100  # jobs in one transaction
-_OURS: Final = frozenset({COPIES, SPOOLED})  # topics of our own notes, which are read without keys
+_OURS: Final = frozenset({COPIES, SPOOLED})  # topics of pywheel's own notes, which are read without keys
 _TRIES: Final = 3
 _Content: TypeAlias = tuple[Job, str, bytes, int | None]
-"""A job, under which name its body or its result is sealed, that, and of a result the claim."""
+"""A job; the name under which its body or result is sealed; the body or result; the claim of a result."""
 
 
 class Rekeyed(NamedTuple):
-    """How far it has come, in bodies and results."""
+    """The progress, in bodies and results."""
 
-    last: int = 0  # the id of the last job looked at: to go on from there, give it as `after`
+    last: int = 0  # the id of the last job looked at: to continue from there, give it as `after`
     rewritten: int = 0
-    current: int = 0  # that had the key already
-    unreadable: int = 0  # left as they are: their key is not in the keyring, or they were changed
+    current: int = 0  # already encrypted with the current key
+    unreadable: int = 0  # left as they are: their key is not in the keyring, or they were tampered with
     changed: int = 0  # left as they are: others changed them at the same time, again and again
 
 
 def rekey(
     store: Store, keyring: Keyring, *, after: int = 0, progress: Callable[[Rekeyed], object] = lambda _: None
 ) -> Rekeyed:
-    """Encrypt bodies and results of all jobs, live and finished, with the keyring's current key; plain ones too.
+    """Encrypt the bodies and results of all jobs, live and finished, plain or not, with the keyring's current key.
 
-    Job by job, each only if it is still the same; what works on the store goes on meanwhile. It may be ended at any
-    moment and begun again: what is done is not done again. O(jobs), and it reads every body.
+    Each job is rewritten only if it has not changed meanwhile; programs and workers may use the store at the same
+    time. The call may be interrupted and repeated: finished work is not repeated. O(jobs); it reads every body.
 
     Raises:
-        StoreError: the store failed; what was told to `progress` is done.
-        NoKey: the current key is not here.
+        StoreError: the store failed; the work reported to `progress` is done.
+        NoKey: the current key is not in the keyring.
     """
     keyring.key(keyring.current)
     if isinstance(store, EncryptedStore):
@@ -68,7 +68,7 @@ def _page(store: Store, keyring: Keyring, found: Rekeyed, jobs: list[Job]) -> Re
 
 
 def _results(store: Store, keyring: Keyring, found: Rekeyed, jobs: list[Job]) -> Rekeyed:
-    """Encrypt results anew. One that is another one by now has the key."""
+    """Encrypt results anew. A result that was replaced meanwhile has the current key already."""
     results: list[_Content] = []
     for job, attempts in zip(jobs, store.ask(GetHistories([job.id for job in jobs])), strict=True):
         if attempts and attempts[-1].result is not None:
@@ -77,7 +77,7 @@ def _results(store: Store, keyring: Keyring, found: Rekeyed, jobs: list[Job]) ->
 
 
 def _encrypt(store: Store, keyring: Keyring, found: Rekeyed, contents: Sequence[_Content]) -> tuple[Rekeyed, list[int]]:
-    """Encrypt anew what has another key or none; return the ids of the jobs that were changed meanwhile, too."""
+    """Encrypt the contents that lack the current key; return also the ids of the jobs that were changed meanwhile."""
     rewrites, current, unreadable = [], 0, 0
     for job, name, content, claim in contents:
         if job.topic in _OURS:

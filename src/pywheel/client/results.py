@@ -1,4 +1,4 @@
-"""What has become of a job, now or once it has ended."""
+"""The result of a job, now or once the job has ended."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PAUSES: Final = (0.05, 1.0)  # seconds between tries while the store is away: f
 
 
 def result(calls: Calls, ref: Ref | Job) -> Result:
-    """Return what has become of a job by now."""
+    """Return the state, result and last error of a job as they are now."""
     job = found(calls, ref)
     [so_far] = results(calls.store, [(job.id, job.state)])
     return so_far
 
 
 def wait(calls: Calls, ref: Ref | Job, timeout: Duration | None) -> Result:
-    """Return what has become of a job once it has ended."""
+    """Wait until a job has ended; return its result."""
     time_left = TimeLeft(timeout)
     while isinstance(job := _found(calls, ref, time_left), float):
         time.sleep(job)
@@ -61,7 +61,7 @@ async def wait_async(calls: Calls, ref: Ref | Job, timeout: Duration | None) -> 
 
 
 def _found(calls: Calls, ref: Ref | Job, time_left: TimeLeft) -> Job | Result | float:
-    """Return the job to wait for, or what has become of it; for how many seconds to wait if the store is away."""
+    """Return the job to wait for, or its result if it has ended; the seconds to the next try if the store is away."""
     try:
         job = found(calls, ref)
         return job if job.state.live else result(calls, ref)
@@ -70,7 +70,7 @@ def _found(calls: Calls, ref: Ref | Job, time_left: TimeLeft) -> Job | Result | 
 
 
 class TimeLeft:
-    """How long somebody waits on, and how often the store is asked for the job meanwhile."""
+    """The time that a waiting call has left, and the pauses between its questions to a store that is away."""
 
     def __init__(self, timeout: Duration | None) -> None:
         self.seconds = None if timeout is None else duration(timeout, "timeout") / 1000
@@ -78,11 +78,11 @@ class TimeLeft:
         self._pauses = pauses(*_PAUSES)
 
     def __call__(self) -> float | None:
-        """Return the seconds that are left; None: there is no end."""
+        """Return the seconds that are left; None without a timeout."""
         return None if self._until is None else max(self._until - time.monotonic(), 0.0)
 
     def pause(self, error: Exception) -> float:
-        """Return the seconds until the next try after this error. It is raised if no time is left, or was given."""
+        """Return the seconds until the next try after this error. Without a timeout, or time left, raise the error."""
         left = self()
         if not left:
             raise error

@@ -1,4 +1,4 @@
-"""Periodic jobs: schedules that are made, looked at and stopped by calls, and what those of code have in common."""
+"""Periodic jobs: calls that make, inspect and stop schedules, and checks shared with schedules declared in code."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _AS_MANY_AS_THERE_ARE: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parame
 
 
 class Scheduled(NamedTuple):
-    """A schedule, and where it is."""
+    """A schedule, with its next and its last tick."""
 
     schedule: Schedule
-    next: int | None  # when its next tick comes, ms; None if it is paused, or this process cannot compute it
-    last: int | None  # when its last one came, ms; None if none did since it was made or resumed
-    job: Job | None  # that one's job; None if it was left out, or is forgotten by now
+    next: int | None  # time of the next tick, ms; None if it is paused, or this process cannot compute it
+    last: int | None  # time of the last tick, ms; None if none came since it was made or resumed
+    job: Job | None  # the job of the last tick; None if none was put, or it was deleted
 
     @property
     def outcome(self) -> str | None:
-        """What became of the last tick: a state, or "skipped"; None if there was none, or nothing is known of it."""
+        """The state of the last tick's job, "skipped" for a cancelled one; None if there is no such job."""
         if self.job is None:
             return None
         return "skipped" if self.job.state == "cancelled" else str(self.job.state)
 
     def about(self) -> dict[str, Any]:
-        """Return what there is to say of it, for people and programs: `every` in seconds, times in ms."""
+        """Return the schedule as a dict, for people and programs: `every` in seconds, times in ms."""
         one = self.schedule
         return {
             "name": one.name,
@@ -62,17 +62,17 @@ class Scheduled(NamedTuple):
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What may be said of a schedule, and of its jobs.
+    """The options of a schedule and of its jobs.
 
     Args:
-        every: how often: at the multiples of this since 1970, in UTC; 1 s or more
-        cron: when, instead: a cron expression, of five fields, or of six with seconds first
-        tz: the time zone of that, such as "Europe/Berlin"; UTC unless told
-        catch_up: what becomes of ticks that could not begin within a minute of their time: "none" runs; "one" does,
-            the last of them; "all" do, 1 000 of the last 31 days at most
-        overlap: what becomes of a tick while the one before still runs: "skip" leaves it out, "queue" has it wait,
-            "overlap" runs it too. "skip" unless told, with catch_up="all" "queue"
-        jitter: each tick comes up to so much later, by lot: so that many schedules do not come at once
+        every: the period, 1 s or more: ticks come at its multiples since 1970, in UTC
+        cron: a cron expression instead of a period: five fields, or six with seconds first
+        tz: the time zone of the cron expression, such as "Europe/Berlin" (default: UTC)
+        catch_up: what happens to ticks that could not begin within a minute of their time: "none" drops them, "one"
+            runs the last one, "all" runs all, up to 1 000 of the last 31 days
+        overlap: what happens to a tick while the previous one still runs: "skip" drops it, "queue" lets it wait,
+            "overlap" runs both. Default: "skip"; with catch_up="all": "queue"
+        jitter: each tick comes up to this much later, at random, so that many schedules do not come at once
         ttr: of each job, as for `put`
         max_attempts: of each job
         headers: of each job
@@ -97,18 +97,18 @@ Page: TypeAlias = list[Scheduled]  # within the class, `list` is a method
 class Schedules(Applies):
     """The schedules of a queue: each puts a job again and again, by a period or a cron expression.
 
-    A tick is put ahead of its time by whichever worker plans, once. So any number of workers may run the same code, or
-    none of it: a schedule that was made by a call needs a handler for its topic, and one worker of any program.
+    One of the workers puts each tick ahead of its time, once. So any number of workers may run the same code. A
+    schedule made by a call needs a handler for its topic, and one worker of any program to put its ticks.
     """
 
     def set(self, name: str, topic: str, body: Any = None, /, **options: Unpack[ScheduleOptions]) -> Schedule:
-        """Make a schedule, or change the one of this name; return it. One that is paused stays so. O(log notes).
+        """Make a schedule, or change the one of this name; return it. A paused one stays paused. O(log notes).
 
-        What was put ahead for the one before is cancelled. Ticks that came before now stay, and those that were missed
-        are made up for as `catch_up` says now. The same said again changes nothing.
+        A change cancels the ticks that were put ahead. Ticks due before now stay, and missed ticks are made up for as
+        the new `catch_up` says. A call with the same arguments changes nothing.
 
-        The name has up to 180 characters. The body is that of its jobs: bytes, or anything that JSON can say.
-        `ScheduleOptions` says what the options mean.
+        The name has up to 180 characters. The body is the body of each job: bytes, or any JSON value.
+        `ScheduleOptions` describes the options.
 
         Raises:
             BadJob, BadOption: an argument makes no sense.
@@ -128,23 +128,23 @@ class Schedules(Applies):
         """Return up to `limit` schedules whose names come after `after`, by name. O(log jobs) each.
 
         Raises:
-            BadJob: the limit is no whole number.
+            BadJob: the limit is not a whole number.
         """
         return self.page(after, whole(limit, "limit", MOST))
 
     def get(self, name: str) -> Scheduled:
-        """Return a schedule and where it is. NoSuchSchedule if there is none."""
+        """Return a schedule with its next and its last tick. NoSuchSchedule if there is none."""
         return self._scheduled(self._there(ScheduleNotes(self._calls.store).get(schedule_name(name)), name))
 
     def pause(self, name: str) -> bool:
-        """Let a schedule put nothing until it is resumed; return whether it did. What runs goes on.
+        """Stop a schedule from putting jobs until it is resumed; return False if it was paused already.
 
-        Ticks that were put ahead are cancelled. NoSuchSchedule if there is none.
+        Ticks that were put ahead are cancelled; running jobs go on. NoSuchSchedule if there is none.
         """
         return self._change(name, lambda schedule: None if schedule.paused else replace(schedule, paused=True))
 
     def resume(self, name: str) -> bool:
-        """Let a paused schedule go on from now; return whether it was paused. Nothing is made up for.
+        """Let a paused schedule go on from now; return whether it was paused. Missed ticks are not made up for.
 
         NoSuchSchedule if there is none.
         """
@@ -156,9 +156,9 @@ class Schedules(Applies):
         return self._change(name, resumed)
 
     def run(self, name: str) -> int:
-        """Put a tick of a schedule now, beside its others, paused or not; return the id of its job.
+        """Put an extra tick of a schedule now, even if it is paused; return the id of its job.
 
-        It gives way to one that runs, as the schedule says. NoSuchSchedule if there is none.
+        The schedule's `overlap` applies to it. NoSuchSchedule if there is none.
         """
         notes, now = ScheduleNotes(self._calls.store), self._calls.store.clock.wall()
         schedule = self._there(notes.get(schedule_name(name)), name)
@@ -166,15 +166,16 @@ class Schedules(Applies):
         return self._apply(Put((job,)))[0]
 
     def delete(self, name: str) -> bool:
-        """Remove a schedule; return whether there was one. What was put ahead is cancelled, what runs goes on.
+        """Remove a schedule; return whether there was one.
 
-        One that code declares comes back when a worker with that code starts.
+        Ticks that were put ahead are cancelled; running jobs go on. A schedule declared in code comes back when a
+        worker with that code starts.
         """
         notes, known = ScheduleNotes(self._calls.store), schedule_name(name)
         return notes.get(known) is not None and notes.change(known, removed) is not None
 
     def page(self, after: str, limit: int, wanted: Callable[[Schedule], bool] | None = None) -> Page:
-        """Return a page of those that are wanted."""
+        """Return the next `limit` wanted schedules whose names come after `after`."""
         return [self._scheduled(schedule) for schedule in ScheduleNotes(self._calls.store).page(after, limit, wanted)]
 
     def _scheduled(self, schedule: Schedule) -> Scheduled:
@@ -182,7 +183,7 @@ class Schedules(Applies):
         try:
             following = schedule.after(now) if schedule.active else None
             last = schedule.until(now)
-        except BadOption:  # no cronsim here
+        except BadOption:  # cronsim is not installed
             following = last = None
         job = None if last is None else self._calls.store.ask(GetJob((schedule.topic, schedule.key(last))))
         return Scheduled(schedule, following, last, job)
@@ -196,7 +197,7 @@ class Schedules(Applies):
             return after
 
         ScheduleNotes(self._calls.store).change(schedule_name(name), changing)
-        return any(changes[1:])  # the first time it was only asked whether there is anything to do
+        return any(changes[1:])  # the first call only asks whether there is anything to change
 
     @staticmethod
     def _there(schedule: Schedule | None, name: str) -> Schedule:
@@ -206,7 +207,7 @@ class Schedules(Applies):
 
 
 class AsyncSchedules(AsyncApplies):
-    """`Schedules`, awaited."""
+    """The methods of `Schedules`, awaited."""
 
     def __init__(self, calls: Calls) -> None:
         self._sync = Schedules(calls)
@@ -221,7 +222,7 @@ class AsyncSchedules(AsyncApplies):
 
 
 def schedule_of(name: str, job: NewJob, **fields: Any) -> Schedule:
-    """Return a schedule that puts such a job. BadJob for what no store would take of it."""
+    """Return a schedule that puts a job like this one. BadJob if a store would refuse the job."""
     checked(Put((job,)))
     headers = None if job.headers is None else dict(job.headers)
     policy: dict[str, Any] = {"ttr": job.ttr, "max_attempts": job.max_attempts, "priority": job.priority}
@@ -229,7 +230,7 @@ def schedule_of(name: str, job: NewJob, **fields: Any) -> Schedule:
 
 
 def how(catch_up: Any, overlap: Any, jitter: Any) -> dict[str, Any]:
-    """Return how ticks come that are late, meet others, or are many. BadOption."""
+    """Return the checked options for late, overlapping and simultaneous ticks. BadOption."""
     one_of(catch_up, "catch_up", ("none", "one", "all"))
     if overlap is None:
         overlap = "queue" if catch_up == "all" else "skip"
@@ -242,7 +243,7 @@ def how(catch_up: Any, overlap: Any, jitter: Any) -> dict[str, Any]:
 
 
 def taking_the_job(function: Any) -> Callable[..., Any]:
-    """Return a function that takes the Job, or nothing. TypeError if it must be given more."""
+    """Return a handler that calls a function with the Job, or with nothing. TypeError if it needs other arguments."""
     if not callable(function):
         raise TypeError(f"a schedule is declared above a function, not {type(function).__name__}")
     needed = [

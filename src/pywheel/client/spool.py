@@ -1,7 +1,7 @@
-"""The spool: a local file in which puts wait while their store is away, and what became of each.
+"""The spool: a local file in which puts wait while their store is away, with the outcome of each.
 
 The file is a store of jobs itself. So a put into it is durable, may come from any thread and process, and survives
-forks, signals and kills. Each job that was put is a job of one topic there; those of one `put_many` share a nonce.
+forks, signals and kills. Each job that was put is a job of one topic there; the jobs of one `put_many` share a nonce.
 
 delayed        waits to be forwarded; the ids give the order
 running        is being forwarded: the claim keeps other processes from doing the same, and from overtaking
@@ -35,19 +35,19 @@ from ..stores.sqlite.store import SqliteStore
 __all__ = ["Spool", "Waiting", "spooled_job"]
 
 TOPIC: Final = "pywheel.spool"
-_FORWARDER: Final = "forwarder"  # the note that says who forwards
-_PUT: Final = "put"  # the header that says what was put
+_FORWARDER: Final = "forwarder"  # the note that names the forwarding thread
+_PUT: Final = "put"  # the header with the job as it was put
 _TRIED: Final = "tried"  # the header of a put that may have arrived before it came here
-_LEASE: Final = 15_000  # ms: so long after a kill the next process forwards; longer than a server's time limit
-_TRIES: Final = 10  # at a job that the store fails at without being away
+_LEASE: Final = 15_000  # ms until another process forwards after a kill; longer than a server's time limit
+_TRIES: Final = 10  # for a put at which the store fails without being away
 _TERMS: Final = c.ClaimPolicy(_LEASE, 2**31)
 _PAGE: Final = 100
 _ROWS: Final = 500  # in one transaction of the store, or one `put_many`
 _BYTES: Final = 4 << 20  # of their bodies
 _ANY: Final = 2**61
-_SPARE: Final = 16 << 20  # bytes that must be free beside the file's size: what is put here is forwarded from here
-_PURGE: Final = 200  # forgotten at a time
-_ROUND: Final = 600.0  # seconds between looks whether there is something to forget
+_SPARE: Final = 16 << 20  # bytes that must be free beside the file's size: forwarding writes as well
+_PURGE: Final = 200  # jobs deleted at a time
+_ROUND: Final = 600.0  # seconds between checks for jobs to delete
 
 
 class Waiting(NamedTuple):
@@ -77,10 +77,10 @@ class Spool:
     # ---- puts -------------------------------------------------------------------------------------------------------
 
     def add(self, puts: Sequence[c.Put], tried: Collection[str | None] = ()) -> list[list[int]]:
-        """Keep puts, durably, in order, all or none; return the ids of their jobs, which are negative.
+        """Keep puts durably, in order, all or none; return the ids of their jobs, which are negative.
 
-        Those with the nonces `tried` were sent to the store, in vain as far as is known, and may have arrived.
-        StoreFull also while there is room, but too little to forward them later: that writes, too.
+        Puts with the nonces `tried` were sent to the store and may have arrived, although no answer came. StoreFull
+        even while there is room, if there is too little to forward the puts later: forwarding writes as well.
         """
         self._refuse_to_fill()
         now = self.file.clock.wall()
@@ -94,7 +94,7 @@ class Spool:
         try:
             needed = self._path.stat().st_size + _SPARE
             free = shutil.disk_usage(self._path.parent).free
-        except OSError:  # the file will say what it is
+        except OSError:  # opening the file raises the error
             return
         if free < needed:
             raise StoreFull(
@@ -103,38 +103,38 @@ class Spool:
             )
 
     def waiting(self) -> bool:
-        """Whether something waits, or is on its way."""
+        """Whether a put waits, or is being forwarded."""
         counts = self.counts()  # of one moment: between two reads a lease may end, and its job be in neither
         return counts.delayed + counts.running > 0
 
     def find(self, id: int) -> Job | None:
-        """Return what is kept of a job, by its negative id: not the job itself, see `spooled_job`."""
+        """Return the spool's row of a job, by its negative id. `spooled_job` turns it into the job."""
         row = self.file.ask(GetJob(-id))
         return None if row is None or row.topic != TOPIC else row
 
     def place(self, row: Job) -> tuple[str, int, int]:
-        """Return the nonce of the put that a row belongs to, which of its jobs it is, and how many it has."""
+        """Return the nonce of the put that a row belongs to, the job's place in it, and how many jobs the put has."""
         told = _told(row)
         return told["nonce"], told["place"], told["of"]
 
     def may_have_arrived(self, row: Job) -> bool:
-        """Whether a job was sent to the store, when it was put or from here."""
+        """Whether a job was sent to the store, by its put or from here."""
         return row.claims > 0 or _TRIED in row.headers
 
     def cancel(self, id: int) -> bool:
-        """Cancel a job that was never sent; return whether it was one."""
+        """Cancel a job that was never sent; return whether it was cancelled."""
         row = self.find(id)
         if row is None or self.may_have_arrived(row) or _told(row)["of"] > 1:
             return False
         claim = c.Claim(TOPIC, (-id,), _TERMS, self._name, 1)
-        # If this is the first claim ever, nobody sends it now, nor did before. All of it is one transaction.
+        # If this is the first claim ever, the job was never sent, and is not being sent now. All is one transaction.
         claimed, _, cancelled = self.file.apply([claim, c.Release(-id, 1), c.Cancel(-id)])
         if not cancelled:
             self._give_back(claimed.jobs)
         return bool(cancelled)
 
     def retry(self, id: int) -> bool:
-        """Have a job that was refused or cancelled sent again, with its whole `put_many`; return whether it was one."""
+        """Send a refused or cancelled job again, with its whole `put_many`; return whether there was one."""
         row = self._ended(id)
         if row is None:
             return False
@@ -143,22 +143,22 @@ class Spool:
         return any(self.file.apply([c.Retry(number) for number in range(first, first + of)]))
 
     def forget(self, id: int) -> bool:
-        """Forget a job that was refused or cancelled; return whether it was one."""
+        """Delete a refused or cancelled job; return whether there was one."""
         row = self._ended(id)
         return row is not None and bool(self.file.apply([c.Delete(row.id)])[0])
 
     def _ended(self, id: int) -> Job | None:
-        """Return a job that was refused or cancelled; None if it was neither."""
+        """Return a refused or cancelled job; None if it is neither."""
         row = self.find(id)
         return row if row is not None and row.state in (State.DEAD, State.CANCELLED) else None
 
     # ---- forwarding -------------------------------------------------------------------------------------------------
 
     def take(self) -> list[Waiting] | None:
-        """Claim the oldest puts that wait, some hundred jobs; [] if none waits, None if another process forwards.
+        """Claim the oldest waiting puts, some hundred jobs; [] if none waits, None if another process forwards.
 
-        One process forwards at a time. What a killed one had sent must have ended before: so no put overtakes
-        another.
+        One process forwards at a time. The requests of a killed one must be over before the next begins, so that no put
+        overtakes another.
         """
         if not self.waiting():
             self._stop_forwarding()
@@ -173,14 +173,14 @@ class Spool:
         claim = c.Claim(TOPIC, ids, _TERMS, self._name, len(ids), len(ids), _ANY)
         [claimed] = self.file.apply([claim])
         mine = {job.id: job for job in claimed.jobs}
-        if len(mine) < len(ids):  # one was cancelled meanwhile
+        if len(mine) < len(ids):  # a job was cancelled meanwhile
             self._give_back(claimed.jobs)
             return self.take()
         waiting = [_waiting([mine[row.id] for row in put]) for put in puts]
         return self._refuse_torn(waiting) or self.take()
 
     def _refuse_torn(self, batch: list[Waiting]) -> list[Waiting]:
-        """Return the puts that are whole. A part, left by somebody who changed the file, is not sent as the whole."""
+        """Return the complete puts. An incomplete one, after somebody changed the file, is refused rather than sent."""
         torn = [waiting for waiting in batch if self.place(waiting.rows[0])[2] != len(waiting.rows)]
         if torn:
             refusal = BadJob("it was put with others, all or none, and they are not here: put it anew")
@@ -188,31 +188,31 @@ class Spool:
         return [waiting for waiting in batch if waiting not in torn]
 
     def settle(self, batch: Sequence[Waiting], outcomes: Sequence[Any]) -> None:
-        """Note what became of puts that were sent: their ids, or why they were refused."""
+        """Record the outcomes of puts that were sent: arrived, or refused and why."""
         ends = zip(batch, outcomes, strict=True)
         self.file.apply([_end(row, outcome) for waiting, outcome in ends for row in waiting.rows])
 
     def give_back(self, batch: Sequence[Waiting]) -> None:
-        """Let puts wait again in their old places: the store is away."""
+        """Let puts wait again in their old places, because the store is away."""
         self._give_back([row for waiting in batch for row in waiting.rows])
         self._stop_forwarding()
 
     def failed(self, waiting: Waiting, error: BaseException) -> bool:
-        """Note that the store failed at a put, and is not away; return whether that was once too often: refused."""
+        """Record that the store failed at a put without being away; return whether that was the last try: refused."""
         last = waiting.rows[0].attempt >= _TRIES
         delay = None if last else 0
         self.file.apply([c.Nack(row.id, row.claims, delay, _text(error)) for row in waiting.rows])
         return last
 
     def prune(self) -> None:
-        """Forget what was forwarded or cancelled long ago: a step, now and then."""
+        """Delete jobs that were forwarded or cancelled long ago: now and then, a step at a time."""
         if time.monotonic() >= self._look_at:
             purges = [c.Purge(state, c.NONCES_KEPT, TOPIC, _PURGE) for state in (State.DONE, State.CANCELLED)]
             more = max(self.file.apply(purges)) >= _PURGE
             self._look_at = time.monotonic() + (0.0 if more else _ROUND)
 
     def _oldest(self) -> Iterator[list[Job]]:
-        """Yield the rows of the oldest puts, put by put, up to a limit; the first one comes whatever its size."""
+        """Yield the rows of the oldest puts, put by put, up to a limit. The first put comes whatever its size."""
         put: list[Job] = []
         rows = size = 0
         for row in self.rows(State.DELAYED):
@@ -227,19 +227,19 @@ class Spool:
             yield put
 
     def _may_forward(self) -> bool:
-        """Whether this thread forwards, from now on and for as long as a lease, unless another does."""
+        """Take the forwarder's lease for this thread, or renew it; return False if another thread has it."""
         me = f"{self._token}:{os.getpid()}:{threading.get_ident()}".encode()
         asked = time.monotonic()
         [before] = self.file.apply([c.SetNote(_FORWARDER, me, _LEASE, absent=True)])
         if before not in (None, me):
             return False
-        if before == me and asked < self._forwards_until:  # else it may be another's by now
+        if before == me and asked < self._forwards_until:  # otherwise another thread may have it by now
             self.file.apply([c.SetNote(_FORWARDER, me, _LEASE)])
         self._forwards_until = asked + _LEASE / 1000
         return True
 
     def _stop_forwarding(self) -> None:
-        """Let another process forward, at once."""
+        """Give the forwarder's lease up, so that another process can forward at once."""
         if time.monotonic() < self._forwards_until:
             self._forwards_until = 0.0
             self.file.apply([c.SetNote(_FORWARDER, None)])
@@ -250,14 +250,14 @@ class Spool:
     # ---- looking ----------------------------------------------------------------------------------------------------
 
     def rows(self, state: State) -> Iterator[Job]:
-        """Yield what is kept of the jobs in a state, in order."""
+        """Yield the spool's rows in a state, in order."""
         after = 0
         while page := self.file.ask(ListJobs(Filter(TOPIC, state), after, _PAGE)):
             yield from page
             after = page[-1].id
 
     def counts(self) -> Counts:
-        """Return how many wait, are on their way, were forwarded, refused, cancelled: as states."""
+        """Return how many jobs wait, are being forwarded, were forwarded, refused or cancelled: as counts of states."""
         return self.file.ask(CountJobs()).get(TOPIC, Counts())
 
     def close(self) -> None:
@@ -268,7 +268,7 @@ class Spool:
 
 
 def spooled_job(row: Job) -> Job:
-    """Return the job that a row stands for: with its negative id, delayed until it is forwarded, dead if refused."""
+    """Return the job of a row: with its negative id, delayed until it is forwarded, dead if it was refused."""
     told = _told(row)
     state = State.DELAYED if row.state is State.RUNNING else row.state
     kept = {field.name: told[field.name] for field in FIELDS if told[field.name] is not None}
@@ -276,7 +276,7 @@ def spooled_job(row: Job) -> Job:
 
 
 def _rows(put: c.Put, now: int, *, tried: bool) -> Iterator[NewJob]:
-    """Yield the jobs of a put as the spool keeps them; delays count from now."""
+    """Yield the jobs of a put as the spool keeps them. Delays count from now."""
     marks = {_TRIED: ""} if tried else {}
     for place, job in enumerate(put.jobs):
         told: dict[str, Any] = job._asdict()
@@ -299,7 +299,7 @@ def _waiting(rows: list[Job]) -> Waiting:
 
 
 def _new_job(row: Job, told: Any) -> NewJob:
-    """Return a job as it was put."""
+    """Return the job of a row as it was put."""
     parent = told["parent"] and tuple(told["parent"])
     return NewJob(
         **{**{name: told[name] for name in NewJob._fields if name in told}, "body": row.body, "parent": parent}

@@ -28,11 +28,11 @@ _NAMED: Final = (Cancel, Edit, Retry, Delete)
 
 
 class SpooledStore(Front):
-    """Puts always succeed, while the spool's disk has room; all else needs the store, and raises StoreAway without it.
+    """Puts succeed while the spool's disk has room. Other calls need the store, and raise StoreAway without it.
 
-    Each put has a nonce, so what may or may not have arrived is sent again, and happens once. A job that is spooled has
-    a negative id, which names it here as long as the spool knows it: for 31 days after it was forwarded. Lists and
-    counts are the store's, and know none of these.
+    Each put has a nonce, so a put that may have arrived is sent again, and happens once. A spooled job has a negative
+    id. The id names the job here as long as the spool knows it: for 31 days after it was forwarded. Lists and counts
+    come from the store, and do not include spooled jobs.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SpooledStore(Front):
 
     @property
     def url(self) -> str:  # type: ignore[override]
-        """The store's address; without what may be secret until it was opened."""
+        """The store's address; without its secrets until the store was opened."""
         return self._breaker.name if self._breaker.store is None else self._breaker.store.url
 
     @property
@@ -77,11 +77,11 @@ class SpooledStore(Front):
         return self._secret if self._breaker.store is None else self._breaker.store.secret_url
 
     def _described(self) -> Store:
-        """Return the store; until it was opened that of the spool, whose clock is the local one."""
+        """Return the store; until it was opened the spool's store, whose clock is the local one."""
         return self._breaker.store or self._spool.file
 
     def opened(self, job: Job) -> Job:
-        """Return a claimed job as its handler gets it, also while the store is away."""
+        """Return a claimed job as its handler gets it, even while the store is away."""
         return self._described().opened(job)
 
     # ---- changes ----------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class SpooledStore(Front):
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands; see the contract. Puts that the store cannot take now go to the spool.
 
-        Then what goes to the store and what goes to the spool are two transactions.
+        The commands for the store and those for the spool are then two transactions.
         """
         return sound(commands, self._apply)
 
@@ -138,7 +138,7 @@ class SpooledStore(Front):
         return (self._breaker.store or self._breaker.there()).apply_within(connection, direct)
 
     def _past_the_spool(self, command: Any) -> Any:
-        """Return a command as the store is to have it. StoreAway while it cannot be told what that is."""
+        """Return a command with its reference in the store. StoreAway while that is not known."""
         if isinstance(command, Put):
             if _keyed(command) and self._spool.waiting():
                 raise self._unknown("whether an older put of this key is among them", command.jobs[0].topic)
@@ -152,7 +152,7 @@ class SpooledStore(Front):
         return command
 
     def _sent(self, store: Store, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Apply commands in the store; note it if that is away by now: then they may have happened."""
+        """Apply commands in the store. If the store turns out to be away, record it: the commands may have happened."""
         try:
             return intact(store.apply(commands))
         except AWAY as error:
@@ -161,14 +161,14 @@ class SpooledStore(Front):
             raise
 
     def _goes_behind(self, put: Put) -> bool:
-        """Whether a put goes to the spool: its store is away, or one with the same key might wait there.
+        """Whether a put goes to the spool: its store is away, or a put with the same key may wait there.
 
-        Without a key nothing can be overtaken that matters: jobs are ordered by their due times.
+        The order of puts without keys does not matter: jobs are ordered by their due times.
         """
         return self._breaker.away is not None or (_keyed(put) and self._spool.waiting())
 
     def _keep(self, puts: dict[int, Put], tried: Sequence[str | None], outcomes: dict[int, Any]) -> None:
-        """Put into the spool, in order; those with the nonces `tried` may have arrived."""
+        """Put into the spool, in order. Puts with the nonces `tried` may have arrived in the store."""
         puts = dict(sorted(puts.items()))
         try:
             outcomes.update(zip(puts, self._spool.add(list(puts.values()), tried), strict=True))
@@ -182,7 +182,7 @@ class SpooledStore(Front):
     # ---- by reference -----------------------------------------------------------------------------------------------
 
     def _meant(self, command: Any) -> Any:
-        """Return what a command of one job means: an outcome, or a command for the store. StoreAway: not known yet."""
+        """Return the outcome of a command on one job, or the command for the store. StoreAway while it is unknown."""
         if isinstance(command.ref, tuple):
             if self._spool.waiting():
                 raise self._unknown("whether one of them has this key", command.ref)
@@ -194,9 +194,9 @@ class SpooledStore(Front):
         return Change.NOT_FOUND if id is None else replace(command, ref=id)
 
     def _spooled(self, row: Job, command: Any) -> Change:
-        """Return the outcome of a command of a job that is not in the store. StoreAway if it may be there by now."""
+        """Return the outcome of a command on a job in the spool. StoreAway if the store may have the job by now."""
         job = spooled_job(row)
-        change: Callable[[int], bool] | None = None  # what the spool can do itself
+        change: Callable[[int], bool] | None = None  # the spool's own method, if it has one
         if isinstance(command, Retry):
             outcome, change = lifecycle.may_retry(job.state), self._spool.retry
         elif isinstance(command, Delete):
@@ -216,17 +216,17 @@ class SpooledStore(Front):
         return StoreAway(f"jobs wait in {self._spool.file.path}, and {what} is not known yet: try again ({ref!r:.80})")
 
     def _forwarded(self, row: Job) -> int | None:
-        """Return the id in the store of a job that was forwarded: that of its put, which is sent again, in vain."""
+        """Return the id in the store of a forwarded job. A put with the same nonce and no jobs returns the ids."""
         nonce, place, of = self._spool.place(row)
         [ids] = self._sent(self._breaker.there(), [Put((), nonce)])
         if isinstance(ids, BaseException):
             raise ids
-        return ids[place] if len(ids) == of else None  # else the store has forgotten it
+        return ids[place] if len(ids) == of else None  # otherwise the store has deleted the nonce
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
     def ask(self, query: Query[R]) -> R:
-        """Return the answer to a query; a job that is spooled is shown as it was put."""
+        """Return the answer to a query. A spooled job is shown as it was put."""
         answer: Any
         if isinstance(query, GetJob) and isinstance(query.ref, int) and query.ref < 0:
             answer = self._job(query.ref)
@@ -249,18 +249,18 @@ class SpooledStore(Front):
     def _history(self, id: int) -> list[Attempt]:
         if id < 0:
             job = self._job(id)
-            id = id if job is None else job.id  # of one that was forwarded that in the store
+            id = id if job is None else job.id  # the id in the store if the job was forwarded
         return self._there().ask(GetHistories([id]))[0] if id >= 0 else []
 
     def _there(self) -> Store:
-        """Return the store for reading: a busy one may be read."""
+        """Return the store for reading. A busy one can be read."""
         store = self._breaker.store
         return store if store is not None and isinstance(self._breaker.away, StoreBusy) else self._breaker.there()
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop forwarding, and close the store and the spool. Idempotent. What waits is forwarded by the next one."""
+        """Stop forwarding; close the store and the spool. Idempotent. The next process forwards the waiting puts."""
         self._breaker.close()
         self._forwarder.stop()
         self._spool.close()
