@@ -1,7 +1,7 @@
 """The arguments of a task: a JSON object by parameter name, in the body of its job.
 
-What is put is read back at once, by what reads it at the handler: what could not be handled is not put. msgspec
-does it where it is installed, for every type that it knows; without it json does, for plain types.
+A put reads its arguments back at once, as the handler will: arguments that the handler could not read are not put.
+msgspec does this where it is installed, for every type that it knows; without it json does, for plain types.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Field(NamedTuple):
 
     type: Any
     required: bool
-    positional: bool = True  # whether it may be given by its place
+    positional: bool = True  # whether it may be given by position
 
 
 class Misfit(Exception):
-    """What is wrong with the argument of that name; None: with all of them together."""
+    """An error in one argument; `argument` is None for an error in all of them together."""
 
     def __init__(self, argument: str | None, what: str) -> None:
         super().__init__(argument, what)
@@ -41,26 +41,26 @@ class Codec(Protocol):
 
     @property
     def encode(self) -> Callable[[Any], bytes]:
-        """What returns the body. It raises whatever the library does, for a value that it cannot write."""
+        """The function that returns the body. For a value that it cannot write it raises the library's error."""
 
     @property
     def read(self) -> Callable[[bytes], object]:
-        """What reads a body as `decode` does, as quickly as it can. It raises whatever the library does."""
+        """The function that reads a body like `decode`, but as quickly as it can. It raises the library's error."""
 
     def decode(self, body: bytes, /) -> dict[str, Any]:
-        """Return the arguments that the body has, each as its parameter's type. Misfit; BadBody if it is no JSON."""
+        """Return the arguments in the body, each as its parameter's type. Misfit; BadBody if the body is not JSON."""
 
 
 class Arguments:
-    """What the function of a task takes from the body, by parameter name.
+    """The arguments that the function of a task takes from the body, by parameter name.
 
     Args:
-        task: its topic.
+        task: the task's topic.
         fields: the parameters.
-        others: the names of those that are not in the body.
+        others: the names of the parameters that are not in the body.
 
     Raises:
-        BadArguments: a parameter is of a type that no JSON can be made into.
+        BadArguments: a parameter has a type that cannot be read from JSON.
     """
 
     def __init__(self, task: str, fields: Mapping[str, Field], others: Collection[str] = ()) -> None:
@@ -70,7 +70,7 @@ class Arguments:
         self._by_place = tuple(name for name, field in fields.items() if field.positional)
         self._codec = _codec(self)
         self.encoded = _encoder(self._codec, self.read_back)
-        """Returns the body of arguments. BadArguments for what the handler could not read."""
+        """Returns the body of arguments. BadArguments for arguments that the handler could not read."""
 
     def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return all arguments by name. BadArguments for too many of them, and for one that is given twice."""
@@ -85,7 +85,7 @@ class Arguments:
         return named
 
     def read_back(self, arguments: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-        """Return the body, and the arguments as `decoded` gives them. BadArguments for what that could not read."""
+        """Return the body, and the arguments as `decoded` reads them. BadArguments if `decoded` could not read them."""
         try:
             body = self._codec.encode(arguments)
             return body, self._codec.decode(body)
@@ -95,13 +95,13 @@ class Arguments:
             raise self._refusal(self._unwritable(arguments, error)) from error
 
     def decoded(self, body: bytes) -> dict[str, Any]:
-        """Return the arguments in a body; those that it has not are left to their defaults.
+        """Return the arguments in a body; missing ones are left to their defaults.
 
         Raises:
             BadArguments: they do not fit.
-            BadBody: it is no JSON; NoKey, which is one too, if it is encrypted.
+            BadBody: the body is not JSON; NoKey, a BadBody, if it is encrypted.
         """
-        if body in (b"null", b""):  # put without a body, and so without arguments
+        if body in (b"null", b""):  # put without a body: no arguments
             body = b"{}"
         try:
             return self._codec.decode(body)
@@ -113,7 +113,7 @@ class Arguments:
             raise
 
     def _unwritable(self, arguments: dict[str, Any], error: Exception) -> Misfit:
-        """Return which of them cannot be written."""
+        """Return the error of the first argument that cannot be written."""
         for name, value in arguments.items():
             try:
                 self._codec.encode({name: value})
@@ -137,7 +137,7 @@ class Arguments:
 
 
 def type_name(annotation: Any) -> str:
-    """Return how a program writes a type."""
+    """Return the name of a type as a program writes it."""
     if annotation is None or annotation is type(None):
         return "None"
     if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
@@ -146,9 +146,9 @@ def type_name(annotation: Any) -> str:
 
 
 def encoded_result(value: Any) -> Any:
-    """Return what a task returned as JSON, if msgspec can write it; else as it is, for whoever keeps it to judge.
+    """Return a task's result as JSON bytes, if msgspec can write it; otherwise unchanged, for a later check.
 
-    None and bytes stay as they are; of something to be awaited it returns what gives that of its result.
+    None and bytes stay as they are. For an awaitable it returns an awaitable of its encoded result.
     """
     if value is None or isinstance(value, bytes):
         return value
@@ -168,7 +168,7 @@ async def _encoded_later(value: Awaitable[Any]) -> Any:
 def _encoder(
     codec: Codec, read_back: Callable[[dict[str, Any]], tuple[bytes, object]]
 ) -> Callable[[dict[str, Any]], bytes]:
-    """Return what encodes arguments. On the way of every put: what is wrong with them is looked for only then."""
+    """Return a quick encoder of arguments, for every put. Only after an error it looks for the wrong argument."""
     encode, read = codec.encode, codec.read
 
     def encoded(arguments: dict[str, Any]) -> bytes:
@@ -202,7 +202,7 @@ def _writer() -> Callable[[Any], bytes] | None:
 
 
 def _there() -> bool:
-    """Whether msgspec is installed; it is loaded with the first task that is used."""
+    """Whether msgspec is installed. It is imported when a task is used first."""
     try:
         import msgspec  # noqa: F401
     except ImportError:

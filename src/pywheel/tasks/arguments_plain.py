@@ -1,4 +1,4 @@
-"""Arguments by the standard library's JSON, for plain types: what a program has without msgspec."""
+"""Arguments by the standard library's JSON, for plain types. Used where msgspec is not installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .arguments import Field, Misfit, type_name
 __all__ = ["PlainCodec"]
 
 Reader = Callable[[Any], Any]
-"""Returns a value as a type wants it. TypeError if it is of another one."""
+"""Returns a value as its type. TypeError if it has another one."""
 
 _write: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
@@ -35,11 +35,11 @@ class PlainCodec:
                 ) from None
 
     def encode(self, arguments: Any, /) -> bytes:
-        """Return the body. TypeError or ValueError for a value that JSON cannot say."""
+        """Return the body. TypeError or ValueError for a value that JSON cannot express."""
         return _write(arguments).encode()
 
     def decode(self, body: bytes, /) -> dict[str, Any]:
-        """Return the arguments that the body has. Misfit; BadBody if it is no JSON."""
+        """Return the arguments in the body. Misfit; BadBody if the body is not JSON."""
         try:
             found = json.loads(body, parse_constant=_no_number)
         except ValueError as error:
@@ -66,7 +66,7 @@ def _no_number(name: str) -> Any:
 
 
 def _reader(wanted: Any) -> Reader:
-    """Return what reads a type. TypeError for one that is not plain."""
+    """Return the reader of a type. TypeError for a type that is not plain."""
     if wanted is Any or wanted is object:
         return _as_it_is
     if wanted is float:
@@ -90,7 +90,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _exactly(wanted: type, value: Any) -> Any:
-    if type(value) is not wanted:  # a bool is no int
+    if type(value) is not wanted:  # a bool is not an int here
         raise TypeError(f"Expected `{wanted.__name__}`, got `{_kind(value)}`")
     return value
 

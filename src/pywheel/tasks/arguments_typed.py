@@ -1,4 +1,4 @@
-"""Arguments by msgspec: every type that it knows, and pydantic's models by their own validation."""
+"""Arguments by msgspec: every type that it knows, and pydantic models by their own validation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .arguments import Field, Misfit
 
 __all__ = ["TypedCodec", "result_writer", "writer"]
 
-_NEVER_NULL: Final = (bool, int, float, str, bytes)  # whoever reads one of these refuses null by himself
+_NEVER_NULL: Final = (bool, int, float, str, bytes)  # msgspec refuses null for these types by itself
 _PLACE: Final = re.compile(r" - at `\$\.([^.\[`]+)([^`]*)`$")
 _MISSING: Final = re.compile(r"^Object missing required field `([^`]+)`$")
 _UNKNOWN: Final = re.compile(r"^Object contains unknown field `([^`]+)`$")
@@ -32,7 +32,7 @@ class TypedCodec:
         try:
             form: Any = msgspec.defstruct("Arguments", defined, kw_only=True, forbid_unknown_fields=True, gc=False)
             self.read: Callable[[bytes], Any] = msgspec.json.Decoder(form, dec_hook=_made).decode
-        except (TypeError, RuntimeError) as error:  # that one for a name with two underscores, which Python mangles
+        except (TypeError, RuntimeError) as error:  # RuntimeError: a mangled name, with two underscores
             raise BadArguments(f"{task} cannot have such parameters: {error}") from error
         self._write = writer()
         nullable = any(field.type not in _NEVER_NULL for field in fields.values())
@@ -40,17 +40,17 @@ class TypedCodec:
         self._by_name: Callable[[Any], dict[str, Any]] = msgspec.structs.asdict
         self._optional, self._unset = bool(optional), msgspec.UNSET
         self._wrong = msgspec.ValidationError
-        self._unreadable = (msgspec.DecodeError, UnicodeDecodeError)  # of which the one above is one
+        self._unreadable = (msgspec.DecodeError, UnicodeDecodeError)  # a ValidationError is a DecodeError
 
     def _encode(self, arguments: Any) -> bytes:
-        """Return the body, if null stands there for None alone. Whatever msgspec or a model raises, and ValueError."""
+        """Return the body; null may only stand for None. Raises msgspec's or the model's error, and ValueError."""
         body = self._write(arguments)
         if b"null" in body and body.count(b"null") != list(arguments.values()).count(None):
             _refuse_nan(arguments)
         return body
 
     def decode(self, body: bytes, /) -> dict[str, Any]:
-        """Return the arguments that the body has. Misfit; BadBody if it is no JSON."""
+        """Return the arguments in the body. Misfit; BadBody if the body is not JSON."""
         try:
             arguments = self._by_name(self.read(body))
         except self._unreadable as error:
@@ -61,18 +61,18 @@ class TypedCodec:
         return arguments
 
     def _reason(self, error: Exception) -> Exception:
-        """Return what is raised for a body that cannot be read."""
+        """Return the error to raise for a body that cannot be read."""
         if isinstance(error, self._wrong):
             return _misfit(str(error))
         return BadBody(f"the body holds no arguments: {error}")
 
 
 def writer() -> Callable[[Any], bytes]:
-    """Return what writes a value as JSON. It raises whatever msgspec or a model does, for what cannot be written."""
+    """Return the function that writes a value as JSON. It raises msgspec's or the model's error."""
     import msgspec
 
     def plain(value: Any) -> Any:
-        """Write what msgspec does not know."""
+        """Write a value that msgspec does not know."""
         write = getattr(value, "model_dump_json", None)
         if write is None:
             raise TypeError(f"{type(value).__qualname__} is no type that JSON can be made of")
@@ -82,7 +82,7 @@ def writer() -> Callable[[Any], bytes]:
 
 
 def result_writer() -> Callable[[Any], bytes]:
-    """Return `writer`, but for a number that JSON has not: ValueError, as from json. It would be kept as null."""
+    """Return a `writer` that raises ValueError for nan and infinity, like json. msgspec would write them as null."""
     write = writer()
 
     def written(value: Any) -> bytes:
@@ -95,7 +95,7 @@ def result_writer() -> Callable[[Any], bytes]:
 
 
 def _made(wanted: Any, value: Any) -> Any:
-    """Make what msgspec does not know, out of what was JSON."""
+    """Make a value of a type that msgspec does not know, from plain values."""
     import msgspec
 
     read = getattr(wanted, "model_validate_json", None)
@@ -105,7 +105,7 @@ def _made(wanted: Any, value: Any) -> Any:
 
 
 def _misfit(message: str) -> Misfit:
-    """Return which argument a message of msgspec is about."""
+    """Return the error of the argument that a message of msgspec names."""
     if missing := _MISSING.match(message):
         return Misfit(missing[1], "missing")
     if unknown := _UNKNOWN.match(message):
@@ -113,11 +113,11 @@ def _misfit(message: str) -> Misfit:
     place = _PLACE.search(message)
     if place is None:
         return Misfit(None, message)
-    return Misfit(place[1], message if place[2] else message[: place.start()])  # within the argument, or it itself
+    return Misfit(place[1], message if place[2] else message[: place.start()])  # a part of it, or the argument itself
 
 
 def _refuse_nan(arguments: dict[str, Any]) -> None:
-    """Raise ValueError for a number that JSON has not: it was written as null, and would be read as None."""
+    """Raise ValueError for nan and infinity: msgspec wrote them as null, and they would be read as None."""
     import msgspec
 
     for value in arguments.values():

@@ -1,4 +1,4 @@
-"""The handlers of tasks: they give a function what it asks for, and close what was opened for it."""
+"""The handlers of tasks: they call a function with the parameters that it has, and close its providers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["AsyncTaskHandler", "TaskHandler", "task_handler"]
 
 
 class TaskHandler:
-    """Handles the jobs of a function that runs in a thread. It has the function's name, for processes of its own."""
+    """Handles jobs by a function that runs in a thread. It has the function's name, for child processes."""
 
     _awaits = False  # whether async providers can be entered
 
@@ -30,7 +30,7 @@ class TaskHandler:
         self._result = encoded_result if encodes else _as_it_is
 
     def __call__(self, job: Job) -> Any:
-        """Handle a job; return what the function does. BadOption if something cannot be provided, BadArguments."""
+        """Handle a job; return the function's result. BadOption if a parameter cannot be provided, BadArguments."""
         arguments, provided = self._given(job)
         if not provided:
             return self._result(self.function(**arguments))
@@ -47,7 +47,7 @@ class TaskHandler:
             return self._result(await rest)
 
     def _given(self, job: Job) -> tuple[dict[str, Any], list[tuple[str, Provider]]]:
-        """Return the arguments of a job, and what is to be opened for it."""
+        """Return the arguments of a job, and the providers to open for it, by name."""
         asked = self._signature.asked()
         arguments = asked.arguments.decoded(job.body)
         for name in asked.jobs:
@@ -55,11 +55,11 @@ class TaskHandler:
         return arguments, self._providers(asked) if asked.provided else []
 
     def check(self) -> None:
-        """Raise what every job would fail with: BadOption, BadArguments. By now all its types are defined."""
+        """Raise the error that every job would fail with: BadOption, BadArguments. All types are defined by now."""
         self._providers(self._signature.asked())
 
     def _providers(self, asked: Asked) -> list[tuple[str, Provider]]:
-        """Return what provides what is to be provided, by name."""
+        """Return the providers of the parameters that need one, by name."""
         found = []
         for name, provider in asked.provided:
             if provider is None:
@@ -71,12 +71,12 @@ class TaskHandler:
 
 
 class AsyncTaskHandler(TaskHandler):
-    """Handles the jobs of a coroutine function."""
+    """Handles jobs by a coroutine function."""
 
     _awaits = True
 
     async def __call__(self, job: Job) -> Any:
-        """Handle a job; return what the function does. BadOption if something cannot be provided, BadArguments."""
+        """Handle a job; return the function's result. BadOption if a parameter cannot be provided, BadArguments."""
         arguments, provided = self._given(job)
         if not provided:
             return self._result(await self.function(**arguments))
@@ -88,15 +88,15 @@ class AsyncTaskHandler(TaskHandler):
 
 
 def task_handler(function: Callable[..., Any], signature: Signature, *, encodes: bool) -> TaskHandler:
-    """Return a handler that calls a function with what it asks for.
+    """Return a handler that calls a function with the parameters that it has.
 
     Args:
-        function: of the program's.
-        signature: what it asks for.
-        encodes: whether what it returns is made bytes.
+        function: the program's function.
+        signature: its signature.
+        encodes: whether results are encoded as bytes.
 
     Raises:
-        TypeError: it is a generator function, which nobody would run.
+        TypeError: the function is a generator function, whose body nothing would run.
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(f"a task must not be a generator, which nobody runs: take yield out of {function!r:.80}")

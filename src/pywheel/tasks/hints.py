@@ -1,4 +1,4 @@
-"""What a function says about itself: its parameters, and of what types they are."""
+"""The parameters of a function, and their types."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 
 def hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function; for one that leads nowhere here, the error that says so.
+    """Return the annotations of a function by name; instead of one that cannot be resolved, the error.
 
-    What is imported under TYPE_CHECKING alone leads nowhere. That matters where the type is needed.
+    A type that is only imported under TYPE_CHECKING cannot be resolved. That matters only where the type is needed.
     """
     function = _annotated(function)
     found: dict[str, Any] = {}
@@ -36,7 +36,7 @@ def hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def bare(annotation: Any) -> Any:
-    """Return T of ``T | None`` and of ``Annotated[T, ...]``, anything else as it is."""
+    """Return T for ``T | None`` and ``Annotated[T, ...]``, and anything else unchanged."""
     while True:
         origin, parts = get_origin(annotation), get_args(annotation)
         some = [part for part in parts if part is not NoneType]
@@ -47,7 +47,7 @@ def bare(annotation: Any) -> Any:
 
 
 def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what has the annotations of a function: of a partial its function, of an object its method."""
+    """Return the function with the annotations: the function of a partial, the method of an object."""
     function = inspect.unwrap(function)
     while isinstance(function, functools.partial):
         function = inspect.unwrap(function.func)

@@ -1,4 +1,4 @@
-"""The keys of a task's jobs: made of arguments as its function gets them, by whomever they are asked for."""
+"""The keys of a task's jobs: made from arguments as the task's function gets them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["TaskKey"]
 
 
 class TaskKey:
-    """A function that makes a key of some of a task's arguments. It gets what the task's function would get.
+    """A function that makes a key from some of a task's arguments. It gets them as the task's function would.
 
-    What is left out has the task's default, or else that of the function of the key.
+    A missing argument has the default of the task's function, or else that of the key's function.
 
     Raises:
-        TypeError: it is no function.
-        BadOption: it is no function of arguments of the task by their names.
+        TypeError: it is not a function.
+        BadOption: its parameters are not arguments of the task that can be given by name.
     """
 
     def __init__(self, function: Callable[..., str], signature: Signature) -> None:
@@ -55,7 +55,7 @@ class TaskKey:
         return self._function(**made_of)
 
     def of_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """Return the key that a put of these arguments makes; those that have no part in it may be left out.
+        """Return the key that a put with these arguments makes. Arguments without a part in the key may be missing.
 
         BadArguments.
         """
@@ -77,7 +77,7 @@ class TaskKey:
         raise self._refusal(f"missing a required argument: {name!r}")
 
     def _arguments(self) -> Arguments:
-        """Return what reads those arguments that the key is made of, as far as they are given."""
+        """Return a reader of those arguments that the key is made of; each may be missing."""
         asked = self._signature.asked()
         if self._partly is None or self._partly[0] is not asked:
             fields = asked.arguments.fields

@@ -1,4 +1,4 @@
-"""What a program provides to its tasks: a database session, opened before each job and closed after it."""
+"""Values that a program provides to its tasks, such as a database session: opened before each job, closed after it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class _Provided:
 
 
 provided: Final[Any] = _Provided()
-"""The default that says: the queue provides this one, a put does not. For type checkers, and for readers."""
+"""The default of a parameter that the queue provides and a put does not give. For type checkers and readers."""
 
 
 class Provider:
-    """A generator function, or an async one, that yields once what it provides, and closes it then.
+    """A generator function, or an async one, that yields a value once, and closes it afterwards.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: it is not a generator function.
         BadOption: it takes more than the job.
     """
 
@@ -63,23 +63,23 @@ class Provider:
 
     @property
     def type(self) -> Any:
-        """What it yields, by its annotation; None if it has none that names a class of the program's."""
+        """The type that it yields, by its annotation; None unless that names a class of the program."""
         returned = hints(self.function).get("return")
         if get_origin(returned) not in _ITERATORS:
             return None
         yielded = get_args(returned)[0]
-        plain = not isinstance(yielded, type) or yielded.__module__ == "builtins"  # such are arguments
+        plain = not isinstance(yielded, type) or yielded.__module__ == "builtins"  # built-in types are arguments
         return None if plain else yielded
 
     def open(self, job: Job, stack: ExitStack | AsyncExitStack) -> Any:
-        """Return what it provides; the stack closes it. It sees what the handler raises, and keeps nobody from it."""
+        """Return the value; the stack closes it. The generator sees the handler's error, but cannot suppress it."""
         manager = self._manager(job) if self._takes_job else self._manager()
         value = manager.__enter__()
         stack.push(partial(_closed, manager))
         return value
 
     async def aopen(self, job: Job, stack: AsyncExitStack) -> Any:
-        """`open`, of an async one."""
+        """`open`, for an async generator."""
         manager = self._manager(job) if self._takes_job else self._manager()
         value = await manager.__aenter__()
         stack.push_async_exit(partial(_aclosed, manager))
@@ -88,7 +88,7 @@ class Provider:
 
 def _closed(manager: Any, *raised: Any) -> bool:
     manager.__exit__(*raised)
-    return False  # whether or not the provider raised it again: the job has failed, and what was opened before is told
+    return False  # even if the generator swallowed the error: the job has failed, and outer generators see that
 
 
 async def _aclosed(manager: Any, *raised: Any) -> bool:
@@ -97,15 +97,15 @@ async def _aclosed(manager: Any, *raised: Any) -> bool:
 
 
 class Providers:
-    """All that a program provides."""
+    """All providers of a program."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Provider] = {}
         self.count = 0
-        """How many they are; who has looked before sees that there are more."""
+        """The number of providers. A larger number than before means that there are new ones."""
 
     def add(self, function: Callable[..., Any]) -> None:
-        """Take one in. BadOption if it is none, or its name is taken."""
+        """Add a provider. TypeError or BadOption if the function cannot be one; BadOption if its name is taken."""
         provider = Provider(function)
         if provider.name in self._by_name:
             raise BadOption(f"something else is provided as {provider.name!r}")
@@ -113,7 +113,7 @@ class Providers:
         self.count = len(self._by_name)
 
     def wanted(self, name: str, annotation: Any) -> Provider | None:
-        """Return what provides a parameter: what yields its type, or else has its name. BadOption if two yield it."""
+        """Return a parameter's provider: the one of its type, or else of its name. BadOption if two yield the type."""
         found = [one for one in self._by_name.values() if annotation is one.type is not None]
         if len(found) == 1:
             return found[0]

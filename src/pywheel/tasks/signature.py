@@ -1,4 +1,4 @@
-"""What the function of a task asks for: arguments, the job, and what its program provides."""
+"""The signature of a task's function: arguments, the job, and values that its program provides."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _EMPTY = inspect.Parameter.empty
 
 
 class Asked(NamedTuple):
-    """A signature, read."""
+    """The parameters of a function, by where they come from."""
 
     arguments: Arguments
-    jobs: tuple[str, ...]  # the parameters that take the job
-    provided: tuple[tuple[str, Provider | None], ...]  # None: nothing provides it in this process
+    jobs: tuple[str, ...]  # the parameters that get the job
+    provided: tuple[tuple[str, Provider | None], ...]  # None: this process has no provider for it
 
 
 class Signature:
-    """The signature of a function. Its types are looked at when they are first needed: by then they are all defined.
+    """The signature of a function. Types are resolved on first use, when all of them are defined.
 
     Raises:
-        BadOption: its arguments would have no names, or no end.
+        BadOption: its parameters have no names, or take any number of arguments.
     """
 
     def __init__(self, function: Callable[..., Any], task: str, providers: Providers) -> None:
@@ -41,7 +41,7 @@ class Signature:
         self.providers = providers
         self._function = function
         self._asked: Asked
-        self._of = -1  # how many providers there were then
+        self._of = -1  # the number of providers when `_asked` was made
         for parameter in self.parameters.values():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
                 raise BadOption(
@@ -53,10 +53,10 @@ class Signature:
             )
 
     def asked(self) -> Asked:
-        """Return what it asks for, as far as is provided by now.
+        """Return the parameters by where they come from, with the providers known by now.
 
         Raises:
-            BadOption: an annotation leads nowhere, or no JSON can be made into it.
+            BadOption: an annotation cannot be resolved, or a type cannot be read from JSON.
         """
         if self._of != self.providers.count:
             count = self.providers.count
@@ -70,7 +70,7 @@ class Signature:
         fields: dict[str, Field] = {}
         for name, parameter in self.parameters.items():
             annotation = types.get(name, Any)
-            wanted = bare(annotation)  # as a plain call may leave it out: `job: Job | None = None`
+            wanted = bare(annotation)  # a parameter that a plain call may omit: `job: Job | None = None`
             provider = self.providers.wanted(name, wanted)
             unknown = parameter.annotation is _EMPTY or isinstance(annotation, Exception)
             if wanted is Job or (name == "job" and unknown):
@@ -90,7 +90,7 @@ class Signature:
 
 
 def _is_method(function: Callable[..., Any], its: Mapping[str, inspect.Parameter]) -> bool:
-    """Whether a function stands in a class and takes an instance first; a bound method has its own already."""
+    """Whether a function stands in a class and takes an instance first. A bound method has its instance already."""
     first = next(iter(its.values()), None)
     if first is None or first.name not in ("self", "cls") or first.annotation is not _EMPTY:
         return False

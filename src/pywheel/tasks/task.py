@@ -24,34 +24,34 @@ C = ParamSpec("C")  # what a plain call takes
 R = TypeVar("R", covariant=True)
 T = TypeVar("T")
 
-_DIFFERING: Final = {"connection", "headers", "key", "to", "traceparent"}  # jobs share no dict, and a key asks for more
+_DIFFERING: Final = {"connection", "headers", "key", "to", "traceparent"}  # jobs share no dict; a key needs more checks
 
 
 class Calls(Protocol):
-    """How the commands of a task reach its queue's store."""
+    """The way of a task's commands to its queue's store."""
 
     max_body: int
 
     def apply_within(self, connection: object, command: Command[T]) -> T:
-        """Return the outcome of a command, in the caller's own transaction if there is a connection."""
+        """Return the outcome of a command, applied in the transaction of the caller's connection if one is given."""
 
     def aapply_within(self, connection: object, command: Command[T]) -> Awaitable[T]:
         """`apply_within`, for asyncio."""
 
 
 class AnyTask(Generic[P, C, R]):
-    """What a `Task` and an `AsyncTask` have in common.
+    """The common part of `Task` and `AsyncTask`.
 
-    Called itself, it calls the function, here and now: for tests, and for other tasks.
+    Calling a task calls its function, here and now: for tests, and for other tasks.
 
-    Where a method takes the arguments of a put, they are the function's own, but for the job and what the queue
-    provides. How a job is put say the options: ``close_order.options(delay="30m").put(7)``.
+    The methods take the function's own arguments, without the job and the values that the queue provides. Options are
+    given before the call: ``close_order.options(delay="30m").put(7)``.
 
-    For type checkers it is a ``Task[P, C, R]``: what a put takes, what a plain call takes, and what that returns.
+    For type checkers a task is a ``Task[P, C, R]``: the arguments of a put, those of a plain call, and its result.
     """
 
     topic: str
-    """Whose jobs it handles."""
+    """The topic of its jobs."""
 
     def __init__(
         self,
@@ -70,22 +70,21 @@ class AnyTask(Generic[P, C, R]):
         self._signature = signature
         self._key = None if key is None else TaskKey(key, signature)
         self._options = options
-        self._form: tuple[Any, ...] | None = None  # what its jobs share
-        self._form_of = -1  # how many providers there were then
+        self._form: tuple[Any, ...] | None = None  # the fields that its jobs share
+        self._form_of = -1  # the number of providers when `_form` was made
         self._providers = signature.providers
 
     def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R:
-        """Call the function; no job is put. What the queue would provide is to be given."""
+        """Call the function; no job is put. The caller gives the values that the queue would provide."""
         return self._handler.function(*args, **kwargs)  # type: ignore[no-any-return]  # as it is
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.topic}>"
 
     def options(self, **options: Unpack[PutOptions]) -> Self:
-        """Return the same task with other options for what is put. O(1).
+        """Return the same task with other options for its jobs. O(1).
 
-        `JobQueue.put` says what they mean; a `key` is used instead of what the task was given. TypeError for an option
-        that there is not.
+        `JobQueue.put` describes the options; a `key` replaces the task's own. TypeError for an unknown option.
         """
         misspelt(options, PutOptions, "a put")
         other = copy.copy(self)
@@ -96,21 +95,22 @@ class AnyTask(Generic[P, C, R]):
         """Return a new job for `put_many`; nothing is stored yet.
 
         Raises:
-            BadArguments: the function does not take these; it names the argument and the type wanted.
-            BadJob: an option makes no sense, or is for what stores jobs: `connection`.
+            BadArguments: they do not fit the function; the message names the argument and the expected type.
+            BadJob: an option makes no sense, or belongs to calls that store jobs: `connection`.
         """
         if self._options.get("connection") is not None:
             raise BadJob("connection= is for what stores jobs: give it to put_many, for all of them")
         return self._new(args, kwargs)
 
     def key(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """Return the key of the job that was put with these arguments; those that have no part in it may be left out.
+        """Return the key of the job that was put with these arguments.
 
-        They are converted as those of a put, and what is left out has the function's default.
+        Arguments without a part in the key may be missing. The others are converted like those of a put; a missing one
+        has its default.
 
         Raises:
             BadJob: the task has no keys.
-            BadArguments: one that the key is made of is missing, or the function does not take them.
+            BadArguments: an argument that the key needs is missing, or the function does not take one.
         """
         given: str | None = self._options.get("key")
         if given is not None:
@@ -120,11 +120,11 @@ class AnyTask(Generic[P, C, R]):
         return self._key.of_call(args, kwargs)
 
     def arguments(self, job: Job | NewJob) -> dict[str, Any]:
-        """Return the arguments of a job by name, as the function gets them; those left to a default are not there.
+        """Return the arguments of a job by name, as the function gets them, without those left to their defaults.
 
         Raises:
             BadArguments: they do not fit the function.
-            BadBody: the body is no JSON.
+            BadBody: the body is not JSON.
         """
         return self._signature.asked().arguments.decoded(job.body)
 
@@ -139,7 +139,7 @@ class AnyTask(Generic[P, C, R]):
         return twin(AsyncTask, self)  # type: ignore[no-any-return]  # of that kind
 
     def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
-        """Return the job of a put. Written to be quick: most jobs of a task differ in bodies and keys alone."""
+        """Return the job of a put. Written for speed: most jobs of a task differ only in body and key."""
         if self._form_of != self._providers.count:
             self._form, self._form_of = self._formed(), self._providers.count
         arguments = self._signature.asked().arguments
@@ -167,13 +167,13 @@ class AnyTask(Generic[P, C, R]):
         return tuple.__new__(NewJob, fields)
 
     def _with_advice(self, error: BadArguments, kwargs: dict[str, Any]) -> BadArguments:
-        """Return what to raise for arguments that do not fit: options may have been meant."""
+        """Return the error for arguments that do not fit, with a hint if some of them may be meant as options."""
         for option in sorted(kwargs.keys() & PutOptions.__annotations__.keys() - self._signature.parameters.keys()):
             return BadArguments(f"{error}; options stand before them: .options({option}=...).put(...)")
         return error
 
     def _formed(self) -> tuple[Any, ...] | None:
-        """Return what jobs of these options share; None if they differ in more than bodies and keys."""
+        """Return the fields that jobs of these options share; None if the jobs differ in more than body and key."""
         if not _DIFFERING.isdisjoint(self._options):
             return None
         key = None if self._key is None else "any"
@@ -182,7 +182,7 @@ class AnyTask(Generic[P, C, R]):
         return job.due, kept, job.replace, job.delay, job.dedupe_for
 
     def _ref(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str]:
-        """Return what names the job that was put with these arguments."""
+        """Return the reference, (topic, key), to the job that was put with these arguments."""
         return self.topic, self.key(*args, **kwargs)
 
     def _move(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Edit:
@@ -201,27 +201,27 @@ class Task(AnyTask[P, C, R]):
         """Store a job that calls the function with these arguments; return its id.
 
         Raises:
-            BadArguments: the function does not take them; it names the argument and the type wanted.
-            BadJob, JobExists, StoreError: as of `JobQueue.put`. In each case nothing was stored.
+            BadArguments: they do not fit the function; the message names the argument and the expected type.
+            BadJob, JobExists, StoreError: as for `JobQueue.put`. In each case nothing was stored.
         """
         return self._calls.apply_within(self._connection, Put((self._new(args, kwargs),)))[0]
 
     def put_many(self, jobs: Iterable[NewJob]) -> list[int]:
-        """Store jobs that `job` made, all or none; return their ids, in order. Errors as of `JobQueue.put_many`."""
+        """Store jobs that `job` made, all or none; return their ids, in order. Errors as for `JobQueue.put_many`."""
         return self._calls.apply_within(self._connection, Put(batch(jobs)))
 
     def cancel(self, *args: P.args, **kwargs: P.kwargs) -> Change:
-        """Cancel the delayed job with the key of these arguments; return MADE, or what stood in the way.
+        """Cancel the delayed job with the key of these arguments; return MADE, or the reason why not.
 
-        After MADE it is never delivered. Errors as `key`.
+        After MADE the job is never delivered. Errors as for `key`.
         """
         return self._calls.apply_within(self._connection, Cancel(self._ref(args, kwargs)))
 
     def reschedule(self, *args: P.args, **kwargs: P.kwargs) -> Change:
-        """Give the delayed job with the key of these arguments another due time; return MADE, or what stood in the way.
+        """Give the delayed job with the key of these arguments another due time; return MADE, or the reason why not.
 
-        The due time is that of the options: ``close_order.options(delay="1h").reschedule(7)``. Errors as `key`, and
-        BadJob without one.
+        The options give the due time: ``close_order.options(delay="1h").reschedule(7)``. Errors as for `key`, and
+        BadJob without `delay` or `at`.
         """
         return self._calls.apply_within(self._connection, self._move(args, kwargs))
 
@@ -247,7 +247,7 @@ class AsyncTask(AnyTask[P, C, R]):
 
 
 def twin(kind: Any, one: Any) -> Any:
-    """Return an object of a kind that is the same as one of another: what one of them learns the other knows."""
+    """Return an object of another kind that shares all attributes with this one."""
     if isinstance(one, kind):
         return one
     other = kind.__new__(kind)
@@ -256,10 +256,10 @@ def twin(kind: Any, one: Any) -> Any:
 
 
 def default_topic(function: Callable[..., Any]) -> str:
-    """Return the module of a function and its name there: the same if the module is run as a script.
+    """Return a function's module and qualified name: the same if the module is run as a script.
 
     Raises:
-        BadOption: it has no name, as a partial has not.
+        BadOption: the function has no name, such as a partial.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if module is None or name is None:
@@ -275,7 +275,7 @@ def default_topic(function: Callable[..., Any]) -> str:
 
 
 def merged(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options, with others in their place. Of delay and at the one that is given is meant."""
+    """Return options, updated with others. A new `delay` replaces an old `at`, and the other way round."""
     kept = dict(options)
     if given.get("at") is not None:
         kept.pop("delay", None)
