@@ -1,4 +1,4 @@
-"""What a job is and what may happen to it: records, commands, retries. No I/O and no thread."""
+"""Jobs: their records, commands and queries, retry policies, limits and schedules. No I/O and no thread."""
 
 from .commands import Change, Ref
 from .durations import Duration

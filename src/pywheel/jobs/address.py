@@ -1,4 +1,4 @@
-"""Where a job is to be delivered: the word `to`, kept among its headers."""
+"""The address of a job's delivery: the option `to`, kept among its headers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .._errors import BadJob, PywheelError
 __all__ = ["TO", "checked_to"]
 
 TO: Final = "to"
-"""The header that says where an outlet delivers a job."""
+"""The header with the address to which an outlet delivers a job."""
 LONGEST_URL: Final = 2_048  # characters
 _LONGEST_NAME: Final = 255
-_PLAIN: Final = re.compile(r"[!-~]+")  # ASCII that is printed, without the space
+_PLAIN: Final = re.compile(r"[!-~]+")  # printable ASCII, without the space
 
 
 def checked_to(value: Any, *, error: type[PywheelError] = BadJob) -> str:
-    """Return where a job is to be delivered: an http or https URL, or a name in an outlet's own words.
+    """Return the address of a delivery: an http or https URL, or a name in an outlet's own words.
 
-    What has a slash or a colon in it is a URL. Others are names, such as a routing key or a stream.
+    A text with a slash or a colon is a URL. Other texts are names, such as a routing key or a stream.
 
     Raises:
         BadJob: or `error`: it is neither, is too long, or has a user or a password in it.
@@ -50,7 +50,7 @@ def checked_to(value: Any, *, error: type[PywheelError] = BadJob) -> str:
 
 
 def _shown(url: str) -> str:
-    """Return the beginning of a URL that is refused, without its query and what may be a password."""
+    """Return the beginning of a refused URL, without its query and a possible password."""
     before, at, after = url.partition("?")[0].rpartition("@")
     scheme = before[: before.find("://") + 3] if "://" in before else ""
     return repr(f"{scheme}***@{after}"[:60] if at else after[:60])

@@ -1,4 +1,4 @@
-"""Bodies: what a program gives, as the bytes that are stored; and how an encrypted one is told from a plain one."""
+"""Bodies: a program's values as the bytes that are stored, and the mark that tells encrypted bytes from plain ones."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .._errors import BadBody, BadJob, NoKey
 __all__ = ["MAGIC", "decoded", "encoded", "is_encrypted", "key_of"]
 
 MAGIC: Final = b"\x93pywheel"
-"""What each encrypted body begins with. No JSON and no other text does: UTF-8 has no character that begins so."""
+"""The beginning of each encrypted body. No JSON and no other text begins so: it is not UTF-8."""
 _BYTES: Final = (bytes, bytearray, memoryview)
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def encoded(body: Any) -> bytes:
-    """Return bytes as they are, and anything else as compact JSON in UTF-8. BadJob for what JSON cannot say."""
+    """Return bytes as they are, and anything else as compact JSON in UTF-8. BadJob if JSON cannot express it."""
     if isinstance(body, _BYTES):
         return bytes(body)
     try:
@@ -26,23 +26,23 @@ def encoded(body: Any) -> bytes:
 
 
 def decoded(body: bytes, what: str) -> Any:
-    """Return what bytes say as JSON. BadBody, with what they are, if it is none; NoKey, which is one too: encrypted."""
+    """Return the JSON value of bytes. BadBody, naming `what` they are, if they are not JSON; NoKey if encrypted."""
     try:
         return json.loads(body)
-    except ValueError as error:  # text that is not UTF-8 too
+    except ValueError as error:  # includes text that is not UTF-8
         if is_encrypted(body):
             raise NoKey(f"{what} is encrypted, with key {key_of(body)!r:.80}") from None
         raise BadBody(f"{what} is no JSON: {error}") from error
 
 
 def is_encrypted(body: bytes) -> bool:
-    """Whether a body is encrypted, so that nobody can tell its content without the key."""
+    """Whether a body is encrypted, so that its content cannot be known without the key."""
     return body.startswith(MAGIC)
 
 
 def key_of(body: bytes) -> str | None:
-    """Return the id of the key that a body is encrypted with, which is no secret; None if it is plain, or damaged."""
-    start = len(MAGIC) + 2  # the version, and how long the id is
+    """Return the id of the key that a body is encrypted with, which is no secret; None if it is plain or damaged."""
+    start = len(MAGIC) + 2  # after the version and the length of the id
     if not is_encrypted(body) or len(body) < start or len(body) < start + body[start - 1]:
         return None
     return body[start : start + body[start - 1]].decode("ascii", "backslashreplace")

@@ -1,4 +1,4 @@
-"""What numbers, texts and names may be: each check raises BadJob, or `error`, and says what was expected."""
+"""Checks of numbers, texts and names. Each raises BadJob, or `error`, and says what was expected."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = [
 MOST: Final = 2**63 - 1
 """The largest id, and the largest number that a store keeps."""
 FURTHEST: Final = 2**62
-"""Times and durations lie within this: two of them can be added in 64 bits."""
+"""The bound of times and durations: two of them can be added in 64 bits."""
 LONGEST_NAME: Final = 16_384  # characters of a topic or a key
 _NEAREST: Final = -FURTHEST
 
 
 def name(value: Any, what: str, *, error: type[PywheelError] = BadJob) -> str:
-    """Return a topic or a key. BadJob if it cannot be one."""
+    """Return a valid topic or key. BadJob for anything else."""
     if not isinstance(value, str):
         raise error(f"a {what} must be a str, not {type(value).__name__}")
     if not value or len(value) > LONGEST_NAME:
@@ -64,7 +64,7 @@ def whole(value: Any, name: str, most: int, least: int = 1, *, error: type[Pywhe
 
 
 def number(value: Any, name: str, least: float, most: float, *, error: type[PywheelError] = BadJob) -> float:
-    """Return a number between two. BadJob for anything else, bool and nan included."""
+    """Return a number from `least` to `most`. BadJob for anything else, bool and nan included."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise error(f"{name} must be a number from {least:g} to {most:g}, not {shown(value)}")
     return value
@@ -99,8 +99,8 @@ def text_by_name(values: Mapping[Any, Any], name: str) -> None:
 
 
 def signature(function: Callable[..., Any], *, wrapped: bool = True) -> inspect.Signature:
-    """Return the signature of a function, whether or not its types can be found; without `wrapped` a wrapper's own."""
-    if sys.version_info >= (3, 14):  # where annotations are evaluated as they are asked for
+    """Return the signature of a function, even if its types cannot be resolved; without `wrapped` a wrapper's own."""
+    if sys.version_info >= (3, 14):  # annotations are evaluated on access
         from annotationlib import Format
 
         return inspect.signature(function, follow_wrapped=wrapped, annotation_format=Format.FORWARDREF)
@@ -108,7 +108,7 @@ def signature(function: Callable[..., Any], *, wrapped: bool = True) -> inspect.
 
 
 def callable_with(function: Callable[..., Any], count: int, wanted: str) -> None:
-    """Check that a function takes `count` arguments. TypeError. Some built-in functions do not say: they pass."""
+    """Check that a function takes `count` arguments. TypeError. A built-in function without a signature passes."""
     try:
         its = signature(function, wrapped=False)
     except (TypeError, ValueError):
@@ -121,14 +121,14 @@ def callable_with(function: Callable[..., Any], count: int, wanted: str) -> None
 
 
 def shown(value: Any) -> str:
-    """Return a value in a few characters; an int of a million digits too."""
+    """Return a value in a few characters, even an int of a million digits."""
     if isinstance(value, int) and value.bit_length() > 128:
         return f"a number of {value.bit_length()} bits"
     return f"{value!r:.40}"
 
 
 def needed(module: str, extra: str) -> Any:
-    """Return a module that an extra brings. ExtraMissing if it is not installed."""
+    """Return a module that an extra installs. ExtraMissing if it is not installed."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -137,7 +137,7 @@ def needed(module: str, extra: str) -> Any:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about a name that is not known: the one that is most like it, or nothing."""
+    """Return the end of a message about an unknown name: the known name most like it, or nothing."""
     import difflib  # most programs never need it
 
     near = difflib.get_close_matches(name, list(known), 1)

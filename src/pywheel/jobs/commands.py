@@ -1,9 +1,9 @@
 """The commands that change a store. A store applies a list of them in one transaction, each of them all or nothing.
 
-The classes say what a command does and what its outcome is; `stores.contract.Store.apply` says what holds for all.
-A *reference* is an id, or a pair (topic, key) that stands for the live job with that key or, without one, the latest
-finished one. A *receipt* is a pair (id, claims) of a claimed job. `now` is the store's clock while it applies.
-What becomes of a job is decided in `lifecycle`.
+Each class states its effect and its outcome; `stores.contract.Store.apply` states the rules for all. A *reference* is
+an id, or a pair (topic, key) that stands for the live job with that key or, without one, the latest finished one. A
+*receipt* is a pair (id, claims) of a claimed job. `now` is the store's clock while it applies the commands.
+`lifecycle` decides what happens to a job.
 """
 
 from __future__ import annotations
@@ -57,32 +57,32 @@ R = TypeVar("R")
 Ref = int | tuple[str, str]
 
 NONCES_KEPT: Final = 31 * 86_400_000
-"""For how many ms a nonce is known at least, by the store's clock."""
+"""The ms for which a nonce is known at least, by the store's clock."""
 NONCES_FORGOTTEN: Final = 10
-"""A put with a nonce forgets up to so many that are older: more than come, so that what is kept stays bounded."""
+"""The most older nonces that a put with a nonce deletes: more than it adds, so that their number stays bounded."""
 NOTES_FORGOTTEN: Final = 10
-"""A note that is kept with a ttl forgets up to so many that are over: more than come, for the same reason."""
+"""The most expired notes that keeping a note with a ttl deletes: more than it adds, for the same reason."""
 RESULT_MOST: Final = 65_536
 """The longest result of a job, in bytes, as its handler gave it."""
 
 
 class ClaimPolicy(NamedTuple):
-    """How jobs are claimed. The job's own `ttr` and `max_attempts` come first."""
+    """How to claim jobs. A job's own `ttr` and `max_attempts` take precedence."""
 
-    ttr: int  # a claim that has begun is leased until now + ttr + slack
+    ttr: int  # a begun claim is leased until now + ttr + slack
     max_attempts: int
     backoff: tuple[int, ...] = ()
     """If attempt n loses its lease, the job is due backoff[n-1], or the last, after the lease's end; () is 0."""
-    jitter: float = 0.0  # the part of the backoff that is drawn by lot, for each job by itself
+    jitter: float = 0.0  # the random part of the backoff, drawn for each job by itself
     slack: int = 0  # for the way from the store to the handler and back
-    hold: int = 1_000  # a claim that has not begun is leased until now + hold
-    limits: Limits | None = None  # how many may run or begin: with any, what does not begin is not claimed
+    hold: int = 1_000  # a held claim is leased until now + hold
+    limits: Limits | None = None  # how many may run or begin; with limits, a job that does not begin is not claimed
 
 
 def reference(ref: Any) -> Ref:
-    """Return what a store takes for a job: an id, or a pair (topic, key). BadJob if it is neither nor a Job.
+    """Return a reference as the store takes it: an id, or a pair (topic, key). BadJob if it is neither nor a Job.
 
-    A negative id is that of a job that was put into a spool.
+    A negative id belongs to a job that was put into a spool.
     """
     if isinstance(ref, Job):
         return ref.id
@@ -95,14 +95,14 @@ def reference(ref: Any) -> Ref:
 
 
 def called(ref: Ref | Job) -> str:
-    """Return what a job is called by, for a message."""
+    """Return a job's name for a message."""
     if isinstance(ref, Job):
         return str(ref.id)
     return str(ref) if isinstance(ref, int) else f"{ref[1]!r:.80} of topic {ref[0]!r:.80}"
 
 
 class Command(Generic[R]):
-    """What a store may be asked to do. `R` is the type of its outcome."""
+    """A request to change a store. `R` is the type of its outcome."""
 
     __slots__ = ()
 
@@ -112,12 +112,12 @@ class Change(StrEnum):
 
     MADE = "made"
     NOT_FOUND = "not found"
-    DELAYED = "delayed"  # what the job is, and what stood in the way; so are the next four
+    DELAYED = "delayed"  # this and the next four: the job's state, which stood in the way
     RUNNING = "running"
     DONE = "done"
     DEAD = "dead"
     CANCELLED = "cancelled"
-    CHANGED = "changed"  # it is not as it was expected to be
+    CHANGED = "changed"  # the job is not as `expect` says
 
     def __bool__(self) -> bool:
         return self is Change.MADE
@@ -130,17 +130,17 @@ class Change(StrEnum):
 class Put(Command[list[int]]):
     """Store new jobs, all or none. Outcome: their ids, in order. O(log jobs) each.
 
-    JobExists if a key is taken by a live job. With `replace`, a delayed job with that key takes the new body, due time,
-    ttr, max_attempts, headers and priority instead, and keeps its id and its attempts. Like an
-    Edit that is a change for `expect`: its claims grow by one. A job whose `parent` is the
-    receipt of the running job that has the key takes the key over. A job with `dedupe_for` is refused by JobExists also
-    if no live job has its key, and one of the last 20 with it ended less than so many ms ago: done, dead or cancelled.
-    Of two such puts at the same time the second sees the first.
+    JobExists if a live job has the key. With `replace`, a delayed job with that key takes the new body, due time, ttr,
+    max_attempts, headers and priority instead, and keeps its id and its attempts. For `expect` that counts as an Edit:
+    the job's claims grow by one. If `parent` is the receipt of the running job that has the key, the new job takes the
+    key over. A put with `dedupe_for` raises JobExists even without a live job, if one of the last 20 jobs with its key
+    ended less than that many ms ago: done, dead or cancelled. Of two such puts at the same time the second sees the
+    first.
 
-    A put with a `nonce`, a text of 1 to 200 characters, happens once: if this store has applied one with the same nonce
-    before, whatever its jobs were, nothing changes, and the outcome is the ids of then. A put that was refused leaves
-    no nonce. A nonce is known for at least NONCES_KEPT; later puts with one, and Purge, forget older ones, a few each.
-    With a `fingerprint` of 1 to 200 ASCII characters: NonceTaken if the put with that nonce had another one.
+    A put with a `nonce`, a text of 1 to 200 characters, happens once. If this store has applied a put with the same
+    nonce before, whatever its jobs were, nothing changes, and the outcome is the ids of that put. A refused put leaves
+    no nonce. A nonce is known for at least NONCES_KEPT; later puts with a nonce, and Purge, delete older ones, a few
+    each. With a `fingerprint` of 1 to 200 ASCII characters: NonceTaken if the put with that nonce had another one.
     """
 
     jobs: tuple[NewJob, ...]
@@ -152,11 +152,11 @@ class Put(Command[list[int]]):
 class Import(Command[list[int]]):
     """Store jobs as another store has them, with their past, all or none. Outcome: their new ids, in order.
 
-    Each keeps all it has but its id: when it was created and is due, its state, claims and attempts, its history. A
-    delayed one is claimed and retried from where it was. A finished one takes no key, and is purged by when it ended.
-    JobExists if the key of a delayed one that has not handed it on is taken. BadJob if one is running, or if a job and
-    its history do not go together: claims that ascend up to its own, and for a finished job a last one that ended it.
-    A `nonce` is as for Put, and one with puts. O(log jobs + history) each.
+    A job keeps everything except its id: the times of creation and due, its state, claims, attempts and history. A
+    delayed job is claimed and retried from where it was. A finished job takes no key, and is purged by its time of end.
+    JobExists if the key of a delayed job that has not handed it on is taken. BadJob if a job is running, or if a job
+    and its history do not fit: the claims of the history ascend up to the job's own, and the last one of a finished job
+    ended it. A `nonce` is as for Put, and shares its names. O(log jobs + history) each.
     """
 
     jobs: tuple[Imported, ...]
@@ -165,10 +165,10 @@ class Import(Command[list[int]]):
 
 @dataclass(slots=True)
 class Cancel(Command[Change]):
-    """Make a delayed job cancelled. Outcome: Change. After MADE it is never delivered again.
+    """Make a delayed job cancelled. Outcome: Change. After MADE the job is never delivered again.
 
-    With `expect`, the pair (due, claims) of the job as it was seen: CHANGED, whatever its state, if it is not so any
-    more.
+    With `expect`, the pair (due, claims) of the job as last read: CHANGED if the pair is different now, whatever the
+    job's state.
     """
 
     ref: Ref
@@ -179,9 +179,9 @@ class Cancel(Command[Change]):
 class Edit(Command[Change]):
     """Give a delayed job another due time, body, or other `fields`: values of FIELDS by name. Outcome: Change.
 
-    It is due at `due`, or now + `delay` if that is given; without both, as before. What is not given stays. The key
-    cannot change. `expect` is as for Cancel: with a body or fields the job's claims grow by one, and its attempts do
-    not, so that who has seen it before gets CHANGED.
+    The job is due at `due`, or now + `delay` if that is given; without both, as before. Fields that are not given stay.
+    The key cannot change. `expect` is as for Cancel. A new body or new fields add one to the job's claims, but not to
+    its attempts, so that a caller who has read the job before gets CHANGED.
     """
 
     ref: Ref
@@ -196,7 +196,7 @@ class Edit(Command[Change]):
 class Retry(Command[Change]):
     """Make a finished job delayed again, with all its attempts: due at `due`, or now + `delay` if that is given.
 
-    Outcome: Change, or JobExists if its key belongs to another live job by now.
+    Outcome: Change, or JobExists if another live job has its key by now.
     """
 
     ref: Ref
@@ -206,7 +206,7 @@ class Retry(Command[Change]):
 
 @dataclass(slots=True)
 class Delete(Command[Change]):
-    """Forget a job that is not running, and its history. Outcome: Change."""
+    """Delete a job that is not running, and its history. Outcome: Change."""
 
     ref: Ref
 
@@ -215,8 +215,8 @@ class Delete(Command[Change]):
 class Rewrite(Command[bool]):
     """Give a job another body, whatever its state, if it still has this one. Outcome: whether it had.
 
-    For the same content written in another way, as with another key: a claim that runs goes on with what it has.
-    With a `claim` it is the result of that claim that is rewritten, if it made the job done.
+    For the same content in another form, such as with another key: a running claim goes on with the body that it has.
+    With a `claim` the command rewrites the result of that claim instead, if the claim made the job done.
     """
 
     id: int
@@ -227,7 +227,7 @@ class Rewrite(Command[bool]):
 
 @dataclass(slots=True)
 class Pause(Command[bool]):
-    """Keep the jobs of a topic from being claimed, or let them go again. Outcome: whether that changed anything."""
+    """Keep the jobs of a topic from being claimed, or allow it again. Outcome: whether that changed anything."""
 
     topic: str
     paused: bool
@@ -235,10 +235,10 @@ class Pause(Command[bool]):
 
 @dataclass(slots=True)
 class Purge(Command[int]):
-    """Forget up to `limit` finished jobs of a state that ended at least `age` ms ago, and their history.
+    """Delete up to `limit` finished jobs in a state that ended at least `age` ms ago, and their history.
 
-    Outcome: how many. `topic` None means all. O(log jobs + what is forgotten) for done and cancelled jobs. Forgets up
-    to `limit` nonces that are old enough, too, and up to `limit` notes that are over, which count for nothing.
+    Outcome: how many. `topic` None means all. O(log jobs + deleted jobs) for done and cancelled jobs. Up to `limit` old
+    nonces, and up to `limit` expired notes, are deleted as well; they are not counted.
     """
 
     state: State
@@ -254,12 +254,14 @@ class Purge(Command[int]):
 class SetNote(Command[bytes | None]):
     """Keep a few bytes under a name, in the transaction of the commands beside it. O(log notes).
 
-    Outcome: the value that was there before, None if there was none. `value` None deletes it. With `ttl` it is over, so
-    not there, from now + ttl on; without, it stays. With `absent` nothing changes if there is a value. A name has 1 to
-    200 characters, a value up to 64 KiB. Later notes with a ttl, and Purge, forget what is over, a few each.
+    Outcome: the value that was there before, None if there was none. `value` None deletes the note. With `ttl` the note
+    expires at now + ttl, and then counts as missing; without, it stays. With `absent` nothing changes if there is a
+    value. A name has 1 to 200 characters, a value up to 64 KiB. Later notes with a ttl, and Purge, delete expired
+    notes, a few each.
 
-    Of a store of several, notes live where the nonce does that is the part of their name after the first colon: so
-    ``SetNote("idem:" + nonce, ...)`` shares a transaction with the ``Put(jobs, nonce)`` beside it, unless it has keys.
+    In a store that consists of several, a note lives in the store of the nonce that follows the first colon of its
+    name. So ``SetNote("idem:" + nonce, ...)`` shares a transaction with a ``Put(jobs, nonce)`` beside it, if that has
+    no keys.
     """
 
     name: str
@@ -275,14 +277,14 @@ class SetNote(Command[bytes | None]):
 class Reserve(Command[list[Job]]):
     """Claim up to `limit` due jobs of a topic, and begin them. Outcome: the jobs, running.
 
-    Those of the highest priority come first, within one by (due, id). What limits hold back is not claimed; a limit by
-    key looks for others among the first 1 000 that are due.
+    Jobs come by priority, the highest first, then by (due, id). A job that limits hold back is not claimed. A limit by
+    key looks for other jobs among the first 1 000 that are due.
 
-    A claim is exclusive: of several who try, one gets the job. Jobs whose lease is over are expired first. A paused
+    A claim is exclusive: of several callers one gets the job. Jobs whose lease is over are expired first. A paused
     topic gives none.
 
-    Of the bodies at most `bytes` are claimed, if that is given: the first job that exceeds them is left, and all after
-    it. The first `least` jobs are claimed whatever their sizes. A store that consists of several may leave other jobs.
+    With `bytes`, the first job whose body exceeds the remaining bytes is left, and all after it. The first `least` jobs
+    are claimed whatever their sizes. A store that consists of several may leave other jobs.
     """
 
     topic: str
@@ -296,33 +298,36 @@ class Reserve(Command[list[Job]]):
 class Claimed(NamedTuple):
     """Outcome of Claim."""
 
-    jobs: list[Job]  # running, those of the highest priority first, within one by (due, id)
-    begun: int  # so many of them, the first, have begun; the others are held until Begin
+    jobs: list[Job]  # running; the highest priority first, then by (due, id)
+    begun: int  # this many of them, from the first on, have begun; the others are held until Begin
     left: list[Due]
-    """Delayed jobs that were asked for, or looked at, and not claimed, with when to ask again."""
-    paused: bool  # whether the topic is: then nothing was claimed, and `left` is empty
-    again: int | None = None  # limits hold back some of `left`: when to ask again, ms
-    full: tuple[tuple[int, str], ...] = ()  # a limit by key holds these of `left` back: ids, and groups that are full
+    """Delayed jobs that were requested or looked at, but not claimed, with the time to ask again."""
+    paused: bool  # whether the topic is paused: then nothing was claimed, and `left` is empty
+    again: int | None = None  # when to ask again for those of `left` that limits hold back, ms
+    full: tuple[tuple[int, str], ...] = ()  # those of `left` that a limit by key holds back: ids, and their full groups
     next: int | None = None
-    """Of a claim without ids: no delayed job that it did not look at is due before, ms. None: there is none."""
+    """No delayed job that a claim without ids did not look at is due before this, ms. None: there is no such job."""
 
 
 @dataclass(slots=True)
 class Claim(Command[Claimed]):
-    """Claim jobs of a topic for a worker: the first that are due, or those with some ids. Outcome: Claimed.
+    """Claim jobs of a topic for a worker: the first due ones, or those with some ids. Outcome: Claimed.
 
-    Without ids the first `limit` jobs are looked at that are due, by priority, then (due, id): those behind the
-    position `after` if that is given, but for those `without`. Jobs that may have killed their process (`Job.lost` is
-    2) count only as far as `suspects` are claimed. What another transaction has locked is passed over.
-    With ids each of those is looked at that is delayed, in the same order; those that are not due are left. Neither
-    unknown, running and finished jobs nor those of other topics are claimed or left.
+    Without ids the claim looks at the first `limit` due jobs, by priority, then (due, id). With `after` they come
+    behind that position, and jobs in `without` are left out. Jobs that may have killed their process (`Job.lost` is 2)
+    count only as far as `suspects` of them are claimed. Jobs that another transaction has locked are skipped. With ids
+    the claim looks at each of those jobs that is delayed, in the same order, and leaves those that are not due.
+    Unknown, running and finished jobs, and jobs of other topics, are neither claimed nor left.
 
-    What was looked at is claimed, and its claims grow by one. The first `begin` of them begin at once: they are leased
-    for their ttr and have spent an attempt. The others are held for a short time, until `Begin`. A job whose last claim
-    was lost (`Job.lost`) is not held: it begins at once or is left. Of those with `Job.lost` 2 at most `suspects` are
-    claimed. Of the bodies `bytes` are claimed at most: with the first that exceeds them all the rest are left, but one
-    is claimed whatever its size. With limits nothing is held: of those that they let through the first `begin`
-    are claimed, and the rest are left.
+    The claim takes the jobs that it looked at, and their claims grow by one. The first `begin` of them begin at once:
+    they are leased for their ttr and have spent an attempt. The others are held for a short time, until `Begin`.
+
+    - A job whose last claim was lost (`Job.lost`) is not held: it begins at once or is left. At most `suspects` jobs
+      with `Job.lost` 2 are claimed.
+    - The first job that exceeds the total of `bytes` is left, with all after it; but one job is claimed whatever its
+      size.
+    - With limits no job is held: of the jobs that the limits admit, the first `begin` are claimed, and the rest are
+      left.
     """
 
     topic: str
@@ -333,16 +338,16 @@ class Claim(Command[Claimed]):
     suspects: int = 1
     bytes: int = 64 << 20
     limit: int = 0
-    after: tuple[int | None, int, int] | None = None  # priority, due, id; without a priority it holds in each of them
+    after: tuple[int | None, int, int] | None = None  # priority, due, id; without a priority: in each of them
     without: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
 class Begin(Command[bool]):
-    """A handler has begun, or goes on: the attempt counts, and the lease ends at now + ttr or later.
+    """Begin a held claim, or renew one that has begun: the attempt counts, and the lease ends at now + ttr or later.
 
-    It is never shortened: the handler may have touched it meanwhile. Outcome: whether this very claim held the job
-    (now < lease_until).
+    The lease is never shortened: the handler may have touched it meanwhile. Outcome: whether this very claim held the
+    job (now < lease_until).
     """
 
     id: int
@@ -355,7 +360,7 @@ class Ack(Command[bool]):
     """Make a running job done, begun or held. Outcome: whether this very claim held it; False changes nothing.
 
     A `result`, up to RESULT_MOST bytes, is kept with the attempt that this ends, until the job is retried by hand or
-    forgotten.
+    deleted.
     """
 
     id: int
@@ -399,18 +404,18 @@ class Expired(NamedTuple):
 
     ended: int
     next_lease: int | None  # the earliest end of a lease that is not over
-    dead: tuple[int, ...] = ()  # the ids, ascending, of the jobs that are dead by it
+    dead: tuple[int, ...] = ()  # the ids of the jobs that this made dead, ascending
 
 
 @dataclass(slots=True)
 class Expire(Command[Expired]):
     """End up to `limit` claims whose lease is over (now >= lease_until). Outcome: Expired.
 
-    What becomes of such a job says `lifecycle.lost`. Every other command and every reading method treats it so from the
-    lease's end on, whether or not this was applied: `next_dues` and `first_due` alone do not know it before.
+    `lifecycle.lost` decides the state of such a job. Every other command, and every query whose class does not say
+    otherwise, treats the job so from the lease's end on, whether or not this was applied.
 
-    Whichever command ends such a claim, if the job is dead by it a note says so to the workers of its topic, who are
-    woken: `Store.died`.
+    If a command makes a job dead by ending its claim, a note says so to the workers of its topic, which are woken:
+    `Store.died`.
     """
 
     limit: int
@@ -421,9 +426,9 @@ class Expire(Command[Expired]):
 
 @dataclass(slots=True)
 class Announce(Command[None]):
-    """Say which topics a worker handles, instead of those it said before; without any it is gone. Outcome: None.
+    """Announce the topics that a worker handles, in place of those before; without topics it is gone. Outcome: None.
 
-    Who owns which shard follows from what all have announced: `stores.ownership`. The others are woken.
+    The announcements of all workers decide which of them owns which shard: `stores.ownership`. The others are woken.
     """
 
     worker: str

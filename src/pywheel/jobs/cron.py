@@ -1,7 +1,7 @@
 """Cron expressions in a time zone: when the next tick comes, and when the last one came.
 
-What an expression means is cronsim's to say, which does as Debian's cron does, on the days on which clocks are changed
-too. All times are wall clock, in whole milliseconds since 1970.
+cronsim interprets the expressions as Debian's cron does, even on the days on which clocks are changed. All times are
+wall clock, in whole milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .durations import refuse_long
 __all__ = ["CronMissing", "ZoneMissing", "after", "checked", "until", "zone"]
 
 _DAY: Final = 86_400_000  # ms: longer than any change of a zone's clock
-_LATELY: Final = (10_000, 600_000, 7_200_000, _DAY)  # ms in which the last tick is looked for, one after the other
+_LATELY: Final = (10_000, 600_000, 7_200_000, _DAY)  # ms back in which the last tick is searched, one by one
 _LONGEST: Final = 500  # characters: sixty minutes one by one are 169
-_START: Final = 946_684_800_000  # the year 2000: an expression that has no tick in 50 years from then has none
+_START: Final = 946_684_800_000  # the year 2000: an expression without a tick in the 50 years from then never has one
 
 
 class CronMissing(BadOption, ImportError):
@@ -28,7 +28,7 @@ class CronMissing(BadOption, ImportError):
 
 
 class ZoneMissing(BadOption):
-    """A time zone is not known here; elsewhere it may be."""
+    """A time zone is not known on this machine; another one may know it."""
 
 
 def checked(expression: Any, tz: Any) -> tuple[str, str]:
@@ -50,7 +50,7 @@ def zone(name: str) -> tzinfo:
     """Return a time zone by its IANA name. ZoneMissing, a BadOption, if it is not known here."""
     if name == "UTC":
         return UTC
-    from zoneinfo import ZoneInfo  # most programs need none
+    from zoneinfo import ZoneInfo  # most programs need no zones
 
     try:
         return ZoneInfo(name)
@@ -61,13 +61,13 @@ def zone(name: str) -> tzinfo:
 
 
 def after(expression: str, tz: str, time: int) -> int | None:
-    """Return when the first tick comes that is later than `time`; None if none does within 50 years."""
-    # Where clocks go back, local times come twice: some of what it names is over.
+    """Return the time of the first tick later than `time`; None if there is none within 50 years."""
+    # Where clocks go back, local times come twice: some of the ticks are over.
     return next((tick for tick in _ticks(expression, tz, time) if tick > time), None)
 
 
 def until(expression: str, tz: str, time: int) -> int | None:
-    """Return when the last tick came that is not later than `time`; None if none did within 50 years."""
+    """Return the time of the last tick not later than `time`; None if there is none within 50 years."""
     for span in _LATELY:  # from there on each tick is a step
         if (found := after(expression, tz, time - span)) is not None and found <= time:
             return _last(expression, tz, found, time)
@@ -77,14 +77,14 @@ def until(expression: str, tz: str, time: int) -> int | None:
 
 
 def _last(expression: str, tz: str, tick: int, time: int) -> int:
-    """Return the last tick up to `time`, from one of them on."""
+    """Return the last tick up to `time`, stepping from an earlier tick."""
     while (following := after(expression, tz, tick)) is not None and following <= time:
         tick = following
     return tick
 
 
 def _ticks(expression: str, tz: str, time: int, *, reverse: bool = False) -> Iterator[int]:
-    """Give the ticks from a time on, or back. BadOption if that is no expression."""
+    """Yield the ticks after a time, or before it in reverse. BadOption if the expression makes no sense."""
     sim, error = _cronsim()
     try:
         for tick in sim(expression, datetime.fromtimestamp(time / 1000, zone(tz)), reverse=reverse):

@@ -24,10 +24,10 @@ A minus before the text makes all of it negative. The text has 100 characters at
 
 LONGEST: Final = LONGEST_NS // 1_000_000  # ms: 146 years, as for timers
 KEEP: Final = "1d"
-"""For how long done and cancelled jobs are kept by workers that are not told otherwise."""
+"""How long workers keep done and cancelled jobs by default."""
 KEEP_DEAD: Final = "30d"
-"""And dead jobs, unless the others are kept for longer."""
-_DUST: Final = 1e-6  # ms, that is one nanosecond: 0.1 s is 100 ms, though 0.1 is a little more than a tenth
+"""How long workers keep dead jobs by default, unless the others are kept for longer."""
+_DUST: Final = 1e-6  # ms, one nanosecond: 0.1 s is 100 ms, though the float is a little more than a tenth
 _EXACT: Final = 1e5  # seconds up to which floats are finer than the dust by far
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PART: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|w)\s*", re.ASCII)
@@ -35,12 +35,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def delay_ms(value: Duration | Any, name: str = "delay") -> int:
-    """Return how long to wait in ms, rounded up; a negative delay is 0: due at once.
+    """Return a delay in ms, rounded up; a negative delay is 0: due at once.
 
     Raises:
-        BadJob: it is no duration, not finite, or longer than 146 years.
+        BadJob: it is not a duration, not finite, or longer than 146 years.
     """
-    # What nearly every put gives; the tests compare the two ways.
+    # The fast path of nearly every put; the tests compare both ways.
     if type(value) is float and 0.0 <= value < _EXACT:
         return math.ceil(value * 1000 - _DUST)
     if type(value) is int and 0 <= value < _EXACT:
@@ -52,7 +52,7 @@ def duration(value: Duration | Any, name: str, least: int = 0, *, error: type[Py
     """Return a length of time in ms, rounded up.
 
     Raises:
-        BadJob: or `error`: it is no duration, negative, less than `least` ms, not finite, or longer than 146 years.
+        BadJob: or `error`: it is not a duration, negative, less than `least` ms, not finite, or longer than 146 years.
     """
     milliseconds = signed_ms(value, name, error=error)
     if milliseconds < 0:
@@ -63,10 +63,10 @@ def duration(value: Duration | Any, name: str, least: int = 0, *, error: type[Py
 
 
 def signed_ms(value: Duration | Any, name: str, *, error: type[PywheelError] = BadJob) -> int:
-    """Return a time in ms, rounded up. Far below zero there is only one number.
+    """Return a time in ms, rounded up. All times far below zero become one number.
 
     Raises:
-        BadJob: or `error`: it is no duration, not finite, or longer than 146 years.
+        BadJob: or `error`: it is not a duration, not finite, or longer than 146 years.
     """
     wanted = f"{name} must be seconds, a timedelta or text such as '30m', not"
     if isinstance(value, str):
@@ -85,15 +85,15 @@ def signed_ms(value: Duration | Any, name: str, *, error: type[PywheelError] = B
 
 
 def refuse_long(text: str, name: str, most: int = 100, *, error: type[PywheelError] = BadJob) -> None:
-    """Raise BadJob, or `error`, for a text that nobody would write.
+    """Raise BadJob, or `error`, for a text longer than `most` characters.
 
-    Reading it would take long, and a cache would keep it.
+    Parsing it would take long, and a cache would keep it.
     """
     if len(text) > most:
         raise error(f"{name} has {len(text)} characters, and may have {most}")
 
 
-@lru_cache  # a program has few of them, and says one at each put
+@lru_cache  # a program has few durations, and each put repeats one
 def _parsed(text: str, name: str) -> int:
     sign = -1 if text.startswith("-") else 1
     total, begin = 0.0, int(sign < 0)
@@ -112,7 +112,7 @@ def moment(value: Any, name: str = "at", *, error: type[PywheelError] = BadJob) 
     """Return an aware datetime in ms since 1970, rounded up.
 
     Raises:
-        BadJob: or `error`: it is no datetime, has no time zone, or lies before 1970.
+        BadJob: or `error`: it is not a datetime, has no time zone, or lies before 1970.
     """
     if not isinstance(value, datetime):
         raise error(f"{name} must be a datetime, not {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""What became of jobs in each five minutes, as workers keep it in the store: a note for each hour of a worker."""
+"""Counts of ended jobs for each five minutes, as workers keep them in the store: a note per worker and hour."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ __all__ = ["FIVE", "HOUR", "HOURS", "Ends", "Slots", "ends_note", "ends_of", "ho
 FIVE: Final = 300_000
 HOUR: Final = 3_600_000
 HOURS: Final = 48
-"""For so many hours it is known."""
-_TOPICS: Final = 60  # of a note; what others have is in one sum, under ""
-_LONGEST: Final = 100  # bytes of a topic's name in a note: with the most topics it has less than 64 KiB
+"""The hours for which the counts are kept."""
+_TOPICS: Final = 60  # in one note; all other topics share one sum, under ""
+_LONGEST: Final = 100  # bytes of a topic's name in a note, which stays below 64 KiB with the most topics
 
 
 class Ends(NamedTuple):
-    """What became of jobs of a topic in a stretch of time."""
+    """The counts of a topic's ended jobs in a span of time."""
 
     done: int = 0
-    failed: int = 0  # attempts, the last one of a dead job too
+    failed: int = 0  # attempts, including the last one of a dead job
     dead: int = 0
-    late: int = 0  # ms: how late the latest was when a worker claimed it
+    late: int = 0  # ms by which the latest job was late when a worker claimed it
 
     def plus(self, other: Ends) -> Ends:
-        """Return the two together."""
+        """Return the sum of both."""
         done, failed, dead = self.done + other.done, self.failed + other.failed, self.dead + other.dead
         return Ends(done, failed, dead, max(self.late, other.late))
 
 
 Slots: TypeAlias = Mapping[str, Mapping[int, Ends]]
-"""By topic, and by the beginning of each five minutes in ms."""
+"""Counts by topic, and by the beginning of each five minutes in ms."""
 
 
 def hour_of(at: int) -> str:
-    """Return what the names of an hour's notes begin with."""
+    """Return the prefix of the names of an hour's notes."""
     return f"ends:{at // HOUR:07}:"
 
 
 def ends_note(worker: str, at: int, slots: Slots) -> SetNote:
-    """Return the command that keeps what a worker has of an hour, in place of what it kept of that before."""
+    """Return the command that keeps a worker's counts of an hour, in place of its earlier ones."""
     table: dict[str, dict[int, Ends]] = {}
     for topic, ends in sorted(slots.items(), key=lambda one: -sum(each.done + each.failed for each in one[1].values())):
         kept = table.setdefault(topic if len(table) < _TOPICS and len(topic.encode()) <= _LONGEST else "", {})
@@ -53,7 +53,7 @@ def ends_note(worker: str, at: int, slots: Slots) -> SetNote:
 
 
 def ends_of(at: int, values: Iterable[bytes]) -> dict[str, dict[int, Ends]]:
-    """Return what all workers have of an hour, by their notes; one that cannot be read counts as none."""
+    """Return the counts of all workers for an hour, from their notes. An unreadable note counts as empty."""
     found: dict[str, dict[int, Ends]] = {}
     for value in values:
         try:

@@ -1,4 +1,4 @@
-"""What runs a job: a function of the program, its options, and what becomes of the job when it ends."""
+"""Handlers: the functions that run jobs, their options, and the outcome of a job when its function ends."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ current_job: Final[ContextVar[Job | None]] = ContextVar("current_job", default=N
 
 MOST_AT_ONCE: Final = 10_000
 """The largest concurrency, of a handler and of a worker."""
-_ERROR_LENGTH: Final = 4_000  # characters of an error that are kept, the last ones
+_ERROR_LENGTH: Final = 4_000  # characters of an error that are kept, from its end
 _OF_THE_JOB: Final = "a handler is a function of the job (one of other arguments is made by @queue.task())"
-_SOONEST: Final = 10  # ms for which a job that was not for now waits: one that is due at once would go round and round
+_SOONEST: Final = 10  # ms that a job waits after NotNow, at least: a job that is due at once would go round and round
 
 
 class GiveUp(PywheelError):
-    """Raised by a handler: no further attempt makes sense, the job is dead now."""
+    """Raised by a handler: no further attempt makes sense, and the job is dead now."""
 
 
 class _Delayed(PywheelError):
-    """Names a delay, in ms."""
+    """An error that names a delay, in ms."""
 
     def __init__(self, delay: Any, message: str = "") -> None:
         super().__init__(message or f"again in {delay}")
@@ -68,7 +68,7 @@ class _Delayed(PywheelError):
 
     @classmethod
     def _unpickled(cls, args: tuple[Any, ...], attributes: dict[str, Any]) -> _Delayed:
-        error = cls.__new__(cls, *args)  # not from its message, which is no delay
+        error = cls.__new__(cls, *args)  # not from its message, which is not a delay
         error.args = args
         error.__dict__.update(attributes)
         return error
@@ -77,7 +77,7 @@ class _Delayed(PywheelError):
 class RetryLater(_Delayed):
     """Raised by a handler: the attempt failed, and the next one is due after `delay`, whatever the policy says.
 
-    With `least` the policy's own delay counts if it is longer.
+    With `least` the policy's own delay is used if it is longer.
     """
 
     def __init__(self, delay: Any, message: str = "", *, least: bool = False) -> None:
@@ -86,35 +86,35 @@ class RetryLater(_Delayed):
 
 
 class NotNow(_Delayed):
-    """Raised by a handler: it has tried nothing, the job is given back unspent, and is due again after `delay`.
+    """Raised by a handler that has tried nothing: the job is given back unspent, and is due again after `delay`.
 
-    For a handler whose own room for such a job is taken. The delay is 10 ms or more.
+    For a handler without room for such a job at present. The delay is 10 ms or more.
     """
 
 
 class Skipped(PywheelError):
-    """Raised instead of a handler's call: the job is not wanted any more. It is given back unspent, and cancelled."""
+    """Raised instead of calling a handler: the job is no longer wanted. It is given back unspent, and cancelled."""
 
 
 def expired(job: Job, now: int) -> Skipped | None:
-    """Return why a claimed job is not begun at a time of the store's clock, ms, if it comes too late."""
+    """Return the reason not to begin a claimed job, if it has expired at a time of the store's clock, ms."""
     if not job.expired(now):
         return None
     return Skipped(f"it expired: it could have begun {(now - job.due) / 1000:.1f} s after its due time")
 
 
 class Verdict(NamedTuple):
-    """What becomes of a job whose handler raised something."""
+    """The outcome of a job whose handler raised an error."""
 
-    final: bool = False  # dead now
-    delay: int | None = None  # ms until the next attempt; None: as the policy says
-    least: bool = False  # or as the policy says, if that is longer
-    spent: bool = True  # whether it was an attempt
-    cancelled: bool = False  # whether nobody wants it any more
+    final: bool = False  # the job is dead now
+    delay: int | None = None  # ms until the next attempt; None: the policy decides
+    least: bool = False  # the policy's delay is used if it is longer
+    spent: bool = True  # whether an attempt was spent
+    cancelled: bool = False  # whether the job is no longer wanted
 
 
 class RaisedElsewhere(PywheelError):
-    """What a handler raised in a process of its own: the text of it, and what becomes of the job."""
+    """An error of a handler in another process: its text, and the outcome of the job."""
 
     def __init__(self, text: str, *verdict: Any) -> None:
         super().__init__(text, *verdict)
@@ -127,10 +127,10 @@ class RaisedElsewhere(PywheelError):
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A topic's handler. `function` takes the Job; what it raises is a failed attempt.
+    """A topic's handler. `function` takes the Job; an exception is a failed attempt.
 
     Raises:
-        TypeError: it cannot be one, such as a generator function, which nobody would run.
+        TypeError: the function cannot be a handler, such as a generator function, whose body nothing would run.
         BadOption: an option makes no sense.
     """
 
@@ -141,8 +141,8 @@ class Handler:
     retry: RetryPolicy
     keep_lease: bool
     isolate: bool = False  # whether each job runs in a process that is killed at its ttr
-    results: bool = False  # whether what it returns is kept
-    limits: Limits | None = None  # how many run and begin in the whole store
+    results: bool = False  # whether its results are kept
+    limits: Limits | None = None  # how many jobs may run and begin in the whole store
 
     def __post_init__(self) -> None:
         whole(self.concurrency, "concurrency", MOST_AT_ONCE, error=BadOption)
@@ -166,21 +166,21 @@ class Handler:
 
     @property
     def policy(self) -> ClaimPolicy:
-        """How its jobs are claimed."""
+        """The policy by which its jobs are claimed."""
         delays, jitter = after_losses(self.retry)
         return ClaimPolicy(self.ttr, self.retry.max_attempts, delays, jitter, limits=self.limits)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it is known to give a coroutine. A function that only returns one is not: see `rest_of`."""
+    """Whether a call is known to return a coroutine. Not for a plain function that returns one: see `rest_of`."""
     return _is(function, inspect.iscoroutinefunction)
 
 
 def by_name(function: Any, what: str = "a function") -> tuple[str, str]:
-    """Return a function's module and its name there, by which another process finds it.
+    """Return a function's module and its qualified name, by which another process finds it.
 
     Raises:
-        BadOption: it has none, as lambdas, local functions, methods of an instance and partials have not.
+        BadOption: another process cannot find it: a lambda, a local function, a method of an instance, or a partial.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     wanted = f"isolate=True wants {what} of a module, which its own process finds by name"
@@ -198,20 +198,20 @@ def by_name(function: Any, what: str = "a function") -> tuple[str, str]:
 
 
 def _is(function: Any, kind: Callable[[Any], bool]) -> bool:
-    """Whether a function, or what a partial or a callable object calls, is of a kind."""
+    """Whether a function, or the function inside a partial or a callable object, is of a kind."""
     while isinstance(function, functools.partial):
         function = function.func
     return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004  (its own method, not whether)
 
 
 def rest_of(result: Any) -> Awaitable[Any] | None:
-    """Return what is left to await of what a handler returned, or None: then it has ended.
+    """Return the awaitable that a handler's result still is; None if the handler has ended.
 
-    Whoever runs a handler asks this of each result, also of what was awaited: a lambda, or a wrapper, around a
-    coroutine function returns a coroutine that has not begun.
+    The caller checks each result with this, even an awaited one: a lambda, or a wrapper, around a coroutine function
+    returns a coroutine that has not begun.
 
     Raises:
-        TypeError: it is a generator, of which nothing has run.
+        TypeError: the result is a generator, of which nothing has run.
     """
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise TypeError(f"the handler returned {type(result).__name__} {result.__name__!r:.80}: nothing of it was run")
@@ -219,7 +219,7 @@ def rest_of(result: Any) -> Awaitable[Any] | None:
 
 
 async def to_the_end(rest: Awaitable[Any] | None) -> Any:
-    """Await what is left, and what that leaves, until the handler has ended; return what it returned, or raise that."""
+    """Await a result until the handler has ended; return or raise its final outcome."""
     result = None
     while rest is not None:
         result = await rest
@@ -238,7 +238,7 @@ def ending(
 
 
 def decide(retry: RetryPolicy, job: Job, error: BaseException) -> tuple[str, Verdict]:
-    """Return what is kept of an error, and what becomes of its job: the policy is asked, unless it need not be."""
+    """Return the text of an error, and the outcome of its job. The policy is asked only if the error leaves it open."""
     text, said = error_text(error), verdict(error)
     if not said.spent or said.final or (said.delay is not None and not said.least):
         return text, said
@@ -251,9 +251,9 @@ def decide(retry: RetryPolicy, job: Job, error: BaseException) -> tuple[str, Ver
 
 
 def moved(job: Job, error: BaseException | None) -> Edit | Cancel | None:
-    """Return the command that follows the Release of a job that was not for now, or is skipped; None if there is none.
+    """Return the command that follows the Release of a job after NotNow or Skipped; None if none is needed.
 
-    A job whose lease was lost before has another due time by then, and keeps that.
+    A job that has lost its lease meanwhile has another due time, and keeps that.
     """
     if error is None:
         return None
@@ -264,7 +264,7 @@ def moved(job: Job, error: BaseException | None) -> Edit | Cancel | None:
 
 
 def verdict(error: BaseException) -> Verdict:
-    """Return what becomes of a job whose handler raised this."""
+    """Return the outcome of a job whose handler raised this error."""
     if isinstance(error, RaisedElsewhere):
         return error.verdict
     if isinstance(error, RetryLater):
@@ -277,30 +277,30 @@ def verdict(error: BaseException) -> Verdict:
 
 
 def error_text(error: BaseException) -> str:
-    """Return what an error says, as a traceback ends, as a store keeps it."""
+    """Return the text of an error as a store keeps it: the last line of a traceback."""
     if isinstance(error, RaisedElsewhere):
         return kept(error.text)
     return kept("".join(traceback.format_exception_only(error)).strip())
 
 
 def kept(text: str) -> str:
-    """Return the end of an error's text, in characters that every store can keep. BadJob if it is no str."""
+    """Return the end of an error's text, in characters that every store can keep. BadJob if it is not a str."""
     if not isinstance(text, str):
         raise BadJob(f"error must be a str, not {type(text).__name__}")
     return text[-_ERROR_LENGTH:].encode("utf-8", "replace").decode().replace("\0", "\\0")
 
 
 def redefined(before: object, now: object) -> bool:
-    """Whether both are one function of an interactive session, the second by a later run of its definition.
+    """Whether both are one function of an interactive session, which has run the definition again.
 
-    Such a session has a prompt. In a program a second handler of a topic is a mistake, whatever its name.
+    Only a session with a prompt counts. In a program a second handler of a topic is a mistake, whatever its name.
     """
     called = _called(now)
     return hasattr(sys, "ps1") and called is not None and called == _called(before)
 
 
 def _called(function: object) -> tuple[str, str] | None:
-    """Return the module and name by which a session finds a function; None for a lambda or a local one."""
+    """Return the module and name by which a session finds a function; None for a lambda or a local function."""
     inner = inspect.unwrap(function) if callable(function) else function
     module, name = getattr(inner, "__module__", None), getattr(inner, "__qualname__", "<")
     return None if module is None or "<" in name else (module, name)

@@ -1,4 +1,4 @@
-"""The records of a store: what a job is, what one attempt at it was, and the states it goes through.
+"""The records of a store: a job, an attempt, and the states of both.
 
 All times are wall clock, in whole milliseconds since 1970; all durations are whole milliseconds.
 """
@@ -35,20 +35,20 @@ __all__ = [
 ]
 
 SHARDS = 32
-"""How many slices of time go round; each has an owner among the workers of a topic. A set of them is a mask."""
+"""The number of shards: slices of time take turns, and each shard has an owner among a topic's workers."""
 
 
 SLICE = 50
-"""ms of one slice of time."""
+"""The length of a slice of time, in ms."""
 
 
 def slice_of(due: int) -> int:
-    """Return the shard whose owner goes first for what is due then: time is cut into slices, which go round."""
+    """Return the shard whose owner goes first for jobs due at this time: time is cut into slices, which take turns."""
     return due // SLICE % SHARDS
 
 
 class State(StrEnum):
-    """Where a job is. `DELAYED` and `RUNNING` are live, the others finished."""
+    """The state of a job. `DELAYED` and `RUNNING` are live, the others finished."""
 
     DELAYED = "delayed"  # waits for its due time, or is due and waits for a worker
     RUNNING = "running"  # claimed, and the lease is not over
@@ -63,7 +63,7 @@ class State(StrEnum):
 
 
 def state_of(state: State | str) -> State:
-    """Return a state. BadJob if there is none of that name."""
+    """Return a state. BadJob for an unknown name."""
     try:
         return State(state)
     except ValueError:
@@ -71,23 +71,23 @@ def state_of(state: State | str) -> State:
 
 
 class Outcome(StrEnum):
-    """How an attempt ended."""
+    """The end of an attempt."""
 
     DONE = "done"
     FAILED = "failed"  # nacked: back to delayed, or dead
-    LOST = "lost"  # the lease was over before anybody settled it
+    LOST = "lost"  # the lease ended before the claim was settled
     RELEASED = "released"  # given back unspent
-    CANCELLED = "cancelled"  # no attempt: the row says when the job was cancelled
+    CANCELLED = "cancelled"  # not an attempt: the row says when the job was cancelled
 
 
 PRIORITIES: Final = 9
-"""A priority is from minus this to this."""
+"""The highest priority; the lowest is its negative."""
 
 
 class Field(NamedTuple):
     """A property that a job keeps from its put to its end."""
 
-    name: str  # of `NewJob` and `Job`, of a column, and in whatever else shows jobs
+    name: str  # of `NewJob` and `Job`, of the column, and of every view of jobs
     type: type
     kind: str  # of the column that keeps it: "name" (short text), "big", "small" (numbers), or "json"
     default: Any  # of a new job
@@ -102,25 +102,25 @@ FIELDS: Final = (
     Field("priority", int, "small", 0, lambda value, name: whole(value, name, PRIORITIES, -PRIORITIES)),
     Field("expires", int, "big", None, integer),
 )
-"""The properties that are only kept, checked and shown, in the order that they have in `NewJob` and in `Job`."""
+"""The properties that are only kept, checked and shown, in their order in `NewJob` and `Job`."""
 
 
 class NewJob(NamedTuple):
-    """A job to be put. None leaves the choice to whoever claims it."""
+    """A job to be put. None leaves the choice to the worker that claims it."""
 
     topic: str
     body: bytes
-    due: int  # or, if `delay` is given, ignored
+    due: int  # ignored if `delay` is given
     key: str | None = None  # unique among the live jobs of the topic
-    ttr: int | None = None  # how long a handler may run: the lease
+    ttr: int | None = None  # the lease: how long a handler may run
     max_attempts: int | None = None
     headers: Mapping[str, str] | None = None
-    priority: int = 0  # among what is due of a topic the highest comes first, from -9 to 9
-    expires: int | None = None  # no attempt begins so long after its due time: the job is cancelled instead
-    replace: bool = False  # whether a delayed job with this key takes these values, instead of refusing the put
-    delay: int | None = None  # due so long after the store's clock when it is stored
-    parent: tuple[int, int] | None = None  # the receipt of the running job that puts it, and whose key it may take over
-    dedupe_for: int | None = None  # for so long after a job with its key has ended this one is refused
+    priority: int = 0  # from -9 to 9; of a topic's due jobs the highest comes first
+    expires: int | None = None  # ms after its due time in which an attempt may begin; later it is cancelled
+    replace: bool = False  # whether a delayed job with this key takes these values; otherwise the put is refused
+    delay: int | None = None  # ms from storing the job, by the store's clock, until it is due
+    parent: tuple[int, int] | None = None  # receipt of the running job that puts this one, which may take its key over
+    dedupe_for: int | None = None  # ms after the end of a job with its key in which this one is refused
 
     @property
     def kept(self) -> tuple[Any, ...]:
@@ -142,13 +142,13 @@ class Job(NamedTuple):
     ttr: int | None = None
     max_attempts: int | None = None
     headers: Mapping[str, str] = {}
-    priority: int = 0  # among what is due of the topic the highest comes first
-    expires: int | None = None  # how long after its due time an attempt may begin
-    claims: int = 0  # how often it was claimed or edited; with the id, the receipt of the latest claim. Never goes down
-    attempt: int = 0  # claims that count: not those given back, nor those before the last retry by hand
+    priority: int = 0  # of a topic's due jobs the highest comes first
+    expires: int | None = None  # ms after its due time in which an attempt may begin
+    claims: int = 0  # how often it was claimed or edited; with the id, the latest claim's receipt. Never goes down
+    attempt: int = 0  # claims that count: without those given back, and those before the last retry by hand
     lease_until: int | None = None  # only while running
     last_error: str | None = None
-    lost: int = 0  # what its last claim came to: lifecycle.NEVER_LOST, LOST_HELD or LOST_BEGUN
+    lost: int = 0  # the end of its last claim: lifecycle.NEVER_LOST, LOST_HELD or LOST_BEGUN
 
     @property
     def kept(self) -> tuple[Any, ...]:
@@ -157,21 +157,21 @@ class Job(NamedTuple):
         return values  # type: ignore[no-any-return]
 
     def expired(self, now: int) -> bool:
-        """Whether it is too late to begin with it at a time of the store's clock, ms."""
+        """Whether it is too late to begin the job, at a time of the store's clock, ms."""
         return self.expires is not None and self.due + self.expires < now
 
     def json(self) -> Any:
-        """Return what the body says as JSON. BadBody if it is none; NoKey, which is one too, if it is encrypted."""
+        """Return the body's JSON value. BadBody if it is not JSON; NoKey, a BadBody, if it is encrypted."""
         return decoded(self.body, f"the body of job {self.id}")
 
     @property
     def traceparent(self) -> str | None:
-        """The W3C traceparent it was put with."""
+        """The W3C traceparent of the put."""
         return self.headers.get("traceparent")
 
     @property
     def trace_id(self) -> str | None:
-        """The trace that it belongs to: 32 hexadecimal digits."""
+        """The id of the job's trace: 32 hexadecimal digits."""
         parent = self.traceparent
         return parent[3:35] if parent else None
 
@@ -182,7 +182,7 @@ def _fields_of(record: Any) -> slice:
 
 
 OF_NEW_JOB: Final = _fields_of(NewJob)
-"""Where the values of FIELDS stand in a `NewJob`. `OF_JOB` says it of a `Job`."""
+"""The positions of the values of FIELDS in a `NewJob`; `OF_JOB` has those in a `Job`."""
 OF_JOB: Final = _fields_of(Job)
 
 
@@ -196,24 +196,24 @@ class Attempt(NamedTuple):
     outcome: Outcome | None
     worker: str | None
     error: str | None
-    result: bytes | None = None  # of the attempt that made the job done, if its handler's results are kept
+    result: bytes | None = None  # only of the attempt that made the job done, if its handler's results are kept
 
     @property
     def reason(self) -> str:
-        """Why it did not end well, for people; empty if it did, or runs."""
+        """The reason why it failed, for people; empty if it succeeded, or runs."""
         return self.error or ("its lease ended; its worker sent nothing" if self.outcome is Outcome.LOST else "")
 
 
 class Imported(NamedTuple):
-    """A job as another store has it, to be taken in as it is."""
+    """A job as another store has it, to be stored unchanged."""
 
-    job: Job  # delayed or finished; its id and last_error are not looked at
-    history: tuple[Attempt, ...] = ()  # what was tried, oldest first, all of it ended
+    job: Job  # delayed or finished; its id and last_error are ignored
+    history: tuple[Attempt, ...] = ()  # the attempts, oldest first, all of them ended
     passed: bool = False  # whether it has handed its key to a successor
 
     @property
     def new(self) -> NewJob:
-        """What of it a new job has too."""
+        """The fields that a new job has as well."""
         job = self.job
         return NewJob(job.topic, job.body, job.due, *job.kept)
 
@@ -244,15 +244,15 @@ class Counts(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic that the store has heard of."""
+    """A topic that the store knows."""
 
     name: str
     paused: bool
-    priorities: tuple[int, ...] = ()  # those that its jobs ever had, but for 0, the highest first
+    priorities: tuple[int, ...] = ()  # all that its jobs ever had, except 0, the highest first
 
 
 class Due(NamedTuple):
-    """What is to be known of a job to wait for it."""
+    """The facts that a worker needs to wait for a job."""
 
     due: int
     id: int

@@ -1,14 +1,14 @@
-"""The keys that bodies are encrypted with, and how: AES-256-GCM, with a key of its own for each body.
+"""The keys that encrypt bodies, and the format: AES-256-GCM, with a key of its own for each body.
 
 An encrypted body is
 
     magic (8) | version (1) | size of the key id (1) | key id | envelope id (16) | nonce (12) | ciphertext | tag (16)
 
-The envelope id is random, and the body's own key is HMAC-SHA256 of it under the key that the id names. So two bodies
-share key and nonce only if 224 random bits are the same: a key may encrypt as many bodies as anybody can store, where
-one that all share would be used up after 2**32 with random nonces. The tag is also over all that comes before the
-ciphertext, and over topic and key of the job: so a body that was changed, or moved to another topic or key, does not
-open. It may stand in another job of the same topic and key; a job's id is not known when it is put.
+The envelope id is random. The body's own key is HMAC-SHA256 of the envelope id under the key that the key id names.
+Two bodies share key and nonce only if 224 random bits are equal, so a key may encrypt any number of bodies. One key
+for all bodies would be used up after 2**32 of them with random nonces. The tag also covers everything before the
+ciphertext, and the job's topic and key. So a body that was changed, or moved to another topic or key, does not open.
+It may stand in another job of the same topic and key, because a job's id is not known when it is put.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SIZE: Final = 32  # bytes of a key
 _ENVELOPE, _NONCE, _TAG = 16, 12, 16
 _PURPOSE: Final = b"pywheel body 1"
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_MISSED: Final = 30.0  # seconds for which a key that was not found is not asked for again
+_MISSED: Final = 30.0  # seconds before a missing key is asked for again
 
 
 class Keyring:
@@ -50,14 +50,15 @@ class Keyring:
 
     Args:
         keys: 32 bytes by id, or pairs of both. An id is no secret: 1 to 63 letters, digits, dots, dashes, underscores.
-        find: is called with an id that is not among `keys`, once, and returns its 32 bytes, or None: for keys that
-            a service keeps.
-        current: the id of the key that encrypts, instead of the first one.
-        plain: whether bodies that are not encrypted are read too, as they are while a store is being encrypted. Whoever
-            can write to the store can put such bodies.
+            find: called with an id that is not among `keys`; returns its 32 bytes, or None. For keys in a key service.
+                A key that it has returned is kept; a missing one is asked for again after 30 s.
+            current: the id of the key that encrypts; default: the first one.
+            plain: whether to read bodies that are not encrypted as well, for a store that is being encrypted. Every
+                program that can write to the store can then put such bodies.
 
-    Raises:
-        BadOption: there is no key, one is no 32 bytes, an id is there twice or is none; or `cryptography` is missing.
+        Raises:
+            BadOption: there is no key, or one is not 32 bytes, or an id is invalid or there twice; or `cryptography` is
+                missing.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Keyring:
 
     @classmethod
     def of_environment(cls) -> Self | None:
-        """Return the keys of PYWHEEL_KEYS, or None if it is not set, or empty. BadOption if they make no sense."""
+        """Return the keys of PYWHEEL_KEYS; None if it is empty or not set. BadOption if they make no sense."""
         return cls.from_env() if os.environ.get("PYWHEEL_KEYS") else None
 
     @classmethod
@@ -120,7 +121,7 @@ class Keyring:
                 key = base64.b64decode(encoded.replace("-", "+").replace("_", "/"), validate=True)
             except ValueError:
                 key = b""
-            if not colon or len(key) != _SIZE:  # nothing of it is shown: it may be a key
+            if not colon or len(key) != _SIZE:  # the message shows no part of the text: it may be a key
                 raise BadOption(f"key {place} of {where} must be written as id:base64 of {_SIZE} bytes")
             pairs.append((id, key))
         return cls(pairs, plain=plain)
@@ -132,12 +133,12 @@ class Keyring:
         raise TypeError("a keyring is not pickled: its keys would lie wherever that goes")
 
     def key(self, id: str) -> bytes:
-        """Return a key. NoKey if it is not here."""
+        """Return a key. NoKey if it is missing."""
         found = self._keys.get(id)
         return self._found(id) if found is None else found
 
     def _found(self, id: str) -> bytes:
-        """Return a key that is asked for the first time."""
+        """Ask `find` for a key, and keep it. NoKey if it is missing."""
         why = ""
         if self._find is not None and self._missed.get(id, 0.0) <= time.monotonic():
             try:
@@ -153,7 +154,7 @@ class Keyring:
     # ---- bodies -----------------------------------------------------------------------------------------------------
 
     def seal(self, topic: str, key: str | None, body: bytes) -> bytes:
-        """Return the body of a job, encrypted. Some microseconds, and what AES takes. NoKey, BadOption."""
+        """Return a job's body, encrypted. Takes some microseconds, and the time of AES. NoKey, BadOption."""
         if is_encrypted(body):
             raise BadJob("the body is encrypted already")
         secret = self.key(self.current)
@@ -164,11 +165,11 @@ class Keyring:
         return head + sealed
 
     def open(self, topic: str, key: str | None, body: bytes) -> bytes:
-        """Return what was encrypted for a job of this topic and key; a plain body as it is.
+        """Return a body of this topic and key, decrypted; a plain body unchanged.
 
         Raises:
-            NoKey: the key that it was encrypted with is not here.
-            BadBody: it was changed, or is another job's, or `plain` is False and it is not encrypted.
+            NoKey: the key that it was encrypted with is missing.
+            BadBody: it was changed, or belongs to another job, or is not encrypted although `plain` is False.
         """
         if not is_encrypted(body):
             if self.plain:
@@ -190,12 +191,12 @@ class Keyring:
         return opened
 
     def is_current(self, body: bytes) -> bool:
-        """Whether a body is encrypted with the key that encrypts new ones."""
+        """Whether a body is encrypted with the current key."""
         return key_of(body) == self.current
 
 
 def new_key(id: str) -> str:
-    """Return a new key as `Keyring.from_text` reads it. BadOption if that is no id."""
+    """Return a new key as `Keyring.from_text` reads it. BadOption if the id is invalid."""
     return f"{_checked_id(id)}:{base64.b64encode(secrets.token_bytes(_SIZE)).decode()}"
 
 
@@ -205,7 +206,7 @@ def _own_key(secret: bytes, envelope: bytes) -> bytes:
 
 
 def _named(topic: str, key: str | None) -> bytes:
-    """Return topic and key in such a way that no two pairs are the same."""
+    """Return a topic and a key as bytes that are different for every pair."""
     name = topic.encode()
     return len(name).to_bytes(4, "big") + name + (b"" if key is None else b"k" + key.encode())
 

@@ -5,7 +5,7 @@
                ├──(failed, or lease lost)──┘  └─(no attempt left)─> dead
                └──────── retry, by hand ── dead | cancelled | done
 
-A claim is *held* from its beginning and has *begun* once its handler runs. Only what has begun spends an attempt.
+A claim is *held* at first, and has *begun* once its handler runs. Only a begun claim spends an attempt.
 """
 
 from __future__ import annotations
@@ -45,77 +45,77 @@ ENDINGS: Final[Mapping[State, tuple[Outcome, ...]]] = {
     State.CANCELLED: (Outcome.CANCELLED,),
     State.DEAD: (Outcome.FAILED, Outcome.LOST),
 }
-"""How the last attempt of a finished job ended."""
+"""The possible outcomes of the last attempt, by the state of a finished job."""
 
 NEVER_LOST: Final = 0
 LOST_HELD: Final = 1
-"""Its last claim was lost before its handler is known to have begun: it may be what killed its process."""
+"""The last claim was lost before its handler is known to have begun: the job may have killed its process."""
 LOST_BEGUN: Final = 2
-"""Its last claim was lost while its handler ran: it is the first to be suspected."""
+"""The last claim was lost while its handler ran: the job is suspected first."""
 
 
 class Run(NamedTuple):
     """A claim under way."""
 
     claim: int  # with the job's id, the receipt
-    attempt: int  # the number it has, or will have when it begins
+    attempt: int  # its number, now or once it begins
     begun: bool
-    lease: int  # until when, ms
+    lease: int  # end of the lease, ms
     max_attempts: int
-    backoff: int  # ms after the lease's end at which the job is due again, if nobody settles it
+    backoff: int  # ms after the lease's end at which the job is due again, if the claim is not settled
 
 
 class Ending(NamedTuple):
-    """What a claim leaves behind."""
+    """The job's state after a claim."""
 
     state: State  # DELAYED, DONE or DEAD
-    due: int | None  # when it is due again; None: as before
-    spent: bool  # whether an attempt was
+    due: int | None  # the new due time; None: as before
+    spent: bool  # whether the claim spent an attempt
     lost: int  # NEVER_LOST, LOST_HELD or LOST_BEGUN
 
 
 DONE: Final = Ending(State.DONE, None, True, NEVER_LOST)
-"""What an acked claim leaves behind."""
+"""The end of an acked claim."""
 RELEASED: Final = Ending(State.DELAYED, None, False, NEVER_LOST)
-"""What a claim that was given back leaves behind."""
+"""The end of a claim that was given back."""
 
 
 class Choice(NamedTuple):
-    """Which of the jobs that a `Claim` may have are claimed."""
+    """The jobs that a `Claim` takes, of those it may have."""
 
-    taken: list[int]  # places in the list of jobs
-    begun: int  # so many of them, the first, begin at once; the others are held
+    taken: list[int]  # positions in the list of jobs
+    begun: int  # this many of them, from the first on, begin at once; the others are held
     left: list[int]
 
 
 def due(now: int, due: int, delay: int | None) -> int:
-    """Return when a job is due that was put, edited or retried with these."""
+    """Return the due time of a job that was put, edited or retried with these values."""
     return due if delay is None else now + delay
 
 
 def may_move(state: State, seen: tuple[int, int], expect: tuple[int, int] | None) -> Change:
-    """Return whether a job may be cancelled or edited. `seen` is its due time and claims."""
+    """Return MADE if a job may be cancelled or edited, or the reason why not. `seen` is its due time and claims."""
     if expect not in (None, seen):
         return Change.CHANGED
     return Change.MADE if state is State.DELAYED else Change(state)
 
 
 def may_retry(state: State) -> Change:
-    """Return whether a job may be retried by hand."""
+    """Return MADE if a job may be retried by hand, or the reason why not."""
     return Change(state) if state.live else Change.MADE
 
 
 def may_delete(state: State) -> Change:
-    """Return whether a job may be forgotten."""
+    """Return MADE if a job may be deleted, or the reason why not."""
     return Change.RUNNING if state is State.RUNNING else Change.MADE
 
 
 def reserve(
     command: Reserve, found: Iterable[_T], size: Callable[[_T], int], admits: Callable[[_T], bool] | None = None
 ) -> list[_T]:
-    """Return those of the due jobs, in their order, that `Reserve` claims. It takes one more than these at most.
+    """Return the due jobs that `Reserve` claims, in their order. Reads at most one job beyond them.
 
-    `admits` says whether limits let a job through.
+    `admits` says whether limits admit a job.
     """
     left, chosen = command.bytes, list[_T]()
     for one in found:
@@ -135,13 +135,13 @@ def choose(
     most: int,
     admits: Callable[[int], bool] | None = None,
 ) -> Choice:
-    """Choose from due jobs, in their order, what is claimed, by what their last claims came to: `Claim` says how.
+    """Choose the jobs to claim from due jobs, in their order, by the ends of their last claims, as `Claim` says.
 
-    `sizes` are those of the bodies, of which `most` bytes are claimed. `admits` says whether limits let the job at a
-    place through: with them what does not begin is left.
+    `sizes` are the sizes of the bodies, of which up to `most` bytes are claimed. `admits` says whether limits admit the
+    job at a position. With limits a job that does not begin is left.
     """
     begin, suspects = max(begin, 0), max(suspects, 0)
-    if admits is None and not any(lost) and sum(sizes) <= most:  # as it usually is
+    if admits is None and not any(lost) and sum(sizes) <= most:  # the usual case
         return Choice(list(range(len(lost))), min(begin, len(lost)), [])
     taken: list[int] = []
     left: list[int] = []
@@ -163,9 +163,9 @@ def choose(
 
 
 def lost(run: Run) -> Ending:
-    """Return what becomes of a claim whose lease is over: due again after its backoff, or dead after its attempts.
+    """Return the end of a claim whose lease is over: due again after its backoff, or dead if no attempt is left.
 
-    One that was only held is due as before and has spent nothing.
+    A job that was only held is due as before, and has spent no attempt.
     """
     if not run.begun:
         return Ending(State.DELAYED, None, False, LOST_HELD)
@@ -175,24 +175,24 @@ def lost(run: Run) -> Ending:
 
 
 def failed(run: Run, now: int, delay: int | None) -> Ending:
-    """Return what becomes of a claim that was nacked: due after `delay`, or dead without one or after its attempts."""
+    """Return the end of a nacked claim: due after `delay`, or dead without a delay or if no attempt is left."""
     if delay is None or run.attempt >= run.max_attempts:
         return Ending(State.DEAD, None, True, NEVER_LOST)
     return Ending(State.DELAYED, now + delay, True, NEVER_LOST)
 
 
 def seen(run: Run, now: int) -> State:
-    """Return the state that a reader sees of a job with this claim, whether or not anybody has expired it."""
+    """Return the state that a reader sees of a job with this claim, whether or not the claim was expired."""
     return State.RUNNING if now < run.lease else lost(run).state
 
 
 def attempts(claims: int, forgiven: int) -> int:
-    """Return how many attempts were spent: the claims that ended, less those that do not count."""
+    """Return how many attempts were spent: the ended claims, without those that do not count."""
     return claims - forgiven
 
 
 def backoff(delays: Sequence[int], attempt: int, jitter: float, draw: float) -> int:
-    """Return the ms that a lost attempt, counted from 1, waits; `draw` is from -1 to 1."""
+    """Return the ms that a job waits after a lost attempt, counted from 1. `draw` is from -1 to 1."""
     if not delays:
         return 0
     return max(round(delays[min(max(attempt, 1), len(delays)) - 1] * (1 + jitter * draw)), 0)

@@ -1,8 +1,8 @@
 """Limits of a topic: how many of its jobs run at once in the whole store, and how many begin in a span of time.
 
-They travel with the claims (`ClaimPolicy.limits`), and the store keeps them in the transaction that claims: so they
-hold whatever workers there are. What counts as running is a claim whose lease is not over. A rate is kept by the
-generic cell rate algorithm: one number says when the next start is due if all came evenly.
+Limits travel with the claims (`ClaimPolicy.limits`), and the store applies them in the claiming transaction. So they
+hold for any set of workers. A claim counts as running until its lease is over. A rate uses the generic cell rate
+algorithm: one number, the time at which the next start is due if all starts came evenly.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ __all__ = [
 ]
 
 OVERRIDES: Final = "limit-override:"
-"""What the names of the notes begin with that set limits in place of code."""
+"""The prefix of the names of notes with limits that replace those in code."""
 
 _LOOKED_PAST: Final = 1_000
-_POLL: Final = 80  # ms after which a job that waits for a place is asked for again: another worker may have freed one
-_MOMENT: Final = 10  # ms after which a claim is tried again that another one was before
+_POLL: Final = 80  # ms until a job that waits for a place is tried again: another worker may have freed one
+_MOMENT: Final = 10  # ms until a claim is tried again that came second to another one
 _MOST: Final = 1_000_000
-_SMOOTH: Final = 100_000  # us within which a rate makes up for starts that came late, unless a burst is given
+_SMOOTH: Final = 100_000  # us within which a rate makes up for late starts, unless a burst is given
 _RATE: Final = re.compile(r"\s*([0-9]{1,9})\s*/\s*(.*?\S)(?:\s+burst\s+([0-9]{1,9}))?\s*", re.DOTALL)
-_REMEMBERED: Final = 3_600_000_000  # us for which a rate is kept that nobody has asked for since its next start was due
-_LONGEST: Final = 180  # characters of a topic that stands in the name of a note as it is
+_REMEMBERED: Final = 3_600_000_000  # us for which an unused rate is kept after its next start was due
+_LONGEST: Final = 180  # characters of a topic that a note's name contains unchanged
 
 
 def lane(priority: int) -> int:
-    """Return the bit that stands for a priority among those of a topic; none for 0."""
+    """Return the bit of a priority in a set of priorities; 0 for priority 0."""
     return 1 << priority + PRIORITIES if priority else 0
 
 
 def priorities(lanes: int) -> tuple[int, ...]:
-    """Return the priorities of these bits, the highest first."""
+    """Return the priorities of a set of bits, the highest first."""
     return tuple(priority for priority in range(PRIORITIES, -PRIORITIES - 1, -1) if lanes >> priority + PRIORITIES & 1)
 
 
@@ -73,12 +73,12 @@ class Rate(NamedTuple):
     jobs: int
     period: Duration
     burst: int | None = None
-    """How many may begin at once after a pause; by default as many as begin in a tenth of a second, at least 1. In no
-    period more than jobs + burst - 1 begin."""
+    """The most starts at once after a pause; default: the starts of a tenth of a second, at least 1. No period has more
+    than jobs + burst - 1 starts."""
 
 
 class Limits(NamedTuple):
-    """Both, as they travel."""
+    """A limit and a rate, as they travel with a claim."""
 
     most: int | None = None
     per: str | None = None
@@ -87,7 +87,7 @@ class Limits(NamedTuple):
 
 
 def limits_of(limit: int | Limit | None, rate: str | Rate | None) -> Limits | None:
-    """Return what a handler asked for, None if it asked for nothing. BadOption if it makes no sense."""
+    """Return a handler's limits, None if it has none. BadOption if they make no sense."""
     if limit is None and rate is None:
         return None
     most, per = _parts(limit)
@@ -100,7 +100,7 @@ def limits_of(limit: int | Limit | None, rate: str | Rate | None) -> Limits | No
 
 
 def looked_at(limit: int, limits: Limits | None) -> int:
-    """Return among how many due jobs a `Reserve` looks for so many: groups may hold up the first of them."""
+    """Return how many due jobs a `Reserve` of `limit` jobs looks at: groups may hold back the first ones."""
     return limit if limits is None or limits.per is None else max(limit, _LOOKED_PAST)
 
 
@@ -131,7 +131,7 @@ def _cells(rate: Rate) -> tuple[int, int]:
 
 
 def note_of(topic: str) -> str:
-    """Return the name of the note in which a topic's rate stands, and which guards its limits."""
+    """Return the name of the note that holds a topic's rate, and guards its limits."""
     return f"limit:{_short(topic)}"
 
 
@@ -143,7 +143,7 @@ def _short(topic: str) -> str:
 
 
 class LimitOverride(NamedTuple):
-    """The limits of a topic as an operator set them, in place of what its handler says. All None: it has none."""
+    """The limits that an operator has set for a topic, in place of its handler's. All None: no limits."""
 
     limit: int | None = None
     per: str | None = None
@@ -151,18 +151,18 @@ class LimitOverride(NamedTuple):
 
     @classmethod
     def of(cls, limit: int | Limit | None, rate: str | Rate | None) -> LimitOverride:
-        """Return what these say, as `limits_of` takes them. BadOption if it makes no sense."""
+        """Return the override of these values, which `limits_of` describes. BadOption if they make no sense."""
         limits_of(limit, rate)
         if isinstance(rate, Rate):
             period = rate.period if isinstance(rate.period, str) else f"{duration(rate.period, 'period')}ms"
             rate = f"{rate.jobs}/{period}" + (f" burst {rate.burst}" if rate.burst else "")
         found = cls(*_parts(limit), rate)
-        _ = found.limits  # as it is read
+        _ = found.limits  # must be readable
         return found
 
     @classmethod
     def read(cls, note: bytes | None) -> LimitOverride | None:
-        """Return what a note says; None if there is none, or none that can be read here."""
+        """Return the override in a note; None if there is none, or it cannot be read here."""
         try:
             found = cls(*json.loads(note or b""))
             _ = found.limits
@@ -172,22 +172,22 @@ class LimitOverride(NamedTuple):
 
     @property
     def note(self) -> bytes:
-        """The note that says this."""
+        """The note with this override."""
         return json.dumps(self).encode()
 
     @property
     def options(self) -> dict[str, Any]:
-        """The same as options of a handler."""
+        """The override as options of a handler."""
         return {"limit": self.limit if self.per is None else Limit(cast(int, self.limit), self.per), "rate": self.rate}
 
     @property
     def limits(self) -> Limits | None:
-        """The same as it travels. BadOption if it makes no sense."""
+        """The override as it travels with a claim. BadOption if it makes no sense."""
         return limits_of(**self.options)
 
     @property
     def text(self) -> str:
-        """The same in words."""
+        """The override in words."""
         most = f"{self.limit} at once{f' of each group up to {self.per!r}' if self.per else ''}" if self.limit else None
         return ", ".join(filter(None, (most, self.rate))) or "no limit"
 
@@ -201,17 +201,17 @@ def override_name(topic: str) -> str:
 
 
 def _dues(value: bytes) -> dict[tuple[int, int], int]:
-    """Return what a note says: by rate, when its next start is due."""
+    """Return the rates in a note, each with the time at which its next start is due."""
     cells = (re.split("[/=]", cell) for cell in value.decode().split(",") if cell)
     return {(int(every), int(burst)): int(due) for every, burst, due in cells}
 
 
 class Gate:
-    """What limits let through at a moment. Jobs are asked for one by one, in their order.
+    """The limits' decisions at one moment. The caller asks for one job after the other, in their order.
 
-    `running` are the keys of those that run, `value` is the note's: of each rate that anybody asked for of late, us
-    from one start to the next, burst, and when its next start is due, in us. Each start counts for all of them: so
-    where programs say different rates, each keeps its own, whoever begins what.
+    `running` are the keys of the running jobs. `value` is the note's: for each recently used rate the us from one start
+    to the next, its burst, and when its next start is due, in us. Each start counts for all rates. So if programs give
+    different rates, each rate is kept, whichever program starts a job.
     """
 
     def __init__(self, limits: Limits, running: Iterable[str | None], value: bytes | None, now: int) -> None:
@@ -223,8 +223,8 @@ class Gate:
         self._others = {rate: due for rate, due in _dues(self._before).items() if due > self._now - _REMEMBERED}
         latest = max(self._others.values(), default=0)
         known = self._others.pop((limits.every, limits.burst), None)
-        # A rate that is new does not know what has begun: it takes the worst for granted, as far as that is its affair.
-        # Further off is only what a slower rate has noted, or another clock: nobody waits for those.
+        # A new rate has no record of earlier starts. It assumes the latest start that any rate has noted, capped at its
+        # own burst: only a slower rate, or another clock, can have noted a later one.
         self._due = min(latest if known is None else known, self._now + limits.burst * limits.every)
         self._changed = bool(limits.every and known is None and latest > self._now)
         self._again: int | None = None
@@ -232,7 +232,7 @@ class Gate:
         self._full: list[tuple[int, str]] = []
 
     def admits(self, key: str | None, id: int = 0) -> bool:
-        """Whether a job with this key may begin; then it counts."""
+        """Whether a job with this key may begin. If so, it counts as running from now on."""
         most, per, every, burst = self._limits
         group = self._group(key)
         if most is not None and group is not None and self._groups[group] >= most:
@@ -254,22 +254,22 @@ class Gate:
 
     @property
     def again(self) -> int | None:
-        """When to ask again for what was held back, in ms; None if nothing was."""
+        """When to try again the jobs that were held back, in ms; None if none was."""
         return None if self._again is None else -(-self._again // 1000)
 
     @property
     def full(self) -> tuple[tuple[int, str], ...]:
-        """The ids of those that a limit by key held back, with their groups."""
+        """The ids of the jobs that a limit by key held back, with their groups."""
         return tuple(self._full)
 
     @property
     def changed(self) -> bool:
-        """Whether the note is to be written. The first start writes it: those who claim at once lock its row."""
+        """Whether to write the note. The first start writes it, so that concurrent claims lock its row."""
         return self._changed or (self._begun and not self._guarded)
 
     @property
     def value(self) -> bytes:
-        """What the note is to say."""
+        """The new content of the note."""
         if not self._changed:
             return self._before
         every, burst = self._limits.every, self._limits.burst
@@ -277,11 +277,11 @@ class Gate:
         return b",".join(b"%d/%d=%d" % (*rate, due) for rate, due in cells)
 
     def _next(self, due: int, every: int, burst: int) -> int:
-        """Return when the next start of a rate is due, once one begins now."""
+        """Return when the next start of a rate is due after a start now."""
         return min(max(due, self._now) + every, self._now + burst * every)
 
     def _group(self, key: str | None) -> str | None:
-        """Return what is counted together; None is not limited."""
+        """Return the group that a job counts in; None if the job is not limited."""
         per = self._limits.per
         if per is None:
             return ""
@@ -292,12 +292,12 @@ class Gate:
 
 
 class ShutGate(Gate):
-    """A gate that nothing goes through: another claim is deciding what begins."""
+    """A gate that admits no job: another claim is deciding which jobs begin."""
 
     def __init__(self, limits: Limits, now: int) -> None:
         super().__init__(limits, (), b"", now)
 
     def admits(self, key: str | None, id: int = 0) -> bool:  # noqa: ARG002
-        """Hold it back for a moment."""
+        """Hold the job back for a moment."""
         self._hold(self._now + _MOMENT * 1000)
         return False

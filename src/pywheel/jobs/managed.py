@@ -1,4 +1,4 @@
-"""Handlers that are objects with something to open and to close, such as connections."""
+"""Handlers that are objects with resources to open and close, such as connections."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _LOGGER: Final = logging.getLogger("pywheel.jobs")
 
 
 class Notes(Protocol):
-    """What an outlet may ask of a store. Blocking calls, for threads."""
+    """The calls to a store that an outlet may make. They block, and are for threads."""
 
     def ask(self, query: Query[R]) -> R:
-        """Return the answer to a query, as of notes. StoreError."""
+        """Return the answer to a query, such as for a note. StoreError."""
 
     def apply(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Apply commands, as a store does. StoreError."""
 
 
 class ManagedHandler(ABC):
-    """A handler that a worker tells where it is, and when to let go."""
+    """A handler that learns its topic from the worker, and when to close its resources."""
 
     @abstractmethod
     async def __call__(self, job: Job) -> None:
@@ -36,20 +36,20 @@ class ManagedHandler(ABC):
 
     @abstractmethod
     def attach(self, topic: str, notes: Notes, concurrency: int) -> None:
-        """Take in a topic that it handles, the notes of its store, and how many of its jobs are under way at most.
+        """Tell the handler a topic of its own, the notes of its store, and how many of its jobs run at most.
 
         Called before the first job.
         """
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Close what it has opened on the running loop. Called on the loop of its jobs, after the last of them."""
+        """Close the handler's resources on the running loop. Called on the loop of its jobs, after the last of them."""
 
 
 async def close_all(functions: Iterable[Any]) -> None:
-    """Close what handlers have opened on the running loop. Never raises an Exception: each is logged."""
+    """Close the handlers' resources on the running loop. Logs each Exception, and raises none."""
     for function in dict.fromkeys(function for function in functions if isinstance(function, ManagedHandler)):
         try:
             await function.aclose()
-        except Exception:  # the others are closed all the same
+        except Exception:  # the others are closed nevertheless
             _LOGGER.exception("a handler could not be closed: %r", function)

@@ -1,4 +1,4 @@
-"""What a program has done around each of its handlers, and when a job is dead."""
+"""A program's functions around each of its handlers, and for dead jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Dead = Callable[[Job], object]
 
 
 class Middleware:
-    """Functions of a program's own, by when they are called."""
+    """A program's functions, by when they are called."""
 
     def __init__(self) -> None:
         self.before: list[Before] = []
@@ -33,7 +33,7 @@ class Middleware:
         self.dead: list[Dead] = []
 
     def add(self, functions: list[Any], function: Callable[..., object], what: str) -> None:
-        """Take one in. TypeError for one that would have to be awaited, or cannot be called."""
+        """Add a function. TypeError if it is a coroutine function, or cannot be called."""
         if not callable(function):
             raise TypeError(f"{what} takes a function, not {function!r:.40}")
         awaited = is_async(function) and functions is not self.dead
@@ -46,15 +46,16 @@ class Middleware:
         functions.append(function)
 
     def around(self, handler: Handler) -> Handler:
-        """Return a handler with these around it, or the handler itself if there are none."""
+        """Return a handler with these functions around it, or the handler itself if there are none."""
         if not self.before and not self.after:
             return handler
         return replace(handler, function=self.around_function(handler.function))
 
     def around_function(self, function: Callable[[Job], Any]) -> Callable[[Job], Any]:
-        """Return a function of the same kind, with these around it, or the function itself if there are none.
+        """Return a function of the same kind, with these functions around it, or the function itself if there are none.
 
-        It runs in a context of its own: what they set in context variables is there for the handler, and gone then.
+        Each call has a context of its own: the handler sees the context variables that the functions set, and then they
+        are gone.
         """
         if not self.before and not self.after:
             return function
@@ -70,16 +71,16 @@ class Middleware:
         return functools.update_wrapper(on_loop if is_async(function) else in_thread, function)
 
     def call_dead(self, job: Job, error: str | None, finish: Callable[[Any], object]) -> None:
-        """Tell that a job is dead. `finish` awaits what a coroutine function returned. What they raise is logged."""
+        """Call the functions for a dead job. `finish` awaits the coroutine of a coroutine function. Logs errors."""
         dead = job._replace(state=State.DEAD, last_error=error, lease_until=None)
         for function in self.dead:
             try:
                 finish(function(dead))
-            except (Exception, SystemExit):  # an exit would end the thread in which others are told
+            except (Exception, SystemExit):  # an exit would end the thread, before the other functions are called
                 _LOGGER.exception("%r failed for the dead job %d of %r", function, job.id, job.topic)
 
     def _call(self, function: Callable[[Job], Any], job: Job) -> Any:
-        """Return what a handler returned, or a coroutine that does what is left to await of it."""
+        """Return a handler's result, or a coroutine that awaits the rest of it."""
         try:
             for before in self.before:
                 before(job)
@@ -106,7 +107,7 @@ class Middleware:
         for after in reversed(self.after):
             try:
                 after(job, error)
-            except (Exception, SystemExit):  # the handler has done what it did, and is not to do it again
+            except (Exception, SystemExit):  # the handler has done its work, and must not repeat it
                 _LOGGER.exception("%r failed after job %d of %r", after, job.id, job.topic)
 
 

@@ -1,4 +1,4 @@
-"""From what a caller says about a job to its record. On the way of every put, so it is written to be quick."""
+"""From a caller's options to the record of a new job. Written for speed, as every put uses it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Kept(TypedDict, total=False):
 
 
 class SharedOptions(_Kept, total=False):
-    """What may be said of all jobs of a task. `JobQueue.put` says what each means."""
+    """The options of all jobs of a task. `JobQueue.put` describes them."""
 
     replace: bool
     to: str | None
@@ -45,7 +45,7 @@ class SharedOptions(_Kept, total=False):
 
 
 class JobOptions(SharedOptions, total=False):
-    """What may be said of a new job, beside its body. `JobQueue.put` says what each means."""
+    """The options of a new job, beside its body. `JobQueue.put` describes them."""
 
     at: datetime | None
     ttr: Duration | None
@@ -54,7 +54,7 @@ class JobOptions(SharedOptions, total=False):
 
 
 class EditOptions(_Kept, total=False):
-    """What may change of a job that waits. `Jobs.edit` says what each means."""
+    """The options of an edit of a delayed job. `Jobs.edit` describes them."""
 
     at: datetime | None
     ttr: Duration | None
@@ -62,7 +62,7 @@ class EditOptions(_Kept, total=False):
 
 
 class PutOptions(JobOptions, total=False):
-    """What a put may be told, beside the body."""
+    """The options of a put, beside the body."""
 
     connection: object
 
@@ -84,7 +84,7 @@ def new_job(
     priority: int = 0,
     expires: Duration | None = None,
 ) -> NewJob:
-    """Return the record; `put` says what the arguments mean. BadJob for those that make no sense."""
+    """Return the record of a new job; `put` describes the arguments. BadJob for arguments that make no sense."""
     due, wait, parent = 0, None, None
     if at is None:
         wait = 0 if delay is None else delay_ms(delay)  # the store adds it to its own clock
@@ -117,11 +117,11 @@ def new_job(
         parent,
         None if dedupe_for is None else _dedupe(dedupe_for, key),
     )
-    return tuple.__new__(NewJob, fields)  # without the function that a named tuple's own is
+    return tuple.__new__(NewJob, fields)  # avoids a named tuple's own constructor, a slower function
 
 
 def edit(max_body: int, ref: Ref | Job, expect: Job | None = None, **options: Unpack[EditOptions]) -> Edit:
-    """Return the command that changes a job that waits. BadJob for arguments that make no sense, or for none."""
+    """Return the command that edits a delayed job. BadJob for arguments that make no sense, or for none."""
     misspelt(options, EditOptions, "an edit")
     if not isinstance(expect, Job | None):
         raise BadJob(f"expect is the Job as it was seen, not {expect!r:.40}")
@@ -140,7 +140,7 @@ def edit(max_body: int, ref: Ref | Job, expect: Job | None = None, **options: Un
 
 
 def batch(jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:
-    """Return the jobs of a put of many. BadJob."""
+    """Return the jobs of a `put_many`. BadJob if one is not a NewJob."""
     if not isinstance(jobs, Iterable):
         raise BadJob(f"put_many takes what queue.job(...) returns, many of them, not {type(jobs).__name__}")
     many = tuple(jobs)
@@ -151,7 +151,7 @@ def batch(jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:
 
 
 def parent_of(topic: str, key: str) -> tuple[int, int] | None:
-    """Return the receipt of the job whose handler puts this one, if it is to hand its key on."""
+    """Return the receipt of the job whose handler puts this one, if that has the same topic and key."""
     running = current_job.get()
     if running is not None and running.key == key and running.topic == topic:
         return running.id, running.claims
@@ -159,12 +159,12 @@ def parent_of(topic: str, key: str) -> tuple[int, int] | None:
 
 
 def too_long(body: bytes, max_body: int) -> BadJob:
-    """Return why a body is refused."""
+    """Return the error for a body that is too long."""
     return BadJob(f"the body has {len(body)} bytes, the limit is {max_body}: store it elsewhere, put its name")
 
 
 def misspelt(options: Mapping[str, Any], known: type | AbstractSet[str], what: str) -> None:
-    """Raise TypeError if there is an option that is not among these, or that a TypedDict does not know."""
+    """Raise TypeError for an option that is not among `known`: names, or the fields of a TypedDict."""
     names = known.__annotations__.keys() if isinstance(known, type) else known
     for option in options.keys() - names:
         raise TypeError(f"{option[:80]!r} is no option of {what}{did_you_mean(option, names)}")

@@ -1,7 +1,7 @@
-"""The queries that a store answers, and the records of its answers. `Store.ask` takes one and changes nothing.
+"""The queries that a store answers, and the records of its answers. `Store.ask` answers one and changes nothing.
 
-Each class says what the answer is and what it costs. A lease that is over counts as ended in every answer, whether or
-not `Expire` was applied, unless the class says otherwise. A query checks its arguments when it is made: BadJob.
+Each class states its answer and its cost. A lease that is over counts as ended in every answer, whether or not `Expire`
+was applied, unless the class says otherwise. A query checks its arguments when it is made: BadJob.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ __all__ = [
 R_co = TypeVar("R_co", covariant=True)
 
 PAGE_MOST: Final = 1_000
-"""About so many jobs are looked at for a page, and so many are the most it has."""
+"""The most jobs of a page, and about the most that are looked at for one."""
 FORECAST_MOST: Final = 30_000
-"""So many jobs are counted for a forecast at most."""
+"""The most jobs that are counted for a forecast."""
 RECENT_MOST: Final = 1_000
 """The most jobs that `ListEnded` returns."""
 QUIET: Final = "quiet of "
-"""What a worker has announced that was told to take no jobs: this, before the name of each of its topics."""
+"""The prefix of each topic in the announcement of a worker that was told to take no jobs."""
 _INTERVALS: Final = 1_000
 _NAMED: Final = re.compile(r"(?P<host>.*):(?P<process>[0-9]+)(?![0-9])")
 
 
 class Query(Generic[R_co]):
-    """What a store may be asked. `R_co` is the type of its answer."""
+    """A question to a store. `R_co` is the type of its answer."""
 
     __slots__ = ()
 
@@ -76,7 +76,7 @@ class GetJob(Query[Job | None]):
 
 
 class Filter(NamedTuple):
-    """Which jobs are meant; None is any."""
+    """The conditions of a filter; None matches every job."""
 
     topic: str | None = None
     state: State | None = None
@@ -86,16 +86,16 @@ class Filter(NamedTuple):
     error: str | None = None  # its last error contains this text
     text: str | None = None  # its body contains this text
     header: str | None = None  # it has this header, or with "name=value" this value of it
-    worker: str | None = None  # the worker of its last attempt has an id that begins so
+    worker: str | None = None  # the id of the worker of its last attempt begins with this text
     priority: int | None = None
 
     @property
     def plain(self) -> Filter:
-        """What of it stores look for; `stores.pages.meant` does the rest."""
+        """The conditions that stores check; `stores.pages.meant` checks the others."""
         return self._replace(text=None, header=None, worker=None, priority=None)
 
     def fits(self, job: Job) -> bool:
-        """Whether it means this job, whatever worker had it."""
+        """Whether the filter matches a job, except for the condition on its worker."""
         name, valued, value = (self.header or "").partition("=")
         return (
             self._fits_plain(job)
@@ -119,8 +119,8 @@ class Filter(NamedTuple):
 class ListJobs(Query[list[Job]]):
     """Up to `limit` jobs with an id above `after`, by id.
 
-    By topic, state and key it costs by what comes back, whatever else is stored. Due times and errors are looked at
-    job by job.
+    By topic, state and key it costs O(returned jobs), whatever else is stored. Due times and errors are checked job by
+    job.
     """
 
     filter: Filter
@@ -132,26 +132,26 @@ class ListJobs(Query[list[Job]]):
 
 
 class Page(NamedTuple):
-    """Some jobs of a list."""
+    """A part of a list of jobs."""
 
     jobs: list[Job]
     next: str | None
-    """The cursor behind what was looked at; None if there is nothing more."""
+    """The cursor behind the jobs that were looked at; None at the end."""
     sizes: Sequence[int] = ()
-    """How many bytes each job's body has, whatever part of it is in the page."""
+    """The size of each job's body in bytes; the page may have only a part of the body."""
     looked: int = 0
-    """How many jobs were looked at one by one for what no store looks for; 0 if nothing of that was asked for."""
+    """How many jobs were checked one by one for conditions that no store checks; 0 without such conditions."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetPage(Query[Page]):
     """Up to `limit` jobs behind the cursor `after`, and the next cursor, None at the end.
 
-    By id; the delayed ones of a due range, without a key, by (due, id). With `newest` backwards. Of each body there
-    are `preview` bytes at most, and `Page.sizes` says how many it has.
-    It costs by what it looks at: about 1 000 jobs and 4 MB at most. So it may return fewer than `limit`, even none,
-    while there are more. Errors, and due ranges of jobs in other states, are looked at job by job. Jobs whose lease
-    is over may be missing by due time, until `Expire`. BadJob: the cursor is not one of such a list.
+    In the order of ids; the delayed jobs of a due range, without a key, by (due, id). With `newest` backwards. Each
+    body has at most its first `preview` bytes, and `Page.sizes` has its full size. The cost depends on the jobs that
+    are looked at: about 1 000 jobs and 4 MB at most. So the page may have fewer than `limit` jobs, even none, while
+    there are more. Errors, and due ranges of jobs in other states, are checked job by job. Jobs whose lease is over may
+    be missing by due time, until `Expire`. BadJob: the cursor does not belong to such a list.
     """
 
     filter: Filter
@@ -184,9 +184,9 @@ def _encodable(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GetHistories(Query[list[list[Attempt]]]):
-    """What was tried with jobs, in the order of their ids here, each oldest first; the present attempt too.
+    """The attempts of jobs, in the order of the ids given, each job's oldest first, including the current one.
 
-    [] for an unknown id. A store on a server asks once for many.
+    [] for an unknown id. A store on a server is asked once for all.
     """
 
     ids: Sequence[int]
@@ -198,7 +198,7 @@ class GetHistories(Query[list[list[Attempt]]]):
 
 @dataclass(frozen=True, slots=True)
 class GetStates(Query[list[State | None]]):
-    """The states of jobs, in the order of their ids here; None where there is no job. O(log jobs) each, no bodies."""
+    """The states of jobs, in the order of the ids given; None for an unknown id. O(log jobs) each, no bodies."""
 
     ids: Sequence[int]
 
@@ -224,9 +224,9 @@ class ListTopics(Query[list[Topic]]):
 class GetForecast(Query[list[int]]):
     """How many delayed jobs are due in each [edges[i], edges[i+1]), of all topics or of one.
 
-    A number below `most`, and below FORECAST_MOST / how many numbers there are, is exact. One that is not stands for
-    so many at least: so it costs O(topics x edges + FORECAST_MOST), however many jobs there are. Jobs whose lease is
-    over may be missing until `Expire`. BadJob: the edges do not ascend, or are more than 1 001.
+    A number below `most`, and below FORECAST_MOST / (how many numbers there are), is exact. A higher number is a lower
+    bound. So the query costs O(topics x edges + FORECAST_MOST), however many jobs there are. Jobs whose lease is over
+    may be missing until `Expire`. BadJob: the edges do not ascend, or are more than 1 001.
     """
 
     edges: Sequence[int]
@@ -244,7 +244,7 @@ class GetForecast(Query[list[int]]):
 
     @property
     def cap(self) -> int:
-        """How many jobs are counted between two edges."""
+        """The most jobs that are counted between two edges."""
         return min(self.most, max(FORECAST_MOST // max(len(self.edges) - 1, 1), 1))
 
 
@@ -256,15 +256,15 @@ class Ended(NamedTuple):
     key: str | None
     state: State  # done, dead or cancelled
     due: int
-    started: int | None  # when its last attempt did; None if it was cancelled
+    started: int | None  # start of its last attempt; None if it was cancelled
     ended: int
     attempt: int
     worker: str | None
-    error: str | None  # why that attempt failed
+    error: str | None  # of that attempt
 
     @property
     def lateness(self) -> int | None:
-        """How long after it was due its last attempt started, in ms."""
+        """The ms from its due time to the start of its last attempt."""
         return None if self.started is None else self.started - self.due
 
 
@@ -272,8 +272,8 @@ class Ended(NamedTuple):
 class ListEnded(Query[list[Ended]]):
     """Up to `limit` jobs that ended at `since` (ms) or later, the latest first, of all topics or of one.
 
-    Each with the attempt that ended it; RECENT_MOST at most. A lease that is over ends its job with `Expire`, as of
-    then. Those that were retried, deleted or purged since are not among them. O(topics + limit).
+    Each comes with the attempt that ended it; RECENT_MOST at most. A lease that is over ends its job with `Expire`, as
+    of then. Jobs that were retried, deleted or purged since are missing. O(topics + limit).
     """
 
     topic: str | None
@@ -285,7 +285,7 @@ class ListEnded(Query[list[Ended]]):
 
     @property
     def most(self) -> int:
-        """How many jobs come back at most."""
+        """The most jobs that the answer has."""
         return min(self.limit, RECENT_MOST)
 
 
@@ -294,7 +294,7 @@ class ListEnded(Query[list[Ended]]):
 
 @dataclass(frozen=True, slots=True)
 class GetNote(Query[bytes | None]):
-    """What is kept under a name, or None. O(log notes). BadJob if it is no name of a note."""
+    """The value of a note, or None. O(log notes). BadJob if the name is invalid."""
 
     name: str
 
@@ -303,7 +303,7 @@ class GetNote(Query[bytes | None]):
 class ListNotes(Query[list[tuple[str, bytes]]]):
     """Up to `limit` notes, name and value, whose names begin with `prefix` and come after `after`, by name.
 
-    Names are ordered by their code points. O(log notes + what comes back + what is over and not yet forgotten).
+    Names are ordered by their code points. O(log notes + returned notes + expired notes that are not deleted yet).
     """
 
     prefix: str
@@ -316,18 +316,18 @@ class ListNotes(Query[list[tuple[str, bytes]]]):
 
 @dataclass(frozen=True, slots=True)
 class GetNextLease(Query[int | None]):
-    """When some lease may be over at the earliest, None if there is none. No trip where it can be known.
+    """The earliest time at which some lease may be over, None if there is none. Asks no server if the answer is known.
 
-    It may be earlier than the truth. It is never later, for leases that were given before this was asked.
+    The answer may be too early. It is never too late for leases that were given before the query.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class GetNextDues(Query[dict[str, int]]):
-    """When the first delayed job of each of some topics is due, by name, unless the topic is paused.
+    """When the first delayed job of each of some topics is due, by name. Without paused topics.
 
-    `topics` None: of all topics, also of paused ones. A topic without any is left out. Jobs whose lease is over may be
-    missing until `Expire`. O(topics x log jobs).
+    `topics` None: of all topics, including paused ones. A topic without such a job is left out. Jobs whose lease is
+    over may be missing until `Expire`. O(topics x log jobs).
     """
 
     topics: Sequence[str] | None = None
@@ -346,31 +346,31 @@ class ListFirstDue(Query[list[Due]]):
 
 @dataclass(frozen=True, slots=True)
 class ListClaims(Query[list[tuple[int, int]]]):
-    """The receipts of all jobs that run for a worker. O(running jobs)."""
+    """The receipts of all running jobs of a worker. O(running jobs)."""
 
     worker: str
 
 
 class Member(NamedTuple):
-    """A worker that is there, or a client that waits for ends of jobs: see `stores.notifier.waiters`."""
+    """A worker that has announced itself, or a client that waits for ends of jobs: see `stores.notifier.waiters`."""
 
     worker: str
     topics: frozenset[str]
-    silent: float  # seconds since it last showed that it works
-    behind: int  # since when jobs are due there that it has no room for, ms; 0 if it keeps up; -1 if it is just full
+    silent: float  # seconds since its last sign of life
+    behind: int  # ms since when jobs for which it has no room are due; 0 if it keeps up; -1 if it is just full
 
     @property
     def quiet(self) -> bool:
-        """Whether it takes no jobs, as it was told."""
+        """Whether it was told to take no jobs."""
         return any(topic.startswith(QUIET) for topic in self.topics)
 
     @property
     def handles(self) -> list[str]:
-        """The topics that it has handlers of, by name, whether it takes jobs or is quiet."""
+        """The topics that it handles, by name, even while it is quiet."""
         return sorted(topic.removeprefix(QUIET) for topic in self.topics)
 
     def about(self, now: int) -> dict[str, Any]:
-        """Return what there is to say of it, for people and programs; times in seconds."""
+        """Return the worker as a dict, for people and programs; times in seconds."""
         return {
             "worker": self.worker,
             "host": self.host,
@@ -385,22 +385,22 @@ class Member(NamedTuple):
 
     @property
     def gone(self) -> bool:
-        """Whether it has shown nothing for 5 s: it was killed or stopped, or is cut off."""
+        """Whether it has given no sign of life for 5 s: it was killed or stopped, or is cut off."""
         return self.silent > 5
 
     @property
     def host(self) -> str | None:
-        """The host that it runs on; None if its id does not say."""
+        """The host that it runs on; None if its id does not name one."""
         named = _NAMED.match(self.worker)
         return named and named["host"]
 
     @property
     def process(self) -> int | None:
-        """The number of its process there; None if its id does not say."""
+        """The id of its process; None if the worker's id does not name one."""
         named = _NAMED.match(self.worker)
         return named and int(named["process"])
 
 
 @dataclass(frozen=True, slots=True)
 class ListWorkers(Query[list[Member]]):
-    """All workers that have announced topics of jobs, by name: for people. O(workers)."""
+    """All workers that have announced topics of jobs, by name, for people. O(workers)."""

@@ -1,4 +1,4 @@
-"""Results: what a handler returned, as it is kept, and what became of a job."""
+"""Results: handlers' values as they are kept, and the outcome of a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Result", "result_of"]
 
 
 class Result(NamedTuple):
-    """What has become of a job by now."""
+    """The outcome of a job so far."""
 
     id: int
     state: State
@@ -26,10 +26,10 @@ class Result(NamedTuple):
         return not self.state.live
 
     def json(self) -> Any:
-        """Return what the result says as JSON.
+        """Return the result's JSON value.
 
         Raises:
-            BadBody: there is no result, or it is no JSON. NoKey, which is one too: it is encrypted.
+            BadBody: there is no result, or it is not JSON. NoKey, a BadBody, if it is encrypted.
         """
         if self.result is None:
             raise BadBody(f"job {self.id} is {self.state} and has no result: results are kept by handler(results=True)")
@@ -37,11 +37,11 @@ class Result(NamedTuple):
 
 
 def result_of(value: Any) -> bytes:
-    """Return what is kept of a value that a handler returned: bytes as they are, anything else as JSON.
+    """Return a handler's value as it is kept: bytes as they are, anything else as JSON.
 
     Raises:
-        BadResult: JSON cannot say it, or it is longer than RESULT_MOST. A handler whose job has ended so is not tried
-            again: what it did is done, and it would return the same.
+        BadResult: JSON cannot express it, or it is longer than RESULT_MOST. The handler's job is not tried again: its
+            work is done, and it would return the same value.
     """
     try:
         result = encoded(value)

@@ -1,4 +1,4 @@
-"""When a failed job is tried again, and how often."""
+"""When and how often a failed job is tried again."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ _MOST: Final = 10_000  # attempts
 class RetryPolicy:
     """The delays after the first, second, ... failed attempt; after the last of them the job is dead.
 
-    `jitter` is the part of a delay that is drawn by lot: 0.1 makes it 90 to 110 % of what is written.
-    BadOption if it is not from 0 to 1.
+    `jitter` is the random part of a delay: 0.1 makes it 90 to 110 % of the written one. BadOption if it is not from 0
+    to 1.
 
-    A class of your own has `max_attempts`, `delay(attempt)`, in whole ms, and `delays`, which count after a lost lease:
-    then nobody may be there to call `delay`. What `delay` raises, or returns instead, is written into the job's error,
-    and the delay is DEFAULT's.
+    A policy class of your own has `max_attempts`, `delay(attempt)`, in whole ms, and `delays`. `delays` apply after a
+    lost lease, when no process may be there to call `delay`. If `delay` raises, or returns something else, that is
+    written into the job's error, and the delay is DEFAULT's.
     """
 
     delays: tuple[int, ...] = ()
-    """In ms, one for each retry."""
+    """The delays in ms, one for each retry."""
 
     def __init__(self, delays: tuple[int, ...] | None = None, jitter: float = 0.0) -> None:
-        if delays is not None:  # else a class of your own has them
+        if delays is not None:  # otherwise a subclass has its own
             self.delays = delays
         self.jitter = number(jitter, "jitter", 0, 1, error=BadOption)
 
@@ -59,7 +59,7 @@ class RetryPolicy:
         return len(self.delays) + 1
 
     def delay(self, attempt: int, draw: Callable[[], float] = random.random) -> int:
-        """Return the ms to wait after this attempt, counted from 1, has failed; beyond the last, as after the last."""
+        """Return the ms to wait after this failed attempt, counted from 1; beyond the last delay, the last one."""
         if not self.delays:
             return 0
         base = self.delays[min(max(attempt, 1), len(self.delays)) - 1]
@@ -71,7 +71,7 @@ class RetryPolicy:
 
 
 class Ladder(RetryPolicy):
-    """Each delay as written: ``Ladder("5s", "30s", "1m")`` tries four times."""
+    """The delays as given: ``Ladder("5s", "30s", "1m")`` tries four times."""
 
     def __init__(self, *delays: Duration, jitter: float = 0.0) -> None:
         super().__init__(tuple(duration(delay, "a step of the ladder", error=BadOption) for delay in delays), jitter)
@@ -86,7 +86,7 @@ class Fixed(RetryPolicy):
 
 
 class Exponential(RetryPolicy):
-    """`first`, then `factor` times the one before, up to `longest`; `attempts` tries in all."""
+    """`first`, then `factor` times the previous delay, up to `longest`; `attempts` tries in all."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Exponential(RetryPolicy):
         delay = float(duration(first, "first", error=BadOption))
         for _ in range(whole(attempts, "attempts", _MOST, error=BadOption) - 1):
             delays.append(round(min(delay, limit)))
-            delay = min(delay * factor, limit)  # never grows beyond it: no overflow at any attempt
+            delay = min(delay * factor, limit)  # never beyond the limit: no overflow at any attempt
         super().__init__(tuple(delays), jitter)
 
 
@@ -110,13 +110,13 @@ DEFAULT: Final = Ladder("5s", "30s", "1m", "10m", "30m", "1h", "6h", "1d", "2d",
 
 
 RetryDelay: TypeAlias = Callable[[Job, BaseException | None], Duration | None]
-"""Called with a job whose attempt has failed, and the error: returns how long to wait, or None for no more attempt."""
+"""Called with a job whose attempt has failed, and the error: returns the delay, or None for no further attempt."""
 AnyRetry: TypeAlias = RetryPolicy | RetryDelay
 """When a failed job is tried again: a policy, or a function that sees the job and the error."""
 
 
 class RetryFunction(RetryPolicy):
-    """What a function of a program says of each failed attempt. Else, and after lost leases, DEFAULT holds."""
+    """A program's function as a policy. DEFAULT decides after lost leases, and if the function's answer is wrong."""
 
     def __init__(self, function: RetryDelay) -> None:
         super().__init__(DEFAULT.delays, DEFAULT.jitter)
@@ -132,16 +132,16 @@ class RetryFunction(RetryPolicy):
 
 
 def policy_of(retry: AnyRetry) -> RetryPolicy:
-    """Return a policy: that of a function, if it is one. Errors as of `checked`."""
+    """Return a policy; a function is wrapped in one. Errors as for `checked`."""
     if callable(retry) and not isinstance(retry, type) and not hasattr(retry, "delay"):
         return RetryFunction(retry)
     return checked(retry)
 
 
 def checked(policy: Any) -> RetryPolicy:
-    """Return a policy. It may be of a class of somebody's own, that says what RetryPolicy does.
+    """Return a policy. A class of the program's own must fulfil what RetryPolicy describes.
 
-    TypeError if it is none, BadOption if what it says makes no sense.
+    TypeError if it is not a policy, BadOption if its values make no sense.
     """
     if isinstance(policy, type) or not callable(getattr(policy, "delay", None)):
         raise TypeError(f"retry must be a RetryPolicy, such as Ladder('5s', '1m'), or a function, not {policy!r:.60}")
@@ -158,7 +158,7 @@ def checked(policy: Any) -> RetryPolicy:
 
 
 def after_losses(policy: RetryPolicy) -> tuple[tuple[int, ...], float]:
-    """Return the delays after lost leases, of which the last counts for all that follow, and their jitter."""
+    """Return the delays after lost leases, of which the last one repeats, and their jitter."""
     delays = tuple(policy.delays)
     needed = len(delays)
     while needed > 1 and delays[needed - 1] == delays[needed - 2]:
@@ -167,9 +167,9 @@ def after_losses(policy: RetryPolicy) -> tuple[tuple[int, ...], float]:
 
 
 def asked(policy: RetryPolicy, job: Job, error: BaseException | None) -> tuple[int | None, str | None]:
-    """Return what a policy says to wait after this attempt, in ms, and what was wrong with its answer, if anything.
+    """Return a policy's delay after this attempt, in ms, and an error text if its answer was wrong.
 
-    None: no more attempt. Where its answer is wrong, which is logged, the delay is DEFAULT's.
+    A delay of None means no further attempt. After a wrong answer, which is logged, the delay is DEFAULT's.
     """
     name = policy.name if isinstance(policy, RetryFunction) else type(policy).__name__
     try:
@@ -187,7 +187,7 @@ def asked(policy: RetryPolicy, job: Job, error: BaseException | None) -> tuple[i
 
 
 def _delay(policy: RetryPolicy, answer: Any) -> int | None:
-    """Return what a policy has answered, in ms. BadOption if it makes no sense."""
+    """Return a policy's answer in ms. BadOption if it makes no sense."""
     if isinstance(policy, RetryFunction):
         try:
             return None if answer is None else duration(answer, "it", error=BadOption)

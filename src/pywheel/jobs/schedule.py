@@ -1,6 +1,6 @@
-"""What a schedule is: which jobs are put when, again and again, and what holds for those that are late or overlap.
+"""Schedules: which jobs are put when, again and again, and what happens to late and overlapping ones.
 
-A *tick* is one time of a schedule, and the job that is put for it. Everybody computes the same ticks.
+A *tick* is one time of a schedule, and the job that is put for it. All processes compute the same ticks.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ __all__ = [
 ]
 
 CatchUp = Literal["none", "one", "all"]
-"""What becomes of ticks that could not begin in time."""
+"""The treatment of ticks that could not begin in time."""
 Overlap = Literal["skip", "queue", "overlap"]
-"""What becomes of a tick while the one before still runs."""
+"""The treatment of a tick while the previous one still runs."""
 
 NAME: Final = "pywheel-schedule"
-"""Of a tick's job: the header with the name of its schedule."""
+"""The header of a tick's job with the name of its schedule."""
 TICK: Final = "pywheel-tick"
-"""The header with the tick's time, in UTC, as ISO 8601 writes it."""
+"""The header with the tick's time, in UTC, in the format of ISO 8601."""
 VERSION: Final = "pywheel-version"
-"""The header with the version of the schedule that it was put for; BY_HAND if somebody asked for it now."""
+"""The header with the version of the schedule at the put; BY_HAND for a tick that `run` has put."""
 BY_HAND: Final = "by hand"
 
 SHORTEST: Final = 1_000
-"""ms between two ticks, at least."""
+"""The shortest time between two ticks, ms."""
 LATE: Final = 60_000
-"""ms after which a tick that has not begun is missed, and left out unless the schedule catches up."""
+"""ms after which a tick that has not begun is missed, and dropped unless the schedule catches up."""
 MOST_MISSED: Final = 1_000
-"""Missed ticks that a schedule catches up with at once."""
+"""The most missed ticks that a schedule catches up with at once."""
 _LONGEST_NAME: Final = 180  # characters: a note's has 200
 _ROOM: Final = 32_768  # bytes of a body and of headers: all of it is one note
-_LOOK_BACK: Final = 31 * 86_400_000  # ms: no longer is known which ticks were put
+_LOOK_BACK: Final = 31 * 86_400_000  # ms: it is not known for longer which ticks were put
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_RULES: Final = 20  # that a schedule remembers: as many changes between two runs of the planner lose nothing
+_RULES: Final = 20  # earlier rules that are kept: up to 20 changes between two plans lose no tick
 
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """The rule of a schedule before it was changed: its ticks up to then are still to run, if they have not yet."""
+    """The rule of a schedule before a change: its ticks until then still run, if they have not yet."""
 
     every: int | None
     cron: str | None
@@ -78,7 +78,7 @@ class Former:
 
     def after(self, time: int) -> int | None:
         """Return its first tick later than `time`; None if there is none, or it cannot be computed here."""
-        with suppress(BadOption):  # what it owes cannot be made up for; the rule that follows it goes on
+        with suppress(BadOption):  # its missed ticks are lost; the rule that follows goes on
             tick = _first_after(self, time)
             return tick if tick is not None and tick <= self.until else None
         return None
@@ -92,7 +92,7 @@ class Former:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule, as a store keeps it. `ScheduleOptions` says what its fields mean; durations are in ms."""
+    """A schedule, as a store keeps it. `ScheduleOptions` describes its fields; durations are in ms."""
 
     name: str
     topic: str
@@ -108,16 +108,16 @@ class Schedule:
     headers: dict[str, str] | None = None
     priority: int = 0
     declared: str | None = None
-    """The module whose code says so; None if it was made by a call."""
+    """The module that declares it; None if it was made by a call."""
     paused: bool = False
     since: int = 0
     """Its ticks come after this time: when it was made, changed or resumed."""
     version: str = ""
-    """Another one whenever what it does has changed."""
+    """A hash that differs after every change of its fields."""
     removed: bool = False
-    """Whether it is gone: kept for a while, so that one of the same name is another."""
+    """Whether it was removed. It is kept for a while, so that a new one of the same name has another version."""
     past: tuple[Former, ...] = field(default=(), repr=False)
-    """What it was before it was changed, as far as that had ticks. Nothing of before a pause."""
+    """Its rules before earlier changes, as far as they had ticks. None from before a pause."""
 
     @property
     def active(self) -> bool:
@@ -134,14 +134,14 @@ class Schedule:
     # ---- ticks ------------------------------------------------------------------------------------------------------
 
     def after(self, time: int) -> int | None:
-        """Return its first tick later than `time`, by the rule that held or holds then; None if there is none."""
+        """Return its first tick later than `time`, by the rule that applies at the tick; None if there is none."""
         for former in self.past:
             if time < former.until and (tick := former.after(time)) is not None:
                 return tick
         return _first_after(self, time)
 
     def until(self, time: int) -> int | None:
-        """Return its last tick not later than `time`, by the rule that held or holds then; None if there is none."""
+        """Return its last tick not later than `time`, by the rule that applied at the tick; None if there is none."""
         tick = _last_until(self, time)
         for former in reversed(self.past):
             if tick is not None:
@@ -150,14 +150,14 @@ class Schedule:
         return tick
 
     def ticks(self, after: int, until: int) -> Iterator[int]:
-        """Give its ticks later than `after`, up to `until`."""
+        """Yield its ticks later than `after`, up to `until`."""
         tick = self.after(after)
         while tick is not None and tick <= until:
             yield tick
             tick = self.after(tick)
 
     def missed(self, after: int, now: int) -> list[int]:
-        """Return those of its ticks later than `after`, up to `now`, that are put although their time is over."""
+        """Return the ticks later than `after`, up to `now`, that are still put although their time is over."""
         last = self.until(now)
         if last is None or last <= after:
             return []
@@ -168,13 +168,13 @@ class Schedule:
         for _ in range(MOST_MISSED):
             if tick is None or tick < least or tick <= after:
                 break
-            if self.catch_up != "none" or self.due(tick) >= now - LATE:  # its lot may be yet to come
+            if self.catch_up != "none" or self.due(tick) >= now - LATE:  # with jitter it may be due later
                 found.append(tick)
             tick = self.until(tick - 1)
         return found[::-1]
 
     def due(self, tick: int) -> int:
-        """Return when a tick's job is due: the same for everybody, so that it does not matter who puts it."""
+        """Return the due time of a tick's job: the same in all processes, so that any of them may put it."""
         jitter = self._rule(tick).jitter
         if not jitter:
             return tick
@@ -182,17 +182,17 @@ class Schedule:
         return tick + draw % jitter
 
     def version_at(self, tick: int) -> str:
-        """Return which of its versions a tick is of."""
+        """Return the schedule's version that a tick belongs to."""
         return self._rule(tick).version
 
     def puts(self, tick: int | None, version: str | None) -> bool:
-        """Whether a tick that was put for a version is one of it, be it of what it was before a change."""
+        """Whether a tick that was put for a version belongs to the schedule, or to one of its earlier rules."""
         return version == self.version or (tick is not None and version == self.version_at(tick))
 
     def unplanned(self, known: int, recent: int) -> int:
-        """Return after which time not all of its ticks are put, if that was done up to `known`.
+        """Return the time after which some ticks may not be put yet, if ticks were put up to `known`.
 
-        What began later than `recent` was not known then.
+        A rule that began later than `recent` was not known then.
         """
         began = [*(former.since for former in self.past), self.since]
         return min([known, *(since for since in began if since > recent)])
@@ -221,25 +221,25 @@ class Schedule:
     # ---- as it is kept ----------------------------------------------------------------------------------------------
 
     def does_what(self, other: Schedule) -> bool:
-        """Whether it does what another one does, since when ever and paused or not."""
+        """Whether it does the same as another one, apart from when it began and whether it is paused."""
         return self.at_rest == other.at_rest
 
     @property
     def at_rest(self) -> Schedule:
-        """What somebody said about it, without what became of it."""
+        """The schedule as it was given, without its history."""
         return replace(self, paused=False, since=0, version="", removed=False, past=())
 
     def following(self, before: Schedule | None, since: int) -> Schedule:
-        """Return it with the version that follows another one's, which is the same whoever asks.
+        """Return the schedule with the version that follows another one's. All processes compute the same version.
 
-        Ticks up to then are those of the other one, if that was not paused.
+        Ticks up to `since` are those of the other one, unless that was paused.
         """
         said = f"{'' if before is None else before.version} {self.at_rest!r}"
         version = blake2b(said.encode(), digest_size=8).hexdigest()
         return replace(self, since=since, version=version, past=() if before is None else before._until_now(since))
 
     def _until_now(self, now: int) -> tuple[Former, ...]:
-        """Return by what rules its ticks came until now, if one did that may be owed."""
+        """Return the rules of its ticks until now, as far as some of these may still run."""
         if not self.active:
             return ()
         mine = Former(self.every, self.cron, self.tz, self.jitter, self.since, now, self.version)
@@ -247,7 +247,7 @@ class Schedule:
         return tuple(rule for rule in (*self.past, mine) if (rule.last(rule.until) or since) > since)[-_RULES:]
 
     def kept(self) -> bytes:
-        """Return it as a note. BadJob if it is too long for one."""
+        """Return the schedule as a note. BadJob if it is too long for one."""
         fields = {name: value for name, value in asdict(self).items() if value not in (None, ()) and name != "name"}
         fields["body"] = b64encode(self.body).decode()
         text = json.dumps(fields).encode()
@@ -259,7 +259,7 @@ class Schedule:
 
     @classmethod
     def from_note(cls, name: str, note: bytes) -> Schedule:
-        """Return what is kept. BadBody if it is not a schedule. What is not known is left out."""
+        """Return the schedule in a note. BadBody if the note is not one. Unknown fields are ignored."""
         try:
             fields = json.loads(note)
             known = {field: fields[field] for field in cls.__dataclass_fields__ if field in fields}
@@ -289,31 +289,31 @@ def _last_until(rule: Former | Schedule, time: int) -> int | None:
 
 
 def tick_of(job: Job) -> int | None:
-    """Return the time of the tick that a job was put for, in ms; None if it is of no schedule."""
+    """Return the time of the tick that a job was put for, in ms; None if the job belongs to no schedule."""
     text = job.headers.get(TICK)
     if text is None:
         return None
     try:
         return round((datetime.fromisoformat(text) - _EPOCH).total_seconds() * 1000)
-    except (ValueError, TypeError):  # somebody else's header
+    except (ValueError, TypeError):  # a header of the same name from elsewhere
         return None
 
 
 def written(tick: int) -> str:
-    """Return a time as ISO 8601 writes it, in UTC, to the second where it is a whole one."""
+    """Return a time in the format of ISO 8601, in UTC, without a fraction if it is a whole second."""
     precision = "milliseconds" if tick % 1000 else "seconds"
     return datetime.fromtimestamp(tick / 1000, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def schedule_name(value: Any) -> str:
-    """Return the name of a schedule. BadOption if it cannot be one."""
+    """Return a valid name of a schedule. BadOption for anything else."""
     if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_NAME or not value.isprintable():
         raise BadOption(f"the name of a schedule has 1 to {_LONGEST_NAME} printable characters, and is {value!r:.200}")
     return value
 
 
 def timing(every: Any, expression: Any, tz: Any) -> dict[str, Any]:
-    """Return the fields that say when ticks come. BadOption if they make no sense, or are not one of the two."""
+    """Return the fields for the times of ticks. BadOption if they make no sense, or not exactly one rule is given."""
     if (every is None) is (expression is None):
         raise BadOption("a schedule has every= or cron=, one of them")
     if every is None:
@@ -328,7 +328,7 @@ def timing(every: Any, expression: Any, tz: Any) -> dict[str, Any]:
 
 
 def one_of(value: Any, name: str, choices: tuple[str, ...]) -> str:
-    """Return one of some words. BadOption for another."""
+    """Return one of some words. BadOption for another word."""
     if value not in choices:
         near = did_you_mean(value, choices) if isinstance(value, str) else ""
         raise BadOption(f"{name} is one of {', '.join(choices)}, not {value!r:.40}{near}")
