@@ -34,7 +34,7 @@ __all__ = [
     "timeout_at",
 ]
 
-# These import asyncio, which takes as long to load as all the rest of pywheel several times over.
+# These import asyncio, which takes several times as long to load as all the rest of pywheel.
 _LATER: Final = {
     "AsyncDelayQueue": "._async_delay_queue",
     "AsyncTimers": "._aio",
@@ -46,7 +46,7 @@ _LATER: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs asyncio when it is asked for."""
+    """Import the names that need asyncio on first use."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_LATER[name], __name__), name)

@@ -25,25 +25,27 @@ MILLISECOND: Final = 10**6
 
 
 class AsyncTimers(Driver):
-    """Timers that run in an asyncio loop, uvloop's too. The loop itself sees one timer, for the earliest deadline.
+    """Timers that run in an asyncio loop, including uvloop. The loop itself sees one timer, for the earliest deadline.
 
-    To be used from the loop's thread, as the loop's own `call_later`. Callbacks run in a copy of the context in which
+    All methods must be called in the loop's thread, like the loop's own `call_later`. Callbacks run in a copy of the
+    context in which they were scheduled. A callback may be a coroutine function: the driver then makes a task, and
+    keeps it until it is done.
     they were scheduled. One may be a coroutine function: the driver then makes a task and keeps it until it is done.
 
     Args:
         loop: None for the running loop.
         tick: the resolution of deadlines, in seconds: a microsecond to an hour. Deadlines are rounded up to it.
-        clock: where the time comes from; None for the loop's own: `call_at` takes what ``loop.time()`` gives.
-        on_error: called as ``on_error(timer, exception)`` for what a callback raises; None for the loop's exception
+        clock: the source of the time; None for the loop's own: `call_at` takes times of ``loop.time()``.
+        on_error: called as ``on_error(timer, exception)`` for an error in a callback; None for the loop's exception
             handler.
         max_pending: how many timers there may be before scheduling raises WheelFull; None for no limit.
-        limit: how many callbacks may run before the loop gets its turn. It gets it after 2 ms, too, natively.
+        limit: how many callbacks may run before the loop gets its turn. The native driver also stops after 2 ms.
 
     Leaving an ``async with`` block stops it.
 
     Raises:
-        RuntimeError: no loop is given and none is running.
-        ValueError: the clock is a ManualClock with autojump: that takes ``EventLoop(clock=clock)``.
+        RuntimeError: no loop is given, and none is running.
+        ValueError: the clock is a ManualClock with autojump, which works with ``EventLoop(clock=clock)``.
     """
 
     def __init__(
@@ -70,16 +72,16 @@ class AsyncTimers(Driver):
             max_pending=max_pending,
             contexts=True,
         )
-        self._at = clock is None and not _is_uvloop(type(self._loop))  # the loop can be told when, in its own time
+        self._at = clock is None and not _is_uvloop(type(self._loop))  # whether `call_at` of the loop takes these times
         self._wake_before = ASLEEP
         self._alarm = Alarm(self._loop, self._wake, self._arm)
-        self._move = Alarm(self._loop, self._wake, self._arm)  # that of a ManualClock, from any thread
+        self._move = Alarm(self._loop, self._wake, self._arm)  # moves of a ManualClock, from any thread
         self._tasks: set[asyncio.Task[Any]] = set()
         if isinstance(clock, ManualClock):
             clock.attach(self)
 
     def stop(self) -> list[Timer]:
-        """Refuse new timers from now on, and return those that were pending, by deadline; they keep their callbacks.
+        """Refuse new timers from now on; return the pending ones, by deadline. They keep their callbacks.
 
         Tasks that callbacks have begun go on.
         """
@@ -99,8 +101,8 @@ class AsyncTimers(Driver):
         self._arm()
 
     def _arm(self) -> None:
-        """Have the loop wake us for the earliest deadline."""
-        self._wake_before = ASLEEP  # until it was asked, also if it refuses, because it is closed
+        """Have the loop wake the driver for the earliest deadline."""
+        self._wake_before = ASLEEP  # until the loop was asked, even if it refuses because it is closed
         tick = self._next_tick()
         if tick is None:
             self._alarm.cancel()
@@ -116,26 +118,26 @@ class AsyncTimers(Driver):
         elif self._at:
             self._alarm.ask(self._loop.call_at, (now + delay) / 1e9)
         elif isinstance(self.clock, ManualClock):
-            self._alarm.cancel()  # its next move wakes us
+            self._alarm.cancel()  # the clock's next move wakes the driver
         else:
-            # At least what uvloop counts in, or it would spin.
+            # At least uvloop's unit of time; otherwise it would spin.
             self._alarm.ask(self._loop.call_later, max(delay, MILLISECOND) / 1e9)
 
     def _wake(self) -> None:
-        """Run what is due, a bounded number of callbacks. A loop that wakes us early is asked again."""
-        self._wake_before = AWAKE  # for the time of the callbacks
+        """Run due timers, a bounded number of callbacks. If the loop woke the driver too early, ask it again."""
+        self._wake_before = AWAKE  # while callbacks run
         if not self.stopped and not self._running:
             self._run_some(self._limit)
         self._arm()
 
     def _next_ns(self) -> int | None:
-        return None  # the loop runs them when it gets its turn
+        return None  # the loop runs the timers in its turn
 
     def _clock_moved(self, run: bool) -> None:  # noqa: ARG002
         self._move.ask_soon()
 
     def _spawn(self, timer: Timer, coroutine: Coroutine[Any, Any, Any], context: Context | None) -> None:
-        assert context is not None  # as all timers here have one
+        assert context is not None  # all timers here have one
         task = context.run(self._loop.create_task, coroutine)
         self._tasks.add(task)
         task.add_done_callback(lambda task: self._done(timer, task))
@@ -145,7 +147,7 @@ class AsyncTimers(Driver):
         if task.cancelled():
             return
         error = task.exception()
-        if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):  # those the loop raised already
+        if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):  # the loop raised those already
             self._report(timer, error)
 
     def _report(self, timer: Timer, error: BaseException) -> None:
@@ -158,7 +160,7 @@ class AsyncTimers(Driver):
 
 
 class LoopClock(Clock):
-    """The clock of a loop that keeps a time of its own."""
+    """The clock of a loop that has a time of its own."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -169,8 +171,8 @@ class LoopClock(Clock):
 
 
 def _clock_of(loop: asyncio.AbstractEventLoop) -> Clock:
-    """Return the loop's clock. uvloop's is the system's as well, but shows the time at which its turn began."""
-    if "time" in getattr(loop, "__dict__", ()):  # somebody gave this loop another one
+    """Return the loop's clock. uvloop's is the system's, but it shows the time at which its turn began."""
+    if "time" in getattr(loop, "__dict__", ()):  # a test or program gave this loop another `time`
         return LoopClock(loop)
     owner = next(kind for kind in type(loop).__mro__ if "time" in vars(kind))
     if owner is asyncio.BaseEventLoop or _is_uvloop(owner):
@@ -179,7 +181,7 @@ def _clock_of(loop: asyncio.AbstractEventLoop) -> Clock:
 
 
 def _is_uvloop(kind: type) -> bool:
-    """Whether it is a loop that counts in whole milliseconds, and wakes us up to one early."""
+    """Whether the loop counts in whole milliseconds, and may wake the driver up to one too early."""
     return any(base.__module__.partition(".")[0] == "uvloop" for base in kind.__mro__)
 
 

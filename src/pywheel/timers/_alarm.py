@@ -1,4 +1,4 @@
-"""The one call that a driver or a queue has from an asyncio loop at a time."""
+"""The single call that a driver or a queue requests from an asyncio loop."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from weakref import ref
 class Alarm:
     """Asks a loop for a call of `ring`. An interrupt at any place may add a call, and never loses one.
 
-    The loop owns its handle, and the alarm knows it weakly. A loop drops its handle without the call if an interrupt
-    comes between the two, and when it is closed: the alarm then asks again.
+    The loop owns its handle; the alarm has a weak reference to it. A loop drops the handle without calling it when it
+    is closed, or when an interrupt comes between the two. The alarm then asks again.
 
     Args:
-        loop: any loop, of whose thread the alarm is.
-        ring: what the loop is to call.
-        again: called if `ring` was interrupted: it asks for the next call.
+        loop: any loop. The alarm belongs to its thread.
+        ring: the function that the loop calls.
+        again: called if `ring` was interrupted, to ask for the next call.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], Any], again: Callable[[], Any]) -> None:
@@ -30,16 +30,16 @@ class Alarm:
         self._asked_soon = False
 
     def ask(self, call: Callable[..., asyncio.Handle], *when: float) -> None:
-        """Ask by `call`, a method of the loop, for a call instead of the one that was asked for before.
+        """Ask by `call`, a method of the loop, for a call that replaces the one before.
 
-        It runs in a context of its own: the caller's would live on.
+        The call has a context of its own: the caller's context would live on.
         """
         last, self._handle = self.handle(), self._asked(call, *when)
         if last is not None:
-            last.cancel()  # only now: an interrupt leaves one of the two
+            last.cancel()  # not earlier: an interrupt then leaves one of the two
 
     def ask_soon(self) -> None:
-        """Ask for a call in the loop's next turn, from any thread. One is enough for all who ask until it comes."""
+        """Ask for a call in the loop's next turn, from any thread. Requests until then share one call."""
         if self._asked_soon:
             return
         self._asked_soon = True
@@ -51,13 +51,13 @@ class Alarm:
             raise
 
     def cancel(self) -> None:
-        """Have no call until the next is asked for."""
+        """Cancel the call until the next request."""
         last, self._handle = self.handle(), None
         if last is not None:
             last.cancel()
 
     def handle(self) -> asyncio.Handle | None:
-        """Return the loop's handle of the call, None without one."""
+        """Return the loop's handle of the call; None if there is none."""
         return None if self._handle is None else self._handle()
 
     def _asked(self, call: Callable[..., asyncio.Handle], *when: float) -> ref[asyncio.Handle]:
@@ -68,13 +68,13 @@ class Alarm:
     def _calls(self) -> Generator[None, None, None]:
         """Call `ring`, or `again` if it is interrupted.
 
-        A function is interrupted as soon as it begins, before any `try` in it, and uvloop holds signals back until
-        then; the loop has forgotten its handle by that time. But a generator goes on in the midst of a `try`.
+        An interrupt can hit a function as soon as it begins, before any `try` in it, and uvloop holds signals back
+        until then. The loop has forgotten its handle by that time. A generator, however, resumes inside its `try`.
         """
         try:
             while True:
                 yield
-                self.cancel()  # the one that rings, unless that was one too many
+                self.cancel()  # the call that rings now, unless it was a surplus one
                 self._asked_soon = False
                 self._ring()
         except GeneratorExit:

@@ -1,4 +1,4 @@
-"""What the drivers accept besides seconds, and how they say what went wrong: one wording for both implementations."""
+"""Checks of the drivers' arguments other than seconds, and their errors: one wording for both implementations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MISSED: Final = {"skip": SKIP, "burst": BURST, "delay": DELAY}
 
 
 def logger() -> Logger:
-    """Return the log of what goes wrong. It is imported when it does: `logging` takes as long as all the timers."""
+    """Return the logger for errors. It is imported on first use: `logging` takes as long to load as all the timers."""
     from logging import getLogger
 
     return getLogger("pywheel")
@@ -74,7 +74,7 @@ def reentered() -> RuntimeError:
 
 
 def clock_ns(value: Any, clock: Any) -> int:
-    """Return what a clock shows; TypeError if it is no int, ValueError if it is no possible time."""
+    """Return the time of a clock; TypeError if it is not an int, ValueError if it is out of range."""
     try:
         now = index(value)
     except TypeError:
@@ -85,7 +85,7 @@ def clock_ns(value: Any, clock: Any) -> int:
 
 
 def describe(timer: Any) -> str:
-    """Return what a timer is and when it is due, for people."""
+    """Return a text with a timer's callback and deadline."""
     callback = timer.callback
     name = getattr(callback, "__qualname__", None) or type(callback).__name__
     remaining = timer.remaining()
@@ -97,10 +97,10 @@ def describe(timer: Any) -> str:
 
 
 def report(on_error: Callable[[Any, BaseException], Any] | None, timer: Any, error: BaseException) -> None:
-    """Hand what a callback raised to `on_error`, or log it; KeyboardInterrupt and SystemExit go through."""
+    """Pass a callback's error to `on_error`, or log it. KeyboardInterrupt and SystemExit are raised again."""
     try:
         if on_error is None:
-            logger().error("a timer's callback raised: %s", repr(timer), exc_info=error)  # as it is now
+            logger().error("a timer's callback raised: %s", repr(timer), exc_info=error)  # the repr of this moment
         else:
             on_error(timer, error)
     except (KeyboardInterrupt, SystemExit):

@@ -24,7 +24,7 @@ if sys.version_info >= (3, 13):
 else:
 
     class QueueShutDown(Exception):
-        """A queue was used that has been shut down. From Python 3.13 on, this is `asyncio.QueueShutDown`."""
+        """The queue was shut down. From Python 3.13 on, this is `asyncio.QueueShutDown`."""
 
 
 T = TypeVar("T")
@@ -32,25 +32,24 @@ Waiting: TypeAlias = deque[asyncio.Future[None]]
 
 
 class AsyncDelayQueue(DelayItems[T]):
-    """A queue for asyncio, with `asyncio.Queue`'s words, whose items come out when they are due, and never before.
+    """A queue for asyncio, with the methods of `asyncio.Queue`, whose items come out when due, and never before.
 
     The item that is due first comes first; of those due within a tenth of a millisecond, the one that was put first.
     Deadlines are rounded up to that, and an item without a delay is due at once. An item that was removed before
     it came out counts for `join` as if it had never been put.
 
-    Each item wakes one waiting task. Cancelling a task that waits loses nothing: what it was woken for goes to the
-    next.
+    Each item wakes one waiting task. If a waiting task is cancelled, its item goes to the next one.
 
-    To be used from the thread of one loop, any loop, which is found at the first use: nothing can be put before it
-    runs, unless a clock is given.
+    The queue belongs to the thread of one loop, of any kind, which it finds on first use: items can only be put while a
+    loop runs, unless a clock is given.
 
     Args:
         maxsize: how many items there may be, due or not; 0 or less for no limit.
-        clock: where the time comes from; None for that of the loop. When a ManualClock moves, from any thread, those
-            that wait look at it; its autojump is for others.
+        clock: the source of the time; None for that of the loop. When a ManualClock moves, in any thread, waiting tasks
+            look at it; its autojump has no effect here.
 
     Raises:
-        TypeError: maxsize is no int; clock is no clock.
+        TypeError: maxsize is not an int; clock is not a Clock.
     """
 
     _Empty = asyncio.QueueEmpty
@@ -61,7 +60,7 @@ class AsyncDelayQueue(DelayItems[T]):
         super().__init__(maxsize, self._first_time_ns if clock is None else monotonic_or(clock).time_ns)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._getters: Waiting = deque()
-        self._woken: asyncio.Future[None] | None = None  # a getter that has not had its turn yet
+        self._woken: asyncio.Future[None] | None = None  # a getter that was woken and has not run yet
         self._putters: Waiting = deque()
         self._joiners: Waiting = deque()
         self._alarm: Alarm | None = None  # of the loop
@@ -71,21 +70,21 @@ class AsyncDelayQueue(DelayItems[T]):
             clock.attach(self)
 
     async def put(self, item: T, delay: Seconds = 0) -> int:
-        """Wait for room, and put an item that is due `delay` seconds after it got in; up to 0, it is due at once. O(1).
+        """Wait for room, and put an item that is due `delay` seconds later; 0 or less: it is due at once. O(1).
 
         Returns:
             A handle, for `remove` and `reschedule`.
 
         Raises:
             QueueShutDown: the queue was shut down.
-            TypeError, ValueError: delay is no finite number of seconds.
+            TypeError, ValueError: delay is not a finite number of seconds.
         """
         nanoseconds = unsigned_ns(delay, "delay")
         while self.full() and not self._is_shut:
             try:
                 await self._turn_in(self._putters)
             except BaseException:
-                if not self.full():  # perhaps it was us who were told
+                if not self.full():  # this task may have been the one that was notified
                     _wake_one(self._putters)
                 raise
         return self._add(item, nanoseconds)
@@ -94,7 +93,7 @@ class AsyncDelayQueue(DelayItems[T]):
         """Wait until an item is due, remove the one that was due first, and return it. O(1).
 
         Raises:
-            QueueShutDown: the queue was shut down and holds nothing more, due or not.
+            QueueShutDown: the queue was shut down and has no items left, due or not.
         """
         try:
             items = self._take() or await self._wait_for_item()
@@ -107,7 +106,7 @@ class AsyncDelayQueue(DelayItems[T]):
             raise
 
     async def join(self) -> None:
-        """Wait until `task_done` was called for each item that was put, other than those removed or dropped."""
+        """Wait until `task_done` was called for each item that was put, except removed and dropped ones."""
         while self._unfinished:
             await self._turn_in(self._joiners)
 
@@ -122,7 +121,7 @@ class AsyncDelayQueue(DelayItems[T]):
             getter: asyncio.Future[None] = self._running_loop().create_future()
             try:
                 self._getters.append(getter)
-                if was_next:  # woken in vain: nothing was due after all, or somebody else took it
+                if was_next:  # woken in vain: nothing was due yet, or another task took it
                     self._getters.rotate()
                 self._look()
                 await getter
@@ -136,7 +135,7 @@ class AsyncDelayQueue(DelayItems[T]):
         return items
 
     async def _turn_in(self, waiting: Waiting) -> None:
-        """Wait in a line until it is woken."""
+        """Wait in a line until woken."""
         future: asyncio.Future[None] = self._running_loop().create_future()
         try:
             waiting.append(future)
@@ -145,9 +144,9 @@ class AsyncDelayQueue(DelayItems[T]):
             _leave(future, waiting)
 
     def _look(self) -> None:
-        """See to it that one getter is woken for the next item: now if that is due, else when it will be."""
+        """Make sure that one getter is woken for the next item: now if it is due, otherwise when it will be."""
         if self._woken is not None:
-            return  # it looks again when it has had its turn
+            return  # that getter looks again when it runs
         due = self._next_due() if _first(self._getters) else NEVER
         wait = due - self._time_ns() if due != NEVER else NEVER
         if wait <= 0:
@@ -157,7 +156,7 @@ class AsyncDelayQueue(DelayItems[T]):
 
     def _set_alarm(self, due: int, wait: int) -> None:
         self._alarm_at = NEVER
-        if self._alarm is None or self._is_manual:  # nobody has waited yet, or the clock's moves ring
+        if self._alarm is None or self._is_manual:  # no task has waited yet, or the clock's moves ring
             return
         if due == NEVER:
             self._alarm.cancel()
@@ -167,12 +166,12 @@ class AsyncDelayQueue(DelayItems[T]):
             self._alarm_at = due
 
     def _ring(self) -> None:
-        """Look again; a loop that woke us early is asked again."""
+        """Look again. A loop that rang too early is asked again."""
         self._alarm_at = NEVER
         self._look()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the loop that runs. RuntimeError if none does, or another than before."""
+        """Return the running loop. RuntimeError if there is none, or another one than before."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._alarm = Alarm(loop, self._ring, self._ring)
@@ -201,7 +200,7 @@ class AsyncDelayQueue(DelayItems[T]):
         _wake_every(self._putters)
 
     def _next_ns(self) -> int | None:
-        return None  # those that wait wake when the loop gets its turn
+        return None  # waiting tasks wake when the loop gets its turn
 
     def _clock_moved(self, run: bool) -> None:  # noqa: ARG002
         if self._alarm is not None:
@@ -209,7 +208,7 @@ class AsyncDelayQueue(DelayItems[T]):
 
 
 def _leave(future: asyncio.Future[None], waiting: Waiting) -> None:
-    """Take a future out of its line, unless it was woken."""
+    """Remove a future from its line, unless it was woken."""
     future.cancel()
     if future.cancelled():
         with suppress(ValueError):
@@ -217,17 +216,17 @@ def _leave(future: asyncio.Future[None], waiting: Waiting) -> None:
 
 
 def _first(waiting: Waiting) -> asyncio.Future[None] | None:
-    """Return the first that still waits."""
+    """Return the first future that still waits."""
     while waiting and waiting[0].done():
         waiting.popleft()
     return waiting[0] if waiting else None
 
 
 def _wake_one(waiting: Waiting) -> asyncio.Future[None] | None:
-    """Wake the first that still waits, and return it."""
+    """Wake the first future that still waits, and return it."""
     first = _first(waiting)
     if first is not None:
-        first.set_result(None)  # first: what is done is passed, wherever an interrupt leaves it
+        first.set_result(None)  # this first: done futures are skipped, wherever an interrupt comes
         waiting.popleft()
     return first
 

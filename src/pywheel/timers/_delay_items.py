@@ -1,4 +1,4 @@
-"""What both delay queues are, but for the waiting: items, and when each is due."""
+"""The common part of both delay queues: the items and their due times, without the waiting."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 NEVER: Final = 2**63
 TICK: Final = 100_000
-"""Nanoseconds. On its way to a finer deadline, whoever sleeps would wake more often for nothing."""
+"""The resolution of due times, in nanoseconds. With finer deadlines a waiter would wake more often for nothing."""
 
 
 class DelayItems(ABC, Generic[T]):
-    """A queue of which nobody waits for anything. A subclass waits, and hears what may be worth waiting for."""
+    """A queue in which no call waits. A subclass waits, and gets a call for each event worth waiting for."""
 
     _Empty: ClassVar[type[Exception]]
     _Full: ClassVar[type[Exception]]
@@ -32,9 +32,9 @@ class DelayItems(ABC, Generic[T]):
         self._maxsize = integer(maxsize, "maxsize")
         self._time_ns = time_ns
         self._wheel: TimingWheel[T] = TimingWheel()
-        self._out = 0  # items that came out and are not done; below 0 if some were done before they came out
+        self._out = 0  # items that came out and are not done; negative if some were done before they came out
         self._is_shut = False
-        self._lock = RLock()  # so that a finaliser, which the collector may run in the midst of it all, may use us too
+        self._lock = RLock()  # reentrant: the collector may run a finaliser that uses the queue
 
     def __repr__(self) -> str:
         shut = ", shut down" if self._is_shut else ""
@@ -55,7 +55,7 @@ class DelayItems(ABC, Generic[T]):
         return len(self._wheel)
 
     def ready(self) -> int:
-        """Return how many items are due. O(n), for those who watch; nobody is held up meanwhile."""
+        """Return how many items are due. O(n), for monitoring; other calls are not delayed."""
         wheel, now = self._wheel, max(self._time_ns() // TICK, self._wheel.now)
         deadlines = (wheel.deadline(handle) for handle in wheel)
         return sum(deadline is not None and deadline <= now for deadline in deadlines)
@@ -65,18 +65,18 @@ class DelayItems(ABC, Generic[T]):
         return not len(self._wheel)
 
     def full(self) -> bool:
-        """Return whether there are as many items as there may be. O(1)."""
+        """Return whether the queue has `maxsize` items. O(1)."""
         return 0 < self._maxsize <= len(self._wheel)
 
     # ---- what changes it -------------------------------------------------------------------------------------------
 
     def put_nowait(self, item: T, delay: Seconds = 0) -> int:
-        """Put an item that is due `delay` seconds from now, and return its handle; up to 0, it is due at once. O(1).
+        """Put an item that is due `delay` seconds from now; return its handle. 0 or less: it is due at once. O(1).
 
         Raises:
             Full, QueueFull: there is no room.
             ShutDown, QueueShutDown: the queue was shut down.
-            TypeError, ValueError: delay is no finite number of seconds.
+            TypeError, ValueError: delay is not a finite number of seconds.
         """
         nanoseconds = unsigned_ns(delay, "delay")
         with self._lock:
@@ -87,7 +87,7 @@ class DelayItems(ABC, Generic[T]):
 
         Raises:
             Empty, QueueEmpty: none is due.
-            ShutDown, QueueShutDown: the queue was shut down and holds nothing more, due or not.
+            ShutDown, QueueShutDown: the queue was shut down and has no items left, due or not.
         """
         with self._lock:
             try:
@@ -101,17 +101,17 @@ class DelayItems(ABC, Generic[T]):
             raise self._ShutDown if self._is_over() else self._Empty
 
     def remove(self, handle: SupportsIndex) -> bool:
-        """Remove an item, due or not: for `join`, it was never put. O(1).
+        """Remove an item, due or not. `join` treats it as never put. O(1).
 
         Returns:
-            False if it is not here any more.
+            False if the item is not in the queue any more.
 
         Raises:
-            TypeError: the handle is no int.
+            TypeError: the handle is not an int.
         """
         with self._lock:
             try:
-                item = self._wheel.get(handle)  # keeps it until the lock is free: its finaliser may do anything
+                item = self._wheel.get(handle)  # keeps the item until the lock is free: its finaliser may do anything
                 if not self._wheel.cancel(handle):
                     return False
                 self._settle()
@@ -123,13 +123,13 @@ class DelayItems(ABC, Generic[T]):
         return True
 
     def reschedule(self, handle: SupportsIndex, delay: Seconds) -> bool:
-        """Have an item, due or not, due `delay` seconds from now. O(1).
+        """Make an item, due or not, due `delay` seconds from now. O(1).
 
         Returns:
-            False if it is not here any more.
+            False if the item is not in the queue any more.
 
         Raises:
-            TypeError, ValueError: the handle is no int; delay is no finite number of seconds.
+            TypeError, ValueError: the handle is not an int; delay is not a finite number of seconds.
         """
         nanoseconds = unsigned_ns(delay, "delay")
         with self._lock:
@@ -144,7 +144,7 @@ class DelayItems(ABC, Generic[T]):
         return True
 
     def task_done(self) -> None:
-        """Say that an item that came out is dealt with. ValueError if no more of them came out. O(1)."""
+        """Mark one item that came out as done. ValueError if all of them are done already. O(1)."""
         with self._lock:
             if self._unfinished <= 0:
                 raise ValueError("task_done() called too many times")
@@ -156,17 +156,17 @@ class DelayItems(ABC, Generic[T]):
                 raise
 
     def shutdown(self, immediate: bool = False) -> None:
-        """Refuse what is put from now on.
+        """Refuse new items from now on.
 
-        What is here can still be got, each item once it is due: only an empty queue makes `get` raise ShutDown, which
-        those who wait for an item then find out, too. With `immediate` the items are dropped, due or not. O(n) then.
+        The items in the queue still come out, each once it is due. Only an empty queue makes `get` raise ShutDown, even
+        in calls that already wait. With `immediate` the items are dropped, due or not, in O(n).
         """
         dropped = None
         with self._lock:
             self._is_shut = True
             try:
                 if immediate:
-                    dropped, self._wheel = self._wheel, TimingWheel()  # its items are released when the lock is free
+                    dropped, self._wheel = self._wheel, TimingWheel()  # releases its items when the lock is free
                     self._settle()
                 self._wake_all()
             except BaseException:
@@ -176,8 +176,8 @@ class DelayItems(ABC, Generic[T]):
 
     # ---- for subclasses, which hold the lock -----------------------------------------------------------------------
 
-    # An exception, from a signal's handler say, may come after any step. Then everybody who waits looks again: what has
-    # changed can be read from the wheel, in which a change is one step, and to be woken for nothing does no harm.
+    # An exception, such as from a signal handler, may come after any step. Then all waiters look again: the wheel shows
+    # every change, because a change is one step in it, and a needless wake-up does no harm.
 
     def _interrupted(self) -> None:
         self._settle()
@@ -185,7 +185,7 @@ class DelayItems(ABC, Generic[T]):
         self._wake_all()
 
     def _add(self, item: T, nanoseconds: int) -> int:
-        """Put an item and return its handle. Raises as `put_nowait`."""
+        """Put an item; return its handle. Raises the errors of `put_nowait`."""
         if self._is_shut:
             raise self._ShutDown
         if self.full():
@@ -200,9 +200,9 @@ class DelayItems(ABC, Generic[T]):
         return handle
 
     def _take(self) -> list[T]:
-        """Remove the item that was due first: a list of it, or an empty one if none is due.
+        """Remove the item that was due first; return a list with it, or an empty list if none is due.
 
-        Whoever gets it counts it as out, at the very end: one that an interrupt loses was removed.
+        The caller counts it as out as its last step: an item that an interrupt loses counts as removed.
         """
         items = self._advance(self._time_ns() // TICK)
         if items:
@@ -213,22 +213,22 @@ class DelayItems(ABC, Generic[T]):
         while True:
             try:
                 return self._wheel.advance(max(tick, self._wheel.now), 1)
-            except ValueError:  # a signal's handler used the queue in this very moment, and its time is later
+            except ValueError:  # a signal handler used the queue just now, and its time is later
                 continue
 
     def _is_over(self) -> bool:
         return self._is_shut and not len(self._wheel)
 
     def _next_due(self) -> int:
-        """Return up to when, in nanoseconds, nothing will be due; not later than now if something is.
+        """Return a time in nanoseconds before which no item is due; not later than now if one is due.
 
-        It may be too early, less so after `_take`.
+        The time may be too early, less so after `_take`.
         """
         tick = self._wheel.next_deadline()
         return NEVER if tick is None else tick * TICK
 
     def _tick_in(self, nanoseconds: int) -> int:
-        """Return the tick that begins so late or, so that nothing is early, a little later; the present one for 0."""
+        """Return the first tick that begins at or after this delay, so no item is early; the present tick for 0."""
         now = self._time_ns()
         return -((now + nanoseconds) // -TICK) if nanoseconds else now // TICK
 
@@ -240,11 +240,11 @@ class DelayItems(ABC, Generic[T]):
 
     @property
     def _unfinished(self) -> int:
-        """Items that `join` waits for. Those on the wheel are counted there: an interrupt cannot come in between."""
+        """The number of items that `join` waits for. Those on the wheel count there: no interrupt comes between."""
         return len(self._wheel) + self._out
 
     def _settle(self) -> None:
-        """See whether all are finished, as one is."""
+        """Check whether all items are done, after one is."""
         least = -len(self._wheel)
         if self._out < least:
             self._out = least
@@ -253,16 +253,16 @@ class DelayItems(ABC, Generic[T]):
 
     @abstractmethod
     def _came(self, tick: int) -> None:
-        """An item is there, or due, at a new tick."""
+        """Handle a new item, or an item's new due time, at a tick."""
 
     @abstractmethod
     def _room_came(self) -> None:
-        """There is room for one item."""
+        """Handle room for one more item."""
 
     @abstractmethod
     def _all_done(self) -> None:
-        """No task is unfinished."""
+        """Handle that no item is unfinished."""
 
     @abstractmethod
     def _wake_all(self) -> None:
-        """Whoever waits for an item, or for room, should look again."""
+        """Wake all calls that wait for an item or for room, to look again."""

@@ -21,31 +21,31 @@ if sys.version_info >= (3, 13):
 else:
 
     class ShutDown(Exception):
-        """A queue was used that has been shut down. From Python 3.13 on, this is `queue.ShutDown`."""
+        """The queue was shut down. From Python 3.13 on, this is `queue.ShutDown`."""
 
 
 T = TypeVar("T")
 
 
 class DelayQueue(DelayItems[T]):
-    """A queue for threads, with `queue.Queue`'s words, whose items come out when they are due, and never before.
+    """A queue for threads, with the methods of `queue.Queue`, whose items come out when due, and never before.
 
     The item that is due first comes first; of those due within a tenth of a millisecond, the one that was put first.
     Deadlines are rounded up to that, and an item without a delay is due at once. An item that was removed before
     it came out counts for `join` as if it had never been put.
 
-    Each item wakes one waiting thread: of those that wait in `get`, one waits for the next deadline and the others for
-    their turn.
+    Each item wakes one waiting thread. Of the threads in `get`, one waits for the next deadline, and the others wait
+    for their turn.
 
     Args:
         maxsize: how many items there may be, due or not; 0 or less for no limit.
-        clock: where the time comes from, that of timeouts too; None for the system's monotonic clock. When a
-            ManualClock moves, those that wait look at it; its autojump is for others.
+            clock: the source of the time, also for timeouts; None for the system's monotonic clock. When a ManualClock
+                moves, waiting threads look at it; its autojump has no effect here.
 
-    A forked child has a copy of its own, for which nobody waits.
+        A forked child has its own copy of the queue, in which no thread waits.
 
     Raises:
-        TypeError: maxsize is no int; clock is no clock.
+        TypeError: maxsize is not an int; clock is not a Clock.
     """
 
     _Empty = queue.Empty
@@ -63,16 +63,16 @@ class DelayQueue(DelayItems[T]):
 
     def _begin(self) -> None:
         # Of the threads in `get`, one may be the leader: it sleeps until the next deadline. The others, the followers,
-        # sleep until they are told. Whoever stops leading tells one of them if anything is left to wait for, and so
-        # does whoever puts an item while nobody leads. So no item waits for a thread while one sleeps.
+        # sleep until they are notified. A leader that stops notifies a follower if any item is left, and so does a put
+        # while there is no leader. So no item waits for a thread while one sleeps.
         self._leader = Condition(self._lock)
-        self._leads_until: int | None = None  # nanoseconds; None: nobody leads
+        self._leads_until: int | None = None  # nanoseconds; None: there is no leader
         self._followers = Condition(self._lock)
         self._not_full = Condition(self._lock)
         self._joiners = Condition(self._lock)
 
     def put(self, item: T, delay: Seconds = 0, block: bool = True, timeout: Seconds | None = None) -> int:
-        """Put an item that is due `delay` seconds after it got in; up to 0, it is due at once. O(1).
+        """Put an item that is due `delay` seconds after it got in; 0 or less: it is due at once. O(1).
 
         Args:
             block: whether to wait for room.
@@ -84,7 +84,7 @@ class DelayQueue(DelayItems[T]):
         Raises:
             queue.Full: there was no room.
             ShutDown: the queue was shut down.
-            TypeError, ValueError: delay or timeout is no finite number of seconds, or timeout is negative.
+            TypeError, ValueError: delay or timeout is not a finite number of seconds, or timeout is negative.
         """
         nanoseconds = signed_ns(delay, "delay")
         until = self._until(timeout) if block else 0
@@ -94,7 +94,7 @@ class DelayQueue(DelayItems[T]):
             return self._add(item, max(nanoseconds, 0))
 
     def get(self, block: bool = True, timeout: Seconds | None = None) -> T:
-        """Remove the item that was due first, and return it; wait until one is due. O(1).
+        """Remove the item that was due first and return it; wait until one is due. O(1).
 
         Args:
             block: whether to wait.
@@ -102,8 +102,8 @@ class DelayQueue(DelayItems[T]):
 
         Raises:
             queue.Empty: none was due.
-            ShutDown: the queue was shut down and holds nothing more, due or not.
-            TypeError, ValueError: timeout is no finite number of seconds, or negative.
+            ShutDown: the queue was shut down and has no items left, due or not.
+            TypeError, ValueError: timeout is not a finite number of seconds, or negative.
         """
         if not block:
             return self.get_nowait()
@@ -120,7 +120,7 @@ class DelayQueue(DelayItems[T]):
                 raise
 
     def join(self) -> None:
-        """Wait until `task_done` was called for each item that was put, other than those removed or dropped."""
+        """Wait until `task_done` was called for each item that was put, except removed and dropped ones."""
         with self._lock:
             while self._unfinished:
                 self._joiners.wait()
@@ -163,11 +163,11 @@ class DelayQueue(DelayItems[T]):
             while self.full() and not self._is_shut and self._time_ns() < until:
                 self._sleep(self._not_full, until)
         except BaseException:
-            self._not_full.notify()  # perhaps there was room, and it was us who were told
+            self._not_full.notify()  # this thread may have been the one that was notified
             raise
 
     def _until(self, timeout: Seconds | None) -> int:
-        """Return when, in nanoseconds, to give up."""
+        """Return the time to give up, in nanoseconds."""
         if timeout is None:
             return NEVER
         nanoseconds = signed_ns(timeout, "timeout")
@@ -176,7 +176,7 @@ class DelayQueue(DelayItems[T]):
         return self._time_ns() + nanoseconds
 
     def _sleep(self, condition: Condition, until: int) -> None:
-        """Sleep until notified, or, unless somebody else moves the clock, until then; perhaps not so long."""
+        """Sleep until notified, or until a time if the clock moves by itself. The sleep may be shorter."""
         if until == NEVER or self._is_manual:
             condition.wait()
         else:
@@ -201,7 +201,7 @@ class DelayQueue(DelayItems[T]):
             waiting.notify_all()
 
     def _next_ns(self) -> int | None:
-        return None  # those that wait wake by themselves
+        return None  # waiting threads wake by themselves
 
     def _clock_moved(self, run: bool) -> None:  # noqa: ARG002
         with self._lock:

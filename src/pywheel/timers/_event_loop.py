@@ -27,22 +27,22 @@ __all__ = ["EventLoop"]
 
 
 class EventLoop(WheelScheduling, StockLoop):
-    """Asyncio's default event loop, with its timers on a wheel. A program takes it as it is.
+    """Asyncio's default event loop, with its timers on a wheel. Programs need no other change.
 
         asyncio.run(main(), loop_factory=pywheel.EventLoop)
 
-    `call_later`, `call_at` and what is built on them, `asyncio.sleep`, `timeout` and `wait_for`, are O(1), however
-    many timers there are. A cancelled timer is gone at once, with its callback and arguments. No callback is called
-    before ``loop.time()`` has reached the ``when()`` of its handle. What is due is called by time; on one tick, in the
-    order of scheduling. A tick is 2**-20 s: the wheel's costs hardly depend on it, and a microsecond is finer than a
-    loop can wait, so there is nothing to choose.
+    `call_later`, `call_at` and the functions built on them, `asyncio.sleep`, `timeout` and `wait_for`, are O(1),
+    however many timers there are. A cancelled timer is gone at once, with its callback and arguments. No callback runs
+    before ``loop.time()`` has reached the ``when()`` of its handle. Due callbacks run by time; within one tick, in the
+    order of scheduling. A tick is 2**-20 s, finer than a loop can wait. The cost hardly depends on it, so there is no
+    option.
 
     Args:
         selector: as for asyncio's loop; on Windows a proactor.
-        clock: where the time comes from; None for the system's monotonic clock, as asyncio has it. With a ManualClock
-            the loop sleeps until that is moved, or, with its autojump, moves it to the next timer instead of sleeping.
-        limit: how many timers at most one turn of the loop runs. Files and other callbacks get their turn in between.
-            Of more that are due together, or late, a turn collects some thousand; it may run none then.
+        clock: the source of the time; None for the system's monotonic clock, as in asyncio. With a ManualClock the loop
+            sleeps until the clock is moved; with autojump it moves the clock to the next timer instead of sleeping.
+        limit: how many timers one turn of the loop runs at most. Files and other callbacks get their turn in between.
+            If more timers are due together, or late, a turn collects some thousand of them, and may run none.
 
     An infinite delay is legal, as in asyncio: that timer never runs. NaN is a ValueError.
 
@@ -59,7 +59,7 @@ class EventLoop(WheelScheduling, StockLoop):
             clock.attach(self)
 
     def _next_ns(self) -> int | None:
-        return None  # its callbacks run when it gets its turn
+        return None  # its callbacks run in its turn
 
     def _clock_moved(self, run: bool) -> None:  # noqa: ARG002
         self._write_to_self()
@@ -68,7 +68,7 @@ class EventLoop(WheelScheduling, StockLoop):
 class ClockSelector:
     """A selector, or a proactor, that waits by a ManualClock.
 
-    It waits for files alone, as the loop is woken when the clock moves. With autojump it moves the clock instead.
+    The wait is for files alone: the loop is woken when the clock moves. With autojump the wait moves the clock instead.
     """
 
     def __init__(self, selector: BaseSelector, clock: ManualClock) -> None:
@@ -79,7 +79,7 @@ class ClockSelector:
         return getattr(self._selector, name)
 
     def select(self, timeout: float | None = None) -> Any:
-        """Return the events of files that are ready, if there are none for `timeout` seconds of the clock."""
+        """Return the files that are ready; wait up to `timeout` seconds of the clock for one."""
         if timeout is None or timeout <= 0:
             return self._selector.select(timeout)
         if not self._clock.autojump:

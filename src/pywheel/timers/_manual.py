@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class Timers(Driver):
-    """Timers that run when you say so: ``run_due()`` in a loop of your own, which may sleep until `next_deadline`.
+    """Timers that a program runs itself: by ``run_due()`` in its own loop, which may sleep until `next_deadline`.
 
-    With a ManualClock they also run when that advances. Timers may be added, reset and cancelled from any thread; one
+    With a ManualClock they also run when it advances. Timers may be added, reset and cancelled from any thread; one
     thread at a time may run them.
 
     Args:
-        clock: where the time comes from; None for the system's monotonic clock.
+        clock: the source of the time; None for the system's monotonic clock.
         tick: the resolution of deadlines, in seconds: a microsecond to an hour. Deadlines are rounded up to it.
-        on_error: called as ``on_error(timer, exception)`` for what a callback raises; None to log it to "pywheel".
+        on_error: called as ``on_error(timer, exception)`` for an error in a callback; None to log it to "pywheel".
         max_pending: how many timers there may be before scheduling raises WheelFull; None for no limit.
 
     Leaving a ``with`` block stops it.
@@ -42,23 +42,23 @@ class Timers(Driver):
             clock.attach(self)
 
     def run_due(self, limit: int | None = None) -> int:
-        """Call back every timer that is due, by deadline, and return how many.
+        """Run every timer that is due, by deadline; return how many ran.
 
-        Timers that a callback schedules come with the next call, even if they are due at once.
+        Timers that a callback schedules run in the next call, even if they are due at once.
 
         Args:
-            limit: how many callbacks may run; None for all. The rest comes first the next time. A tick is collected as
+            limit: how many callbacks may run; None for all. The next call begins with the rest. A tick is collected as
                 a whole, however many timers it has.
 
         Raises:
-            RuntimeError: it is called from a callback, or while another thread runs it.
-            ValueError, TypeError: limit is negative or no int.
-            KeyboardInterrupt, SystemExit: from a callback; the others run the next time.
+            RuntimeError: the call comes from a callback, or while another thread runs the timers.
+            ValueError, TypeError: limit is negative or not an int.
+            KeyboardInterrupt, SystemExit: from a callback; the others run in the next call.
         """
         return self._run() if limit is None else self._run(_arguments.limit(limit))
 
     def stop(self) -> list[Timer]:
-        """Refuse new timers from now on, and return those that were pending, by deadline; they keep their callbacks."""
+        """Refuse new timers from now on; return the pending ones, by deadline. They keep their callbacks."""
         return self._stop()
 
     def __enter__(self) -> Self:
@@ -68,7 +68,7 @@ class Timers(Driver):
         self.stop()
 
     def _next_ns(self) -> int | None:
-        return None if self._running else next_stop(self)  # a callback that moves the clock need not stop for us
+        return None if self._running else next_stop(self)  # a callback that moves the clock need not stop for these
 
     def _clock_moved(self, run: bool) -> None:
         if run and not self._running:
@@ -76,7 +76,7 @@ class Timers(Driver):
 
 
 def next_stop(driver: Driver) -> int | None:
-    """Return when to run the driver next, having run it now, in nanoseconds on its clock; None if nothing pends."""
+    """Run the driver; return when to run it next, in nanoseconds on its clock, or None if no timer is pending."""
     tick = driver._next_tick()
     if tick is None:
         return None

@@ -1,4 +1,4 @@
-"""The pure-Python twin of `_timers`, its driver: what every driver of timers shares."""
+"""The pure-Python twin of `_timers`: the common part of all drivers of timers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NEVER: Final = 2**63
 
 
 class Driver:
-    """What all drivers share: they schedule timers, and run those that are due when somebody says so.
+    """The common part of all drivers: it schedules timers, and runs the due ones when a subclass asks for it.
 
     Args:
         clock: a Clock; None for the system's monotonic one.
         tick: the resolution of deadlines, in seconds: a microsecond to an hour. Deadlines are rounded up to it.
-        on_error: called as ``on_error(timer, exception)`` for what a callback raises; None to log it.
+        on_error: called as ``on_error(timer, exception)`` for an error in a callback; None to log it.
         max_pending: how many timers there may be before scheduling raises WheelFull; None for no limit.
     """
 
@@ -64,11 +64,11 @@ class Driver:
 
     @property
     def stopped(self) -> bool:
-        """Whether it was stopped."""
+        """Whether the driver was stopped."""
         return self._stopped
 
     def time(self) -> float:
-        """Return the time of its clock, in seconds."""
+        """Return the time of the driver's clock, in seconds."""
         return self._now_ns() / 1e9
 
     def call_later(self, delay: Any, callback: Any, *args: Any, context: Context | None = None) -> Timer:
@@ -84,7 +84,7 @@ class Driver:
             The timer.
 
         Raises:
-            TypeError: callback is not callable, delay is no number, context no Context.
+            TypeError: callback is not callable, delay is not a number, context is not a Context.
             ValueError: delay is not finite, or beyond 146 years.
             TimersStopped: the driver was stopped.
             WheelFull: `max_pending` timers are pending.
@@ -117,16 +117,16 @@ class Driver:
         Args:
             interval: seconds or timedelta, more than 0.
             first: seconds from now to the first call; None for one interval.
-            jitter: each call comes up to so many seconds after its planned time, at random.
-            missed: what happens to calls whose time has passed while the driver could not run: "skip" leaves them out
-                and goes on with the next planned time, "burst" makes up for each, "delay" counts anew from now.
+            jitter: each call comes up to this many seconds after its planned time, at random.
+            missed: what happens to calls whose time passed while the driver could not run: "skip" drops them and goes
+                on with the next planned time, "burst" makes up for each, "delay" counts anew from now.
 
         Returns:
             The timer; it is active until it is cancelled.
 
         Raises:
             TypeError, TimersStopped: as for `call_later`.
-            ValueError: so too; also an interval that is not more than 0, or another `missed`.
+            ValueError: as for `call_later`, and for an interval that is not more than 0, or another `missed`.
 
         O(1).
         """
@@ -139,46 +139,47 @@ class Driver:
         return self._schedule(timer, timer._planned + timer._draw())
 
     def pending(self) -> list[Timer]:
-        """Return the timers that are to be called, by deadline. O(n log n)."""
+        """Return the pending timers, by deadline. O(n log n)."""
         return self._wheel._in_order()
 
     def next_deadline(self) -> float | None:
-        """Return when to look again, in seconds on the clock: no later than the first deadline. None if none pends.
+        """Return when to run timers next, in seconds on the clock, or None if no timer is pending. O(1).
 
-        It may lie before the first deadline; a loop that runs what is due then makes progress. O(1).
+        The time is not later than the first deadline. It may be earlier; a loop that then runs the due timers makes
+        progress.
         """
         tick = self._next_tick()
         return None if tick is None else tick * self._length / 1e9
 
     def __len__(self) -> int:
-        """Timers that are to be called. O(1)."""
+        """Return the number of pending timers. O(1)."""
         return len(self._wheel)
 
     # ---- for the drivers -------------------------------------------------------------------------------------------
 
     def _sooner(self) -> None:
-        """Wake up: a deadline lies before `_wake_before`. Called in the thread that schedules."""
+        """Wake up for a deadline before `_wake_before`. Called in the thread that schedules."""
 
     def _spawn(self, timer: Timer, coroutine: Any, context: Context | None) -> None:  # noqa: ARG002
-        """Do something with a coroutine that a callback returned, which ran in that context or in none."""
+        """Handle a coroutine that a callback returned. The callback ran in this context, or in none."""
         coroutine.close()
         raise TypeError("a callback must not be a coroutine function here: only AsyncTimers can await what it returns")
 
     def _next_tick(self) -> int | None:
-        """Return the tick by which to look again."""
+        """Return the tick at which to run timers next."""
         return self._wheel.next_deadline()
 
     def _run(self, limit: int = NEVER) -> int:
-        """Run what is due now, at most `limit` callbacks; return how many ran.
+        """Run the due timers, at most `limit` callbacks; return how many ran.
 
-        Timers that a callback schedules come in a later turn, even if they are due at once.
+        Timers that a callback schedules run in a later turn, even if they are due at once.
         """
         return self._in_turn(self._now_ns(), limit, True)
 
     def _run_some(self, limit: int) -> bool:
-        """Do as `_run`, for drivers that must not pause; return whether more was due.
+        """Run like `_run`, for drivers that must not pause; return whether more timers are due.
 
-        It collects some thousand timers at most, so it may have nothing to call yet.
+        One call collects some thousand timers at most, so it may have nothing to call yet.
         """
         now = self._now_ns()
         if self._in_turn(now, limit, False) == limit:
@@ -196,16 +197,16 @@ class Driver:
             return self._turn(now, limit, whole)
         finally:
             if mine:
-                self._running = False  # nobody else writes to it while it is True
+                self._running = False  # no other thread writes to it while it is True
 
     def _run_for_clock(self) -> int:
-        """`_run`, for a clock that only knows the driver weakly."""
+        """`_run`, for a clock that has a weak reference to the driver."""
         return self._run()
 
     def _turn(self, now: int, limit: int, whole: bool) -> int:
         tick, wheel = self._floor(now), self._wheel
         with self._lock:
-            if tick < wheel.now:  # the clock went back: what is due by its new time has run
+            if tick < wheel.now:  # the clock went back: the timers due by its new time have run
                 return 0
             if whole:
                 wheel.advance(tick, 0)
@@ -239,10 +240,10 @@ class Driver:
             return None
 
     def _call(self, timer: Timer) -> bool:
-        """Call the timer's callback, and release it unless the timer is to be called again. False: it was cancelled."""
+        """Call the timer's callback; release it unless the timer is called again. Return False if it was cancelled."""
         with self._lock:
             callback, args, context = timer.callback, timer.args, timer._context
-        if callback is None:  # in this very moment, by another thread
+        if callback is None:  # cancelled in this moment by another thread
             return False
         try:
             result = callback(*args) if context is None else context.run(callback, *args)
@@ -265,7 +266,7 @@ class Driver:
         _arguments.report(self.on_error, timer, error)
 
     def _stop(self) -> list[Timer]:
-        """Refuse new timers from now on, and return those that were pending, by deadline."""
+        """Refuse new timers from now on; return the pending ones, by deadline."""
         with self._lock:
             self._stopped = True
             left = self.pending()
@@ -276,15 +277,15 @@ class Driver:
 
     @property
     def _touched(self) -> int:
-        """How many timers were taken out of slots of the wheel so far. For tests."""
+        """The number of timers that were taken out of slots of the wheel so far. For tests."""
         return self._wheel._touched
 
     def _check(self) -> None:
-        """Recompute every invariant of the wheel slowly; RuntimeError says which one is broken. For tests. O(n)."""
+        """Recompute every invariant of the wheel slowly; RuntimeError names a broken one. For tests. O(n)."""
         self._wheel._check()
 
     def _forget(self) -> None:
-        """Drop all timers, as a forked child must."""
+        """Drop all timers, for a forked child."""
         for timer in self.pending():
             timer._state = FIRED
         self._wheel.clear()
@@ -319,13 +320,13 @@ class Driver:
                 self._admit(timer, tick)
             if tick < self._wake_before:
                 self._sooner()
-        except BaseException:  # an interrupt, too: nobody will know the timer
+        except BaseException:  # including an interrupt: the caller will not have the timer
             timer.cancel()
             raise
         return timer
 
     def _admit(self, timer: Timer, tick: int) -> None:
-        """Add one more timer, if there may be one."""
+        """Add one more timer, if the limit allows it."""
         if self._stopped:
             raise _arguments.stopped(self)
         if self._room is not None and len(self) >= self._room:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     _Ts = TypeVarTuple("_Ts")
 
     class _Loop(asyncio.BaseEventLoop):
-        """What of asyncio's loop is used here, and is not public."""
+        """The parts of asyncio's loop that are used here and are not public."""
 
         _closed: bool
         _current_handle: asyncio.Handle | None
@@ -41,8 +41,8 @@ else:
 __all__ = ["TimerHandle", "WheelScheduling"]
 
 TICK_BITS: Final = 20
-LAST: Final = 2.0**42  # seconds; every later deadline, infinity too, stands on this tick
-QUOTA: Final = 4096  # timers whose time has not come, in a turn
+LAST: Final = 2.0**42  # seconds; every later deadline, including infinity, is on this tick
+QUOTA: Final = 4096  # timers that a turn collects although their time has not come
 LONGEST_WAIT: Final = 86_400.0  # seconds, as in asyncio
 
 _internals: Final[Any] = base_events
@@ -67,11 +67,11 @@ class TimerHandle(asyncio.TimerHandle):
 
 
 class WheelScheduling(_Loop):
-    """Asyncio's scheduling on a timing wheel: to be put before BaseEventLoop or a loop derived from it.
+    """Asyncio's scheduling on a timing wheel: a base class before BaseEventLoop or a loop derived from it.
 
     Args:
-        clock: where `time` comes from, a Clock; None for the system's monotonic clock.
-        limit: how many timers at most a turn of the loop runs.
+        clock: the source of `time`, a Clock; None for the system's monotonic clock.
+        limit: how many timers a turn of the loop runs at most.
 
     All other arguments go to the next class.
 
@@ -80,25 +80,25 @@ class WheelScheduling(_Loop):
     """
 
     def __init__(self, *args: Any, clock: Clock | None = None, limit: int = 1_000, **kwargs: Any) -> None:
-        self._closed = True  # until it has something to close
+        self._closed = True  # until there is something to close
         if limit < 1:
             raise ValueError("limit must be 1 or more")
         self.__clock = clock
         self.__limit = limit
         self.__shown: list[TimerHandle] | None = None  # the last `_scheduled`, until the next turn,
-        self.__pending: tuple[TimerHandle, ...] = ()  # and what was in it
+        self.__pending: tuple[TimerHandle, ...] = ()  # and its content
         self.__early = inf  # the earliest `when` on a tick that the wheel has reached
         plain = type(self).time is WheelScheduling.time
         self.__wheel: TimingWheel[TimerHandle] = TimingWheel(_tick_of(self.time()) if plain else 0)
-        self.__due: deque[TimerHandle] = deque()  # left by a turn that was interrupted as it put them into `_ready`
+        self.__due: deque[TimerHandle] = deque()  # left by a turn that was interrupted as it moved them to `_ready`
         super().__init__(*args, **kwargs)
 
     @property
     def _scheduled(self) -> list[TimerHandle]:
         """The handles of the pending timers by time, as a new list. O(n log n).
 
-        Tools with turns of their own pop what is due from asyncio's heap. What is popped from the list is taken off the
-        wheel when the list is next asked for, or at the next turn.
+        Tools with turns of their own pop due timers from asyncio's heap. A timer that is popped from this list is taken
+        off the wheel when the list is next asked for, or at the next turn.
         """
         self.__take_popped()
         due = (handle for handle in self.__due if handle._scheduled)
@@ -108,11 +108,11 @@ class WheelScheduling(_Loop):
 
     @_scheduled.setter
     def _scheduled(self, handles: Iterable[asyncio.TimerHandle]) -> None:
-        if handles:  # BaseEventLoop begins with none
+        if handles:  # BaseEventLoop sets an empty list
             raise AttributeError("the timers of this loop are on a wheel: use call_at")
 
     def __take_popped(self) -> None:
-        """Take off the wheel what somebody has popped from `_scheduled`."""
+        """Take the timers off the wheel that were popped from `_scheduled`."""
         shown, self.__shown = self.__shown, None
         pending, self.__pending = self.__pending, ()
         if shown is not None and len(shown) < len(pending):
@@ -126,9 +126,9 @@ class WheelScheduling(_Loop):
         return monotonic() if self.__clock is None else self.__clock.time_ns() / 1e9
 
     def close(self) -> None:
-        """Close the loop; timers that are pending are released."""
+        """Close the loop, and release pending timers."""
         if not self.is_running():
-            self.__clear()  # or the next call would have them all sorted, to be shown in `_scheduled`
+            self.__clear()  # otherwise the next call would sort them all for `_scheduled`
         super().close()
         self.__shown, self.__pending = None, ()
         self.__clear()
@@ -141,17 +141,17 @@ class WheelScheduling(_Loop):
     def call_at(
         self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Have a callback called when `time` has reached `when`, in seconds; at the next turn if it has.
+        """Call a callback when `time` has reached `when`, in seconds; at the next turn if it has already.
 
-        It runs in `context`, or in a copy of the present one. An infinite `when` is never reached.
+        The callback runs in `context`, or in a copy of the present one. An infinite `when` is never reached.
 
         Returns:
             A TimerHandle.
 
         Raises:
-            TypeError: when is no number.
-            ValueError: it is NaN.
-            OverflowError: it is too large for a float.
+            TypeError: when is not a number.
+            ValueError: when is NaN.
+            OverflowError: when is too large for a float.
             RuntimeError: the loop is closed.
 
         O(1).
@@ -180,11 +180,11 @@ class WheelScheduling(_Loop):
         handle._scheduled = False
 
     def __collect(self) -> None:
-        """Move what is due from the wheel to `_ready`, at most `limit` timers. It may need more turns to find them."""
+        """Move due timers from the wheel to `_ready`, at most `limit` of them. Finding them may take several turns."""
         wheel, now, left = self.__wheel, self.time(), self.__limit
-        if not wheel._is_behind():  # else those whose `when` it is stay where they are
+        if not wheel._is_behind():  # otherwise timers whose time has come stay where they are
             self.__early = inf
-        too_soon = 0  # they come back on the wheel and wait for the next turn
+        too_soon = 0  # timers that go back onto the wheel and wait for the next turn
         if not self.__due:
             wheel._collect_some(max(_tick_of(now), wheel.now), left)
         while left and too_soon < QUOTA:
@@ -205,7 +205,7 @@ class WheelScheduling(_Loop):
                 due.popleft()
 
     def __timeout(self) -> float | None:
-        """Return how many seconds to wait if nothing is ready; None for ever."""
+        """Return the seconds to wait if no callback is ready; None without limit."""
         tick = self.__wheel.next_deadline()
         if self.__due or self.__wheel._is_behind():
             return 0
@@ -216,15 +216,15 @@ class WheelScheduling(_Loop):
 
     @property
     def _touched(self) -> int:
-        """How many timers were taken out of slots of the wheel so far. For tests."""
+        """The number of timers that were taken out of slots of the wheel so far. For tests."""
         return self.__wheel._touched
 
     def _check(self) -> None:
-        """Recompute every invariant of the wheel slowly; RuntimeError says which one is broken. For tests. O(n)."""
+        """Recompute every invariant of the wheel slowly; RuntimeError names a broken one. For tests. O(n)."""
         self.__wheel._check()
 
     def _run_once(self) -> None:
-        """Run one turn: wait for files and timers, then run what is ready by then."""
+        """Run one turn: wait for files and timers, then run the callbacks that are ready by then."""
         ready = self._ready
         if self.__shown is not None:
             self.__take_popped()
@@ -243,7 +243,7 @@ class WheelScheduling(_Loop):
             del handle
 
     def __run_slowly(self, handle: asyncio.Handle) -> None:
-        """Run a handle in debug mode, and say so if it takes long."""
+        """Run a handle in debug mode, and log it if it takes long."""
         try:
             self._current_handle = handle
             start = self.time()
@@ -254,7 +254,7 @@ class WheelScheduling(_Loop):
                 _internals.logger.warning("Executing %s took %.3f seconds", what, took)
         finally:
             self._current_handle = None
-            del handle  # or a cycle: the traceback of an exception holds this frame
+            del handle  # avoids a cycle: the traceback of an exception holds this frame
 
 
 def _tick_of(seconds: float) -> int:
@@ -262,7 +262,7 @@ def _tick_of(seconds: float) -> int:
 
 
 def _as_due(when: Any) -> float:
-    """Return `when` as a float that is not less than it."""
+    """Return `when` as a float that is not smaller."""
     if when is None:
         raise TypeError("when cannot be None")
     due = ldexp(when, 0)

@@ -1,4 +1,4 @@
-"""The pure-Python twin of `_timers`, its timers: a callback and a deadline."""
+"""The pure-Python twin of `_timers`: a timer, which is a callback and a deadline."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from ._pure_driver import Driver
 
 PENDING: Final = 0  # in the wheel; a periodic timer stays there while its callback runs
-RUNNING: Final = 1  # taken out of it, and its callback has not returned
+RUNNING: Final = 1  # taken out of the wheel, while its callback runs
 FIRED, CANCELLED, STOPPED = 2, 3, 4
 
 
 class Timer:
-    """A callback and its deadline; a driver's methods make it.
+    """A callback and its deadline, made by a driver's methods.
 
     Attributes:
-        callback: what is called; None once it is released, after it ran or was cancelled.
-        args: the arguments it is called with; empty once released.
+        callback: the function to call; None once it is released, after it ran or was cancelled.
+        args: its arguments; empty once released.
     """
 
     __slots__ = ("_context", "_delay", "_driver", "_handle", "_state", "args", "callback")
@@ -32,7 +32,7 @@ class Timer:
     args: tuple[Any, ...]
 
     def __new__(cls, *args: Any, **_: Any) -> Self:
-        """Refuse what is not made by a driver."""
+        """Raise TypeError: only drivers make timers."""
         if not args:
             raise TypeError("timers are made by a driver: use its call_later, call_at or call_every")
         return super().__new__(cls)
@@ -72,7 +72,7 @@ class Timer:
     def reset(self, delay: Any = None, /) -> bool:
         """Start the timer anew: it is due `delay` seconds from now. For keep-alives, heartbeats, idle timeouts.
 
-        Its own callback may do so too, once for one more call.
+        Its own callback may do so as well, once for one more call.
 
         Args:
             delay: seconds or timedelta; None for the delay it was made with, or the interval of a periodic timer.
@@ -81,7 +81,7 @@ class Timer:
             True, or False if it ran, was cancelled or was stopped before.
 
         Raises:
-            TypeError, ValueError: delay is no finite number of seconds. TimersStopped. Nothing has changed.
+            TypeError, ValueError: delay is not a finite number of seconds. TimersStopped. Nothing has changed.
 
         O(1).
         """
@@ -90,7 +90,7 @@ class Timer:
         return self._rearm(ns, ns)
 
     def reschedule(self, when: Any, /) -> bool:
-        """Move the timer to a time on its driver's clock, in seconds. As `reset` otherwise; a past time is due now."""
+        """Move the timer to a time on its driver's clock, in seconds; a past time is due now. Otherwise as `reset`."""
         ns = unsigned_ns(when, "when")
         return self._rearm(ns, max(ns, self._driver._now_ns()))
 
@@ -105,7 +105,7 @@ class Timer:
         return None if tick is None else max(0, tick * self._driver._length - self._driver._now_ns()) / 1e9
 
     def active(self) -> bool:
-        """Return whether it is going to be called."""
+        """Return whether the timer will be called."""
         return self._state == PENDING
 
     def cancelled(self) -> bool:
@@ -113,7 +113,7 @@ class Timer:
         return self._state == CANCELLED
 
     def _plan(self, ns: int) -> None:
-        """A periodic timer goes on from there."""
+        """Set the planned time from which a periodic timer goes on."""
 
     def _tick(self) -> int | None:
         """Return its deadline in ticks; None unless it is active."""
@@ -138,14 +138,14 @@ class Timer:
         return True
 
     def _release(self) -> None:
-        """Drop callback and arguments, when the timer no longer refers to them."""
+        """Drop callback and arguments, after the timer's own references are gone."""
         old = self._context, self.callback, self.args
         self._context, self.callback, self.args = None, None, ()
         del old
 
 
 class PeriodicTimer(Timer):
-    """A timer that goes on until it is cancelled."""
+    """A timer that repeats until it is cancelled."""
 
     __slots__ = ("_behind", "_jitter", "_lateness", "_missed", "_planned")
 
@@ -175,7 +175,7 @@ class PeriodicTimer(Timer):
         return self._planned + self._draw()
 
     def _draw(self) -> int:
-        """Return by how much the next call is to come late; the native twin draws one ahead."""
+        """Return the delay of the next call by jitter. The native twin draws it one call ahead."""
         lateness = self._lateness
         if self._jitter:
             self._lateness = int(random() * self._jitter)

@@ -19,11 +19,11 @@ from ._manual import next_stop
 if TYPE_CHECKING:
     from .._seconds import Seconds
 
-AWAKE: Final = 0  # no deadline lies before it: the thread looks by itself before it sleeps
+AWAKE: Final = 0  # no deadline is earlier: the thread checks by itself before it sleeps
 ASLEEP: Final = 2**63 - 1
-TURN: Final = 1_000  # callbacks before the thread looks whether it was stopped
-LONGEST_SLEEP: Final = 60.0  # seconds, then it looks whether its timers were cancelled and nobody else knows the driver
-PAUSE: Final = 1.0  # seconds, before it tries again what failed
+TURN: Final = 1_000  # callbacks before the thread checks whether it was stopped
+LONGEST_SLEEP: Final = 60.0  # seconds; then it checks whether timers were cancelled and the driver was dropped
+PAUSE: Final = 1.0  # seconds before it tries again after an error
 
 _drivers: Final[WeakSet[ThreadTimers]] = WeakSet()
 
@@ -31,16 +31,16 @@ _drivers: Final[WeakSet[ThreadTimers]] = WeakSet()
 class ThreadTimers(Driver):
     """Timers that run in a daemon thread, one for all of them. It starts with the first timer.
 
-    Every method may be called from any thread, and from callbacks. A callback that blocks delays the others.
-    A forked child begins with no timers, and with a thread of its own as soon as it adds one; its parent's go on in
-    the parent alone. At the exit of the interpreter pending timers are dropped.
+    Every method may be called from any thread, and from callbacks. A callback that blocks delays the others. A forked
+    child begins without timers, and gets a thread of its own with its first timer; the parent's timers go on in the
+    parent alone. When the interpreter exits, pending timers are dropped.
 
     Args:
         tick: the resolution of deadlines, in seconds: a microsecond to an hour. Deadlines are rounded up to it.
-        clock: where the time comes from; None for the system's monotonic clock.
-        on_error: called as ``on_error(timer, exception)`` for what a callback raises; None to log it to "pywheel".
+        clock: the source of the time; None for the system's monotonic clock.
+        on_error: called as ``on_error(timer, exception)`` for an error in a callback; None to log it to "pywheel".
         max_pending: how many timers there may be before scheduling raises WheelFull; None for no limit.
-        name: of the thread.
+        name: the thread's name.
 
     Leaving a ``with`` block stops it.
     """
@@ -59,20 +59,20 @@ class ThreadTimers(Driver):
         self._thread: threading.Thread | None = None
         self._starting = threading.RLock()
         self._bell = Bell()
-        self._answer = threading.Condition()  # with a ManualClock: that moves on when what is due has run
+        self._answer = threading.Condition()  # with a ManualClock, which moves on when the due timers have run
         self._asked = self._answered = 0
-        self._again = 0  # turns at the same time of that clock
-        self._ended = False  # at the exit of the interpreter
-        self._alone = False  # nobody but the thread is left in this process
+        self._again = 0  # turns at the same time of a ManualClock
+        self._ended = False  # the interpreter exits
+        self._alone = False  # no other thread of this process is left
         self._wake_before = ASLEEP
         if isinstance(clock, ManualClock):
             clock.attach(self)
         _drivers.add(self)
 
     def stop(self, timeout: float | None = None) -> list[Timer]:
-        """Refuse new timers from now on, and return those that were pending, by deadline; they keep their callbacks.
+        """Refuse new timers from now on; return the pending ones, by deadline. They keep their callbacks.
 
-        It waits until the callback that is running has returned, unless that calls this; at most `timeout` seconds.
+        Waits until the running callback has returned, unless the call comes from it; at most `timeout` seconds.
         """
         left = self._stop()
         self._join(timeout)
@@ -88,7 +88,7 @@ class ThreadTimers(Driver):
 
     @property
     def stopped(self) -> bool:
-        """Whether it was stopped."""
+        """Whether the driver was stopped."""
         return self._ended or super().stopped
 
     def __enter__(self) -> Self:
@@ -105,7 +105,7 @@ class ThreadTimers(Driver):
         self._ring()
 
     def _ring(self) -> None:
-        """Wake the thread; start one if there is none, or what ended it came before it could take leave."""
+        """Wake the thread; start one if there is none, or if the last one ended without taking leave."""
         pending = len(self) > 0
         if pending and not self._is_served():
             self._start()
@@ -121,8 +121,8 @@ class ThreadTimers(Driver):
                 bell = self._bell
                 me = ref(self, lambda _: bell.ring())
                 thread = threading.Thread(target=_serve, args=(me, bell), name=self._name, daemon=True)
-                thread.start()  # it waits for the lock; it ends if this is interrupted, and the next timer tries again
-                if not self._is_served():  # a signal's handler may have been faster
+                thread.start()  # it waits for the lock, and ends if this is interrupted; the next timer tries again
+                if not self._is_served():  # a signal handler may have started one
                     self._thread = thread
 
     def _is_known(self) -> bool:
@@ -145,19 +145,19 @@ class ThreadTimers(Driver):
         return not self._is_served() and not len(self)
 
     def _let_go(self) -> None:
-        """Have whoever waits for an answer look whether there will be one."""
+        """Wake the threads that wait for an answer, to check whether one will come."""
         with self._answer:
             self._answer.notify_all()
 
     # ---- in its own ------------------------------------------------------------------------------------------------
 
     def _work(self) -> float | None:
-        """Run what is due; return for how many seconds to sleep, or None for ever."""
+        """Run the due timers; return the seconds to sleep, or None without limit."""
         asked = self._asked
         self._wake_before = AWAKE
         while self._run_some(TURN) and not self.stopped and self._thread is threading.current_thread():
             pass
-        self._wake_before = ASLEEP  # from here on whoever adds a timer rings; what came before is seen below
+        self._wake_before = ASLEEP  # from here on a new timer rings; earlier ones are seen below
         now, tick = self._now_ns(), self._next_tick()
         if isinstance(self.clock, ManualClock):
             return self._rest(self.clock, asked, tick is not None and tick * self._length <= now)
@@ -167,8 +167,8 @@ class ThreadTimers(Driver):
         return min(max(0, tick * self._length - now) / 1e9, LONGEST_SLEEP)
 
     def _rest(self, clock: ManualClock, asked: int, due: bool) -> float | None:
-        """The same for a clock that is moved by others, or by whoever would sleep."""
-        if due and not clock.autojump and self._again < TURN:  # no further: time itself must go on some day
+        """Return the sleep by a ManualClock, which others move, or with autojump the sleeper."""
+        if due and not clock.autojump and self._again < TURN:  # no longer: time itself must go on some day
             self._again += 1
             return 0
         self._again = 0
@@ -182,7 +182,7 @@ class ThreadTimers(Driver):
         return 0
 
     def _after_fork(self) -> None:
-        """Begin anew in a forked child, with another thread, also if a callback forked it and this is the old one."""
+        """Begin anew in a forked child, with another thread, even if a callback forked it and this is the old one."""
         self._starting, self._answer = threading.RLock(), threading.Condition()
         self._bell.renew()
         self._thread, self._running, self._wake_before = None, False, ASLEEP
@@ -190,16 +190,16 @@ class ThreadTimers(Driver):
 
 
 class Bell:
-    """Wakes one sleeper. A ring while nobody sleeps wakes the next at once; several count as one.
+    """Wakes one sleeper. A ring without a sleeper wakes the next one at once; several count as one.
 
-    It keeps the driver that rang until its thread is awake: nobody else may know it by then.
+    The bell keeps the driver that rang until its thread is awake, when no other reference may be left.
     """
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
-        """Be new, with nobody asleep."""
+        """Reset the bell to one without a sleeper."""
         self.kept: ThreadTimers | None = None
         self._lock = threading.Lock()
         self._lock.acquire()
@@ -209,20 +209,20 @@ class Bell:
         if driver is not None:
             self.kept = driver
         try:
-            self._lock.release()  # no call comes before it, so no interrupt either: whatever is kept is taken
-        except RuntimeError:  # somebody was faster
+            self._lock.release()  # no call comes before it, so no interrupt either: a kept driver is taken
+        except RuntimeError:  # another ring was faster
             return
 
     def sleep(self, seconds: float | None) -> None:
-        """Sleep until it rings, at most so long."""
+        """Sleep until the bell rings, at most `seconds`."""
         self._lock.acquire(timeout=-1 if seconds is None else seconds)
 
 
 def _serve(driver: ref[ThreadTimers], bell: Bell) -> None:
-    """Run a driver's timers until it is stopped, or nobody but this thread knows it and nothing is pending."""
+    """Run a driver's timers until it is stopped, or until nothing is pending and only this thread has the driver."""
     try:
         _take_turns(driver, bell)
-    except BaseException:  # of a callback, or from outside, wherever it came
+    except BaseException:  # from a callback, or from outside
         if (timers := driver()) is not None:
             _leave(timers)
         raise
@@ -234,7 +234,7 @@ def _take_turns(driver: ref[ThreadTimers], bell: Bell) -> None:
     if (timers := driver()) is None or not timers._is_known():
         return
     while (timers := driver()) is not None:
-        bell.kept = None  # it is known here now, and what is pending seen below
+        bell.kept = None  # this thread has the driver now, and sees pending timers below
         if timers.stopped:
             return
         try:
@@ -246,19 +246,19 @@ def _take_turns(driver: ref[ThreadTimers], bell: Bell) -> None:
             _leave(timers)
             return
         if len(timers) == 0:
-            timers._wake_before = ASLEEP  # also if a timer was waited for, and cancelled: the next one rings
+            timers._wake_before = ASLEEP  # even if the thread waited for a timer that was cancelled: the next one rings
             if len(timers) == 0:
-                timers = None  # so that it can go
+                timers = None  # so that the driver can be freed
         bell.sleep(seconds)
 
 
 def _leave(timers: ThreadTimers) -> None:
-    """Take leave of a driver; another thread goes on with the timers that are left, unless it is stopped."""
-    if not timers._is_known():  # its callback forked this child, which now ends
+    """Take leave of a driver. Another thread goes on with the remaining timers, unless the driver is stopped."""
+    if not timers._is_known():  # a callback forked this child, and this thread ends
         timers._alone = True
         timers._bell.ring()
         return
-    timers._wake_before = ASLEEP  # first of all: if this is interrupted, the next timer starts a thread
+    timers._wake_before = ASLEEP  # first: if this is interrupted, the next timer starts a thread
     timers._thread = None
     try:
         if len(timers) and not timers.stopped:
@@ -268,10 +268,10 @@ def _leave(timers: ThreadTimers) -> None:
 
 
 def _stop_all() -> None:
-    """End every thread, at the exit of the interpreter; those whose callbacks block are given a second together."""
+    """End every thread when the interpreter exits. Threads whose callbacks block get a second together."""
     drivers = list(_drivers)
     for driver in drivers:
-        driver._ended = True  # and no more: to collect what is pending, as stop() does, takes a million timers seconds
+        driver._ended = True  # no more: collecting pending timers, like stop(), takes seconds for a million
         driver._join(0)
     end = time.monotonic() + 1
     for driver in drivers:

@@ -1,4 +1,4 @@
-"""A dict whose keys are gone when their time is up."""
+"""A dict whose keys expire."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 D = TypeVar("D")
-Entry: TypeAlias = tuple[V, int, int]  # value, handle of its timer, nanoseconds it was set for
+Entry: TypeAlias = tuple[V, int, int]  # value, handle of its timer, lifetime in nanoseconds
 
 NEVER: Final = 2**63
-PIECE: Final = 128  # keys that are dropped under the lock at once, and by an operation on one key
-TORN: Final = -1  # somebody was interrupted while expiring: there may be keys whose timers are gone
+PIECE: Final = 128  # keys that are dropped under one hold of the lock, and by an operation on one key
+TORN: Final = -1  # an expiry was interrupted: there may be keys without timers
 _MISSING: Final[Any] = object()
 
 
 class TTLDict(MutableMapping[K, V]):
-    """A dict whose keys are gone when their time is up: for sessions, tokens, caches, what was seen lately.
+    """A dict whose keys expire: for sessions, tokens, caches, recently seen ids.
 
-    A key is there while the clock is before its deadline, to the nanosecond, and gone for the first operation after
-    it. Nothing needs a thread: each operation drops keys whose time is up. One on a single key drops some at most, one
-    on all keys drops them all, and `expire` as many as told. Until then their values stay in memory. Reading does not
-    prolong a key's life: `set` and `touch` do.
+    A key is there while the clock is before its deadline, to the nanosecond, and gone for the first operation after it.
+    No thread is needed: each operation drops expired keys. An operation on a single key drops some at most, one on all
+    keys drops all, and `expire` up to its limit. Until then their values stay in memory. Reading does not prolong a
+    key's life: `set` and `touch` do.
 
     Args:
         ttl: how long a key lives after it was set, in seconds or a timedelta; 0 or less: it is gone at once.
-        maxsize: how many keys there may be. One more takes the place of the key that was set or touched longest ago.
-            None for no limit.
-        on_expire: called as ``on_expire(key, value)`` for each key that the dict drops by itself, because its time was
-            up or for lack of room; not for what is deleted or replaced. The operation that drops the key calls it, with
-            no lock held; it may use the dict. What it raises is logged to "pywheel" and goes no further, except for
+        maxsize: how many keys there may be. One more replaces the key that was set or touched longest ago. None for no
+            limit.
+        on_expire: called as ``on_expire(key, value)`` for each key that the dict drops by itself, because it expired or
+            for lack of room; not for deleted or replaced keys. The operation that drops the key makes the call, without
+            a lock; the function may use the dict. Its errors are logged to "pywheel" and go no further, except
             KeyboardInterrupt and SystemExit.
-        clock: where the time comes from; None for the system's monotonic clock.
+        clock: the source of the time; None for the system's monotonic clock.
 
-    Iterating goes over what was there when it began, so the dict may change meanwhile. Keys come in the order in which
-    they were first set; with `maxsize`, in that of their last `set` or `touch`.
+    An iteration sees the keys that were there when it began, so the dict may change meanwhile. Keys come in the order
+    in which they were first set; with `maxsize`, in the order of their last `set` or `touch`.
 
-    Safe to use from several threads; reading takes no lock. Each method costs O(1), those that go over everything O(n);
-    `len` and `popitem` cost besides what they drop. It cannot be copied or pickled; ``dict(d.items())`` is what it
-    holds now, while ``dict(d)`` may meet a key that is gone by then.
+    Any thread may use the dict; reading takes no lock. Each method costs O(1), methods on all keys O(n); `len` and
+    `popitem` also pay for the keys that they drop. The dict cannot be copied or pickled. ``dict(d.items())`` is its
+    present content, while ``dict(d)`` may meet a key that expires meanwhile.
 
     Raises:
-        TypeError, ValueError: ttl is no finite number of seconds; maxsize is no int, or below 1; on_expire cannot be
-            called.
+        TypeError, ValueError: ttl is not a finite number of seconds; maxsize is not an int, or below 1; on_expire
+            cannot be called.
     """
 
     # Each key has an entry in _data and a timer in _wheel, which carries the key. A timer without an entry, which an
-    # interrupt may leave behind, means nothing. A tick is a nanosecond: nothing to convert, and nobody sleeps for one.
+    # interrupt may leave behind, means nothing. A tick is a nanosecond: no conversion, and no thread sleeps for one.
 
     def __init__(
         self,
@@ -82,26 +82,26 @@ class TTLDict(MutableMapping[K, V]):
         clock = monotonic_or(clock)
         self._time_ns = time.monotonic_ns if type(clock) is MonotonicClock else clock.time_ns
         self._lock = RLock()
-        self._telling: dict[int, deque[tuple[K, V]]] = {}  # by thread that calls `on_expire`, what it is to be told yet
+        self._telling: dict[int, deque[tuple[K, V]]] = {}  # items still to be told to `on_expire`, by calling thread
         self._begin()
         renew_after_fork(self)
 
     def _begin(self) -> None:
         wheel: TimingWheel[K] = TimingWheel()
         order: OrderedDict[K, Entry[V]] | None = OrderedDict() if self._bounded else None
-        # No call from here on: nothing can come in between.
+        # No call from here on, so no interrupt comes in between.
         self._wheel = wheel
-        self._order = order  # the same as the data, where the oldest must be found
+        self._order = order  # the data itself if the oldest key must be found
         self._data: dict[K, Entry[V]] = {} if order is None else order
         self._soonest = NEVER  # no timer is due before this time
 
     # ---- time ------------------------------------------------------------------------------------------------------
 
     def set(self, key: K, value: V, ttl: Seconds | None = None) -> None:
-        """Set a key, to be there for `ttl` seconds from now; None for the dict's own ttl.
+        """Set a key for `ttl` seconds from now; None for the dict's own ttl.
 
         Raises:
-            TypeError, ValueError: ttl is no finite number of seconds; the key cannot be hashed. Nothing has changed.
+            TypeError, ValueError: ttl is not a finite number of seconds; the key cannot be hashed. Nothing has changed.
         """
         life = self._life if ttl is None else unsigned_ns(ttl, "ttl")
         now = self._time_ns()
@@ -118,25 +118,26 @@ class TTLDict(MutableMapping[K, V]):
         for one in evicted:
             self._tell_of(*one)
 
-    # The lock lets a signal's handler, and a finaliser, use the dict in between any two steps of the same thread.
+    # The lock is reentrant: a signal handler, or a finaliser, may use the dict between any two steps of the same
+    # thread.
 
     def _move(self, key: K, handle: int, deadline: int) -> bool:
-        """Give a key's timer another deadline; False if it is gone. The lock is held."""
-        if deadline < self._soonest:  # before, for whoever reads meanwhile
+        """Give a key's timer another deadline; return False if it is gone. The lock is held."""
+        if deadline < self._soonest:  # before the move, for a thread that reads meanwhile
             self._soonest = deadline
         if not self._wheel.reschedule(handle, deadline):
             return False
-        if deadline < self._soonest:  # and after, as operations in between may have looked
+        if deadline < self._soonest:  # and after it, because an operation in between may have looked
             self._soonest = deadline
         if self._order is not None:
             try:  # noqa: SIM105 - what costs nothing if all is well
                 self._order.move_to_end(key)
-            except KeyError:  # gone by now
+            except KeyError:  # expired by now
                 pass
         return True
 
     def _add(self, key: K, value: V, life: int, deadline: int) -> list[tuple[K, V]]:
-        """Set a key that is not there, and return what had to go for it. The lock is held."""
+        """Set a new key; return the items that were dropped for it. The lock is held."""
         data, wheel, order = self._data, self._wheel, self._order
         handle = wheel.schedule(deadline, key)
         if deadline < self._soonest:
@@ -148,18 +149,18 @@ class TTLDict(MutableMapping[K, V]):
                 oldest, (old, old_handle, _) = order.popitem(last=False)
                 wheel.cancel(old_handle)
                 evicted.append((oldest, old))
-        except KeyError:  # all gone by now
+        except KeyError:  # all expired by now
             pass
         return evicted
 
     def touch(self, key: K, ttl: Seconds | None = None) -> bool:
-        """Start a key's time anew: it will be there for `ttl` seconds from now; None for as long as it was set for.
+        """Start a key's time anew: for `ttl` seconds from now; None for as long as it was set for.
 
         Returns:
             False if the key is not there.
 
         Raises:
-            TypeError, ValueError: ttl is no finite number of seconds; the key cannot be hashed. Nothing has changed.
+            TypeError, ValueError: ttl is not a finite number of seconds; the key cannot be hashed. Nothing has changed.
         """
         life = None if ttl is None else unsigned_ns(ttl, "ttl")
         now = self._swept(key)
@@ -170,7 +171,7 @@ class TTLDict(MutableMapping[K, V]):
             return self._move(key, entry[1], now + (entry[2] if life is None else life))
 
     def ttl(self, key: K) -> float | None:
-        """Return how many seconds the key will still be there; None if it is not."""
+        """Return the seconds that the key has left; None if it is not there."""
         now = self._swept(key)
         with self._lock:
             entry = self._data.get(key)
@@ -178,14 +179,14 @@ class TTLDict(MutableMapping[K, V]):
         return None if deadline is None else max(0, deadline - now) / 1e9
 
     def expire(self, limit: int | None = None) -> int:
-        """Drop keys whose time is up, by deadline, and return how many: at most `limit`, or all of them with None.
+        """Drop expired keys, by deadline; return how many: at most `limit`, or all with None.
 
-        The lock is free, and `on_expire` is called, after each hundred or so.
+        After each hundred or so, the lock is free and `on_expire` is called.
 
         Raises:
-            TypeError, ValueError: limit is no int, or negative.
+            TypeError, ValueError: limit is not an int, or negative.
         """
-        there = max(len(self._data), len(self._wheel))  # what `on_expire` sets for no time does not count
+        there = max(len(self._data), len(self._wheel))  # keys that `on_expire` sets for no time do not count
         left = min(limit_of(limit), there)
         count, more = 0, True
         while more:
@@ -196,29 +197,29 @@ class TTLDict(MutableMapping[K, V]):
         return count
 
     def _drop(self, most: int) -> tuple[list[tuple[K, V]], bool]:
-        """Drop at most so many keys whose time is up; return them, and whether there may be more."""
+        """Drop at most `most` expired keys; return them, and whether there may be more."""
         dropped: list[tuple[K, V]] = []
         with self._lock:
             data, wheel = self._data, self._wheel
             torn, self._soonest = self._soonest == TORN, TORN
             due = list(data) if torn else self._advance(wheel, self._time_ns(), most)
             for key in due:
-                if len(dropped) == most:  # it is torn still
+                if len(dropped) == most:  # `_soonest` stays TORN
                     return dropped, True
                 try:
                     entry = data[key]
                     if entry[1] in wheel or data[key] is not entry:
                         continue
-                    del data[key]  # no call in between: it is the entry that was looked at
+                    del data[key]  # no call in between: this is the entry that was checked
                 except KeyError:
                     continue
                 dropped.append((key, entry[0]))
             soonest = wheel.next_deadline()
             if soonest is None:
                 soonest = NEVER
-            elif soonest <= wheel.now:  # of what is left, which was due at any time before
+            elif soonest <= wheel.now:  # of the remaining keys, which were due at any earlier time
                 soonest = 0
-            if self._soonest == TORN:  # else a signal's handler has done all of this
+            if self._soonest == TORN:  # otherwise a signal handler has done all of this
                 self._soonest = soonest  # after the keys are gone: lookups rely on it
         return dropped, torn or len(due) == most
 
@@ -226,11 +227,11 @@ class TTLDict(MutableMapping[K, V]):
         while True:
             try:
                 return wheel.advance(max(now, wheel.now), most)
-            except ValueError:  # a signal's handler used the dict in this very moment, and its time is later
+            except ValueError:  # a signal handler used the dict just now, and its time is later
                 continue
 
     def _swept(self, key: K) -> int:
-        """Drop some of what is due, and this key if it is; return the time."""
+        """Drop some expired keys, and this key if it is expired; return the time."""
         now = self._time_ns()
         if now >= self._soonest:
             self._sweep_some()
@@ -240,7 +241,7 @@ class TTLDict(MutableMapping[K, V]):
         return now
 
     def _drop_overdue(self, key: K, now: int) -> None:
-        """Drop a key whose time is up before those that come first."""
+        """Drop an expired key ahead of those that expired before it."""
         with self._lock:
             data, wheel = self._data, self._wheel
             try:
@@ -255,19 +256,19 @@ class TTLDict(MutableMapping[K, V]):
         self._tell([(key, entry[0])])
 
     def _sweep_some(self) -> None:
-        """Drop some of what is due; within `on_expire` only for lack of room, or one operation would drop all."""
+        """Drop some expired keys; within `on_expire` only for lack of room, or one operation would drop all."""
         if get_ident() not in self._telling or len(self._data) >= self._maxsize:
             self.expire(PIECE)
 
     def _sweep_all(self) -> None:
-        """Drop all that is due."""
+        """Drop all expired keys."""
         if self._time_ns() >= self._soonest:
             self.expire()
 
     def _tell(self, dropped: Iterable[tuple[K, V]]) -> None:
-        """Call `on_expire` for what has expired. The lock is free.
+        """Call `on_expire` for dropped keys. The lock is free.
 
-        What `on_expire` itself drops is told after what was dropped before: calls within calls would have no end.
+        Keys that `on_expire` itself drops come after the earlier ones, because nested calls would have no end.
         """
         if self._on_expire is None:
             return
@@ -296,8 +297,8 @@ class TTLDict(MutableMapping[K, V]):
 
     __setitem__ = set  # noqa: A003 - the method
 
-    # A lookup takes no lock unless something is due. It reads the next deadline first, the entry, and the clock last:
-    # so an entry that another thread sets or drops meanwhile was there, not overdue, at some moment of the call.
+    # A lookup takes no lock unless a key is due. It reads the next deadline first, then the entry, and the clock last.
+    # So an entry that another thread sets or drops meanwhile was there, and not expired, at some moment of the call.
 
     def __getitem__(self, key: K) -> V:
         soonest, entry = self._soonest, self._data.get(key)
@@ -325,7 +326,7 @@ class TTLDict(MutableMapping[K, V]):
         return entry is not None
 
     def _entry_now(self, key: K) -> Entry[V] | None:
-        self._sweep_some()  # which may take its time, or set the key again
+        self._sweep_some()  # this may take its time, or set the key again
         with self._lock:
             entry = self._data.get(key)
             deadline = None if entry is None else self._wheel.deadline(entry[1])
@@ -379,13 +380,13 @@ class TTLDict(MutableMapping[K, V]):
         """Remove every key. O(n)."""
         self._sweep_all()
         with self._lock:
-            old = self._data, self._wheel  # whose values are released when the lock is free
+            old = self._data, self._wheel  # their values are released when the lock is free
             self._begin()
         del old
 
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Set each key of a mapping, or of pairs, and each of `more`, for the dict's own ttl. O(n)."""
-        super().update(other.items() if isinstance(other, TTLDict) else other, **more)  # its keys may go meanwhile
+        super().update(other.items() if isinstance(other, TTLDict) else other, **more)  # its keys may expire meanwhile
 
     def __ior__(self, other: Any) -> Self:
         self.update(other)
@@ -420,7 +421,7 @@ class TTLDict(MutableMapping[K, V]):
     def _after_fork(self) -> None:
         self._lock = RLock()
         me = get_ident()
-        self._telling = {me: left} if (left := self._telling.get(me)) is not None else {}  # other threads are not here
+        self._telling = {me: left} if (left := self._telling.get(me)) is not None else {}  # there are no other threads
 
 
 # The views of MutableMapping look each key up when they come to it: by then its time may be up.
