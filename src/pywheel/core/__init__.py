@@ -18,7 +18,7 @@ _MAIN_ONLY: Final = (
 
 
 def _choose() -> Literal["native", "pure"]:
-    """Return which to use, as the environment says: ImportError if it cannot be had."""
+    """Return the implementation to use, by the environment. ImportError if a required one is missing."""
     pure = _is_set("PYWHEEL_PURE")
     if pure and _is_set("PYWHEEL_REQUIRE_NATIVE"):
         raise ImportError("PYWHEEL_PURE and PYWHEEL_REQUIRE_NATIVE contradict each other: unset one of them")
@@ -36,9 +36,9 @@ def _choose() -> Literal["native", "pure"]:
 
 
 def takes_native(module: str, package: str) -> bool:
-    """Return whether a native module above the wheel is used: if the wheel is native, and the module can be imported.
+    """Return whether to use a native module above the wheel: the wheel is native, and the module can be imported.
 
-    ImportError if it cannot, and PYWHEEL_REQUIRE_NATIVE says that it must.
+    ImportError if it cannot be imported although PYWHEEL_REQUIRE_NATIVE demands it.
     """
     if implementation == "native":
         try:
@@ -51,7 +51,7 @@ def takes_native(module: str, package: str) -> bool:
 
 
 def _do_without(what: str, why: str, cause: ImportError | None) -> None:
-    """Warn that the pure-Python one is used; ImportError if PYWHEEL_REQUIRE_NATIVE does not allow that."""
+    """Warn that the pure-Python twin is used; ImportError if PYWHEEL_REQUIRE_NATIVE forbids that."""
     if _is_set("PYWHEEL_REQUIRE_NATIVE"):
         raise ImportError(f"PYWHEEL_REQUIRE_NATIVE is set and there is no native {what}: {why}") from cause
     if sys.implementation.name == "cpython":
@@ -70,10 +70,10 @@ def _is_set(switch: str) -> bool:
 
 
 def _is_main_interpreter() -> bool:
-    """Return whether this is the process's first interpreter; True where that cannot be asked.
+    """Return whether this is the process's first interpreter; True if Python cannot say.
 
-    A subinterpreter with a GIL of its own refuses the extension by itself. One without could load it: it would then
-    be lost to the main interpreter, and the process may crash when the subinterpreter ends.
+    A subinterpreter with a GIL of its own refuses the extension by itself. One without could load it. The extension
+    would then be lost to the main interpreter, and the process may crash when the subinterpreter ends.
     """
     ask: Callable[[], bool] | None = getattr(_thread, "_is_main_interpreter", None)  # from 3.12 on
     if ask is not None:

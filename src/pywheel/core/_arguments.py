@@ -1,7 +1,7 @@
-"""What the wheels accept, and the errors for everything else: one wording for both implementations.
+"""The arguments that the wheels accept, and the errors for all others: one wording for both implementations.
 
-The native wheel reads a plain int by itself and comes here with the rest. No message quotes the offending
-number: an int of more than 4 300 digits refuses to be printed.
+The native wheel reads a plain int by itself and calls these functions for the rest. No message quotes the offending
+number: Python refuses to print an int of more than 4 300 digits.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MAX_KEY: Final = 2**64 - 1
 def integer(value: Any, name: str) -> int:
     """Return `value` as a plain int: an int, a bool, a NumPy integer, anything with ``__index__``.
 
-    TypeError for the rest, floats included, whatever their value.
+    TypeError for anything else, including floats of any value.
     """
     try:
-        return int(index(value))  # a subclass may have an opinion of its own on equality
+        return int(index(value))  # a subclass may define an equality of its own
     except TypeError:
         raise TypeError(f"{name} must be an int, not {type(value).__name__}") from None
 
@@ -52,7 +52,7 @@ def handle(value: Any) -> int:
 
 
 def limit(value: Any) -> int:
-    """Return how many timers may come back; None means no limit. ValueError below 0."""
+    """Return how many timers an advance may return; None means no limit. ValueError below 0."""
     if value is None:
         return MAX_TICK
     number = integer(value, "limit")
@@ -62,7 +62,7 @@ def limit(value: Any) -> int:
 
 
 def room(value: Any) -> int:
-    """Return for how many timers there shall be room. ValueError below 0."""
+    """Return the number of timers to reserve room for. ValueError below 0."""
     number = integer(value, "count")
     if number < 0:
         raise ValueError("count must be 0 or more")
@@ -94,11 +94,11 @@ def numpy() -> Any:
 
 
 def integers(values: Any, name: str, strays: int | None = None) -> NDArray[Any]:
-    """Return `values` as a contiguous int64 or uint64 array of one dimension, copied only if it is not one yet.
+    """Return `values` as a contiguous int64 or uint64 array of one dimension, copied only if necessary.
 
-    Any integer dtype, byte order and stride is welcome, and so is a sequence of ints. TypeError for other dtypes,
-    bool included; ValueError for another number of dimensions; OverflowError for an int of more than 64 bits, unless
-    `strays` is what it becomes.
+    Any integer dtype, byte order and stride is accepted, as is a sequence of ints. TypeError for other dtypes,
+    including bool; ValueError for another number of dimensions; OverflowError for an int of more than 64 bits, unless
+    `strays` is given, which then replaces it.
     """
     np = numpy()
     try:
@@ -121,7 +121,7 @@ def integers(values: Any, name: str, strays: int | None = None) -> NDArray[Any]:
 def _wide_integers(values: Any, name: str, strays: int | None) -> NDArray[Any]:
     """Return ints for which NumPy finds no integer dtype: those on both sides of 2**63 - 1, or of more than 64 bits.
 
-    One outside ``0 .. 2**64-1`` is an OverflowError, or becomes `strays`.
+    An int outside ``0 .. 2**64-1`` raises OverflowError, or is replaced by `strays`.
     """
     try:
         numbers = [index(value) for value in values]
@@ -159,6 +159,6 @@ def handles(values: Any) -> NDArray[np.uint64]:
 
 
 def same_length(first: Sized, second: Sized, names: str) -> None:
-    """ValueError unless both arrays are of one length."""
+    """Raise ValueError unless both arrays have the same length."""
     if len(first) != len(second):
         raise ValueError(f"{names} must have the same length, not {len(first)} and {len(second)}")

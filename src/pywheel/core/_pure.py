@@ -1,17 +1,17 @@
-"""The pure-Python twin of the native wheels: the same classes, for wherever the extension was not built.
+"""The pure-Python twin of the native wheels: the same classes, for platforms without the extension.
 
-`_timers` alone says which timers there are. `_levels` say where time finds them, and can be made anew from `_timers`.
+Only `_timers` decides which timers there are. `_levels` lets time find them, and can be rebuilt from `_timers`.
 
-Finalisers, signal handlers, which may raise, and other threads run wherever CPython looks up: at calls, at backward
-jumps and (3.11) where an object is made that the collector tracks. All of them may use the wheel. Two rules keep it
-sound:
+Finalisers, signal handlers, which may raise, and other threads run wherever CPython checks for them: at calls, at
+backward jumps and (3.11) where an object is made that the collector tracks. All of them may use the wheel. Two rules
+keep it sound:
 
-- What is quick is done by statements with none of these between them, if the levels are there. Without a GIL, or on
+- A quick method uses statements without such a point between them, if the levels are there. Without a GIL, or on
   another interpreter, these methods hold the lock.
-- What takes longer holds the lock, takes the levels away, leaves a mark, and prepares everything. If its mark is still
-  there, nobody has come in between: it changes `_timers`, in one call of C code, and puts the levels back. If not, it
-  begins again. Where another such call is under way, or was interrupted, there are no levels: the next one that has the
-  lock makes new ones.
+- A longer method holds the lock, takes the levels away, leaves a mark, and prepares everything. If its mark is still
+  there, no other call has come in between: the method changes `_timers`, in one call of C code, and puts the levels
+  back. Otherwise it begins again. While another such call is under way, or was interrupted, there are no levels: the
+  next method that has the lock makes new ones.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 __all__ = ["KeyWheel", "TimingWheel"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_Pack: TypeAlias = Callable[[list[Any]], Any]  # makes what a method returns of a list
-_Plan: TypeAlias = tuple[Any, Iterable[Any]]  # what a method returns, and what does to `_timers` what is to be done
+_Pack: TypeAlias = Callable[[list[Any]], Any]  # makes a method's result from a list
+_Plan: TypeAlias = tuple[Any, Iterable[Any]]  # a method's result, and the iterable that changes `_timers`
 _T = TypeVar("_T")
 
 _NO_ITEM: Final[Any] = None
-_QUOTA: Final = 2048  # hints that `_collect_some` sifts
+_QUOTA: Final = 2048  # hints that one `_collect_some` sifts
 _SPARE: Final = 1024  # stale hints that are kept, besides one for each timer
 
 _numbers: Final = count(2**40)  # one count for the process: no wheel knows a handle of another one
@@ -66,7 +66,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def exclusive(method: _F) -> _F:
-    """Hold the wheel's lock during `method`, unless a GIL makes it indivisible."""
+    """Hold the wheel's lock during `method`, unless a GIL makes the method indivisible."""
     if sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED"):
         return method
 
@@ -79,20 +79,20 @@ def exclusive(method: _F) -> _F:
 
 
 class _Wheel(Generic[_T]):
-    """A hierarchical timing wheel over integer ticks, 0 .. 2**63-1; what both wheels share.
+    """A hierarchical timing wheel over integer ticks, 0 .. 2**63-1; the common part of both wheels.
 
-    It has no clock: `advance` moves it and returns what expired. `start` is the tick it stands at first; at most
-    `max_pending` timers may be live, None for no limit. TypeError, OverflowError or ValueError for another argument.
+    It has no clock: `advance` moves it and returns what expired. `start` is its first tick; at most `max_pending`
+    timers may be live, None for no limit. TypeError, OverflowError or ValueError for another argument.
     """
 
     __slots__ = ("__weakref__", "_levels", "_lock", "_mark", "_max_pending", "_now", "_timers", "_touched", "_turn")
     _levels: Levels | None
     _lock: Any
     _timers: Timers  # in the order in which they were scheduled
-    _touched: int  # hints that were sifted; for tests
+    _touched: int  # number of sifted hints, for tests
 
     def __new__(cls, *_args: Any, **_keywords: Any) -> Self:
-        """Return an empty wheel at tick 0: a subclass may leave out our ``__init__``."""
+        """Return an empty wheel at tick 0: a subclass may omit our ``__init__``."""
         self = super().__new__(cls)
         self._lock = RLock()
         self._touched = 0
@@ -105,10 +105,10 @@ class _Wheel(Generic[_T]):
         now, most = _arguments.tick(start, "start"), _arguments.max_pending(max_pending)
         with self._lock:
             gone = self._reset(now, most)
-        del gone  # without the lock: finalisers may wait for others
+        del gone  # without the lock: finalisers may wait for other threads
 
     def _reset(self, now: int, max_pending: int | None) -> Timers:
-        """Begin with no timers, at the tick `now`; return those that there were."""
+        """Begin without timers at the tick `now`; return the old timers."""
         timers: Timers = {}
         levels = Levels(timers, now, 1)
         timers, self._timers, self._levels = self._timers, timers, levels
@@ -121,9 +121,9 @@ class _Wheel(Generic[_T]):
     # ---- changes ----------------------------------------------------------------------------------------------------
 
     def _change(self, prepare: Callable[..., _Plan], *arguments: Any) -> Any:
-        """Prepare a change until nobody has come in between, and do it; return its result.
+        """Prepare a change until no other call has come in between, and make it; return its result.
 
-        `prepare` gets the levels, and returns the result and an iterable: to iterate over it in C code is the change.
+        `prepare` gets the levels, and returns the result and an iterable. Iterating over it in C code makes the change.
         """
         with self._lock:
             while True:
@@ -135,7 +135,7 @@ class _Wheel(Generic[_T]):
                     elif levels.stale > _SPARE + len(self._timers):
                         levels.drop_stale(self._timers)
                     result, change = prepare(levels, *arguments)
-                except WheelFull:  # before anything was changed
+                except WheelFull:  # before any change
                     if mark == self._mark:
                         self._levels = levels
                     raise
@@ -146,7 +146,7 @@ class _Wheel(Generic[_T]):
                     return result
 
     def _put(self, tick: int, hints: list[Hint], handle: int, timer: Timer, *, new: bool) -> bool:
-        """Attempt to add a timer, or to move one that is live, with a hint in the slot of a tick to come."""
+        """Attempt to add or move a live timer, with a hint in the slot of a future tick."""
         levels = self._levels
         if levels is None or tick <= self._now or not (new or handle in self._timers):
             return False
@@ -160,7 +160,7 @@ class _Wheel(Generic[_T]):
         return True
 
     def _hint(self, deadline: int, number: int, handle: int) -> Hint:
-        """Return a hint; what is due already counts as due now, after what this turn has found."""
+        """Return a hint. A deadline up to now counts as due now, after the timers that this turn has found."""
         if deadline > self._now:
             return deadline, 0, deadline, number, handle
         return self._now, self._turn, deadline, number, handle
@@ -172,8 +172,8 @@ class _Wheel(Generic[_T]):
             undo = map(self._timers.pop, handles, repeat(None))
             try:
                 return self._change(self._added, handles, ticks, items, pack)
-            except MemoryError:  # maybe when some of them were there
-                _consume(undo)  # for this no memory is needed
+            except MemoryError:  # perhaps after some of them were added
+                _consume(undo)  # needs no memory
                 raise
 
     def _added(self, levels: Levels, handles: list[int], ticks: list[int], items: list[Any], pack: _Pack) -> _Plan:
@@ -201,7 +201,7 @@ class _Wheel(Generic[_T]):
         return pack([handle in timers for handle in handles]), map(self._timers.update, (timers,))
 
     def _cancelled(self, levels: Levels, handles: list[int], pack: _Pack) -> _Plan:
-        # The timers are returned as well: their items are released without the lock.
+        # The timers are returned as well, so that their items are released without the lock.
         timers = {handle: timer for handle in handles if (timer := self._timers.get(handle))}
         left = dict(timers)
         found = [left.pop(handle, None) is not None for handle in handles]
@@ -240,10 +240,10 @@ class _Wheel(Generic[_T]):
     # ---- for drivers, whose turns must not be long ------------------------------------------------------------------
 
     def _collect_some(self, now: int, most: int) -> None:
-        """Go to the tick `now` and collect what is due, but sift about `_QUOTA` hints only.
+        """Go to the tick `now` and collect due timers, but sift only about `_QUOTA` hints.
 
-        If that was too few, `_is_behind` is true, nothing can be popped, and the next call goes on, as long as it takes
-        at this `now`. Nor is anything collected while `most` are due: those come first.
+        If more remain, `_is_behind` is true, nothing can be popped, and the next call goes on, as long as it takes at
+        this `now`. Nothing is collected while `most` timers are due: those come first.
         """
         self._change(self._collected, now, most)
 
@@ -254,11 +254,11 @@ class _Wheel(Generic[_T]):
         return None, ()
 
     def _pop(self, limit: int, pack: _Pack = list) -> Any:
-        """Remove the first `limit` timers of what was collected, and return their items, packed."""
+        """Remove the first `limit` collected timers; return their items, packed."""
         return self._change(self._popped, limit, pack)
 
     def _is_behind(self) -> bool:
-        """Whether something that is due was collected and not popped, or is still to be found by this collection."""
+        """Whether due timers were collected and not popped, or this collection still has to find some."""
         return bool(self._change(lambda levels: (levels.due or levels.collecting, ())))
 
     def _in_order(self) -> list[_T]:
@@ -279,10 +279,10 @@ class _Wheel(Generic[_T]):
 
     @exclusive
     def reschedule(self, handle: SupportsIndex, deadline: SupportsIndex, /) -> bool:
-        """Move a live timer to another absolute tick: the handle stays valid, and `max_pending` has no say.
+        """Move a live timer to another absolute tick. The handle stays valid, and `max_pending` does not apply.
 
-        From now on it is the last of the timers with this deadline. False, and nothing changes, if the handle is
-        unknown or stale. O(1). TypeError or OverflowError for a bad argument, a stale handle or not.
+        The timer becomes the last of those with this deadline. False, and nothing changes, if the handle is unknown or
+        stale. O(1). TypeError or OverflowError for a bad argument, even with a stale handle.
         """
         if type(handle) is not int:
             handle = _arguments.handle(handle)
@@ -315,8 +315,8 @@ class _Wheel(Generic[_T]):
     def advance(self, now: SupportsIndex, limit: SupportsIndex | None = None, /) -> list[_T]:
         """Move to the tick `now` and return the items, or keys, of the timers that expired.
 
-        They come by deadline; on one tick in the order of their last schedule or reschedule. At most `limit` come back:
-        the others are held back, live, and come first the next time. O(timers that expire or cascade), however many
+        They come by deadline; on one tick in the order of their last schedule or reschedule. At most `limit` are
+        returned: the others stay live and come first the next time. O(timers that expire or cascade), however many
         ticks pass. ValueError if `now` lies before the last one or `limit` below 0, OverflowError if `now` is outside
         0 .. 2**63-1, TypeError if one is not an int.
         """
@@ -331,8 +331,8 @@ class _Wheel(Generic[_T]):
     def next_deadline(self) -> int | None:
         """Return a tick from `now` to the earliest deadline, `now` if one is due already; None if the wheel is empty.
 
-        It is the deadline itself if that is less than 512 ticks away, at times more. Otherwise the timer cascades
-        there, and a loop of ``advance(next_deadline())`` wakes up at most seven times for nothing. O(levels).
+        It is the deadline itself if that is less than 512 ticks away, sometimes more. Otherwise it is the tick at which
+        the timer cascades: a loop of ``advance(next_deadline())`` wakes up at most seven times for nothing. O(levels).
         """
         tick: int = self._change(lambda levels: (levels.first(self._timers, self._now), ()))
         return tick if self._timers else None
@@ -348,7 +348,7 @@ class _Wheel(Generic[_T]):
         return default if timer is None else timer[ITEM]
 
     def reserve(self, count: SupportsIndex, /) -> None:
-        """Say that `count` timers will be pending at once: the native wheel takes their memory now, this one none.
+        """Announce that `count` timers will be pending at once: the native wheel allocates their memory, this one none.
 
         O(1). WheelFull if more than `max_pending`, ValueError if negative, TypeError if it is not an int.
         """
@@ -357,7 +357,7 @@ class _Wheel(Generic[_T]):
             raise WheelFull("more than max_pending timers can never be pending")
 
     def clear(self) -> None:
-        """Remove every timer; `now` stays. The items are released when the wheel is already empty. O(timers)."""
+        """Remove every timer; `now` stays. The items are released after the wheel is empty. O(timers)."""
         with self._lock:
             gone = self._reset(self._now, self._max_pending)
         del gone
@@ -391,17 +391,17 @@ class _Wheel(Generic[_T]):
 class TimingWheel(_Wheel[_T]):
     """A hierarchical timing wheel over integer ticks, 0 .. 2**63-1, with one Python object for each timer.
 
-    It has no clock: `advance` moves it and returns what expired. `start` is the tick it stands at first; at most
-    `max_pending` timers may be live, None for no limit. TypeError, OverflowError or ValueError for another argument.
+    It has no clock: `advance` moves it and returns what expired. `start` is its first tick; at most `max_pending`
+    timers may be live, None for no limit. TypeError, OverflowError or ValueError for another argument.
     """
 
-    __slots__ = ("_items",)  # never set: it keeps a class from being both wheels
+    __slots__ = ("_items",)  # never set: it keeps a class from inheriting from both wheels
 
     @exclusive
     def schedule(self, deadline: SupportsIndex, item: _T = _NO_ITEM, /) -> int:
         """Schedule `item` for an absolute tick and return the handle of the timer.
 
-        A deadline up to `now` is legal: it expires at the next advance. O(1). OverflowError outside 0 .. 2**63-1,
+        A deadline up to `now` is allowed: it expires at the next advance. O(1). OverflowError outside 0 .. 2**63-1,
         TypeError if it is not an int, WheelFull if `max_pending` timers are live.
         """
         if type(deadline) is not int or not 0 <= deadline <= MAX_TICK:
@@ -423,22 +423,22 @@ class TimingWheel(_Wheel[_T]):
         return cast("list[int]", self._add_many([_arguments.tick(tick, "deadline") for tick in when], what, list))
 
     def cancel_many(self, handles: Iterable[SupportsIndex]) -> list[bool]:
-        """Remove timers in this order, and return a list of bools: which were live. O(n).
+        """Remove timers in this order; return for each whether it was live. O(n).
 
-        TypeError unless all are ints: no timer was removed.
+        TypeError unless all are ints; then no timer was removed.
         """
         return cast("list[bool]", self._change(self._cancelled, list(map(_arguments.handle, handles)), list)[0])
 
 
-# a key is an item, once checked
+# A checked key is the item.
 _schedule: Final[Callable[[_Wheel[Any], int, Any], int]] = cast("Any", TimingWheel.schedule)
 
 
 class KeyWheel(_Wheel[int]):
     """A hierarchical timing wheel over integer ticks, 0 .. 2**63-1, with an integer key, 0 .. 2**64-1, for each timer.
 
-    As `TimingWheel`. Besides, the `*_many` methods take and return arrays: they need NumPy, and accept any integer
-    dtype, or a sequence of ints, of one dimension. A bad argument or a lack of memory leaves the wheel unchanged.
+    As `TimingWheel`. The `*_many` methods also take and return arrays: they need NumPy, and accept any integer dtype,
+    or a sequence of ints, of one dimension. A bad argument or a lack of memory leaves the wheel unchanged.
     """
 
     __slots__ = ("_keys",)  # as in the other wheel
@@ -465,24 +465,24 @@ class KeyWheel(_Wheel[int]):
         return cast("NDArray[np.uint64]", self._add_many(ticks.tolist(), values.tolist(), _unsigned))
 
     def reschedule_many(self, handles: ArrayLike, deadlines: ArrayLike) -> NDArray[np.bool_]:
-        """Move timers to other absolute ticks, pair by pair in this order, and return which were live. O(n).
+        """Move timers to other absolute ticks, pair by pair in this order; return for each whether it was live. O(n).
 
-        TypeError, ValueError, OverflowError and ImportError as `schedule_many`.
+        TypeError, ValueError, OverflowError and ImportError as for `schedule_many`.
         """
         which, ticks = _arguments.handles(handles), _arguments.deadlines(deadlines)
         _arguments.same_length(which, ticks, "handles and deadlines")
         return cast("NDArray[np.bool_]", self._change(self._moved, which.tolist(), ticks.tolist(), _bools))
 
     def cancel_many(self, handles: ArrayLike) -> NDArray[np.bool_]:
-        """Remove timers in this order and return which were live. O(n).
+        """Remove timers in this order; return for each whether it was live. O(n).
 
-        TypeError, ValueError and ImportError as `schedule_many`.
+        TypeError, ValueError and ImportError as for `schedule_many`.
         """
         which = _arguments.handles(handles)
         return cast("NDArray[np.bool_]", self._change(self._cancelled, which.tolist(), _bools)[0])
 
     def advance_many(self, now: SupportsIndex, limit: SupportsIndex | None = None) -> NDArray[np.uint64]:
-        """Move to the tick `now` and return the keys of the timers that expired. As `advance`; ImportError as above."""
+        """Move to the tick `now`; return the keys of the expired timers. As `advance`; ImportError without NumPy."""
         _arguments.numpy()
         return cast("NDArray[np.uint64]", self._advance(now, limit, _unsigned))
 
