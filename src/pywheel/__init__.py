@@ -205,7 +205,7 @@ __all__ = [
 
 __version__ = "0.3.0"
 
-# A program that needs timers alone does not wait for asyncio, json and SQLite.
+# A program that only needs timers does not wait for asyncio, json and SQLite.
 _LATER: Final = {
     **dict.fromkeys(
         ("AsyncDelayQueue", "AsyncTimers", "EventLoop", "QueueShutDown", "timeout", "timeout_at"), ".timers"
@@ -230,7 +230,7 @@ _LATER: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the rest when it is asked for."""
+    """Import the other names on first use."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_LATER[name], __name__), name)
@@ -238,5 +238,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List what can be imported, whether it has been asked for or not."""
+    """Return all names that can be imported, whether or not they were imported yet."""
     return sorted({*globals(), *__all__})

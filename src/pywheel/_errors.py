@@ -1,4 +1,4 @@
-"""Every exception that pywheel raises by a name of its own."""
+"""The exceptions of pywheel."""
 
 __all__ = [
     "BadAddress",
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class PywheelError(Exception):
-    """Base of every error that is pywheel's own."""
+    """Base of all errors of pywheel."""
 
 
 class ExtraMissing(PywheelError, ImportError):
@@ -38,7 +38,7 @@ class ExtraMissing(PywheelError, ImportError):
 
 
 class WheelFull(PywheelError):
-    """A timer was refused because the wheel already holds as many as it may."""
+    """A timer was refused because the wheel already holds its maximum number of timers."""
 
 
 class TimersStopped(PywheelError):
@@ -48,53 +48,53 @@ class TimersStopped(PywheelError):
 class BadJob(PywheelError, ValueError):
     """A job makes no sense: an empty topic, a naive datetime, a body over the limit.
 
-    It is about jobs alone: topics, keys, bodies, delays and times, priorities, headers, the options of a put, and what
-    names jobs, such as references, filters and cursors. What else a queue, worker, handler, task, schedule, outlet or
-    command is given is a BadOption if its value makes no sense, and a TypeError if it is of a wrong class, such as a
-    clock that is none.
+    It is about jobs alone: topics, keys, bodies, delays and times, priorities, headers, the options of a put, and names
+    of jobs, such as references, filters and cursors. Any other argument of a queue, worker, handler, task, schedule,
+    outlet or command raises BadOption if its value makes no sense, and TypeError if it has a wrong class, such as a
+    clock that is not a Clock.
     """
 
 
 class BadOption(PywheelError, ValueError):
-    """What a queue, worker, handler, task, schedule, outlet or command was given beside its jobs cannot be.
+    """An argument of a queue, worker, handler, task, schedule, outlet or command that is not about its jobs is invalid.
 
-    Such as a limit of 0, a key of the wrong length, a rate that is not understood, a topic without a handler.
+    Examples: a limit of 0, a key of the wrong length, a rate that cannot be read, a topic without a handler.
     """
 
 
 class BadArguments(BadJob):
-    """The arguments of a task are not what its function takes; the message names the argument and the type wanted.
+    """The arguments of a task do not fit its function. The message names the argument and the expected type.
 
-    A put that raises it has stored nothing. At the handler it is a failed attempt, which is tried again.
+    A put that raises it has stored nothing. In the handler it is a failed attempt, which is tried again.
     """
 
 
 class BadBody(PywheelError, ValueError):
-    """The body of a job is not what was asked for, such as JSON."""
+    """The body of a job is not as requested, for example not JSON."""
 
 
 class BadResult(PywheelError, ValueError):
-    """The return value of a handler cannot be kept as its job's result: it is no JSON, or too long."""
+    """The return value of a handler cannot be kept as its job's result: it is not JSON, or too long."""
 
 
 class NoKey(BadBody):
-    """A body is encrypted with a key that is not here; the job stays as it was."""
+    """A body is encrypted with a key that is missing; the job stays as it was."""
 
 
 class JobExists(PywheelError):
-    """A live job of the topic has the key already, or one had it that ended lately; nothing was stored."""
+    """A live job of the topic has the key, or a job with the key ended recently; nothing was stored."""
 
     def __init__(self, message: str, id: int) -> None:
         super().__init__(message)
         self.id = id
-        """The job that has the key, or had it."""
+        """The job that has or had the key."""
 
     def __reduce__(self) -> tuple[type["JobExists"], tuple[str, int], dict[str, object]]:
-        return type(self), (str(self), self.id), self.__dict__  # pickled by itself it would forget the id
+        return type(self), (str(self), self.id), self.__dict__  # the default pickling would lose the id
 
 
 class NonceTaken(PywheelError):
-    """A put with another fingerprint had this nonce before; nothing was stored."""
+    """An earlier put with this nonce had another fingerprint; nothing was stored."""
 
 
 class NoSuchJob(PywheelError, LookupError):
@@ -102,7 +102,7 @@ class NoSuchJob(PywheelError, LookupError):
 
 
 class WaitTimeout(PywheelError, TimeoutError):
-    """The job had not ended when the time was over for which somebody waited. It goes on."""
+    """The job had not ended when the timeout was over. It goes on."""
 
 
 class NoSuchSchedule(NoSuchJob):
@@ -110,18 +110,18 @@ class NoSuchSchedule(NoSuchJob):
 
 
 class StoreError(PywheelError):
-    """The store could not do it; nothing of the call was stored, unless it says otherwise."""
+    """The store could not do it. The call has stored nothing, unless the message says otherwise."""
 
 
 class StoreAway(StoreError):
     """The store cannot be reached: a server does not answer, or a connection to it broke."""
 
     seconds: float = 0.0
-    """For how long it has been away, as far as this process knows."""
+    """How long it has been away, as far as this process knows."""
 
 
 class OutcomeUnknown(StoreAway):
-    """The connection broke, or no answer came in time, and whether it was done is not known: look before you repeat it.
+    """The connection broke, or no answer came in time. Whether the call took effect is unknown: check before a repeat.
 
     A put with a key may be repeated.
     """
@@ -132,19 +132,19 @@ class StoreClosed(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Somebody else kept the store locked for too long: try again."""
+    """Another program kept the store locked for too long: try again."""
 
 
 class StoreFull(StoreError):
-    """There is no room on the disk: what was stored before is intact, and it goes on when there is room."""
+    """The disk is full. Stored jobs are intact, and the store works again when there is room."""
 
 
 class StoreReadOnly(StoreError):
-    """The store may be read, not written."""
+    """The store can be read, but not written."""
 
 
 class StoreReplaced(StoreError):
-    """The store's files were deleted or replaced while they were open: open it again, on what is there now."""
+    """The store's files were deleted or replaced while they were open: open the store again."""
 
 
 class StoreCorrupt(StoreError):
@@ -160,8 +160,8 @@ class NotAStore(StoreError):
 
 
 class BadAddress(NotAStore, ValueError):
-    """The address can be none of a store, whatever is there: an unknown scheme or option, a port that is no number."""
+    """The address cannot be a store's: an unknown scheme or option, or a port that is not a number."""
 
 
 for _error in __all__:
-    globals()[_error].__module__ = "pywheel"  # where people import it from, in tracebacks and in the errors of jobs
+    globals()[_error].__module__ = "pywheel"  # where users import it from, for tracebacks and errors of jobs

@@ -1,6 +1,6 @@
 """Tells objects that they are in a forked child.
 
-Their threads did not come along, and nobody will free the locks that those held.
+The parent's threads do not exist in the child, and no thread will release the locks that they held.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 
 class Renewed(Protocol):
-    """Something with locks, threads or connections."""
+    """An object with locks, threads or connections."""
 
     def _after_fork(self) -> None:
         """Begin with free locks, and without the threads of the parent."""
@@ -21,13 +21,13 @@ _renewed: Final[WeakValueDictionary[int, Renewed]] = WeakValueDictionary()  # by
 
 
 def renew_after_fork(renewed: Renewed) -> None:
-    """Have an object told in a forked child, for as long as it lives."""
+    """Call an object's `_after_fork` in forked children, for as long as the object lives."""
     _renewed[id(renewed)] = renewed
 
 
 def leave_alone(thing: object) -> None:
-    """Keep something of the parent's from ever being closed in a forked child, at the interpreter's end too."""
-    import ctypes  # it takes long to load
+    """Keep an object of the parent from ever being closed in a forked child, even when the interpreter exits."""
+    import ctypes  # takes long to load
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 

@@ -1,8 +1,8 @@
-"""Seconds as people write them, turned into whole nanoseconds, or refused by name.
+"""Seconds as people write them, turned into whole nanoseconds, or refused with a clear error.
 
-What decides is the clock's own reading, a float: 0.1 s is the first nanosecond at which a clock shows 0.1 or more. So
-nothing is early, however coarse floats have become by the machine's uptime, and 0.1 is not 100 000 001 ns because of
-its seventeenth digit.
+The clock's own reading, a float, decides: 0.1 s is the first nanosecond at which a clock shows 0.1 or more. So no timer
+is early, however coarse floats have become with the machine's uptime, and 0.1 is not 100 000 001 ns because of its
+seventeenth digit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LONGEST: Final = 2**62
 
 
 def too_far(name: str) -> ValueError:
-    """Return the error for what is beyond 146 years."""
+    """Return the error for a time beyond 146 years."""
     return ValueError(f"{name} is out of range: at most 146 years, which is {LONGEST // NANO} seconds")
 
 
@@ -37,10 +37,10 @@ def first_ns(value: float) -> int:
 
 
 def signed_ns(value: Any, name: str) -> int:
-    """Return seconds as nanoseconds. Far below zero there is only one number.
+    """Return seconds as nanoseconds. All times far below zero become one number.
 
     Raises:
-        TypeError: it is no number and no timedelta.
+        TypeError: it is not a number and not a timedelta.
         ValueError: it is not finite, or beyond 146 years.
     """
     if isinstance(value, timedelta):
@@ -57,12 +57,12 @@ def signed_ns(value: Any, name: str) -> int:
 
 
 def unsigned_ns(value: Any, name: str) -> int:
-    """Return a duration or an instant in nanoseconds, a negative one as 0: due at once. Errors as `signed_ns`."""
+    """Return a duration or an instant in nanoseconds; a negative one is 0: due at once. Errors as for `signed_ns`."""
     return max(signed_ns(value, name), 0)
 
 
 def tick_ns(value: Any) -> int:
-    """Return the length of a tick in nanoseconds. Errors as `signed_ns`, and ValueError unless it is 1 us to 1 hour."""
+    """Return the length of a tick in nanoseconds. Errors as for `signed_ns`; ValueError unless it is 1 us to 1 hour."""
     nanoseconds = signed_ns(value, "tick")
     if not 1_000 <= nanoseconds <= 3_600 * NANO:
         raise ValueError("tick must be from 0.000001 to 3600 seconds")

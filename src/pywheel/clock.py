@@ -1,6 +1,6 @@
-"""Clocks: where timers and jobs get the time from.
+"""Clocks: the source of the time for timers and jobs.
 
-Monotonic time says how long something takes; wall time says when a job is due. Only the second may be stepped.
+Monotonic time measures durations; wall time tells when a job is due. Only wall time may be stepped.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Clock(ABC):
-    """A monotonic clock and a wall clock. A subclass gives `time_ns`, and may give a wall clock of its own."""
+    """A monotonic clock and a wall clock. A subclass defines `time_ns`, and may define a wall clock of its own."""
 
     @abstractmethod
     def time_ns(self) -> int:
-        """Return the time in nanoseconds since a moment of the clock's own, 0 or more. Never goes back."""
+        """Return the nanoseconds since some moment, 0 or more. Never goes back."""
 
     def time(self) -> float:
         """Return the time in seconds. Never goes back."""
@@ -33,14 +33,14 @@ class Clock(ABC):
         return time.time_ns() // 1_000_000
 
     def until(self, wall: int) -> float:
-        """Return the seconds, with their fractions, until the wall clock shows this; negative if it has."""
+        """Return the seconds, with fractions, until the wall clock shows this time; negative if it is past."""
         return wall / 1000 - time.time()
 
 
 class MonotonicClock(Clock):
     """The host's clocks. The monotonic one is that of `time.monotonic` and of asyncio's loops.
 
-    Whether it stands still while the machine is suspended is the system's choice; either way a driver sees one jump.
+    The system decides whether the clock stands still while the machine is suspended; either way a driver sees one jump.
     """
 
     def time_ns(self) -> int:
@@ -53,33 +53,33 @@ class MonotonicClock(Clock):
 
 
 class Driven(Protocol):
-    """What a ManualClock moves: a driver, a queue, a loop."""
+    """An object that a ManualClock moves: a driver, a queue, a loop."""
 
     def _next_ns(self) -> int | None:
-        """Return the next time after this one at which something may be due; None if it runs by itself."""
+        """Return the next time at which something may be due; None if the object runs by itself."""
 
     def _clock_moved(self, run: bool) -> None:
-        """Look at the clock: wake who sleeps; with `run`, run what is due before returning, if nobody else would."""
+        """Look at the clock: wake sleepers; with `run`, run what is due before returning, if nothing else does."""
 
 
 class ManualClock(Clock):
-    """A clock for tests: it stands still until it is told to go on.
+    """A clock for tests: it stands still until a call moves it.
 
     Args:
         start: its first time, in seconds.
-        wall: what the wall clock shows then, in whole milliseconds since 1970.
+        wall: the wall clock at that time, in whole milliseconds since 1970.
         autojump: a sleep until a deadline moves the clock there instead, so that a program which waits for hours
-            takes no time. For ThreadTimers and EventLoop; with several of them asleep, the first to
-            fall asleep moves it.
+            takes no time. For ThreadTimers and EventLoop; with several of them asleep, the first to fall asleep
+            moves it.
 
-    Safe to use from several threads. It cannot be copied or pickled: what waits by it would follow one of two.
+    Any thread may use it. It cannot be copied or pickled: its sleepers would follow only one of the two.
     """
 
     def __init__(self, start: Seconds = 0.0, *, wall: int = 1_700_000_000_000, autojump: bool = False) -> None:
         self._now = unsigned_ns(start, "start")
-        self._wall = wall * 1_000_000 - self._now  # what the wall clock is ahead, in nanoseconds
+        self._wall = wall * 1_000_000 - self._now  # nanoseconds by which the wall clock is ahead
         self._lock = threading.RLock()
-        self._driven: WeakValueDictionary[int, Driven] = WeakValueDictionary()  # by id, in the order they came
+        self._driven: WeakValueDictionary[int, Driven] = WeakValueDictionary()  # by id, in the order of `attach`
         self.autojump = autojump
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ class ManualClock(Clock):
         raise TypeError(f"cannot copy or pickle a {type(self).__name__}: what waits by it would follow one of two")
 
     def time_ns(self) -> int:
-        """Return the time it was told, in nanoseconds."""
+        """Return its time in nanoseconds."""
         return self._now
 
     def wall(self) -> int:
@@ -97,27 +97,27 @@ class ManualClock(Clock):
         return (self._wall + self._now) // 1_000_000
 
     def until(self, wall: int) -> float:
-        """Return the seconds until the wall clock shows this; negative if it has."""
+        """Return the seconds until the wall clock shows this time; negative if it is past."""
         return (wall * 1_000_000 - self._wall - self._now) / 1e9
 
     def step(self, seconds: Seconds) -> None:
         """Step the wall clock, forward or, with a negative number, back. No time passes: timers do not notice.
 
         Raises:
-            TypeError, ValueError: seconds is no number, or not finite.
+            TypeError, ValueError: seconds is not a number, or not finite.
         """
         with self._lock:
             self._wall += signed_ns(seconds, "seconds")
         self._move_to(self._now, False)
 
     def advance(self, seconds: Seconds) -> None:
-        """Let time pass: go from deadline to deadline, and have all that is due there run, each at its own time.
+        """Let time pass: go from deadline to deadline, and run all that is due there, each at its own time.
 
-        Timers driven by hand and those of a thread have run when this returns; a loop's run when it gets its turn.
-        Of several drivers that have something to do at one time, the one made first is the first to run.
+        Timers driven by hand and those of a thread have run when this returns; a loop's run when it gets its turn. Of
+        several drivers with timers due at one time, the one made first runs first.
 
         Raises:
-            TypeError, ValueError: seconds is no duration, negative, or leads beyond 146 years.
+            TypeError, ValueError: seconds is not a duration, is negative, or leads beyond 146 years.
         """
         self._advance_to(self._now + self._distance(seconds))
 
@@ -132,10 +132,10 @@ class ManualClock(Clock):
         return min(stops, default=end)
 
     def jump(self, seconds: Seconds) -> None:
-        """Go forward at once, as a machine does that was suspended: what lay in between is then late.
+        """Go forward at once, like a machine that was suspended: all that was due in between is then late.
 
         Raises:
-            TypeError, ValueError: seconds is no duration, or negative.
+            TypeError, ValueError: seconds is not a duration, or is negative.
         """
         self._move_to(self._now + self._distance(seconds), False)
 
@@ -154,7 +154,7 @@ class ManualClock(Clock):
         return nanoseconds
 
     def attach(self, driven: Driven) -> None:
-        """Have the clock tell `driven` when it moves, for as long as that lives."""
+        """Have the clock tell `driven` when it moves, for as long as `driven` lives."""
         with self._lock:
             self._driven[id(driven)] = driven
 
@@ -164,7 +164,7 @@ class ManualClock(Clock):
 
 
 def monotonic_or(clock: Clock | None) -> Clock:
-    """Return `clock`, or the system's monotonic one. TypeError if it is no clock."""
+    """Return `clock`, or the system's monotonic one. TypeError if it is not a Clock."""
     if clock is None:
         return MonotonicClock()
     if not callable(getattr(clock, "time_ns", None)):

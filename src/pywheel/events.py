@@ -1,10 +1,10 @@
-"""What happened, typed. Observers of a queue or a worker get these, and cannot hurt it.
+"""Typed events. Observers of a queue or a worker get them, and cannot disturb it.
 
 A listener is any callable that takes an event. It is called on the thread where the event happened, from many threads,
-and should be quick. One that also has a method ``many`` gets the ends of a commit's jobs at once, as a list: it is
-called less often. What it raises is logged and goes no further.
+and should be quick. A listener with a method ``many`` gets the ends of a commit's jobs at once, as a list, so that it
+is called less often. An exception in a listener is logged and goes no further.
 
-A `Tracer` is a listener that also stands around puts and handlers, and so carries a context from one to the other.
+A `Tracer` is a listener that also wraps puts and handlers, and so carries a context from one to the other.
 """
 
 from __future__ import annotations
@@ -51,35 +51,35 @@ _LOGGER: Final = logging.getLogger("pywheel.events")
 
 
 class JobsPut(NamedTuple):
-    """Jobs of a topic were stored, durably."""
+    """Jobs of a topic were stored durably."""
 
     topic: str
-    jobs: int  # how many
+    jobs: int  # number of jobs
 
 
 class JobsClaimed(NamedTuple):
     """A worker claimed jobs of a topic."""
 
     topic: str
-    jobs: int  # how many
+    jobs: int  # number of jobs
 
 
 class BacklogSeen(NamedTuple):
-    """A worker asked for the due jobs of a topic, and was left with some that it could not claim, or with none."""
+    """A worker asked for a topic's due jobs, and some were left that it could not claim, or none."""
 
     topic: str
-    seconds: float  # for how long there have been some; 0 if there are none
+    seconds: float  # how long jobs have been left over; 0 if there are none
 
 
 class BodiesSealed(NamedTuple):
-    """A worker claimed jobs of a topic whose bodies it cannot read, and gave them back, unspent.
+    """A worker claimed jobs of a topic whose bodies it cannot read, and gave them back unspent.
 
-    Told once a minute for a topic, while that goes on.
+    Emitted once a minute for a topic, while that lasts.
     """
 
     topic: str
-    jobs: int  # how many, of those claimed together
-    error: BadBody  # what is wrong with the last of them, such as NoKey
+    jobs: int  # number of jobs that were claimed together
+    error: BadBody  # the error of the last of them, such as NoKey
 
 
 class JobStarted(NamedTuple):
@@ -90,76 +90,76 @@ class JobStarted(NamedTuple):
 
 
 class JobEnded(NamedTuple):
-    """A claim was settled, durably."""
+    """A claim was settled durably."""
 
     job: Job
     outcome: Outcome  # DONE or FAILED
-    state: State  # what the job is now: DONE, DELAYED or DEAD
+    state: State  # the job's new state: DONE, DELAYED or DEAD
     seconds: float  # how long the handler ran
-    error: str | None  # what it raised
+    error: str | None  # the handler's error
 
 
 class JobGivenBack(NamedTuple):
-    """A worker gave a claim back, unspent."""
+    """A worker gave a claim back unspent."""
 
     job: Job
-    delay: float | None = None  # in seconds, if its handler said that it was not for now; else it is due as before
+    delay: float | None = None  # seconds, if its handler raised NotNow; otherwise it is due as before
 
 
 class JobSkipped(NamedTuple):
-    """A worker cancelled a job instead of handling it: a tick of a schedule that is not to run now."""
+    """A worker cancelled a job instead of handling it: a tick of a schedule that must not run now."""
 
     job: Job
     reason: str
 
 
 class LeaseLost(NamedTuple):
-    """A worker learned that a claim of its own was over before it was settled: the job is delivered again."""
+    """A worker learned that its claim had ended before it was settled: the job is delivered again."""
 
     job: Job
 
 
 class JobDied(NamedTuple):
-    """A worker ended the last lease of a job, whosesoever it was, as it was over: the job is dead.
+    """A worker ended the last lease of a job, its own or another worker's, because it was over: the job is dead.
 
-    Nobody has failed in it: its worker was killed or cut off, or its handler took longer than its ttr.
+    No handler raised an error: its worker was killed or cut off, or the handler took longer than its ttr.
     """
 
     job: Job  # as the store has it
 
 
 class PoolStuck(NamedTuple):
-    """The handlers of a topic make no progress; what waited for them went back to the store."""
+    """The handlers of a topic make no progress; the jobs that waited for them went back to the store."""
 
     topic: str
-    jobs: int  # how many
+    jobs: int  # number of jobs
 
 
 class JobsSpooled(NamedTuple):
-    """Jobs of a topic were put into the spool, durably, as the store is away. They count as put, too."""
+    """Jobs of a topic were put into the spool durably, because the store is away. They also count as put."""
 
     topic: str
-    jobs: int  # how many
+    jobs: int  # number of jobs
 
 
 class JobsForwarded(NamedTuple):
     """Jobs of a topic went from the spool to the store."""
 
     topic: str
-    jobs: int  # how many
+    jobs: int  # number of jobs
 
 
 class JobRefused(NamedTuple):
-    """The store refused a job of the spool, which keeps it: for `retry`, or `delete`."""
+    """The store refused a job of the spool. The spool keeps it, for `retry` or `delete`."""
 
-    id: int  # what put returned
+    id: int  # the id that put returned
     topic: str
     key: str | None
     error: str
 
 
 class StoreFailed(NamedTuple):
-    """The store could not do what a worker, or a queue with a spool, asked. It is tried again."""
+    """The store failed at a call of a worker, or of a queue with a spool. The call is tried again."""
 
     error: BaseException
     failures: int  # in a row
@@ -224,34 +224,34 @@ Listener: TypeAlias = Callable[[Event], object]
 
 
 class Sending:
-    """One put, while it is under way."""
+    """One put under way."""
 
     __slots__ = ("ids", "jobs")
 
     def __init__(self, jobs: tuple[NewJob, ...]) -> None:
         self.jobs = jobs
-        """What is put: the tracer may have given headers to the caller's jobs."""
+        """The jobs that are put: the tracer may have added headers to the caller's jobs."""
         self.ids: Sequence[int] = ()
-        """What the put returned."""
+        """The ids that the put returned."""
 
 
 class Tracer(ABC):
-    """A listener that also stands around puts and handlers. A queue has one at most.
+    """A listener that also wraps puts and handlers. A queue has at most one.
 
-    None of its methods, and none of what they return, may raise an exception of its own.
+    Neither its methods, nor the objects that they return, may raise an exception of their own.
     """
 
     @abstractmethod
     def __call__(self, event: Event) -> object:
-        """Take in what happened."""
+        """Receive an event."""
 
     @abstractmethod
     def sending(self, jobs: tuple[NewJob, ...]) -> AbstractContextManager[Sending]:
-        """Stand around a put of jobs. It is entered before they are stored, and left when they are durable or not."""
+        """Wrap a put of jobs. The context is entered before they are stored, and left when they are durable or not."""
 
     @abstractmethod
     def handling(self, job: Job) -> AbstractContextManager[object]:
-        """Stand around a handler's call, in its thread or task. What the handler raises goes through it."""
+        """Wrap a handler's call, in its thread or task. An exception of the handler passes through the context."""
 
     @abstractmethod
     def carried(self) -> Mapping[str, str]:
@@ -259,19 +259,19 @@ class Tracer(ABC):
 
     @abstractmethod
     def going_on(self, carried: Mapping[str, str]) -> AbstractContextManager[object]:
-        """Let that process go on in the context that was carried there."""
+        """Enter, in that process, the context that `carried` returned."""
 
 
 _NOTHING: Final = nullcontext()
 _COMMON: Final = frozenset({JobsPut, JobsSpooled, JobsClaimed, BacklogSeen, JobStarted})
-"""What happens with each job; ends without an error too."""
+"""Events that come with each job, as the ends of jobs without an error do."""
 
 
 class Events:
-    """Tells every listener.
+    """Passes events to listeners.
 
-    `listeners` hear of everything. Without any, events that come with each job need not even be made. `log` hears of
-    rare events alone, and hears them in any case.
+    `listeners` get all events. Without any, events that come with each job are not even made. `log` gets rare events
+    only, in any case.
     """
 
     def __init__(self, listeners: Iterable[Listener] = (), log: Listener | None = None) -> None:
@@ -279,13 +279,13 @@ class Events:
             raise TypeError(f"listeners are given as a list of them, not {listeners!r:.40}")
         self.listeners: tuple[Listener, ...] = ()
         self.tracer: Tracer | None = None
-        """The listener that stands around puts and handlers, if there is one."""
+        """The listener that wraps puts and handlers, if there is one."""
         self._log = () if log is None else (log,)
         for listener in listeners:
             self.listen(listener)
 
     def listen(self, listener: Listener) -> None:
-        """Tell one more listener from now on. TypeError if it cannot be called, BadOption if it is a second tracer."""
+        """Add a listener. TypeError if it cannot be called, BadOption if it is a second tracer."""
         if not callable(listener):
             raise TypeError(f"a listener is called with each event, and {type(listener).__name__} cannot be")
         if isinstance(listener, Tracer):
@@ -295,7 +295,7 @@ class Events:
         self.listeners = (*self.listeners, listener)
 
     def handling(self, job: Job) -> AbstractContextManager[object]:
-        """Return what stands around a handler's call."""
+        """Return the context for a handler's call."""
         return _NOTHING if self.tracer is None else self.tracer.handling(job)
 
     def emit(self, event: Event) -> None:
@@ -303,11 +303,11 @@ class Events:
         for listener in self.listeners if type(event) in _COMMON else self._log + self.listeners:
             try:
                 listener(event)
-            except Exception:  # whatever a listener does wrong, the jobs go on
+            except Exception:  # the jobs go on, whatever a listener does
                 _LOGGER.exception("a listener failed at %s: %r", type(event).__name__, listener)
 
     def emit_many(self, events: Sequence[JobEnded]) -> None:
-        """Call every listener with ends without an error, in order, each as seldom as it allows. Never raises."""
+        """Call every listener with ends without an error, in order, in as few calls as it allows. Never raises."""
         for listener in self.listeners:
             try:
                 getattr(listener, "many", partial(_each, listener))(events)
@@ -319,5 +319,5 @@ def _each(listener: Listener, events: Sequence[Event]) -> None:
     for event in events:
         try:
             listener(event)
-        except Exception:  # the others are told all the same
+        except Exception:  # the other listeners are called nevertheless
             _LOGGER.exception("a listener failed at %s: %r", type(event).__name__, listener)
