@@ -1,1 +1,1 @@
-# What makes a package of this folder for Cython, so that a module in it is known by its full name.
+# This file makes the folder a package for Cython, so that its modules are known by their full names.

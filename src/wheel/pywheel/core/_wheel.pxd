@@ -12,7 +12,7 @@ cdef class _Wheel:
     cdef object __weakref__
 
 
-# Each has a field of its own: with one layout for both, Python would let a wheel of objects become one of keys.
+# Each class has a field of its own: with one layout for both, Python would let a wheel of objects become one of keys.
 
 cdef class TimingWheel(_Wheel):
     cdef bint distinct

@@ -89,26 +89,26 @@ cdef inline int64_t as_limit(object value) except -1:
 
 # ---- the lock -------------------------------------------------------------------------------------------------------
 
-# With the GIL a method holds it from its first look at the wheel to its last write, as no Python code can run in
+# With the GIL a method holds it from its first look at the wheel to its last write, because no Python code can run in
 # between: objects are made, and references dropped, before or after. Without the GIL the critical section on the wheel
-# does the same. A bulk call of a KeyWheel lets both go while it works; it sets `busy` first, under them, and whoever
-# finds that waits at the gate. So the price of the lock is one load where there is a GIL, and an uncontended
-# critical section where there is none.
+# does the same. A bulk call of a KeyWheel releases both while it works. It sets `busy` first, under them, and a thread
+# that finds `busy` set waits at the gate. So the lock costs one load with a GIL, and an uncontended critical section
+# without.
 #
-# The locks of all modules. Whoever holds one takes only those below it:
+# The locks of all modules. A thread that holds one takes only those below it:
 #
 #   1  critical section on a Timeout       its state
-#   2  critical section on a wheel         the wheel, and what its timers know of that: a Timer's fields, `_scheduled`
-#   2  critical section on a TimerHandle   its other fields; nothing else is taken in it
+#   2  critical section on a wheel         the wheel, and its timers' records of that: a Timer's fields, `_scheduled`
+#   2  critical section on a TimerHandle   its other fields; no other lock is taken in it
 #   3  gate of a KeyWheel                  that a bulk call is at work
 #
 # A bulk call takes the gate in the wheel's critical section, keeps it when it leaves that, and at its end enters that
-# again. So whoever waits for the gate holds nothing: it lets the GIL go, and every critical section with it.
+# again. So a thread that waits for the gate holds nothing: it releases the GIL, and every critical section with it.
 
 cdef enum:
     LONG_CALL = 4096                    # timers from which a bulk call releases the GIL
 
-cdef int forks = 1                      # processes between the first and this one, and 1: what `busy` is set to
+cdef int forks = 1                      # number of processes from the first to this one: the value of `busy`
 
 
 def _after_fork():
@@ -160,10 +160,10 @@ cdef void end_bulk(KeyWheel self, PyThreadState *released) noexcept:
 
 # ---- what a wheel owns ----------------------------------------------------------------------------------------------
 
-# A TimingWheel owns one reference for each live timer, in the node's payload. They are dropped only when the wheel is
-# consistent again, since `__del__` and weak reference callbacks may call any method.
+# A TimingWheel owns one reference for each live timer, in the node's payload. References are dropped only when the
+# wheel is consistent again, since `__del__` and weak reference callbacks may call any method.
 #
-# What the garbage collector sees of what a wheel owns, in index order, which is the order of memory:
+# What the garbage collector sees of a wheel's objects, in index order, which is the order of memory:
 #
 #   wheel of       what is hidden                       while                         it is seen again
 #   TimingWheel    nothing
@@ -174,7 +174,7 @@ cdef void end_bulk(KeyWheel self, PyThreadState *released) noexcept:
 #   an EventLoop   the wheel, its handles, their        the loop runs its own turns   as a handle is cancelled or has
 #                  arguments and contexts                                             run (watch), as the loop stops
 #
-# What is hidden counts as referred to from elsewhere, and stays alive. Where there is no GIL nothing is hidden.
+# A hidden object counts as referred to from elsewhere, and stays alive. Without a GIL nothing is hidden.
 # timers/_timers.pyx and timers/handles.pxd say why that is right.
 
 cdef object _numbers = itertools.count(1)   # tells wheels apart; no global, which the interpreter's exit takes away
@@ -203,7 +203,7 @@ cdef int restart(_Wheel self, uint64_t start) except -1:
 # ---- the handle that `schedule` returns, or an error ----------------------------------------------------------------
 
 cdef object refusal(bint full, bint no_index):
-    """The error for a schedule that found `max_pending` timers, or no index left, or no memory."""
+    """The error for a schedule without room: `max_pending` timers, no index left, or no memory."""
     if full:
         return WheelFull("max_pending timers are pending: cancel some, advance, or make a wheel with a higher limit")
     if no_index:
@@ -212,7 +212,7 @@ cdef object refusal(bint full, bint no_index):
 
 
 cdef inline object as_int(_Wheel self, uint64_t handle):
-    """The handle just made, as an object; without memory for that the timer is taken back."""
+    """The new handle as an object. Without memory for that the timer is taken back."""
     cdef PyObject *number = new_handle(handle)
     if unlikely(number == NULL):
         take_back(self, handle)
@@ -236,7 +236,7 @@ cdef int take_back(_Wheel self, uint64_t handle) except -1:
 
 
 cdef object refusal_of_many(bint full, bint no_index):
-    """The same for timers that did not find room together."""
+    """The error for timers that had no room together."""
     if full:
         return WheelFull("they would be more than max_pending timers: none of them was scheduled")
     if no_index:
@@ -245,7 +245,7 @@ cdef object refusal_of_many(bint full, bint no_index):
 
 
 cdef inline bytes words(uint64_t n):
-    """Room for so many words of 64 bits, with anything in them."""
+    """Room for n words of 64 bits, with any content."""
     return PyBytes_FromStringAndSize(NULL, n * sizeof(uint64_t))
 
 
@@ -257,7 +257,7 @@ cdef enum:
 
 @cython.trashcan(True)                # a chain of wheels, each the item of the next, would overflow the stack
 cdef class _Wheel:
-    """What both wheels share."""
+    """The common part of both wheels."""
 
     def __cinit__(self):
         wheel_init(&self.wheel, 0, next(_numbers))
@@ -349,13 +349,13 @@ cdef class _Wheel:
             return self.wheel.arena.nodes[index].deadline if index else None
 
     def reserve(self, count, /):
-        """Take now the memory for `count` timers pending at once, those pending already included.
+        """Allocate memory now for `count` pending timers, including those pending already.
 
-        Then no `schedule` up to that many waits for the wheel to grow, nor for the system to supply the memory. Without
-        it a wheel grows as timers come. 32 bytes a timer are kept until `clear()`, whether the timers come or not.
+        Then no `schedule` up to that number waits for the wheel to grow, nor for the system to supply memory. Without
+        it a wheel grows as timers come. It keeps 32 bytes for each timer until `clear()`, used or not.
 
         Args:
-            count: how many timers; fewer than there is room for change nothing.
+            count: how many timers; no more than there is room for changes nothing.
 
         Raises:
             TypeError: count is not an int.
@@ -379,18 +379,18 @@ cdef class _Wheel:
             raise WheelFull("a wheel has fewer indices than that") if no_index else MemoryError()
 
     def clear(self):
-        """Cancel every timer and give the memory back. `now` stays; all handles given so far are stale for good. O(n).
+        """Cancel every timer and free the memory. `now` stays; all handles given so far are stale for good. O(n).
         """
         restart(self, NEVER)
 
     def __len__(self):
-        """Timers pending, those held back by a limit included. O(1)."""
+        """Return the number of pending timers, including those held back by a limit. O(1)."""
         with critical_section(self):
             pass_gate(self)
             return self.wheel.live
 
     def __contains__(self, handle):
-        """Whether the timer is pending. TypeError if handle is not an int. O(1)."""
+        """Return whether the timer is pending. TypeError if handle is not an int. O(1)."""
         cdef uint64_t number = as_handle(handle)
         with critical_section(self):
             pass_gate(self)
@@ -408,7 +408,7 @@ cdef class _Wheel:
         return iter(handles)
 
     def __sizeof__(self):
-        """Bytes of memory the wheel owns, items not included."""
+        """Return the bytes of memory that the wheel owns, without items."""
         cdef size_t size
         with critical_section(self):
             pass_gate(self)
@@ -416,7 +416,7 @@ cdef class _Wheel:
         return type(self).__basicsize__ + size
 
     def _check(self):
-        """Recompute every invariant slowly; RuntimeError says which one is broken. For tests. O(n).
+        """Recompute every invariant slowly; RuntimeError names a broken one. For tests. O(n).
         """
         cdef const char *wrong
         with critical_section(self):
@@ -538,7 +538,7 @@ cdef class TimingWheel(_Wheel):
                 for i in range(got):
                     PyList_SET_ITEM(expired, popped + i, <PyObject *><uintptr_t>chunk[i])
                 popped += got
-        if unlikely(popped < count):        # it did
+        if unlikely(popped < count):        # that happened
             Py_SET_SIZE(<PyObject *>expired, popped)
         return expired
 
@@ -564,8 +564,8 @@ cdef class TimingWheel(_Wheel):
             A list of the handles.
 
         Raises:
-            TypeError: a deadline is not an int, or an argument is no sequence.
-            ValueError: there are not as many deadlines as items.
+            TypeError: a deadline is not an int, or an argument is not a sequence.
+            ValueError: the numbers of deadlines and items differ.
             OverflowError: a deadline is out of range.
             WheelFull: they do not all fit under `max_pending`, or into a wheel.
             MemoryError: nothing was changed.
@@ -610,7 +610,7 @@ cdef class TimingWheel(_Wheel):
             A list of bools: which timers were pending.
 
         Raises:
-            TypeError: a handle is not an int, or the argument is no sequence: no timer was removed.
+            TypeError: a handle is not an int, or the argument is not a sequence: no timer was removed.
             MemoryError: nothing was changed.
 
         O(n).
@@ -627,7 +627,7 @@ cdef class TimingWheel(_Wheel):
 
 
 cdef int cancel_all(TimingWheel self, uint64_t n, uint64_t *numbers, uint8_t *was, PyObject *found) except -1:
-    """Cancel the timers whose handles are in `numbers`; write which were there, into a list too unless that is NULL."""
+    """Cancel the timers of the handles in `numbers`; write to `was`, and to a list if given, which were there."""
     cdef uint64_t i
     with critical_section(self):
         wheel_cancel_many(&self.wheel, n, numbers, was, numbers)
@@ -784,7 +784,7 @@ cdef class KeyWheel(_Wheel):
         with critical_section(self):
             pass_gate(self)
             count = min(count, self.wheel.ready_live)
-            while done < count:             # read first, as an int may find no memory
+            while done < count:             # read first, because an int may find no memory
                 got = wheel_peek(&self.wheel, &position, chunk, min(count - done, <uint64_t>CHUNK))
                 for i in range(got):
                     PyList_SET_ITEM(expired, done + i, new_int(chunk[i]))
@@ -816,7 +816,7 @@ cdef class KeyWheel(_Wheel):
 
         Raises:
             TypeError: a dtype is not of integers.
-            ValueError: the arrays have not one dimension and the same length.
+            ValueError: the arrays do not have one dimension and the same length.
             OverflowError: a value is out of range.
             WheelFull: they do not all fit under `max_pending`, or into a wheel.
             MemoryError: nothing was changed.
@@ -855,7 +855,7 @@ cdef class KeyWheel(_Wheel):
 
         Raises:
             TypeError: a dtype is not of integers.
-            ValueError: the arrays have not one dimension and the same length.
+            ValueError: the arrays do not have one dimension and the same length.
             OverflowError: a deadline is out of range.
             MemoryError: nothing was changed.
             ImportError: NumPy is missing.
@@ -887,7 +887,7 @@ cdef class KeyWheel(_Wheel):
 
         Raises:
             TypeError: the dtype is not of integers.
-            ValueError: the array has not one dimension.
+            ValueError: the array does not have one dimension.
             MemoryError: nothing was changed.
             ImportError: NumPy is missing.
 
@@ -928,7 +928,7 @@ cdef class KeyWheel(_Wheel):
         if early or failed:
             raise arguments.backwards() if early else MemoryError()
         while True:
-            keys = new_handles(count)           # the last that can fail, before the first timer is taken
+            keys = new_handles(count)           # the last step that can fail, before the first timer is taken
             out = Words(keys, None, RESULT)
             begin_bulk(self)
             there = min(count, self.wheel.ready_live)
@@ -945,7 +945,7 @@ cdef class KeyWheel(_Wheel):
 cdef enum:
     TICKS                               # integers without the top bit
     KEYS                                # integers, not negative
-    HANDLES                             # any integers: most ints are no handles
+    HANDLES                             # any integers: most ints are not handles
     RESULT                              # an array of our own, to write to
 
 cdef object numpy_empty = None
@@ -963,13 +963,13 @@ cdef int need_numpy() except -1:
 
 
 cdef object new_handles(uint64_t n):
-    """An array of n elements of 64 bits with anything in them."""
+    """An array of n elements of 64 bits, with any content."""
     need_numpy()
     return numpy_empty(n, UINT64)
 
 
 cdef object new_flags(uint64_t n):
-    """An array of n truth values with anything in them."""
+    """An array of n truth values, with any content."""
     need_numpy()
     return numpy_empty(n, BOOL)
 
@@ -983,7 +983,7 @@ cdef inline int same_length(Words first, Words second, str names) except -1:
 @cython.final
 @cython.internal
 @cython.freelist(8)
-@cython.no_gc                          # what a buffer belongs to is held for the time of a call
+@cython.no_gc                          # a call holds a reference to the owner of the buffer
 cdef class Words:
     """A contiguous array of 64-bit integers, held open while a bulk call reads it, or one of results to write to."""
     cdef Py_buffer view
@@ -1017,7 +1017,7 @@ cdef class Words:
             PyBuffer_Release(&self.view)
 
     cdef bint open_as_it_is(self, object values) except -1:
-        """Whether `values` can be read where it is, and is now open."""
+        """Whether `values` can be read in place, and is now open."""
         if not PyObject_CheckBuffer(values):
             return False
         try:
@@ -1028,7 +1028,7 @@ cdef class Words:
                 and self.view.format != NULL and self.view.format[0] in b"lqLQ" and self.view.format[1] == 0)
 
     cdef bint has_bad(self, int kind) noexcept:
-        """Whether a value is one that `normalise` has to name in an error."""
+        """Whether there is a value that `normalise` has to name in an error."""
         cdef uint64_t bits = 0, i
         if kind == HANDLES or (kind == KEYS and self.view.format[0] in b"LQ"):
             return False

@@ -1,5 +1,5 @@
 # cython: cdivision=True
-# Time: collect what is due, in order, and hand it out. Plain C, no Python object, no GIL; not locked.
+# Time: collect due timers, in order, and hand them out. Plain C, no Python object, no GIL; not locked.
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -14,7 +14,7 @@ from pywheel.core.sort cimport pair_t, sort_keys, sort_pairs
 
 cdef extern from *:
     """
-    #ifndef PYWHEEL_QUOTA                   /* of each step of wheel_advance: without end, but for tests */
+    #ifndef PYWHEEL_QUOTA                   /* of each step of wheel_advance: without end, except in tests */
     #define PYWHEEL_QUOTA UINT64_MAX
     #endif
     """
@@ -47,9 +47,9 @@ cdef inline void hold(wheel_t *w, const uint64_t *keys, uint64_t n, uint64_t ind
 
 
 cdef inline int collect(wheel_t *w, uint32_t slot, uint64_t due, uint64_t quota) noexcept nogil:
-    """Collect what is due in a slot of level 0, in order; -1, with nothing changed, without memory.
+    """Collect the due timers of a slot of level 0, in order; -1, with nothing changed, without memory.
 
-    Of a slot that is taken in pieces: about `quota` timers, as one more piece.
+    A slot that is taken in pieces gives one more piece of about `quota` timers.
     """
     cdef uint64_t room = min(w.level[0].weight[slot], w.live), n
     cdef int index_bits = msb(w.arena.used) + 1
@@ -78,7 +78,7 @@ cdef inline int collect(wheel_t *w, uint32_t slot, uint64_t due, uint64_t quota)
 
 
 cdef inline int collect_pieces(wheel_t *w, uint64_t limit, uint64_t *quota) noexcept nogil:
-    """Take one more piece of a slot, of about `quota` timers. When all of it is there, merge until `limit` are ready.
+    """Take one more piece of a slot, of about `quota` timers. When the slot is complete, merge until `limit` are ready.
 
     -1 without memory; nothing is lost.
     """
@@ -101,8 +101,8 @@ cdef inline bint move_cursor(wheel_t *w, uint64_t tick, uint64_t *quota) noexcep
     cdef int l
     cdef uint32_t slot, weight
     if tick & DIGIT_MASK == 0:
-        w.cursor = tick - 1                             # as seen from here, none of them is moved to where it was
-        for l in range(msb(w.in_use | 1), 0, -1):       # from high to low: each fills the slots of the next
+        w.cursor = tick - 1                             # as seen from here, none of them moves back to its old place
+        for l in range(msb(w.in_use | 1), 0, -1):       # from high to low: each level fills the slots of the next
             slot = <uint32_t>(tick >> DIGIT_BITS * l) & SLOT_MASK
             weight = w.level[l].weight[slot] if tick & low_bits(DIGIT_BITS * l) == 0 else 0
             if weight:
@@ -171,9 +171,9 @@ cdef inline int collect_until(wheel_t *w, uint64_t until, uint64_t limit, uint64
 
 
 cdef inline void spread(wheel_t *w, uint64_t elapsed, uint64_t quota) noexcept nogil:
-    """Move down ahead of time part of the slots that come next, so that a step of `elapsed` ticks leaves in time.
+    """Move part of the next slots down ahead of time, so that a step of `elapsed` ticks leaves in time.
 
-    What the next tick will need is on its way then: of the upper levels, since a drain asks for what it leaves.
+    The nodes that the next tick needs are prefetched: on the upper levels, since a drain asks for those that it leaves.
     """
     cdef uint64_t here, left
     cdef uint32_t slot, weight, rest = w.in_use & ~<uint32_t>1
@@ -192,24 +192,24 @@ cdef inline void spread(wheel_t *w, uint64_t elapsed, uint64_t quota) noexcept n
 
 
 cdef inline bint has_overdue(const wheel_t *w) noexcept nogil:
-    """Whether timers were scheduled at or before now since that was advanced to."""
+    """Whether timers were scheduled at or before now since the wheel was advanced to now."""
     return w.levels and w.level[0].weight[OVERDUE]
 
 
 cdef inline int advance_step(wheel_t *w, uint64_t now, uint64_t limit, uint64_t quota) noexcept nogil:
     """Go to tick `now` and collect, in order, until `limit` timers are ready or about `quota` moved.
 
-    If some are overdue nothing that was due by the last `now` may be left.
+    If some timers are overdue, nothing that was due by the last `now` may be left.
     """
     cdef uint64_t before = w.cursor
-    if has_overdue(w):                  # these come after what was held back then, before what came due since
+    if has_overdue(w):                  # these come after the timers held back then, before those due since
         if unlikely(w.level[0].weight[OVERDUE] > quota):
             if begin_overdue(w):
                 return -1
         elif collect(w, OVERDUE, w.now, NEVER):
             return -1
     w.now = now
-    if w.in_use & 2:                    # what `spread` will take is on its way while this collects
+    if w.in_use & 2:                    # prefetched here: `spread` takes it after the collection
         fetch_second(w, 1, <uint32_t>((w.cursor >> DIGIT_BITS) + 1) & SLOT_MASK)
     if collect_until(w, now, limit, quota):
         return -1
@@ -219,15 +219,15 @@ cdef inline int advance_step(wheel_t *w, uint64_t now, uint64_t limit, uint64_t 
 
 
 cdef inline bint must_wait(const wheel_t *w, uint64_t limit) noexcept nogil:
-    """Whether overdue timers must wait until what was due before them is collected, or handed out."""
+    """Whether overdue timers must wait until earlier due ones are collected, or handed out."""
     return has_overdue(w) and (w.cursor <= w.now or w.in_pieces or w.ready_live >= limit)
 
 
 cdef inline int wheel_advance_some(wheel_t *w, uint64_t now, uint64_t limit, uint64_t quota) noexcept nogil:
-    """As wheel_advance, but some `quota` timers at most are moved, or collected: for callers that must not pause.
+    """As wheel_advance, but at most about `quota` timers are moved or collected: for callers that must not pause.
 
-    If that does not reach what is due, nothing may be ready, and wheel_next_deadline says `now`: call it again. And
-    while overdue timers must wait the wheel stays at its `now`: they come before what came due since.
+    If that does not reach the due timers, none may be ready, and wheel_next_deadline says `now`: call it again. While
+    overdue timers must wait, the wheel stays at its `now`: they come before timers that came due since.
     """
     if must_wait(w, limit):
         return collect_until(w, w.now, limit, quota)
@@ -255,9 +255,9 @@ cdef inline int wheel_advance(wheel_t *w, uint64_t now, uint64_t limit) noexcept
 
 
 cdef inline int wheel_collect_more(wheel_t *w, uint64_t limit) noexcept nogil:
-    """Collect what the last wheel_advance has left, until `limit` timers are ready; -1, as there, without memory.
+    """Collect the timers that the last wheel_advance has left, until `limit` are ready; -1, as there, without memory.
 
-    What was scheduled for the past or for `now` since then stays for the next one.
+    Timers that were scheduled for the past or for `now` since then stay for the next advance.
     """
     while is_short(w, limit):
         if collect_until(w, w.now, limit, QUOTA):
@@ -301,7 +301,7 @@ cdef inline uint64_t wheel_pop(wheel_t *w, uint64_t *payloads, uint64_t n) noexc
 
 
 cdef inline bint is_behind(const wheel_t *w) noexcept nogil:
-    """Whether the last wheel_advance has left something to collect, or to hand out."""
+    """Whether the last wheel_advance has left timers to collect, or to hand out."""
     return w.cursor <= w.now or w.ready_live != 0 or w.in_pieces != 0
 
 

@@ -1,16 +1,16 @@
 # The node pool: one growing array of 32-byte nodes, addressed by 32-bit index, and a bitmap of the free ones.
 #
 # Invariants
-#   nodes[0]         is nobody: index 0 means "no node", and its links may be written to, which saves a branch.
+#   nodes[0]         is no node: index 0 means "none", and its links may be written to, which saves a branch.
 #   nodes[1..used)   have been used; the rest has not, and costs address space, not memory, unless it was touched ahead.
 #   stamp            sequence << GEN_BITS | generation. Sequence 0 says the node is free.
 #   generation       starts at `first_generation`, goes up by one at each release, and never comes round: a node whose
 #                    next generation would be 0 is retired, so a stale handle stays stale for good.
-#   key              what handles are scrambled with. A handle of another pool, unscrambled with the wrong key, stands
-#                    for any generation and index: for a given live node in one case of 2**(KEY_BITS - 1).
+#   key              scrambles handles. A handle of another pool, unscrambled with the wrong key, stands for any
+#                    generation and index: for a given live node in one case of 2**(KEY_BITS - 1).
 #   spare            a stack of free nodes: the last ones given back, which are likely still in the cache.
-#   leaf, mid, top   the free nodes that found no place there: bit i of leaf says nodes[i] is one, bit i of mid that
-#                    leaf[i] != 0, bit i of top that mid[i] != 0.
+#   leaf, mid, top   the other free nodes: bit i of leaf says that nodes[i] is one, bit i of mid that leaf[i] != 0, bit
+#                    i of top that mid[i] != 0.
 #
 # A bitmap, not a list through the free nodes: they are handed out in index order whatever the order they were freed in,
 # so timers scheduled together lie together again, and taking one never waits for the memory of another.
@@ -83,7 +83,7 @@ cdef inline void arena_init(arena_t *a, uint64_t wheel_number) noexcept nogil:
     key = (key ^ key >> 33) * <uint64_t>0xFF51AFD7ED558CCD
     key = (key ^ key >> 33) * <uint64_t>0xC4CEB9FE1A85EC53
     key ^= key >> 33
-    a.key = (key & low_bits(KEY_BITS)) | <uint64_t>1 << 31     # no index has that bit: so no handle is 0
+    a.key = (key & low_bits(KEY_BITS)) | <uint64_t>1 << 31     # no index has that bit, so no handle is 0
 
 
 cdef inline void arena_free(arena_t *a) noexcept nogil:
@@ -153,7 +153,7 @@ cdef inline int arena_reserve(arena_t *a, uint64_t more) noexcept nogil:
 
 
 cdef inline int arena_touch(arena_t *a, uint64_t more) noexcept nogil:
-    """As arena_reserve, and have the system give those nodes memory now, not when each page is first written to."""
+    """As arena_reserve, but the system supplies the memory now, not when each page is first written to."""
     cdef uint64_t idle = <uint64_t>a.free + a.spares, index, end
     if arena_reserve(a, more):
         return -1
@@ -165,7 +165,7 @@ cdef inline int arena_touch(arena_t *a, uint64_t more) noexcept nogil:
 
 
 cdef inline uint32_t next_leaf(const arena_t *a) noexcept nogil:
-    """The first word of leaf that is not 0, going up and around from the cursor. Something must be free."""
+    """The first word of leaf that is not 0, going up and around from the cursor. A node must be free."""
     cdef uint32_t m = a.cursor >> 6, t = m >> 6
     cdef uint64_t word = a.mid[m] & ~low_bits(a.cursor & 63)
     if not word:
@@ -195,7 +195,7 @@ cdef inline uint32_t take_free(arena_t *a) noexcept nogil:
 
 
 cdef inline uint32_t arena_take(arena_t *a) noexcept nogil:
-    """Index of a node that is now the caller's, its generation set and its sequence still 0; 0 if memory is out."""
+    """Index of a node that now belongs to the caller: generation set, sequence still 0; 0 if memory is out."""
     cdef uint32_t index
     if a.spares:
         a.spares -= 1
@@ -254,7 +254,7 @@ cdef inline bint is_live(const node_t *node) noexcept nogil:
 cdef inline walk_t live_nodes(const arena_t *a) noexcept nogil:
     """A walk over the live nodes, in index order, which is that of memory: `next_live` takes each step. O(nodes used).
 
-    It stands at nobody. Until it is over no node may be taken or given back.
+    It begins at nodes[0]. Until it is over no node may be taken or given back.
     """
     cdef walk_t walk
     walk.node, walk.index, walk.end = a.nodes, 0, a.used
@@ -266,7 +266,7 @@ cdef inline bint next_live(walk_t *walk) noexcept nogil:
     while walk.index + 1 < walk.end:
         walk.index += 1
         walk.node += 1
-        if likely(is_live(walk.node)):          # or the compiler lays the loop out for free nodes, which are few
+        if likely(is_live(walk.node)):          # otherwise the compiler lays the loop out for free nodes, which are few
             return True
     return False
 
@@ -299,7 +299,7 @@ cdef inline uint32_t arena_find(const arena_t *a, uint64_t handle) noexcept nogi
 
 
 cdef inline void arena_reset(arena_t *a, uint64_t wheel_number) noexcept nogil:
-    """Forget every node, the memory included (the caller frees it), so that all handles given out so far are stale."""
+    """Forget every node, including the memory (the caller frees it), so that all earlier handles are stale."""
     cdef uint64_t next = a.first_generation, following, key = a.key
     cdef uint32_t index
     for index in range(1, a.used):
@@ -308,5 +308,5 @@ cdef inline void arena_reset(arena_t *a, uint64_t wheel_number) noexcept nogil:
             next = following
     cdef bint exhausted = a.retired != 0 or next > gen_mask()
     arena_init(a, wheel_number)
-    if not exhausted:           # else start as a new wheel does
+    if not exhausted:           # otherwise start as a new wheel does
         a.key, a.first_generation = key, <uint32_t>next

@@ -1,4 +1,4 @@
-# Bit and memory primitives that C compilers spell differently, and the digits of a tick.
+# Bit and memory primitives with a different spelling in each C compiler, and the digits of a tick.
 
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memmove
@@ -26,10 +26,10 @@ cdef extern from *:
       #define pywheel_unlikely(x) (x)
     #else
       #define pywheel_ctz(x) __builtin_ctzll(x)
-      #define pywheel_msb(x) (63 ^ __builtin_clzll(x))    /* one instruction, which a subtraction is not */
+      #define pywheel_msb(x) (63 ^ __builtin_clzll(x))    /* one instruction, unlike a subtraction */
       static inline __attribute__((always_inline)) void pywheel_prefetch(const void *p) {
           __builtin_prefetch(p, 1);
-          __asm__ __volatile__("");     /* or GCC takes a function that only prefetches for one without effect */
+          __asm__ __volatile__("");     /* otherwise GCC treats a function that only prefetches as one without effect */
       }
       #define pywheel_likely(x) __builtin_expect(!!(x), 1)
       #define pywheel_unlikely(x) __builtin_expect(!!(x), 0)
@@ -42,7 +42,7 @@ cdef extern from *:
     #if defined(Py_GIL_DISABLED) && !defined(_MSC_VER)
       #define pywheel_read_shared(p) __atomic_load_n(p, __ATOMIC_RELAXED)
       #define pywheel_write_shared(p, x) __atomic_store_n(p, x, __ATOMIC_RELAXED)
-    #elif defined(Py_GIL_DISABLED)          /* there a volatile access of an aligned word is one access */
+    #elif defined(Py_GIL_DISABLED)          /* with MSVC a volatile access of an aligned word is one access */
       #define pywheel_read_shared(p) (*(volatile uint64_t *)(p))
       #define pywheel_write_shared(p, x) (*(volatile uint64_t *)(p) = (x))
     #else
@@ -52,8 +52,8 @@ cdef extern from *:
     #if defined(__linux__)
       #include <errno.h>
       #include <sys/mman.h>
-      /* A timer is found by one random access, and with 4 KiB pages that is a second one, to the page table.
-         The whole mapping or nothing: half of one could not be moved by mremap any more, and growing would copy. */
+      /* A timer is found by one random access. With 4 KiB pages there is a second one, to the page table. The whole
+         mapping or nothing: mremap could not move one that is half huge, and growing would copy. */
       static inline void pywheel_use_huge_pages(void *block, size_t size) {
           uintptr_t page = 4096, first = (uintptr_t)block & ~(page - 1);
           uintptr_t end = ((uintptr_t)block + size + page - 1) & ~(page - 1);
@@ -62,14 +62,14 @@ cdef extern from *:
       }
 
       #define PYWHEEL_MAP_FROM ((size_t)4 << 20)
-      #define PYWHEEL_HUGE_PAGE ((size_t)2 << 20)       /* where it is larger, small pages serve */
+      #define PYWHEEL_HUGE_PAGE ((size_t)2 << 20)       /* where huge pages are larger, small ones are used */
 
-      /* A mapping of `size` bytes that begins where a huge page can. The pages of `old`, a mapping of `old_size` bytes
-         or NULL, move there: where an allocator's realloc would move them, huge pages do not fit. NULL without memory,
-         and `old` is as it was. */
+      /* Map `size` bytes that begin where a huge page can. The pages of `old`, a mapping of `old_size` bytes or NULL,
+         move there: huge pages do not fit where an allocator's realloc would move them. NULL without memory, and `old`
+         is as it was. */
       static inline void *pywheel_map(void *old, size_t old_size, size_t size) {
           size_t room = size + PYWHEEL_HUGE_PAGE, before;
-          int access = PROT_READ | PROT_WRITE;      /* what is only a place to move to takes no memory */
+          int access = PROT_READ | PROT_WRITE;      /* a place to move to takes no memory */
           char *area = (char *)mmap(NULL, room, old == NULL ? access : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
           char *start;
           if (area == (char *)MAP_FAILED)
@@ -81,7 +81,7 @@ cdef extern from *:
           (void)munmap(start + size, room - before - size);
           if (old != NULL && mremap(old, old_size, size, MREMAP_MAYMOVE | MREMAP_FIXED, start) == MAP_FAILED) {
               if (errno != EPERM && errno != ENOSYS)
-                  return NULL;          /* the place may be gone, and another thread's by now: it is not unmapped */
+                  return NULL;          /* the place may be another thread's by now: do not unmap it */
               if (mprotect(start, size, access)) {
                   (void)munmap(start, size);
                   return NULL;
@@ -107,7 +107,7 @@ cdef extern from *:
     void *map_block "pywheel_map"(void *old, size_t old_size, size_t size) noexcept nogil
     void unmap_block "pywheel_unmap"(void *block, size_t size) noexcept nogil
     void use_huge_pages "pywheel_use_huge_pages"(void *block, size_t size) noexcept nogil
-    uint64_t read_shared "pywheel_read_shared"(uint64_t *p) noexcept nogil  # what another thread may write
+    uint64_t read_shared "pywheel_read_shared"(uint64_t *p) noexcept nogil  # a value that another thread may write
     void write_shared "pywheel_write_shared"(uint64_t *p, uint64_t x) noexcept nogil
     int ctz "pywheel_ctz"(uint64_t x) noexcept nogil            # x != 0
     int msb "pywheel_msb"(uint64_t x) noexcept nogil            # x != 0
@@ -168,7 +168,7 @@ cdef inline void *aligned_resize(void **block, void *old, size_t used, size_t si
 
 
 cdef inline void *large_resize(void **block, size_t *mapped, void *old, size_t used, size_t size) noexcept nogil:
-    """As aligned_resize, but from MAP_FROM bytes on the block is a mapping of `*mapped` bytes, which was 0 before."""
+    """As aligned_resize, but from MAP_FROM bytes on the block is a mapping of `*mapped` bytes (before: 0)."""
     cdef void *grown
     if size < MAP_FROM:
         return aligned_resize(block, old, used, size)

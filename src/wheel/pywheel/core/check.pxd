@@ -1,4 +1,4 @@
-# Everything the invariants in arena.pxd and levels.pxd say, recomputed slowly and compared.
+# All invariants in arena.pxd and levels.pxd, recomputed slowly and compared.
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -156,7 +156,7 @@ cdef inline const char *check_pieces(const wheel_t *w, uint64_t *total) noexcept
 
 
 cdef inline const char *wheel_check(const wheel_t *w) noexcept nogil:
-    """What is wrong with the wheel, or NULL. O(levels x slots + nodes)."""
+    """The first broken invariant of the wheel, or NULL. O(levels x slots + nodes)."""
     cdef uint64_t total = 0
     cdef const char *wrong = check_arena(w)
     if wrong == NULL:

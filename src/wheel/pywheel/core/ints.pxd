@@ -5,8 +5,8 @@ from libc.stdint cimport int64_t, uint64_t
 
 cdef extern from *:
     """
-    /* The value of an exact int from 0 to 2**60 - 1, or -1 for every other object. PyLong_AsLongLong is a third of the
-       time of a call; from 3.15 on, whose layout is not known yet, it does the work. */
+    /* The value of an exact int from 0 to 2**60 - 1, or -1 for every other object. PyLong_AsLongLong would take a third
+       of a call's time. From 3.15 on it is used, because the layout is not known yet. */
     static CYTHON_INLINE int64_t pywheel_short_int(PyObject *value) {
     #if PY_VERSION_HEX < 0x030C0000 && PYLONG_BITS_IN_DIGIT == 30
         const digit *digits = ((PyLongObject *)value)->ob_digit;
@@ -26,7 +26,7 @@ cdef extern from *:
     #endif
     }
 
-    /* The same as PyLong_FromUnsignedLongLong, which counts digits first; a handle has two of them. */
+    /* The same as PyLong_FromUnsignedLongLong, which counts digits first; a handle has two digits. */
     static CYTHON_INLINE PyObject *pywheel_new_handle(uint64_t value) {
     #if PY_VERSION_HEX < 0x030E0000 && PYLONG_BITS_IN_DIGIT == 30
         if (value >> 30 && value >> 60 == 0) {

@@ -1,12 +1,12 @@
 # cython: cdivision=True
 # The hierarchical timing wheel: plain C structs, no Python object, no GIL. Not locked: its owner does that.
 #
-# Time. `now` is the tick last advanced to, `cursor` the first tick whose timers have not been collected; it is now + 1
-# but for the time when a limit holds timers back, and then less.
+# Time. `now` is the tick last advanced to, `cursor` the first tick whose timers have not been collected. It is now + 1;
+# only while a limit holds timers back it is less.
 #
 # Levels. Level l has 512 slots of 256**l ticks, two turns of the l-th digit of the tick; tick t lies in slot
 # (t >> 8l) & 511. A timer goes to the highest level on which its slot is sure to lie behind the one after the cursor's:
-# that of half its distance.
+# the level of half its distance.
 #
 #       level    slot, ticks    reach              level    slot, ticks    reach
 #         0      1              512                  4      2**32          2**41
@@ -18,14 +18,15 @@
 #   a  On level l > 0 every occupied slot lies 1 .. 512 slots after the cursor's; on level 0, 0 .. 511.
 #   b  A node stands in the slot of its deadline or in an earlier one: a later reschedule only writes the deadline, and
 #      the node is placed again when the slot it stands in comes up. deadline >= the first tick of its slot, always.
-#   c  Lists are in no order. The sequence number alone decides it: whatever comes due is sorted by it.
+#   c  Lists are in no order. The sequence number alone decides it: due timers are sorted by it.
 #   d  `weight` of a slot is at least the number of nodes in it, and 0 exactly when it is empty, as is its occupied bit.
 #   e  Every live node is in one list of one slot, or in `ready`, or in `staged`. deadline <= now: it is in one of these
 #      two, or in the overdue slot, or in one that the cursor has not reached. deadline > now: in a slot.
 #   f  A node's prev is the index before it, or HEAD | its list, or READY or STAGED; with these, next is its position in
 #      `ready` or in `staged`.
-#   g  `staged` holds what was taken so far of one slot, `in_pieces` - 1, which was heavier than the quota: that of the
-#      cursor, or LATE, where overdue timers go for that. Each piece is in order. Nothing new comes to that slot.
+#   g  `staged` holds the timers taken so far of one slot, `in_pieces` - 1, which was heavier than the quota: that of
+#      the cursor, or LATE, which takes overdue timers for that. Each piece is in order. No new timer comes to that
+#      slot.
 #
 # Because of (c) the slot after the cursor's can be moved down ahead of time, a little at each tick, so that no tick
 # pays for a whole slot; because of the sixteen lists of a slot, that walk waits for sixteen nodes at once.
@@ -63,11 +64,11 @@ cdef enum:
     LISTS = 16
     LIST_BITS = 4
     OVERDUE = SLOTS             # one more slot, on level 0: timers scheduled at or before now
-    LATE = SLOTS + 1            # and another, for those of them that are being taken in pieces
+    LATE = SLOTS + 1            # another one, for overdue timers that are being taken in pieces
     ALL_SLOTS = SLOTS + 2
     LEVEL_SHIFT = 14            # a list's number is level << 14 | slot << 4 | list
     LOOK_AHEAD = 16             # how many nodes ahead a loop over timers prefetches
-    KEEP = 65536                # buffers with room for more timers than this are given back when empty
+    KEEP = 65536                # buffers with room for more timers than this are freed when empty
 
 
 ctypedef struct level_t:
@@ -77,7 +78,7 @@ ctypedef struct level_t:
     void *block
 
 ctypedef struct piece_t:
-    uint64_t deadline           # of its first timer that is left, and the stamp, when it is being merged
+    uint64_t deadline           # of its first remaining timer, and the stamp, while it is being merged
     uint64_t stamp
     uint64_t at                 # position of that timer in `staged`
     uint64_t end                # and of the end of the piece
@@ -103,14 +104,14 @@ ctypedef struct wheel_t:
     uint64_t ready_live
     uint64_t *scratch
     uint64_t scratch_room
-    uint32_t *staged            # as `ready`: taken out of a slot that is not all taken, or not all merged into `ready`
+    uint32_t *staged            # as `ready`: taken out of a slot that is not completely taken, or merged into `ready`
     uint64_t staged_room
     uint64_t staged_end
     uint64_t staged_live
     piece_t *piece              # of `staged`; a heap while they are merged
     uint64_t pieces_room
     uint64_t pieces
-    uint32_t in_pieces          # 1 + the slot that is taken so, or 0
+    uint32_t in_pieces          # 1 + the slot that is taken in pieces, or 0
     bint merging
     uint64_t touched              # timers that were taken out of a slot so far; for tests
 
@@ -151,7 +152,7 @@ cdef inline void wheel_free(wheel_t *w) noexcept nogil:
 
 
 cdef inline void wheel_detach(wheel_t *w, uint64_t start, uint64_t number, wheel_t *old) noexcept nogil:
-    """Move all to `old`, for wheel_free, and leave an empty wheel at tick `start` that knows no handle of before."""
+    """Move everything to `old`, for wheel_free; leave an empty wheel at tick `start` that knows no earlier handle."""
     memcpy(old, w, sizeof(wheel_t))
     arena_reset(&w.arena, number)
     cdef arena_t arena = w.arena
@@ -180,7 +181,7 @@ cdef inline int new_level(level_t *level, int list_bits) noexcept nogil:
 
 
 cdef inline int add_levels(wheel_t *w, int count) noexcept nogil:
-    """Have levels 0 .. count - 1; -1 if memory is out."""
+    """Allocate levels 0 .. count - 1; -1 if memory is out."""
     while w.levels < count:
         if new_level(&w.level[w.levels], w.list_bits):
             return -1
@@ -190,7 +191,7 @@ cdef inline int add_levels(wheel_t *w, int count) noexcept nogil:
 
 
 cdef inline void fan_out(wheel_t *w, uint64_t live) noexcept nogil:
-    """Give each slot LISTS lists. Without memory for that one list goes on serving, and it is tried again later."""
+    """Give each slot LISTS lists. Without memory one list goes on serving, and a later call tries again."""
     cdef level_t grown[LEVELS]
     cdef level_t *level
     cdef int l, slot, made = 0
@@ -269,7 +270,7 @@ cdef inline void push(wheel_t *w, uint32_t index, node_t *node, int level, uint3
 
 
 cdef inline void place(wheel_t *w, uint32_t index, node_t *node) noexcept nogil:
-    """Put a node, in no list so far, where its deadline belongs: deadline >= cursor."""
+    """Put a node that is in no list where its deadline belongs: deadline >= cursor."""
     cdef int level = level_of(node.deadline, w.cursor)
     push(w, index, node, level, <uint32_t>(node.deadline >> DIGIT_BITS * level) & SLOT_MASK)
 
@@ -312,7 +313,7 @@ cdef inline void unlink(wheel_t *w, node_t *node) noexcept nogil:
 
 
 cdef inline void fetch_first(const wheel_t *w, int level, uint32_t slot) noexcept nogil:
-    """Ask for the first node of each list of a slot, that a drain need not wait for them later on."""
+    """Prefetch the first node of each list of a slot, so that a later drain does not wait for them."""
     cdef const uint32_t *heads = w.level[level].heads + (slot << w.list_bits)
     cdef int i
     for i in range(1 << w.list_bits):
@@ -320,7 +321,7 @@ cdef inline void fetch_first(const wheel_t *w, int level, uint32_t slot) noexcep
 
 
 cdef inline void fetch_second(const wheel_t *w, int level, uint32_t slot) noexcept nogil:
-    """Ask for the node behind the first one of each list of a slot: the first ones must be there already."""
+    """Prefetch the second node of each list of a slot. The first ones must be in the cache already."""
     cdef const uint32_t *heads = w.level[level].heads + (slot << w.list_bits)
     cdef int i
     for i in range(1 << w.list_bits):
@@ -373,8 +374,8 @@ cdef inline uint64_t drain_lists(wheel_t *w, int level, uint32_t slot, uint64_t 
 
 cdef inline uint64_t drain(wheel_t *w, int level, uint32_t slot, uint64_t quota, uint64_t due, uint64_t *keys,
                            int index_bits) noexcept nogil:
-    """Take about `quota` nodes out of a slot: those due by `due` to `keys`, as sequence and index, the rest to where
-    they belong now, which is never this slot again. Return how many were due."""
+    """Take about `quota` nodes out of a slot: those due by `due` go to `keys`, as sequence and index, the others to
+    their new places, which are never in this slot. Return how many were due."""
     if w.list_bits:             # the compiler unrolls the one and simplifies the other
         return drain_lists(w, level, slot, quota, due, keys, index_bits, LISTS)
     return drain_lists(w, level, slot, quota, due, keys, index_bits, 1)

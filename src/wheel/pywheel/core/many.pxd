@@ -1,5 +1,5 @@
-# The bulk calls: what schedule.pxd does to one timer, done to an array, with the next nodes on their way from memory.
-# Arrays are read once, element by element: another thread may write to them meanwhile, and harms only its own values.
+# The bulk calls: the operations of schedule.pxd on an array, while the next nodes are prefetched.
+# Arrays are read once, element by element: another thread that writes to them meanwhile harms only its own values.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -16,11 +16,11 @@ cdef inline uint64_t latest(const uint64_t *deadlines, uint64_t n) noexcept nogi
 
 
 cdef inline int prepare_many(wheel_t *w, uint64_t n, const uint64_t *deadlines, uint64_t *bound) noexcept nogil:
-    """Make room for `n` deadlines, and say what none of them is beyond; -1, with nothing lost, without memory."""
+    """Make room for `n` deadlines, and write an upper bound of them; -1, with nothing lost, without memory."""
     cdef uint64_t bits = 0, i
     for i in range(n):
         bits |= deadlines[i]
-    bound[0] = bits & low_bits(63)              # in vectors, where the greatest is found one by one
+    bound[0] = bits & low_bits(63)              # in vectors; finding the greatest goes one by one
     if bound[0] - w.cursor >= w.reach:
         bound[0] = latest(deadlines, n)
     return prepare(w, bound[0], n)
@@ -36,7 +36,7 @@ cdef inline int wheel_schedule_many(wheel_t *w, uint64_t n, const uint64_t *dead
     first = w.sequence + 1
     for i in range(n):
         index = arena_take(&w.arena)
-        prefetch(w.arena.nodes + index + 2 * LOOK_AHEAD)    # mostly they are taken in index order
+        prefetch(w.arena.nodes + index + 2 * LOOK_AHEAD)    # usually nodes are taken in index order
         handles[i] = insert(w, index, first + i, min(deadlines[i], bound), payloads[i])
     w.sequence += n
     w.live += n
@@ -62,7 +62,7 @@ cdef inline void fetch_neighbours(const wheel_t *w, uint64_t handle) noexcept no
 
 cdef inline void wheel_cancel_many(wheel_t *w, uint64_t n, const uint64_t *handles, uint8_t *found,
                                    uint64_t *payloads) noexcept nogil:
-    """Cancel all that are live, and write which were. Their payloads, too, unless that is NULL; it may be `handles`."""
+    """Cancel all live timers; write which were live. Write their payloads, unless NULL: may be the array of `handles`."""
     cdef uint64_t i, payload
     cdef uint32_t index
     for i in range(min(n, 2 * LOOK_AHEAD)):
@@ -82,7 +82,7 @@ cdef inline void wheel_cancel_many(wheel_t *w, uint64_t n, const uint64_t *handl
 
 cdef inline int wheel_reschedule_many(wheel_t *w, uint64_t n, const uint64_t *handles, const uint64_t *deadlines,
                                       uint8_t *found) noexcept nogil:
-    """Reschedule all that are live; -1, with nothing changed, if memory is out."""
+    """Reschedule all live timers; -1, with nothing changed, if memory is out."""
     cdef uint64_t bound, i
     cdef uint32_t index
     if prepare_many(w, n, deadlines, &bound):

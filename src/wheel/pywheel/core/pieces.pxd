@@ -1,7 +1,7 @@
 # cython: cdivision=True
-# A slot of level 0 that holds more than may be collected at once: it is taken out in pieces, each sorted when it comes.
-# When all of it is there, the pieces are merged into `ready`, as many timers as are asked for. So no step works on more
-# than a piece, and the order is that of the whole slot.
+# A slot of level 0 with more timers than may be collected at once is taken out in pieces, each sorted when it comes.
+# When the slot is complete, the pieces are merged into `ready`, as many timers as are requested. So no step works on
+# more than a piece, and the order is that of the whole slot.
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -11,7 +11,7 @@ from pywheel.core.levels cimport (HEAD, KEEP, LATE, LIST_BITS, OVERDUE, READY, S
 
 
 cdef inline int begin_pieces(wheel_t *w, uint32_t slot) noexcept nogil:
-    """Have the timers of a slot taken in pieces from here on; -1, with nothing changed, without memory."""
+    """Take the timers of a slot in pieces from here on; -1, with nothing changed, without memory."""
     cdef uint64_t room = min(w.level[0].weight[slot], w.live)
     cdef uint32_t *grown
     if room > w.staged_room:
@@ -24,7 +24,7 @@ cdef inline int begin_pieces(wheel_t *w, uint32_t slot) noexcept nogil:
 
 
 cdef inline int begin_overdue(wheel_t *w) noexcept nogil:
-    """The same for the overdue slot, whose timers move to another one first: what comes there now is none of these."""
+    """Do the same for the overdue slot. Its timers move to another slot first: later timers are none of these."""
     cdef level_t *level = &w.level[0]
     cdef uint32_t *heads = level.heads + (OVERDUE << w.list_bits)
     cdef uint32_t *late = level.heads + (LATE << w.list_bits)
@@ -55,7 +55,7 @@ cdef inline int reserve_piece(wheel_t *w) noexcept nogil:
 
 
 cdef inline void add_piece(wheel_t *w, const uint64_t *keys, uint64_t n, uint64_t index_mask) noexcept nogil:
-    """Keep what was taken, in order, as one more piece."""
+    """Keep the taken timers, in order, as one more piece."""
     cdef uint64_t i
     cdef uint32_t index
     if n == 0:
@@ -73,7 +73,7 @@ cdef inline void add_piece(wheel_t *w, const uint64_t *keys, uint64_t n, uint64_
 
 
 cdef inline bint find_first(const wheel_t *w, piece_t *piece) noexcept nogil:
-    """Go on to the next timer of a piece that was not cancelled; False if none is left."""
+    """Go to a piece's next timer that was not cancelled; False if none is left."""
     cdef uint32_t index
     while piece.at < piece.end:
         index = w.staged[piece.at]
@@ -89,7 +89,7 @@ cdef inline bint comes_first(const piece_t *a, const piece_t *b) noexcept nogil:
 
 
 cdef inline void sift(wheel_t *w, uint64_t i) noexcept nogil:
-    """Move a piece down the heap to where it belongs."""
+    """Move a piece down the heap to its place."""
     cdef piece_t piece = w.piece[i]
     cdef uint64_t child = 2 * i + 1
     while child < w.pieces:
@@ -103,7 +103,7 @@ cdef inline void sift(wheel_t *w, uint64_t i) noexcept nogil:
 
 
 cdef inline void heap_pieces(wheel_t *w) noexcept nogil:
-    """Make a heap of the pieces: of which the first timer comes first. Also when the stamps have changed."""
+    """Make a heap of the pieces, by their first timers. Needed again after the stamps have changed."""
     cdef uint64_t i, kept = 0
     for i in range(w.pieces):
         if find_first(w, &w.piece[i]):
@@ -118,14 +118,14 @@ cdef inline void heap_pieces(wheel_t *w) noexcept nogil:
 cdef inline int merge_pieces(wheel_t *w, uint64_t limit) noexcept nogil:
     """Put timers at the end of `ready` until `limit` are there; -1, with nothing changed, without memory.
 
-    That was all of the slot if `in_pieces` is 0 afterwards.
+    The slot is finished if `in_pieces` is 0 afterwards.
     """
     cdef uint32_t index
     if w.ready_live < limit and reserve_ready(w, min(limit - w.ready_live, w.staged_live)):
         return -1
     while w.staged_live and w.ready_live < limit:
         index = w.staged[w.piece[0].at]
-        if index:                                       # or it was cancelled since it came to the top
+        if index:                                       # otherwise it was cancelled since it came to the top
             w.staged[w.piece[0].at] = 0
             w.arena.nodes[index].prev = READY
             w.arena.nodes[index].next = <uint32_t>w.ready_end

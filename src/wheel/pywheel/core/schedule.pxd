@@ -2,7 +2,7 @@
 # One timer: schedule, reschedule, cancel. Plain C, no Python object, no GIL; not locked.
 #
 # Each schedule and reschedule takes the next sequence number, which orders the timers of one tick. The numbers must not
-# wrap: before they do, all live timers are numbered anew, once in 2**38 operations.
+# wrap: once in 2**38 operations, before they do, all live timers are numbered anew.
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -15,7 +15,7 @@ from pywheel.core.sort cimport pair_t, sort_pairs
 
 
 cdef inline int renumber(wheel_t *w) noexcept nogil:
-    """Give the live timers the sequence numbers 1 .. live in the order they have; -1 if memory is out."""
+    """Give the live timers the sequence numbers 1 .. live in their present order; -1 if memory is out."""
     cdef uint64_t n = 0, i
     cdef walk_t walk = live_nodes(&w.arena)
     cdef node_t *node
@@ -58,7 +58,7 @@ cdef inline int prepare(wheel_t *w, uint64_t deadline, uint64_t count) noexcept 
 
 
 cdef inline void settle(wheel_t *w, uint32_t index, node_t *node, uint64_t deadline) noexcept nogil:
-    """Write the deadline and put the node, in no list so far, where it belongs."""
+    """Write the deadline, and put the node, which is in no list, where it belongs."""
     node.deadline = deadline
     if unlikely(deadline <= w.now):
         push(w, index, node, 0, OVERDUE)
@@ -68,7 +68,7 @@ cdef inline void settle(wheel_t *w, uint32_t index, node_t *node, uint64_t deadl
 
 cdef inline uint64_t insert(wheel_t *w, uint32_t index, uint64_t sequence, uint64_t deadline,
                             uint64_t payload) noexcept nogil:
-    """Make a timer of a node just taken; the caller counts it. Return its handle."""
+    """Make a timer of a new node; the caller counts it. Return its handle."""
     cdef node_t *node = w.arena.nodes + index
     cdef uint64_t generation = node.stamp
     node.stamp = sequence << GEN_BITS | generation

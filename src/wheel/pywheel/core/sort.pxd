@@ -1,4 +1,4 @@
-# The sorts that put what a slot held back into the order of its sequence numbers.
+# The sorts that restore the order of sequence numbers among the timers of a slot.
 
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -6,7 +6,7 @@ from libc.string cimport memcpy, memset
 from pywheel.core.bits cimport low_bits, msb
 
 cdef enum:
-    SMALL = 96                  # up to here counting smaller keys beats a histogram
+    SMALL = 96                  # up to this many keys, counting smaller keys beats a histogram
 
 
 ctypedef struct pair_t:
@@ -15,7 +15,7 @@ ctypedef struct pair_t:
 
 
 cdef inline void rank_sort(uint64_t *keys, size_t n, uint64_t *scratch, int ignored) noexcept nogil:
-    """Put each key where the number of smaller ones says: n * n comparisons, but without a branch, four at a time."""
+    """Put each key at the number of smaller ones: n * n comparisons, but without a branch, four at a time."""
     cdef int32_t brief[SMALL]
     cdef int32_t mine, rank
     cdef size_t i, j, lanes = (n + 3) & ~<size_t>3
@@ -68,10 +68,10 @@ cdef inline void radix_sort(uint64_t *keys, size_t n, uint64_t *scratch, int low
 
 
 cdef inline bint place_sort(uint64_t *keys, size_t n, uint64_t *scratch, int ignored) noexcept nogil:
-    """Sort by what stands above the ignored bits, if those are dense: put each where that says, then close the gaps.
+    """Sort by the bits above the ignored ones, if those are dense: put each key at its value, then close the gaps.
 
-    So it is with timers that were scheduled one after the other. False, and nothing done, if every second one or more
-    would be a gap. `scratch` holds n keys, and so twice as many low parts.
+    Timers that were scheduled one after the other are dense. False, and nothing done, if half of the places or more
+    would be gaps. `scratch` holds n keys, and so twice as many low parts.
     """
     cdef uint64_t first = keys[0], last = keys[0], span, i
     cdef size_t sorted = 0
@@ -85,16 +85,16 @@ cdef inline bint place_sort(uint64_t *keys, size_t n, uint64_t *scratch, int ign
     memset(table, 0, span * sizeof(uint32_t))
     for i in range(n):
         table[(keys[i] >> ignored) - first] = <uint32_t>(keys[i] & low_bits(ignored))
-    for i in range(span):               # the last place is taken: so nothing is written behind the keys
+    for i in range(span):               # the last place is taken, so nothing is written behind the keys
         keys[sorted] = (first + i) << ignored | table[i]
         sorted += table[i] != 0
     return True
 
 
 cdef inline void sort_keys(uint64_t *keys, size_t n, uint64_t *scratch, int ignored) noexcept nogil:
-    """Sort distinct keys whose `ignored` low bits, at most 32 and not all 0, never decide.
+    """Sort distinct keys. Their `ignored` low bits, at most 32 and not all 0, never decide.
 
-    They often come sorted, either way round.
+    Keys often come sorted, in either direction.
     """
     cdef uint64_t differ = 0
     cdef size_t i, ascents = 0

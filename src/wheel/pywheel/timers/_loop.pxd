@@ -1,4 +1,4 @@
-# What timeouts ask of the loop without its layers in between.
+# The functions of the loop that timeouts call directly, without the layers in between.
 
 cdef bint is_plain_wheel(object loop) except -1
 cdef double wheel_time(object loop) except? -1

@@ -1,7 +1,7 @@
 """The native half of `EventLoop`: the handles, the scheduling and the turns of an asyncio loop, on a TimingWheel."""
 
-# A loop belongs to one thread, here as in asyncio. Handles are changed under their lock, and the wheel under its own,
-# so that a misuse from other threads does to a free-threaded Python what it does under the GIL: no harm to memory.
+# A loop belongs to one thread, here as in asyncio. Handles are changed under their lock, and the wheel under its own.
+# So a misuse from other threads has the same effect on a free-threaded Python as under the GIL: no harm to memory.
 
 cimport cython
 
@@ -70,7 +70,7 @@ cdef set KNOWN = {"_args", "_callback", "_cancelled", "_context", "_loop", "_rep
 
 
 cdef int check_slots() except -1:
-    """ImportError if asyncio's handles have other slots than those known here: a new one would never be filled."""
+    """ImportError if asyncio's handles have other slots than the known ones: a new slot would never be filled."""
     found = {*getattr(events.Handle, "__slots__", ()), *getattr(events.TimerHandle, "__slots__", ())}
     if found != KNOWN:
         raise ImportError(f"the handles of this Python's asyncio have other slots than pywheel knows: "
@@ -79,7 +79,7 @@ cdef int check_slots() except -1:
 
 
 cdef Py_ssize_t slot(type owner, str name) except -1:
-    """Where a slot lies in the instances of a class."""
+    """The offset of a slot in the instances of a class."""
     descriptor = vars(owner).get(name)
     if type(descriptor) is not MemberDescriptorType:
         raise ImportError(f"asyncio's {owner.__name__} has no slot {name} in this Python")
@@ -106,11 +106,11 @@ find_variables()
 # ---- the handle of a timer ------------------------------------------------------------------------------------------
 
 # A TimerHandle is asyncio's with two fields behind the slots and a native `cancel`. While it is pending it is the item
-# of its node: the wheel owns a reference to it. Its `_when` becomes an object when somebody asks for it.
+# of its node: the wheel owns a reference to it. Its `_when` becomes an object on first access.
 
 
 cdef object new_handle(WheelScheduling loop, object callback, tuple args, PyObject *context):
-    """What `Handle.__init__` makes of these, but for the debug mode."""
+    """Make a handle as `Handle.__init__` does, except for the debug mode."""
     cdef object made = PyType_GenericAlloc(HANDLE, 0)
     cdef PyObject *handle = <PyObject *>made
     at(handle, CONTEXT)[0] = PyContext_CopyCurrent() if context == NULL else Py_NewRef(context)
@@ -122,7 +122,7 @@ cdef object new_handle(WheelScheduling loop, object callback, tuple args, PyObje
 
 
 cdef object cancel(PyObject *handle, PyObject *unused):
-    """TimerHandle.cancel: out of the wheel first, then the rest as asyncio does it."""
+    """TimerHandle.cancel: take the timer out of the wheel first, then do the rest as asyncio does."""
     cdef PyObject *callback = NULL
     cdef PyObject *args = NULL
     cdef object loop
@@ -145,7 +145,7 @@ cdef object cancel(PyObject *handle, PyObject *unused):
 
 
 cdef object cancel_slowly(handle):
-    """TimerHandle.cancel in debug mode, and of a handle whose loop is no longer the one it was made by."""
+    """TimerHandle.cancel in debug mode, and for a handle whose loop is not the one that made it."""
     if isinstance(handle._loop, WheelScheduling):
         remove(<WheelScheduling>handle._loop, <PyObject *>handle)
         watch(<PyObject *>handle)
@@ -159,7 +159,7 @@ cdef inline bint is_loop(object value):
 
 
 cdef PyObject *get_when(PyObject *handle, void *unused) except NULL:
-    """`_when`, which is made of `due` unless `call_at` was given another object."""
+    """`_when`, made from `due` unless `call_at` was given another object."""
     cdef PyObject *when
     cdef object due
     with critical_section(<object>handle):
@@ -216,9 +216,9 @@ cdef object stock_cancel = events.TimerHandle.cancel
 # ---- timers come onto the wheel, and go from it ---------------------------------------------------------------------
 
 cdef object add(WheelScheduling self, object when, double due, object callback, tuple args, PyObject *context):
-    """Make the handle of a timer, and put it on the wheel. `when` is None if that is `due`.
+    """Make the handle of a timer, and put it on the wheel. `when` is None if it equals `due`.
 
-    If `args` are not empty, nobody else has them.
+    If `args` are not empty, this function has the only reference to them.
     """
     cdef PyObject *handle = bare_timer()
     cdef object made = <object>handle
@@ -284,13 +284,13 @@ cdef tuple OVERRIDABLE = ("time", "call_at", "_call_soon", "_run_once")
 cdef object epoll_selector = getattr(selectors, "EpollSelector", None)
 
 
-@cython.no_gc_clear                     # a loop that is being collected may still be asked to cancel or to close
+@cython.no_gc_clear                     # a loop in collection may still be asked to cancel or to close
 cdef class WheelScheduling:
-    """Asyncio's scheduling on a timing wheel: to be put before BaseEventLoop or a loop derived from it.
+    """Asyncio's scheduling on a timing wheel: a base class before BaseEventLoop or a loop derived from it.
 
     Args:
-        clock: where `time` comes from, a Clock; None for the system's monotonic clock.
-        limit: how many timers at most a turn of the loop runs.
+        clock: the source of `time`, a Clock; None for the system's monotonic clock.
+        limit: how many timers a turn of the loop runs at most.
 
     All other arguments go to the next class.
 
@@ -301,18 +301,18 @@ cdef class WheelScheduling:
     cdef double early                   # the earliest `when` on a tick that the wheel has reached; infinity if none
     cdef uint64_t limit
     cdef readonly object _clock
-    cdef unsigned int version           # of its class, when that was looked at last
-    cdef bint own_time                  # nobody has overridden `time`,
+    cdef unsigned int version           # of its class, at the last look at that
+    cdef bint own_time                  # whether no subclass or program overrides `time`,
     cdef bint own_call_at               # `call_at`,
     cdef bint own_call_soon             # `_call_soon`,
     cdef bint own_run_once              # or `_run_once`
-    cdef object thread                  # in which it runs, or None
-    cdef bint quiet                     # the garbage collector need not know of its timers,
+    cdef object thread                  # the thread in which it runs, or None
+    cdef bint quiet                     # whether the garbage collector may skip its timers,
     cdef uint64_t since                 # of those scheduled after this sequence number
     cdef object selector
     cdef int epoll                      # file descriptor, or -1 if the selector is another one
     cdef list shown                     # the last `_scheduled`, until the next turn,
-    cdef tuple pending                  # and what was in it
+    cdef tuple pending                  # and its content
     cdef public object _ready           # asyncio's own attributes, which it reads and writes by these names
     cdef public bint _closed
     cdef public bint _debug
@@ -322,7 +322,7 @@ cdef class WheelScheduling:
         self.timers = TimingWheel()
         self.early = INFINITY
         self.epoll = -1
-        self._closed = True             # until it has something to close
+        self._closed = True             # until there is something to close
 
     def __init__(self, *args, clock=None, limit=1_000, **kwargs):
         if limit < 1:
@@ -331,7 +331,7 @@ cdef class WheelScheduling:
         self.limit = limit
         self.look()
         if self.own_time:
-            self.timers = TimingWheel(tick_of(self.now()))      # or the first turn would have to move all timers down
+            self.timers = TimingWheel(tick_of(self.now()))      # otherwise the first turn would move all timers down
         super().__init__(*args, **kwargs)
 
     def __setattr__(self, name, value):
@@ -345,7 +345,7 @@ cdef class WheelScheduling:
             self.look()
 
     cdef int look(self) except -1:
-        """See what a subclass has overridden, or somebody has replaced in this loop."""
+        """Find the methods that a subclass has overridden, or a program has replaced in this loop."""
         loops = WheelScheduling, WheelScheduling, base_events.BaseEventLoop, WheelScheduling
         self.own_time, self.own_call_at, self.own_call_soon, self.own_run_once = [
             getattr(type(self), name, None) is getattr(loop, name)
@@ -357,7 +357,7 @@ cdef class WheelScheduling:
         return 0
 
     cdef inline int look_again(self) except -1:
-        """Look again if the class was changed."""
+        """Call `look` again if the class was changed."""
         cdef unsigned int version = version_of(self)
         if unlikely(version != self.version or version == 0):
             self.look()
@@ -383,7 +383,7 @@ cdef class WheelScheduling:
     cdef int watch_all(self) except -1:
         """Give the timers back to the garbage collector. O(timers pending); O(1) if none was scheduled in this run."""
         cdef wheel_t *w = &self.timers.wheel
-        cdef uint64_t since = self.since if self.since <= w.sequence else 0     # or they were numbered anew
+        cdef uint64_t since = self.since if self.since <= w.sequence else 0     # otherwise they were numbered anew
         cdef walk_t walk
         if not self.quiet:
             return 0
@@ -412,8 +412,8 @@ cdef class WheelScheduling:
     def _scheduled(self):
         """The handles of the pending timers by time, as a new list. O(n log n).
 
-        Tools with turns of their own pop what is due from asyncio's heap. What is popped from the list is taken off the
-        wheel when the list is next asked for, or at the next turn.
+        Tools with turns of their own pop due timers from asyncio's heap. A timer that is popped from this list is taken
+        off the wheel when the list is next asked for, or at the next turn.
         """
         cdef walk_t walk
         cdef list handles = []
@@ -427,7 +427,7 @@ cdef class WheelScheduling:
         return handles
 
     cdef int take_popped(self) except -1:
-        """Take off the wheel what somebody has popped from `_scheduled`."""
+        """Take the timers off the wheel that were popped from `_scheduled`."""
         shown, self.shown = self.shown, None
         pending, self.pending = self.pending, None
         if shown is not None and len(shown) < len(pending):
@@ -440,7 +440,7 @@ cdef class WheelScheduling:
 
     @_scheduled.setter
     def _scheduled(self, handles):
-        if handles:                     # BaseEventLoop begins with none
+        if handles:                     # BaseEventLoop sets an empty list
             raise AttributeError("the timers of this loop are on a wheel: use call_at")
 
     def time(self):
@@ -452,29 +452,29 @@ cdef class WheelScheduling:
         return self.present()
 
     cdef inline double present(self) except? -1:
-        """The time, by what was found when the class was looked at."""
+        """The time, by the methods that the last look at the class found."""
         if self.own_time and self._clock is None:
             return monotonic()
         return PyFloat_AsDouble(self.time())
 
     def close(self):
-        """Close the loop; timers that are pending are released."""
+        """Close the loop, and release pending timers."""
         super().close()
         self.shown = self.pending = None
         self.timers.clear()
 
     @property
     def _touched(self):
-        """How many timers collecting has moved in the wheel so far, or out of it. For tests."""
+        """The number of timers that collecting has moved in the wheel so far, or out of it. For tests."""
         with critical_section(self.timers):
             return self.timers.wheel.touched
 
     def _check(self):
-        """Recompute every invariant of the wheel slowly; RuntimeError says which one is broken. For tests. O(n)."""
+        """Recompute every invariant of the wheel slowly; RuntimeError names a broken one. For tests. O(n)."""
         self.timers._check()
 
     def _run_once(self):
-        """Run one turn: wait for files and timers, then run what is ready by then."""
+        """Run one turn: wait for files and timers, then run the callbacks that are ready by then."""
         turn(self)
 
 
@@ -497,7 +497,7 @@ cdef extern from *:
 
 cdef enum:
     CHUNK = 256                         # timers on their way from the wheel to the loop
-    FEW = 16                            # timers that are looked at one by one for the earliest
+    FEW = 16                            # timers that are checked one by one for the earliest
     QUOTA = 4096                        # timers that each step of a turn may move in the wheel, or collect
 
 cdef double LONGEST_WAIT = base_events.MAXIMUM_SELECT_TIMEOUT
@@ -506,14 +506,14 @@ cdef object stock_run = events.Handle._run
 
 
 cdef int turn(WheelScheduling self) except -1:
-    """Run one turn: wait for files and timers, then run what is ready by then."""
+    """Run one turn: wait for files and timers, then run the callbacks that are ready by then."""
     ready = self._ready
     if self.shown is not None:
         self.take_popped()
     happened = poll(self, ready)
     if happened is not None:
         self._process_events(happened)
-        happened = None                 # or a cycle, if a callback raises
+        happened = None                 # avoids a cycle if a callback raises
     take_due(self)
     popleft = ready.popleft
     cdef Py_ssize_t _i
@@ -536,7 +536,7 @@ cdef int turn(WheelScheduling self) except -1:
 
 
 cdef object poll(WheelScheduling self, ready):
-    """Wait, and return the selector's events; None if there are none, and that took no wait to see."""
+    """Wait, and return the selector's events; None if there are none, and no wait was needed to see that."""
     if len(ready) or self._stopping:
         timeout = 0
     else:
@@ -547,7 +547,7 @@ cdef object poll(WheelScheduling self, ready):
 
 
 cdef object seconds_to_wait(WheelScheduling self):
-    """How many seconds to wait if nothing is ready; None for ever."""
+    """The seconds to wait if no callback is ready; None without limit."""
     cdef double when = earliest(self)
     if when == INFINITY:
         return None
@@ -556,7 +556,7 @@ cdef object seconds_to_wait(WheelScheduling self):
 
 
 cdef double earliest(WheelScheduling self) noexcept:
-    """The time to look again: at or before the earliest `when`; infinity without timers. O(levels)."""
+    """The time of the next look: at or before the earliest `when`; infinity without timers. O(levels)."""
     cdef wheel_t *w = &self.timers.wheel
     cdef double found
     cdef uint32_t rest
@@ -574,7 +574,7 @@ cdef double earliest(WheelScheduling self) noexcept:
 
 
 cdef double earliest_of(WheelScheduling self, int level, uint64_t number) noexcept:
-    """The earliest `when` in an occupied slot, or, of more than a few, the time at which it begins."""
+    """The earliest `when` in an occupied slot; the start of the slot if it has more than a few timers."""
     cdef wheel_t *w = &self.timers.wheel
     cdef uint32_t slot = <uint32_t>number & SLOT_MASK, index
     cdef double found = INFINITY
@@ -590,13 +590,13 @@ cdef double earliest_of(WheelScheduling self, int level, uint64_t number) noexce
 
 
 cdef int take_due(WheelScheduling self) except -1:
-    """Move what is due from the wheel to `_ready`, at most `limit` timers. It may take more turns to find them."""
+    """Move due timers from the wheel to `_ready`, at most `limit` of them. Finding them may take several turns."""
     cdef wheel_t *w = &self.timers.wheel
     cdef double now = self.now()
     cdef uint64_t left = self.limit, room, n, too_soon = 0
     cdef list due
     with critical_section(self.timers):
-        if not must_wait(w, left):      # else those whose `when` it is stay where they are
+        if not must_wait(w, left):      # otherwise timers whose time has come stay where they are
             self.early = INFINITY
         wheel_advance_some(w, max(tick_of(now), w.now), left, QUOTA)    # without memory it goes on next turn
     while left and too_soon < QUOTA:
@@ -604,7 +604,7 @@ cdef int take_due(WheelScheduling self) except -1:
             room = min(min(left, w.ready_live), <uint64_t>CHUNK)
         if room == 0:
             break
-        due = PyList_New(room)          # before any is taken off the wheel: without memory, nothing is lost
+        due = PyList_New(room)          # before any timer is taken off the wheel: without memory, nothing is lost
         n = take(self, due, room, now)
         left -= n
         too_soon += room - n
@@ -613,7 +613,7 @@ cdef int take_due(WheelScheduling self) except -1:
 
 
 cdef uint64_t take(WheelScheduling self, list due, uint64_t room, double now):
-    """Take up to so many collected timers off the wheel, put into `due` those that are, and return how many."""
+    """Take up to `room` collected timers off the wheel, put the due ones into `due`, and return their number."""
     cdef uint64_t[CHUNK] chunk
     cdef uint64_t got, i, n = 0
     cdef PyObject *handle
@@ -645,7 +645,7 @@ cdef int hand_over(WheelScheduling self, list due) except -1:
 
 
 cdef int run_slowly(WheelScheduling self, handle) except -1:
-    """Run a handle in debug mode, and say so if it takes long."""
+    """Run a handle in debug mode, and log it if it takes long."""
     try:
         self._current_handle = handle
         start = self.time()
@@ -668,7 +668,7 @@ cdef extern from *:
 
 
 cdef inline bint is_plain(PyObject *handle) noexcept:
-    """Whether it is to be run, and all is in its slots that Handle._run expects."""
+    """Whether the handle is to be run, and its slots have everything that Handle._run expects."""
     cdef PyObject *context = at(handle, CONTEXT)[0]
     cdef PyObject *args = at(handle, ARGS)[0]
     return (at(handle, CANCELLED)[0] == Py_False and at(handle, CALLBACK)[0] != NULL
@@ -676,7 +676,7 @@ cdef inline bint is_plain(PyObject *handle) noexcept:
 
 
 cdef int run(PyObject *handle) except -1:
-    """What Handle._run does, unless the handle is cancelled."""
+    """Do the same as Handle._run, unless the handle is cancelled."""
     cdef object context, callback, args
     cdef PyObject *result = NULL
     cdef bint made, plain
@@ -700,7 +700,7 @@ cdef int run(PyObject *handle) except -1:
         if PyContext_Exit(context) < 0:
             Py_CLEAR(result)
     if Py_TYPE(handle) == TIMER_HANDLE and (Py_REFCNT(handle) > 1 or result == NULL):
-        watch(handle)                   # somebody has it, or may keep it when told of the exception
+        watch(handle)                   # other references exist, or the exception handler may keep it
     if unlikely(result == NULL):
         return failed(<object>handle)
     Py_DECREF(result)
@@ -708,7 +708,7 @@ cdef int run(PyObject *handle) except -1:
 
 
 cdef int failed(object handle) except -1:
-    """Do with the exception of a callback what Handle._run does."""
+    """Handle a callback's exception as Handle._run does."""
     try:
         raise_again()
     except (SystemExit, KeyboardInterrupt):
@@ -810,7 +810,7 @@ add_method(WheelScheduling, 2, "call_at", <void *>call_at, (
 # ---- what timeouts ask of the loop; see _loop.pxd -------------------------------------------------------------------
 
 cdef bint is_plain_wheel(object loop) except -1:
-    """Whether a timer may be put on its wheel as `call_at` does: it is open, nothing is overridden or debugged."""
+    """Whether `call_at` may put a timer on its wheel: the loop is open, not in debug mode, and overrides nothing."""
     cdef WheelScheduling ours
     if not isinstance(loop, WheelScheduling):
         return False
@@ -824,7 +824,7 @@ cdef double wheel_time(object loop) except? -1:
 
 
 cdef object wheel_timer(object loop, object when, double due, object callback, tuple args):
-    """What `call_at` does, on a plain wheel."""
+    """Do the same as `call_at`, on a plain wheel."""
     return add(<WheelScheduling>loop, when, due, callback, args, NULL)
 
 

@@ -1,13 +1,13 @@
 """`timeout` and `timeout_at` as asyncio has them, native: on the wheel of an EventLoop, or on any loop's timers."""
 
-# What is done when, and what is raised, is asyncio's. That takes a coroutine for entering and one for leaving; here the
-# one is an object that enters when it is awaited, and the other is done with before it is awaited.
+# The order of events, and the exceptions, are asyncio's. There, entering and leaving take a coroutine each. Here an
+# object enters when it is awaited, and leaving is done before it is awaited.
 #
-# A Timeout and the timer that it waits for refer to each other. The timer lets go when it is cancelled or has run.
-# After the block a Timeout knows neither its timer nor its task.
+# A Timeout and its timer refer to each other. The timer drops its reference when it is cancelled or has run. After the
+# block a Timeout has no reference to its timer or its task.
 #
-# A Timeout belongs to one task. The critical sections let a misuse from other threads do to a free-threaded Python
-# what it does under the GIL: no harm to memory.
+# A Timeout belongs to one task. With the critical sections, a misuse from other threads has the same effect on a
+# free-threaded Python as under the GIL: no harm to memory.
 
 cimport cython
 
@@ -36,7 +36,7 @@ from pywheel.timers.versions cimport has_method, version_of
 
 cdef extern from *:
     """
-    /* Cython's own `raise` makes an instance and a traceback, for nobody. */
+    /* Cython's own `raise` makes an instance and a traceback, which are not needed. */
     typedef PyObject *(*pywheel_next)(PyObject *);
     #define pywheel_set_next(type, function) (((PyTypeObject *)(type))->tp_iternext = (pywheel_next)(function))
 
@@ -82,7 +82,7 @@ cdef enum:
 cdef tuple NAMES = ("created", "active", "expiring", "expired", "finished")
 
 cdef object CancelledError = exceptions.CancelledError
-# From Python 3.13 on, whatever else leaves the block tells in its context that time was up.
+# From Python 3.13 on, any other exception that leaves the block names the expiry in its context.
 cdef object insert_timeout_error = getattr(timeouts.Timeout, "_insert_timeout_error", None)
 
 cdef class Timeout
@@ -90,7 +90,7 @@ cdef class Timeout
 
 # ---- the running loop and task --------------------------------------------------------------------------------------
 
-# Which loop runs in this thread, and which task. Where asyncio answers slowly, its records are read.
+# The running loop of this thread, and its task. Where asyncio answers slowly, its records are read.
 
 cdef extern from *:
     """
@@ -125,12 +125,12 @@ cdef object find_task = tasks.current_task
 # Up to Python 3.11 that is a function in Python, which looks here.
 cdef dict current_tasks = tasks._current_tasks if type(find_task) is FunctionType else None
 
-cdef PyTypeObject *RECORD = NULL        # the type of records, once one was seen to be what `record_t` says
+cdef PyTypeObject *RECORD = NULL        # the type of records, once one was found to match `record_t`
 cdef long process = 0                   # this one
 
 
 cdef object running_loop():
-    """What asyncio.get_running_loop returns, or raises."""
+    """Return or raise the same as asyncio.get_running_loop."""
     cdef PyObject *found = running_record()
     if found != NULL and Py_TYPE(found) == RECORD and (<record_t *>found).process == process:
         if (<record_t *>found).loop != Py_None:
@@ -144,7 +144,7 @@ cdef inline PyObject *running_record() except? NULL:
 
 
 cdef object see_record(object record):
-    """See whether a record is what `record_t` says; return what asyncio.get_running_loop returns, or raises."""
+    """Check whether a record matches `record_t`; return or raise the same as asyncio.get_running_loop."""
     global RECORD, process
     loop = find_loop()
     if type(record).__basicsize__ == sizeof(record_t) and (<record_t *>record).loop == <PyObject *>loop:
@@ -173,8 +173,8 @@ cdef inline object current_task(object loop):
 
 # ---- loops whose timers are known -----------------------------------------------------------------------------------
 
-# Loops of others whose timers are known: asyncio's own and uvloop's, as they were made. Nothing is known of a loop of a
-# subclass, nor of one whose `time` or `call_at` somebody has replaced, in the class or in the loop.
+# Foreign loops with known timers: asyncio's own and uvloop's, unchanged. A subclass does not count as known, nor does a
+# loop whose `time` or `call_at` was replaced, in the class or in the loop.
 
 
 @cython.final
@@ -182,13 +182,13 @@ cdef inline object current_task(object loop):
 cdef class KnownClass:
     """A class of loops."""
     cdef object loops                   # the class
-    cdef list methods                   # what timers need of it, as it was made
-    cdef unsigned int version           # of the class, when that was looked at last
-    cdef bint unchanged                 # since it was made
-    cdef bint milliseconds              # its timers count in whole ones, and may come up to one early
+    cdef list methods                   # its original methods that timers need
+    cdef unsigned int version           # of the class, at the last look at that
+    cdef bint unchanged                 # whether the class is as it was made
+    cdef bint milliseconds              # whether its timers count in whole milliseconds, and may come up to one early
 
     cdef int look(self, object loop) except -1:
-        """See whether somebody has changed the class."""
+        """Check whether the class was changed."""
         self.unchanged = methods_of(self.loops) == self.methods
         self.version = version_of(loop)
         return 0
@@ -205,11 +205,11 @@ cdef list methods_of(loops):
 
 
 cdef KnownClass of_asyncio = known_class(StockLoop, methods_of(StockLoop), False)
-cdef KnownClass of_uvloop = None        # until such a loop has come
+cdef KnownClass of_uvloop = None        # until there is such a loop
 
 
 cdef inline KnownClass known(object loop):
-    """What is known of the loop, None if that is nothing."""
+    """The known class of a loop, or None."""
     cdef KnownClass found
     if type(loop) is of_asyncio.loops:
         found = of_asyncio
@@ -225,7 +225,7 @@ cdef inline KnownClass known(object loop):
 cdef inline KnownClass known_of_uvloop(loops):
     global of_uvloop
     if of_uvloop is None and loops.__module__ == "uvloop" and loops.__name__ == "Loop":
-        of_uvloop = known_class(loops, methods_of(loops.__base__), True)     # written in C: nobody changes that
+        of_uvloop = known_class(loops, methods_of(loops.__base__), True)     # written in C: it cannot be changed
     return of_uvloop if of_uvloop is not None and loops is of_uvloop.loops else None
 
 
@@ -236,38 +236,39 @@ cdef inline bint is_debugged(KnownClass known, object loop) except -1:
 
 # ---- the wheel of a loop that is not ours ---------------------------------------------------------------------------
 
-# The timeouts on a loop that is not ours stand on a wheel, for which the loop has one timer: the alarm. Only a deadline
-# before that needs another alarm. An alarm whose timeout has ended in time wakes the loop once for nothing.
+# The timeouts on a foreign loop are on a wheel, for which the loop has one timer: the alarm. Only an earlier deadline
+# needs another alarm. An alarm whose timeout has ended in time wakes the loop once for nothing.
 #
 # The loop owns the alarm until it calls it, is closed or is gone. The alarm owns the wheel, and the wheel its timeouts.
-# In the other direction all is weak, so that nothing lives longer than its loop.
+# The references back are weak, so that nothing lives longer than its loop.
 #
 # A tick is a nanosecond: the first at which the loop's time, a float of seconds, has reached the deadline.
 #
-# asyncio looks for timers that are due as a turn begins, and a task that is ready by then goes first. An alarm, later
-# in that turn, only knows that its own time had come by then. What came due since waits for an alarm of the next turn.
+# asyncio looks for due timers at the beginning of a turn, and a task that is ready by then goes first. An alarm, later
+# in that turn, only knows that its own time had come by then. Timeouts that came due since wait for an alarm of the
+# next turn.
 
 cdef enum:
-    FEW = 16                            # timeouts that are looked at one by one for the earliest
+    FEW = 16                            # timeouts that are checked one by one for the earliest
     LIMIT = 1000                        # timeouts that one turn of the loop ends
-    QUOTA = 4096                        # timeouts that it may move in the wheel, or collect
+    QUOTA = 4096                        # timeouts that one turn may move in the wheel, or collect
 
 cdef double LAST = 2.0 ** 32            # seconds; later deadlines are left to the loop
 cdef double MILLISECOND = 0.001
 
 cdef PyObject *recent = NULL            # the wheel that was used last; borrowed, until it goes
-cdef object wheels = WeakValueDictionary()      # each by its loop's id
+cdef object wheels = WeakValueDictionary()      # by the id of the loop
 
 
 @cython.final
 @cython.internal
 cdef class TimeoutWheel(TimingWheel):
     """The timeouts on a loop."""
-    cdef object loop                    # weakly
+    cdef object loop                    # a weak reference
     cdef KnownClass known               # of its class
     cdef uint64_t wake_before           # the tick of the alarm: an earlier deadline needs another one
     cdef PyObject *alarm                # borrowed, until it goes; NULL without one
-    cdef object handle                  # the loop's, of the alarm, weakly
+    cdef object handle                  # a weak reference to the loop's handle of the alarm
 
     def __dealloc__(self):
         global recent
@@ -278,8 +279,8 @@ cdef class TimeoutWheel(TimingWheel):
 @cython.final
 @cython.internal
 cdef class Alarm:
-    """What the loop calls. If the loop drops it before, as an interrupt comes or somebody cancels the handle, there is
-    another one in the next turn."""
+    """The object that the loop calls. If the loop drops it without a call, after an interrupt or a cancelled handle,
+    there is another one in the next turn."""
     cdef TimeoutWheel wheel
 
     def __call__(self):
@@ -291,7 +292,7 @@ cdef class Alarm:
             wake_soon(self.wheel)
 
 
-# What is weak needs no clearing, and `recent` may be asked for its loop as long as it lives.
+# Weak references need no clearing, and `recent` may be asked for its loop as long as it lives.
 (<PyTypeObject *>TimeoutWheel).tp_clear = (<PyTypeObject *>TimingWheel).tp_clear
 
 
@@ -299,7 +300,7 @@ cdef inline TimeoutWheel wheel_of(object loop, KnownClass known, double now):
     """The wheel of a loop."""
     global recent
     cdef TimeoutWheel wheel
-    loop_ref = PyWeakref_NewRef(loop, NULL)         # the same for all who ask so
+    loop_ref = PyWeakref_NewRef(loop, NULL)         # the same object for all callers
     if HAS_GIL and recent != NULL and (<TimeoutWheel>recent).loop is loop_ref:
         return <TimeoutWheel>recent
     wheel = wheels.get(id(loop))
@@ -318,7 +319,7 @@ cdef inline uint64_t last_tick(double now) noexcept:
 
 
 cdef bint start(Timeout timeout, object loop, double due) except -1:
-    """Put a timeout onto the wheel of its loop; False if that is not for it: because of the loop, or of the time."""
+    """Put a timeout onto the wheel of its loop; False if the loop, or the time, does not allow it."""
     cdef KnownClass of = known(loop)
     cdef TimeoutWheel wheel
     cdef uint64_t tick, timer
@@ -364,7 +365,7 @@ cdef int stop(Timeout timeout) except -1:
 # ---- the alarm ------------------------------------------------------------------------------------------------------
 
 cdef int set_alarm(TimeoutWheel self, object loop) except -1:
-    """Have the loop wake us for the earliest deadline. The last alarm goes after that: an interrupt leaves either."""
+    """Have the loop call for the earliest deadline. The old alarm goes after that: an interrupt leaves one of them."""
     cdef Alarm alarm
     cdef double now
     cdef uint64_t tick
@@ -385,13 +386,13 @@ cdef int set_alarm(TimeoutWheel self, object loop) except -1:
 
 
 cdef inline int disown(TimeoutWheel self) noexcept:
-    """Have no alarm until the loop was asked for one: each new timeout asks."""
+    """Have no alarm until the loop is asked for one: each new timeout asks."""
     self.alarm, self.wake_before = NULL, NEVER
     return 0
 
 
 cdef int wake_soon(TimeoutWheel self) except -1:
-    """Have the loop wake us in its next turn, unless that is not to come."""
+    """Have the loop call in its next turn, unless there will be none."""
     cdef Alarm alarm
     loop = self.loop()
     if loop is not None and self.wheel.live and not loop.is_closed():
@@ -403,7 +404,7 @@ cdef int wake_soon(TimeoutWheel self) except -1:
 
 
 cdef object ask(TimeoutWheel self, object loop, Alarm alarm, double when, double now):
-    """Ask the loop to wake us at `when`, or in its next turn, in a context of our own: the caller's would live on."""
+    """Ask the loop for a call at `when`, or in its next turn. It has its own context: the caller's would live on."""
     if not self.known.milliseconds:
         return loop.call_at(when, alarm, context=Context())
     if when <= now:
@@ -412,7 +413,7 @@ cdef object ask(TimeoutWheel self, object loop, Alarm alarm, double when, double
 
 
 cdef uint64_t earliest(TimeoutWheel self) noexcept:
-    """The tick to look again: at or before the earliest deadline; NEVER without timeouts. O(levels)."""
+    """The tick of the next look: at or before the earliest deadline; NEVER without timeouts. O(levels)."""
     cdef wheel_t *w = &self.wheel
     cdef uint64_t found = NEVER, number
     cdef uint32_t rest
@@ -427,7 +428,7 @@ cdef uint64_t earliest(TimeoutWheel self) noexcept:
 
 
 cdef uint64_t earliest_of(wheel_t *w, int level, uint64_t number) noexcept:
-    """The earliest deadline in an occupied slot, or, of more than a few, the tick at which it begins."""
+    """The earliest deadline in an occupied slot; the start of the slot if it has more than a few timeouts."""
     cdef uint32_t slot = <uint32_t>number & SLOT_MASK, index
     cdef uint64_t found = NEVER
     cdef int i
@@ -442,7 +443,7 @@ cdef uint64_t earliest_of(wheel_t *w, int level, uint64_t number) noexcept:
 
 
 cdef int wake(TimeoutWheel self) except -1:
-    """Cancel the tasks whose time is up, and have another alarm, whatever ends this."""
+    """Cancel the tasks whose time is up, and set another alarm, even after an error."""
     loop = self.loop()
     try:
         try:
@@ -450,13 +451,13 @@ cdef int wake(TimeoutWheel self) except -1:
         finally:
             set_alarm(self, loop)
     except BaseException:
-        set_alarm(self, loop)           # an interrupt may have come in the midst of the first
+        set_alarm(self, loop)           # the first call may have been interrupted
         raise
     return 0
 
 
 cdef int cancel_due(TimeoutWheel self, object loop) except -1:
-    """Cancel the tasks whose time is up, so many that the turn is not long."""
+    """Cancel the tasks whose time is up, up to a limit that keeps the turn short."""
     cdef uint64_t tick = last_tick(loop.time())
     cdef bint failed
     cdef Timeout timeout
@@ -482,7 +483,7 @@ cdef int cancel_due(TimeoutWheel self, object loop) except -1:
 
 
 cdef Timeout pop(TimeoutWheel self):
-    """Take a timeout that is due off the wheel; None if there is none."""
+    """Take a due timeout off the wheel; None if there is none."""
     cdef uint64_t payload, popped
     cdef Timeout timeout = None
     with critical_section(self):
@@ -495,7 +496,7 @@ cdef Timeout pop(TimeoutWheel self):
 
 cdef int expire_in_context(Timeout timeout) except -1:
     context = timeout.context
-    if context is None:                 # another thread has taken it off in this very moment
+    if context is None:                 # another thread has just taken it off
         return 0
     PyContext_Enter(context)
     try:
@@ -510,18 +511,18 @@ cdef int expire_in_context(Timeout timeout) except -1:
 @cython.freelist(16)
 @cython.trashcan(True)                  # a deadline may be any object: a chain of them is released in a bounded depth
 cdef class Timeout:
-    """A timeout for what is awaited in an ``async with`` block. `timeout` and `timeout_at` make them.
+    """A timeout for the code in an ``async with`` block. `timeout` and `timeout_at` make it.
 
     Args:
         when: the time of the loop at which the task is cancelled, None for never.
     """
     cdef object deadline
     cdef object handle                  # of the loop's timer; None without one
-    cdef TimeoutWheel wheel             # on which it stands instead, or None,
+    cdef TimeoutWheel wheel             # with its timer instead, or None,
     cdef uint64_t timer                 # the wheel's handle,
-    cdef object context                 # and where it is to run
+    cdef object context                 # and the context of its call
     cdef object task
-    cdef object cancelling              # how many requests to cancel the task had before
+    cdef object cancelling              # number of requests to cancel the task before the block
     cdef int state
     cdef object __weakref__
 
@@ -536,7 +537,7 @@ cdef class Timeout:
 
     @cython.critical_section
     def reschedule(self, when):
-        """Have another time, None for never; one that has passed counts at the next turn of the loop.
+        """Set another time, None for never. A past time takes effect at the next turn of the loop.
 
         Raises:
             RuntimeError: the block has not been entered, time was up, or the block is over.
@@ -576,7 +577,7 @@ cdef class Timeout:
             return OVER
         self.state = EXPIRED
         if task.uncancel() <= self.cancelling and exc_type is not None:
-            # Nobody else asks for the cancellation, so it ends here.
+            # This is the only request for the cancellation, so it ends here.
             convert(exc_type, exc_val)
         return OVER
 
@@ -622,7 +623,7 @@ cdef class Timeout:
 
     @cython.critical_section
     cdef int expire(self) except -1:
-        """Cancel the task, as time is up."""
+        """Cancel the task, because time is up."""
         assert self.state == ENTERED
         self.task.cancel()
         self.state = EXPIRING
@@ -638,7 +639,7 @@ cdef object expire = _expire
 
 
 cdef int convert(exc_type, exc_val) except -1:
-    """Make a TimeoutError of the cancellation, which is our own."""
+    """Make a TimeoutError of the cancellation, which is the timeout's own."""
     if insert_timeout_error is None:
         if exc_type is CancelledError:
             raise TimeoutError from exc_val
@@ -668,7 +669,7 @@ cdef class Entering:
         return self
 
     def __next__(self):
-        """What `next` calls is below: this is for calls by name."""
+        """For calls by name; `next` calls the function below."""
         enter(self.timeout)
         raise StopIteration(self.timeout)
 
@@ -676,7 +677,7 @@ cdef class Entering:
 @cython.final
 @cython.internal
 cdef class Over:
-    """Has nothing left to do when it is awaited."""
+    """An awaitable with nothing left to do."""
 
     def __await__(self):
         return self
@@ -690,11 +691,11 @@ cdef class Over:
 
 cdef Over OVER = Over()
 
-ctypedef int (*enter_t)(Timeout timeout) noexcept     # the caller looks at the result itself
+ctypedef int (*enter_t)(Timeout timeout) noexcept     # the caller checks the result itself
 
 
 cdef int enter(Timeout timeout) except -1:
-    if timeout is None:                 # its type was called: `__aenter__` alone fills it in
+    if timeout is None:                 # its type was called: only `__aenter__` fills it in
         raise TypeError("cannot create 'Entering' instances")
     return timeout.enter()
 
@@ -728,12 +729,12 @@ cdef inline Timeout new_timeout(object when):
 
 
 def timeout(delay):
-    """Give what is awaited in an ``async with`` block `delay` seconds: as asyncio.timeout.
+    """Limit the code in an ``async with`` block to `delay` seconds, like asyncio.timeout.
 
         async with pywheel.timeout(10):
             await long_running_task()
 
-    When time is up, the task is cancelled, and the block raises TimeoutError. None is for no limit.
+    When time is up, the task is cancelled, and the block raises TimeoutError. None means no limit.
 
     Raises:
         RuntimeError: no loop is running.
@@ -748,8 +749,8 @@ def timeout(delay):
 
 
 def timeout_at(when):
-    """Give what is awaited in an ``async with`` block until the loop's time is `when`: as asyncio.timeout_at.
+    """Limit the code in an ``async with`` block to the loop's time `when`, like asyncio.timeout_at.
 
-    When time is up, the task is cancelled, and the block raises TimeoutError. None is for no limit.
+    When time is up, the task is cancelled, and the block raises TimeoutError. None means no limit.
     """
     return new_timeout(when)

@@ -1,12 +1,13 @@
-"""Timers with a callback, and what every driver of them shares: the wheel of `_wheel`, a clock, and calls."""
+"""Timers with a callback, and the common part of all drivers: the wheel of `_wheel`, a clock, and calls."""
 
 # A pending Timer is the item of its node: the wheel owns a reference to it, so it lives until it ends.
-# Each change of a timer's state happens together with that of the wheel, in one critical section on the wheel, in which
-# no Python code runs and nothing is made that the garbage collector tracks. Callbacks and arguments are dropped after
+# Each change of a timer's state happens together with the wheel's, in one critical section on the wheel, in which no
+# Python code runs and no object is made that the garbage collector tracks. Callbacks and arguments are dropped after
 # it. A driver has one wheel for all its life, and a timer one driver until it has ended, so both can be read outside.
 #
-# `_wake_before` is read outside, too, as each new timer asks for it. A driver writes it before it looks for the next
-# deadline, and a timer is in the wheel before it is read: so the one sees the timer, or the other what was written.
+# `_wake_before` is read outside as well, by each new timer. A driver writes it before it looks for the next deadline,
+# and a timer is in the wheel before the timer reads it. So either the driver sees the timer, or the timer sees the
+# write.
 
 cimport cython
 
@@ -125,7 +126,7 @@ ctypedef uint8_t bint_t                 # a truth value that takes a byte
 
 cdef enum:
     PENDING                             # in the wheel; a periodic timer stays there while its callback runs
-    RUNNING                             # taken out of it, and its callback has not returned
+    RUNNING                             # taken out of the wheel, while its callback runs
     FIRED
     CANCELLED
     STOPPED
@@ -139,26 +140,26 @@ cdef enum:
 @cython.freelist(256)
 @cython.trashcan(True)                # a chain of timers, each an argument of the next, would overflow the stack
 cdef class Timer:
-    """A callback and its deadline; a driver's methods make it.
+    """A callback and its deadline, made by a driver's methods.
 
     Attributes:
-        callback: what is called, or an equal one if that is a bound method; None once it is released, after it ran or
-            was cancelled.
-        args: the arguments it is called with; empty once released.
+        callback: the function to call, or an equal one if it is a bound method; None once it is released, after it ran
+            or was cancelled.
+        args: its arguments; empty once released.
     """
     cdef Driver driver
     cdef object function
-    cdef object bound                   # what `function` is a method of, or None
+    cdef object bound                   # the object whose method `function` is, or None
     cdef object payload
     cdef int64_t delay                  # nanoseconds, for `reset`; the interval of a periodic timer
     cdef uint32_t index                 # of its node, while it is pending; see node_of
     cdef uint8_t state
     cdef uint8_t shape                  # of payload
-    cdef bint_t apart                   # the collector does not know it
-    cdef bint_t atom                    # payload is nothing that the collector could know
+    cdef bint_t apart                   # hidden from the collector
+    cdef bint_t atom                    # payload is an object that the collector does not track
 
     def __cinit__(self):
-        self.driver = nobody            # until a driver takes it: no method has to ask for None
+        self.driver = nobody            # until a driver takes it: no method must check for None
         self.state = STOPPED
 
     def __init__(self, *args, **kwargs):
@@ -208,7 +209,7 @@ cdef class Timer:
     def reset(self, delay=None, /):
         """Start the timer anew: it is due `delay` seconds from now. For keep-alives, heartbeats, idle timeouts.
 
-        Its own callback may do so too, once for one more call.
+        Its own callback may do so as well, once for one more call.
 
         Args:
             delay: seconds or timedelta; None for the delay it was made with, or the interval of a periodic timer.
@@ -217,7 +218,7 @@ cdef class Timer:
             True, or False if it ran, was cancelled or was stopped before.
 
         Raises:
-            TypeError, ValueError: delay is no finite number of seconds. TimersStopped. Nothing has changed.
+            TypeError, ValueError: delay is not a finite number of seconds. TimersStopped. Nothing has changed.
 
         O(1).
         """
@@ -227,7 +228,7 @@ cdef class Timer:
         return rearm(self, ns, ns)
 
     def reschedule(self, when, /):
-        """Move the timer to a time on its driver's clock, in seconds. As `reset` otherwise; a past time is due now."""
+        """Move the timer to a time on its driver's clock, in seconds; a past time is due now. Otherwise as `reset`."""
         cdef uint64_t ns = as_ns(when, "when")
         return rearm(self, ns, max(ns, <uint64_t>now_ns(self.driver)) if type(self) is PeriodicTimer else ns)
 
@@ -244,7 +245,7 @@ cdef class Timer:
         return max(0, <int64_t>(tick * self.driver._length) - now_ns(self.driver)) / 1e9
 
     def active(self):
-        """Return whether it is going to be called."""
+        """Return whether the timer will be called."""
         return deadline_of(self) != NEVER
 
     def cancelled(self):
@@ -258,11 +259,11 @@ cdef class ContextTimer(Timer):
     cdef object context                 # or its variables; see contexts.pxd
 
     def __dealloc__(self):
-        track_object(self.context)      # a context that is released must be tracked
+        track_object(self.context)      # a released context must be tracked
 
 
 cdef int release_timer(Timer self) except -1:
-    """Drop all that a timer which has ended refers to, when it no longer does."""
+    """Drop all that an ended timer refers to, after the timer's own references are gone."""
     cdef object _function, _bound, _payload, _context = None
     cdef Driver _driver = None
     with critical_section(self.driver.wheel):
@@ -270,12 +271,12 @@ cdef int release_timer(Timer self) except -1:
         _bound, self.bound = self.bound, None
         _payload, self.payload = self.payload, None
         if self.apart and self.shape == MANY_ARGUMENTS and Py_REFCNT(<PyObject *>_payload) > 1:
-            track_object(_payload)      # somebody has got hold of it
+            track_object(_payload)      # another reference to it exists
         self.shape = NO_ARGUMENT
         if has_context(self):
             _context, (<ContextTimer>self).context = (<ContextTimer>self).context, None
             track_object(_context)
-        if self.apart:                  # who holds it may belong to the driver, and the collector does not see it
+        if self.apart:                  # its holder may belong to the driver, unseen by the collector
             _driver, self.driver = self.driver, nobody
     return 0
 
@@ -311,7 +312,7 @@ cdef uint64_t deadline_of(Timer self) noexcept:
 cdef bint rearm(Timer self, uint64_t ns, uint64_t planned) except -1:
     """Have the timer called at `ns` on the clock, if it is pending or its callback is running.
 
-    The later calls of a periodic one count from `planned`.
+    The later calls of a periodic timer count from `planned`.
     """
     cdef Driver driver = self.driver
     cdef wheel_t *w = &driver.wheel.wheel
@@ -350,10 +351,10 @@ cdef enum:
 
 @cython.internal
 cdef class PeriodicTimer(ContextTimer):
-    """A timer that goes on until it is cancelled."""
+    """A timer that repeats until it is cancelled."""
     cdef uint64_t planned               # nanoseconds on the clock: of the next call, jitter aside
     cdef int64_t jitter
-    cdef int64_t lateness               # of the next call to be planned: drawn ahead, as Python code does it
+    cdef int64_t lateness               # of the next call to be planned: drawn one call ahead
     cdef uint8_t missed
     cdef bint behind                    # the next call makes up for a missed one
 
@@ -400,23 +401,23 @@ cdef bint plan(Driver self, PeriodicTimer timer, uint32_t index, uint64_t now) n
 @cython.internal
 cdef class TimerWheel(TimingWheel):
     """A wheel whose items are timers."""
-    cdef uint8_t passes                 # of the collector, in which it need not look at the timers; see below
+    cdef uint8_t passes                 # of the collector, in which it may skip the timers; see below
 
 
 cdef class Driver:
-    """What all drivers share: they schedule timers, and run those that are due when somebody says so.
+    """The common part of all drivers: it schedules timers, and runs the due ones when a subclass asks for it.
 
     Args:
         clock: a Clock; None for the system's monotonic one.
         tick: the resolution of deadlines, in seconds: a microsecond to an hour. Deadlines are rounded up to it.
-        on_error: called as ``on_error(timer, exception)`` for what a callback raises; None to log it.
+        on_error: called as ``on_error(timer, exception)`` for an error in a callback; None to log it.
         max_pending: how many timers there may be before scheduling raises WheelFull; None for no limit.
     """
     cdef TimerWheel wheel
     cdef readonly int64_t _length       # of a tick, nanoseconds
     cdef double per_nanosecond          # ticks
-    cdef bint system                    # the clock is the system's, and is read here
-    cdef bint contexts                  # callbacks run in a copy of the context they were scheduled in
+    cdef bint system                    # whether the clock is the system's, and is read here
+    cdef bint contexts                  # whether callbacks run in a copy of the context they were scheduled in
     cdef bint halted
     cdef object read
     cdef readonly object clock
@@ -426,7 +427,7 @@ cdef class Driver:
     cdef object __weakref__
 
     def __cinit__(self):
-        self.wheel = TimerWheel()       # a subclass may leave out our __init__
+        self.wheel = TimerWheel()       # a subclass may omit our __init__
         set_clock(self, MonotonicClock(), 1_000_000)
 
     def __init__(self, clock=None, tick=0.001, *, on_error=None, max_pending=None, contexts=False):
@@ -435,7 +436,7 @@ cdef class Driver:
         self.contexts = contexts
         self.halted = False
         cdef uint64_t start = ticks_by(self, now_ns(self))
-        track_all(self.wheel)           # what was scheduled before another __init__
+        track_all(self.wheel)           # timers that were scheduled before another __init__
         self.wheel.__init__(start, max_pending=max_pending)
 
     @property
@@ -445,7 +446,7 @@ cdef class Driver:
 
     @property
     def stopped(self):
-        """Whether it was stopped."""
+        """Whether the driver was stopped."""
         with critical_section(self.wheel):
             return self.halted
 
@@ -469,7 +470,7 @@ cdef class Driver:
         write_shared(&self.wake_before, tick)
 
     def time(self):
-        """Return the time of its clock, in seconds."""
+        """Return the time of the driver's clock, in seconds."""
         return now_ns(self) / 1e9
 
     def call_later(self, delay, callback, *args, context=None):
@@ -485,7 +486,7 @@ cdef class Driver:
             The timer.
 
         Raises:
-            TypeError: callback is not callable, delay is no number, context no Context.
+            TypeError: callback is not callable, delay is not a number, context is not a Context.
             ValueError: delay is not finite, or beyond 146 years.
             TimersStopped: the driver was stopped.
             WheelFull: `max_pending` timers are pending.
@@ -510,16 +511,16 @@ cdef class Driver:
         Args:
             interval: seconds or timedelta, more than 0.
             first: seconds from now to the first call; None for one interval.
-            jitter: each call comes up to so many seconds after its planned time, at random.
-            missed: what happens to calls whose time has passed while the driver could not run: "skip" leaves them out
-                and goes on with the next planned time, "burst" makes up for each, "delay" counts anew from now.
+            jitter: each call comes up to this many seconds after its planned time, at random.
+            missed: what happens to calls whose time passed while the driver could not run: "skip" drops them and goes
+                on with the next planned time, "burst" makes up for each, "delay" counts anew from now.
 
         Returns:
             The timer; it is active until it is cancelled.
 
         Raises:
             TypeError, TimersStopped: as for `call_later`.
-            ValueError: so too; also an interval that is not more than 0, or another `missed`.
+            ValueError: as for `call_later`, and for an interval that is not more than 0, or another `missed`.
 
         O(1).
         """
@@ -538,7 +539,7 @@ cdef class Driver:
         return schedule(self, timer, timer.planned + head)
 
     def pending(self):
-        """Return the timers that are to be called, by deadline. O(n log n)."""
+        """Return the pending timers, by deadline. O(n log n)."""
         cdef walk_t walk
         cdef list deadlines = [], stamps = [], timers = []
         with critical_section(self.wheel):
@@ -550,25 +551,26 @@ cdef class Driver:
         return [timer for _, _, timer in sorted(zip(deadlines, stamps, timers))]
 
     def next_deadline(self):
-        """Return when to look again, in seconds on the clock: no later than the first deadline. None if none pends.
+        """Return when to run timers next, in seconds on the clock, or None if no timer is pending. O(1).
 
-        It may lie before the first deadline; a loop that runs what is due then makes progress. O(1).
+        The time is not later than the first deadline. It may be earlier; a loop that then runs the due timers makes
+        progress.
         """
         cdef uint64_t tick = next_tick(self)
         return None if tick == NEVER else tick * self._length / 1e9
 
     def __len__(self):
-        """Timers that are to be called. O(1)."""
+        """Return the number of pending timers. O(1)."""
         with critical_section(self.wheel):
             return self.wheel.wheel.live
 
     # ---- for the drivers --------------------------------------------------------------------------------------------
 
     def _sooner(self):
-        """Wake up: a deadline lies before `_wake_before`. Called in the thread that schedules."""
+        """Wake up for a deadline before `_wake_before`. Called in the thread that schedules."""
 
     def _spawn(self, timer, coroutine, context):
-        """Do something with a coroutine that a callback returned, which ran in that context or in none."""
+        """Handle a coroutine that a callback returned. The callback ran in this context, or in none."""
         coroutine.close()
         raise TypeError("a callback must not be a coroutine function here: only AsyncTimers can await what it returns")
 
@@ -579,14 +581,14 @@ cdef class Driver:
         return now_ns(self)
 
     def _next_tick(self):
-        """Return the tick by which to look again."""
+        """Return the tick at which to run timers next."""
         cdef uint64_t tick = next_tick(self)
         return None if tick == NEVER else tick
 
     def _run(self, limit=NEVER):
-        """Run what is due now, at most `limit` callbacks; return how many ran.
+        """Run the due timers, at most `limit` callbacks; return how many ran.
 
-        Timers that a callback schedules come in a later turn, even if they are due at once.
+        Timers that a callback schedules run in a later turn, even if they are due at once.
         """
         begin_turn(self)
         try:
@@ -595,9 +597,9 @@ cdef class Driver:
             end_turn(self)
 
     def _run_some(self, limit):
-        """Do as `_run`, for drivers that must not pause; return whether more was due.
+        """Run like `_run`, for drivers that must not pause; return whether more timers are due.
 
-        It collects some thousand timers at most, so it may have nothing to call yet.
+        One call collects some thousand timers at most, so it may have nothing to call yet.
         """
         cdef uint64_t most = limit, now
         begin_turn(self)
@@ -611,7 +613,7 @@ cdef class Driver:
             end_turn(self)
 
     def _run_for_clock(self):
-        """`_run`, for a clock that only knows the driver weakly: that it runs does not say that it is in use."""
+        """`_run`, for a clock that has a weak reference to the driver. Its calls are not a use of the driver."""
         cdef uint8_t passes = self.wheel.passes
         try:
             return self._run()
@@ -619,34 +621,34 @@ cdef class Driver:
             self.wheel.passes = passes
 
     def _stop(self):
-        """Refuse new timers from now on, and return those that were pending, by deadline."""
+        """Refuse new timers from now on; return the pending ones, by deadline."""
         with critical_section(self.wheel):
-            self.halted = True          # from here on none of them is called
+            self.halted = True          # from here on none of the pending timers is called
         cdef list left = [timer for timer in self.pending() if halt(timer)]
         empty(self)
         return left
 
     @property
     def _touched(self):
-        """How many timers collecting has moved in the wheel so far, or out of it. For tests."""
+        """The number of timers that collecting has moved in the wheel so far, or out of it. For tests."""
         with critical_section(self.wheel):
             return self.wheel.wheel.touched
 
     def _check(self):
-        """Recompute every invariant of the wheel slowly; RuntimeError says which one is broken. For tests. O(n)."""
+        """Recompute every invariant of the wheel slowly; RuntimeError names a broken one. For tests. O(n)."""
         self.wheel._check()
 
     def _forget(self):
-        """Drop all timers, as a forked child must."""
+        """Drop all timers, for a forked child."""
         empty(self)
 
 
 cdef int begin_turn(Driver self) except -1:
-    """Begin a turn; there is one at a time."""
+    """Begin a turn. Only one turn runs at a time."""
     cdef bint busy
     with critical_section(self.wheel):
         busy = self.running
-        if not busy:                    # or it might stay so: who runs it may be about to say that it is over
+        if not busy:                    # otherwise it might stay so: the running thread may be about to clear it
             self.running = True
     if busy:
         raise arguments.reentered()
@@ -660,7 +662,7 @@ cdef int end_turn(Driver self) except -1:
 
 
 cdef bint halt(Timer self) noexcept:
-    """Whether it was pending still."""
+    """End a timer; return whether it was still pending."""
     cdef bint was
     with critical_section(self.driver.wheel):
         was = self.state == PENDING
@@ -670,7 +672,7 @@ cdef bint halt(Timer self) noexcept:
 
 
 cdef int empty(Driver self) except -1:
-    """Take all timers out of the wheel: from here on they own what they refer to."""
+    """Take all timers out of the wheel: from here on they own their references."""
     track_all(self.wheel)
     self.wheel.clear()
     return 0
@@ -690,7 +692,7 @@ nobody.halted = True
 # ---- how a timer is made, and put into the wheel --------------------------------------------------------------------
 
 cdef enum:
-    HALTED = 1                          # why a timer could not be put into the wheel
+    HALTED = 1                          # reasons why a timer could not be put into the wheel
     FULL
     NO_MEMORY
     NOT_THERE                           # or moved: it has ended
@@ -716,7 +718,7 @@ cdef inline int set_call(Timer timer, Driver driver, callback, tuple args) excep
     if HAS_GIL and driver.wheel.wheel.live >= TRACKED:
         set_apart(timer)
     timer.driver = driver
-    if PyMethod_Check(callback):        # its parts, of which no more are made: 64 bytes that the collector would visit
+    if PyMethod_Check(callback):        # its parts, without the method: 64 bytes that the collector would visit
         timer.function = <object>PyMethod_GET_FUNCTION(callback)
         timer.bound = <object>PyMethod_GET_SELF(callback)
     else:
@@ -783,7 +785,7 @@ cdef int refuse(Driver self, int problem) except -1:
 
 
 cdef int wake(Driver self, Timer timer) except -1:
-    """Wake the driver for a new timer, which is taken back if nobody wakes."""
+    """Wake the driver for a new timer. Take the timer back if that fails."""
     try:
         self._sooner()
     except BaseException:
@@ -795,15 +797,15 @@ cdef int wake(Driver self, Timer timer) except -1:
 # ---- a turn: one timer after the other that is due is taken and called ----------------------------------------------
 
 cdef enum:
-    QUOTA = 4096                        # timers that each step of a turn which is not whole may move, or collect
-    LONGEST_TURN = 2_000_000            # nanoseconds: callbacks may be slow, the last of many give memory back
-    LOOKS = 8                           # callbacks from one look at the time to the next
+    QUOTA = 4096                        # timers that each step of a bounded turn may move or collect
+    LONGEST_TURN = 2_000_000            # nanoseconds: callbacks may be slow, and the last of many timers frees memory
+    LOOKS = 8                           # callbacks between two looks at the time
 
 
 cdef int64_t turn(Driver self, uint64_t now, uint64_t most, bint whole) except -1:
-    """Run what is due, at most so many callbacks; return how many ran.
+    """Run the due timers, at most `most` callbacks; return how many ran.
 
-    If not `whole`, a quota is collected, and the turn ends when it is long.
+    If not `whole`, one quota is collected, and the turn ends when it has taken long.
     """
     cdef wheel_t *w = &self.wheel.wheel
     cdef uint64_t tick = ticks_by(self, now), done = 0
@@ -814,7 +816,7 @@ cdef int64_t turn(Driver self, uint64_t now, uint64_t most, bint whole) except -
     cdef bint late
     with critical_section(self.wheel):
         self.wheel.passes = IN_USE
-        if tick < w.now:                # the clock went back: what is due by its new time has run
+        if tick < w.now:                # the clock went back: the timers due by its new time have run
             most = 0
         else:
             failed = wheel_advance(w, tick, most) if whole else wheel_advance_some(w, tick, most, QUOTA)
@@ -828,8 +830,8 @@ cdef int64_t turn(Driver self, uint64_t now, uint64_t most, bint whole) except -
             behind.append(timer)
         done += call(self, timer)
     if not whole and is_left(self):
-        behind = []                     # their turn comes after what is left; the wheel has them
-    while behind and done < most:       # once more for each, until none has missed a call
+        behind = []                     # their turn comes after the other timers; they are in the wheel
+    while behind and done < most:       # one call each, until none has missed a call
         batch, behind = behind, []
         for timer in batch:
             if done < most and again(self, <PeriodicTimer>timer, now, &late):
@@ -840,17 +842,17 @@ cdef int64_t turn(Driver self, uint64_t now, uint64_t most, bint whole) except -
 
 
 cdef bint is_left(Driver self) noexcept:
-    """Whether something that was due when the wheel was last advanced is still to be called."""
+    """Whether a timer that was due when the wheel was last advanced is still to be called."""
     with critical_section(self.wheel):
         return is_behind(&self.wheel.wheel)
 
 
 cdef Timer next_due(Driver self, uint64_t now, uint64_t most, bint *late):
-    """Return the next timer that is due, out of the wheel unless it is periodic; None if there is no more.
+    """Return the next due timer, out of the wheel unless it is periodic; None if there is no more.
 
-    If no timer is left of those collected, collect `most`: callbacks may have cancelled or moved what the limit chose.
-    If `most` is 0, none: that is for the next turn.
-    Write whether a periodic one has missed a call, for which it is to be called `again`.
+    If no collected timer is left, collect `most`: callbacks may have cancelled or moved the timers that the limit
+    chose. If `most` is 0, collect none and leave that to the next turn. Write to `late` whether a periodic timer has
+    missed a call, for which it is to be called `again`.
     """
     cdef wheel_t *w = &self.wheel.wheel
     cdef uint64_t payload
@@ -864,7 +866,7 @@ cdef Timer next_due(Driver self, uint64_t now, uint64_t most, bint *late):
         if w.ready_live == 0 and most:
             failed = wheel_collect_more(w, most)
         while w.ready_begin < w.ready_end and w.ready[w.ready_begin] == 0:
-            w.ready_begin += 1          # once for all: `behind` timers leave nothing but gaps
+            w.ready_begin += 1          # once for all: `behind` timers leave only gaps
         if w.ready_live:
             index = w.ready[w.ready_begin]
             timer = <Timer><PyObject *><uintptr_t>w.arena.nodes[index].payload
@@ -885,7 +887,7 @@ cdef Timer next_due(Driver self, uint64_t now, uint64_t most, bint *late):
 # ---- how a callback is called, and what happens to what it returns or raises ----------------------------------------
 
 cdef bint call(Driver self, Timer timer) except -1:
-    """Call the timer's callback, and release it unless the timer is to be called again. False: it was cancelled."""
+    """Call the timer's callback; release it unless the timer is called again. Return False if it was cancelled."""
     cdef object function, bound, payload, context = None
     cdef PyObject *result = NULL
     cdef PyObject *made
@@ -894,7 +896,7 @@ cdef bint call(Driver self, Timer timer) except -1:
         function, bound, payload, shape = timer.function, timer.bound, timer.payload, timer.shape
         if has_context(timer):
             context = (<ContextTimer>timer).context
-    if function is None:                # in this very moment, by another thread
+    if function is None:                # cancelled in this moment by another thread
         return False
     if context is not None and is_variables(<PyObject *>context):
         made = new_context(<PyObject *>context)
@@ -916,24 +918,24 @@ cdef bint call(Driver self, Timer timer) except -1:
 
 
 cdef inline object use_context(ContextTimer timer, object variables, PyObject *made):
-    """Return a context that was made of a timer's variables; one that is called again keeps it."""
+    """Return a context made from a timer's variables. A timer that is called again keeps it."""
     cdef object context = <object>made
     Py_DECREF(made)
     if type(timer) is PeriodicTimer:
         with critical_section(timer.driver.wheel):
-            if timer.context is variables:      # or it was released meanwhile
+            if timer.context is variables:      # otherwise it was released meanwhile
                 timer.context = context
     return context
 
 
 cdef inline int enter_context(context) noexcept:
-    """Enter a context, where it can be got hold of: from here on the collector has to know it. -1: an error is set."""
+    """Enter a context, which code can reach from here on: the collector has to know it. -1: an error is set."""
     track_object(context)
     return PyContext_Enter(context)
 
 
 cdef int handle_result(Driver self, Timer timer, PyObject *result, context) except -1:
-    """See to what a callback returned, or raised if that is NULL."""
+    """Handle a callback's result, or its error if the result is NULL."""
     try:
         if result == NULL:
             throw()
@@ -964,7 +966,7 @@ cdef int leave_context(context) except -1:
 
 
 cdef int finish(Driver self, Timer timer) except -1:
-    """Release a timer that has run and is not to be called again."""
+    """Release a timer that has run and is not called again."""
     cdef bint over
     with critical_section(self.wheel):
         over = timer.state == RUNNING
@@ -975,21 +977,22 @@ cdef int finish(Driver self, Timer timer) except -1:
 
 # ---- what the garbage collector sees of pending timers --------------------------------------------------------------
 
-# A collection looks at every object it knows, and a hundred thousand pending timers would hold everything up for tens
-# of milliseconds. So a driver with many of them has its further ones *apart*: the collector does not know them, nor
-# the tuple of arguments and the copy of the context that were made for them. What they refer to is visited by the
-# wheel, in their place, when nobody else holds them. Of those that somebody holds it is not: to the collector that
-# looks like a reference from outside, so all of it stays alive. The same goes for a tuple or a context: code that runs
-# in the midst of a call can get hold of one, and the contexts of an EventLoop's timers, which it does not know either,
-# can be given to a timer. A timer is apart until it ends; those that leave the wheel otherwise become ordinary objects.
+# A collection looks at every object it knows, and a hundred thousand pending timers would pause the program for tens of
+# milliseconds. So a driver with many of them has its further ones *apart*: the collector does not know them, nor the
+# tuple of arguments and the copy of the context that were made for them. The wheel visits their references in their
+# place, if the wheel's reference to the timer is the only one. For a timer with other references it does not: to the
+# collector that looks like a reference from outside, so everything stays alive. The same holds for a tuple or a
+# context: code that runs in the midst of a call can get a reference to one, and the contexts of an EventLoop's timers,
+# which the collector does not know either, can be given to a timer. A timer is apart until it ends; timers that leave
+# the wheel otherwise become ordinary objects.
 #
-# Even that would take tens of milliseconds for a million of them, only to learn that a driver which is at work is no
-# garbage. So the two passes of the first collection after it was used see nothing of its timers, which again keeps all
-# alive: garbage is not used, and the next collection finds it. What a clock runs that does not hold the driver is no
-# use. What must never happen is that the first pass of a collection visits what the second does not; between the two
-# nothing uses a driver.
+# Even that would take tens of milliseconds for a million of them, only to find that a driver at work is not garbage. So
+# the two passes of the first collection after a use of the driver see none of its timers, which again keeps everything
+# alive. Garbage is not used, and the next collection finds it. A run by a clock that does not hold the driver does not
+# count as a use. The first pass of a collection must never visit more than the second one; between the two passes no
+# code uses a driver.
 #
-# Without a GIL all this is left out: there another thread might take hold of a timer unnoticed.
+# Without a GIL there are no such timers: another thread might take a reference to one unnoticed.
 
 cdef enum:
     TRACKED = 1000                      # pending timers of a driver that are ordinary objects for the collector
@@ -1004,7 +1007,7 @@ cdef inline int set_apart(Timer self) noexcept:
 
 
 cdef int track(Timer self) noexcept:
-    """Make a timer an ordinary object for the collector, and what is its own as well."""
+    """Make a timer, and its own tuple and context, ordinary objects for the collector."""
     if self.apart:
         self.apart = False
         if self.shape == MANY_ARGUMENTS:
@@ -1016,7 +1019,7 @@ cdef int track(Timer self) noexcept:
 
 
 cdef int track_all(TimerWheel self) noexcept:
-    """Make all pending timers ordinary objects, as they are about to leave the wheel."""
+    """Make all pending timers ordinary objects, before they leave the wheel."""
     cdef walk_t walk
     with critical_section(self):
         walk = live_nodes(&self.wheel.arena)
@@ -1033,14 +1036,14 @@ cdef inline int track_object(value) noexcept:
 
 
 cdef inline int visit_own(PyObject *value, visitproc visit, void *arg) noexcept:
-    """Visit an object or, if the collector does not know it and only the timer has it, what that refers to."""
+    """Visit an object; or its references, if the collector does not know it and only the timer has it."""
     if PyObject_GC_IsTracked(value):
         return visit(value, arg)
     return Py_TYPE(value).tp_traverse(value, visit, arg) if Py_REFCNT(value) == 1 else 0
 
 
 cdef inline int traverse_apart(PyObject *self, visitproc visit, void *arg) noexcept:
-    """Visit what a timer refers to that only the wheel refers to. Without an assignment, which would count."""
+    """Visit the references of a timer to which only the wheel refers. Without an assignment, which would count."""
     cdef int stop = visit(<PyObject *>(<Timer>self).function, arg)
     if stop == 0 and (<Timer>self).bound is not None:
         stop = visit(<PyObject *>(<Timer>self).bound, arg)
@@ -1069,7 +1072,7 @@ cdef int traverse_timers(PyObject *self, visitproc visit, void *arg) noexcept:
     return stop                         # the other attributes of a wheel are numbers
 
 
-# Cython's tp_clear would put None where the code trusts in a driver and a wheel, while finalisers may still call.
+# Cython's tp_clear would put None where the code relies on a driver and a wheel, while finalisers may still call.
 
 cdef int clear_timer(PyObject *self) noexcept:
     release_timer(<Timer>self)

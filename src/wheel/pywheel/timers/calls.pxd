@@ -1,4 +1,4 @@
-# Calls of a function, or of a method by its parts: no object is made for the method.
+# Calls of a function, or of a method by its parts, without an object for the method.
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
@@ -13,21 +13,21 @@ cdef extern from "Python.h":
     void Py_DECREF(PyObject *value)
 
 cdef enum:
-    ON_THE_STACK = 6                    # so many are handed to a method without an object for the method
+    ON_THE_STACK = 6                    # this many arguments reach a method without an object for the method
 
 
 cdef inline PyObject *call_one(function, bound, payload, uint8_t shape) noexcept:
-    """Call a function, or a method by its parts, with `shape` arguments, 0 or 1; return what it returns, or NULL."""
+    """Call a function, or a method by its parts, with `shape` arguments, 0 or 1; return its result, or NULL."""
     cdef PyObject *stack[3]
     cdef bint method = bound is not None
-    stack[0] = NULL                 # room for whoever is called
+    stack[0] = NULL                 # room for the called function
     stack[1] = <PyObject *>bound
     stack[1 + method] = <PyObject *>payload
     return PyObject_Vectorcall(function, stack + 1, (method + shape) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
 
 
 cdef inline PyObject *call_many(function, bound, tuple payload) noexcept:
-    """The same with a tuple of arguments, which nobody gets to see: the collector may not know it."""
+    """Call one with a tuple of arguments. The tuple stays private: the collector may not know it."""
     cdef PyObject *stack[2 + ON_THE_STACK]
     cdef PyObject *method
     cdef PyObject *result

@@ -1,5 +1,5 @@
-# The system's monotonic clock, and seconds as whole nanoseconds; as pywheel/timers/_seconds.py has it, in C. It is the
-# timers': the core has no clock.
+# The system's monotonic clock, and seconds as whole nanoseconds; in C the same as pywheel/_seconds.py. Only timers use
+# it: the core has no clock.
 
 from libc.math cimport ceil, floor
 from libc.stdint cimport int64_t, uint64_t
@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t, uint64_t
 cdef extern from *:
     """
     #include <time.h>
-    /* CLOCK_MONOTONIC is what time.monotonic() reads on Linux; elsewhere, before 3.13, Python has to be asked. */
+    /* On Linux time.monotonic() reads CLOCK_MONOTONIC; elsewhere, before 3.13, Python has to be asked. */
     #if PY_VERSION_HEX >= 0x030D0000
     #define PYWHEEL_HAS_CLOCK 1
     static CYTHON_INLINE int64_t pywheel_monotonic_ns(void) {

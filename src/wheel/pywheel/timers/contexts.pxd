@@ -1,6 +1,6 @@
-# The context of a timer is a copy of the one that was current when it was scheduled. A copy shares the variables of the
-# original, an object that never changes. So a timer keeps the variables in the place of a context, which is made when
-# the callback runs, or somebody asks for it. Most timers are cancelled before.
+# The context of a timer is a copy of the current one at scheduling. A copy shares the variables of the original, an
+# object that never changes. So a timer keeps the variables in place of a context. The context is made when the callback
+# runs, or on first access. Most timers are cancelled before.
 
 from cpython.object cimport PyObject
 
@@ -9,7 +9,7 @@ from pywheel.timers.slots cimport CONTEXT, at
 
 cdef extern from *:
     """
-    /* As in CPython's pycore_context.h; `find_variables` sees whether it is. */
+    /* As in CPython's pycore_context.h; `find_variables` checks it. */
     typedef struct {
         PyObject_HEAD
         PyObject *previous;
@@ -29,7 +29,7 @@ cdef extern from *:
     ctypedef struct context_t "pywheel_context":
         PyObject *variables
     PyObject *current_variables "pywheel_current_variables"() noexcept
-    PyTypeObject *VARIABLES "pywheel_variables_type"        # NULL where contexts are not what `context_t` says
+    PyTypeObject *VARIABLES "pywheel_variables_type"        # NULL if contexts do not match `context_t`
 
 cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
@@ -55,7 +55,7 @@ cdef inline PyObject *new_context(PyObject *variables) noexcept:
 cdef inline int find_variables() except -1:
     """Set VARIABLES, after a trial: a context made of the variables of another has their values.
 
-    Each module that keeps variables does so when it is imported.
+    Each module that keeps variables calls this when it is imported.
     """
     global VARIABLES
     from contextvars import Context, ContextVar
@@ -73,18 +73,18 @@ cdef inline int find_variables() except -1:
 
 
 cdef inline bint is_variables(PyObject *value) noexcept:
-    """Whether it is what `snapshot` keeps in the place of a context."""
+    """Whether it is an object that `snapshot` keeps in place of a context."""
     return Py_TYPE(value) == VARIABLES
 
 
 cdef inline PyObject *snapshot() except NULL:
-    """What a timer keeps for a copy of the current context: its variables, or a copy."""
+    """The object that a timer keeps for a copy of the current context: its variables, or a copy."""
     cdef PyObject *variables = current_variables() if VARIABLES != NULL else NULL
     return PyContext_CopyCurrent() if variables == NULL else Py_NewRef(variables)
 
 
 cdef inline bint make_context(PyObject *handle) noexcept:
-    """Make the context of a handle that keeps variables. False: there is no memory, and an error is set."""
+    """Make the context of a handle that keeps variables. False: no memory, and an error is set."""
     cdef PyObject *kept = at(handle, CONTEXT)[0]
     cdef PyObject *made
     if kept != NULL and is_variables(kept):

@@ -1,5 +1,5 @@
-# Methods with `callback, *args, context=None`, called as fast as can be: what is usual is taken from C's array of
-# arguments, the rest goes through a function with the signature in full.
+# Methods with `callback, *args, context=None`, called as fast as possible: usual calls read C's array of arguments, and
+# all others go through a function with the full signature.
 
 from cpython.object cimport PyObject
 
@@ -8,7 +8,7 @@ from pywheel.timers.handles cimport PyTuple_GET_SIZE, Py_None
 
 cdef extern from *:
     """
-    /* Calls of a Cython method with *args build two tuples, those of this one. */
+    /* A call of a Cython method with *args builds two tuples, a call of these builds one. */
     static PyMethodDef pywheel_methods[3];
     static int pywheel_add_method(PyObject *type, int i, const char *name, void *function, const char *doc) {
         PyMethodDef method = {name, (PyCFunction)function, METH_FASTCALL | METH_KEYWORDS, doc};
@@ -32,7 +32,7 @@ cdef extern from "Python.h":
 
 
 cdef inline bint is_usual(Py_ssize_t count, Py_ssize_t least, PyObject *names) noexcept:
-    """Whether there are at least so many positional arguments, and of the others at most `context`."""
+    """Whether there are at least `least` positional arguments, and no named one except perhaps `context`."""
     return count >= least and (names == NULL or (
         PyTuple_GET_SIZE(names) == 1 and PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "context") == 0))
 

@@ -2,8 +2,8 @@
 
 cdef extern from *:
     """
-    /* A chain of handles, each held by the callback of the next, is released without as deep a stack. The first in it
-       do without CPython's bin for such objects, which takes a few calls. One counter serves all threads with a GIL. */
+    /* A chain of handles, each held by the callback of the next, is released without an equally deep stack. The first
+       handles do without CPython's trashcan, which takes a few calls. One counter serves all threads with a GIL. */
     #ifdef Py_GIL_DISABLED
       #define PYWHEEL_SHALLOW 0
     #else
@@ -24,7 +24,8 @@ cdef extern from *:
         Py_TRASHCAN_END
     }
 
-    /* Cython cannot derive from a class written in Python: a type of asyncio's, with room behind its slots. */
+    /* Cython cannot derive from a class written in Python: this makes a type of asyncio's, with room behind its slots.
+    */
     static PyObject *pywheel_derive(const char *name, PyObject *bases, size_t size, void *cancel, void *traverse,
                                     void *clear, void *dealloc, void *get_when, void *set_when,
                                     void *get_context, void *set_context) {

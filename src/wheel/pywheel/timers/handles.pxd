@@ -1,9 +1,10 @@
-# TimerHandles without their loop: how they are made, hidden from the garbage collector, and released.
+# TimerHandles without their loop: making them, hiding them from the garbage collector, and releasing them.
 #
 # While a loop runs, its wheel, the timers on it, and the contexts and arguments that were made for them cannot be
-# garbage: so the collector does not track them, and a million of them cost a collection nothing. Not to be tracked is
-# to be taken for reachable from elsewhere, so every way out gives a handle back to it: that it was cancelled, or was
-# run and somebody still holds it, that the loop stops, that other code runs its turns. Without a GIL all are tracked.
+# garbage. So the collector does not track them, and a million of them add nothing to a collection. The collector takes
+# an untracked object for one that is reachable from elsewhere. So every way out makes a handle tracked again: it was
+# cancelled, or was run and has other references, or the loop stops, or other code runs its turns. Without a GIL all
+# handles are tracked.
 
 from cpython.object cimport PyObject
 
@@ -14,8 +15,7 @@ from pywheel.timers.slots cimport (ARGS, CALLBACK, CANCELLED, CONTEXT, HANDLE_SL
 
 cdef extern from *:
     """
-    /* Handles that nobody has, to be made timers of again: False and None where a new handle has them, the rest is
-       empty. */
+    /* Unused handles, to be made timers again: False and None where a new handle has them, and the rest empty. */
     enum {PYWHEEL_POOL = 1024};
     typedef struct {
         PyObject *handles[PYWHEEL_POOL];
@@ -71,7 +71,7 @@ cdef inline void watch_context(PyObject *context) noexcept:
 
 
 cdef inline void watch(PyObject *handle) noexcept:
-    """Give a timer back to the garbage collector, with what was made for it."""
+    """Make a timer, and the objects made for it, known to the garbage collector again."""
     if not HAS_GIL or PyObject_GC_IsTracked(handle):
         return
     if at(handle, ARGS)[0] != NULL:
@@ -84,13 +84,13 @@ cdef inline void watch(PyObject *handle) noexcept:
 cdef inline void release_args(PyObject *args) noexcept:
     """Drop the arguments of a timer, or NULL."""
     if args != NULL:
-        if Py_REFCNT(args) > 1:         # somebody has taken them
+        if Py_REFCNT(args) > 1:         # other references exist
             watch_args(args)
         Py_DECREF(args)
 
 
 cdef inline void release_context(PyObject *context) noexcept:
-    """Drop the context of a timer, or NULL; contexts expect to be known to the collector in the end."""
+    """Drop the context of a timer, or NULL; contexts expect the collector to know them in the end."""
     if context != NULL:
         watch_context(context)
         Py_DECREF(context)
@@ -123,7 +123,7 @@ cdef inline void fill_constants(PyObject *handle) noexcept:
 
 
 cdef inline PyObject *bare_timer() except NULL:
-    """A TimerHandle that the collector does not know of, without callback, arguments, context, loop and time."""
+    """A TimerHandle that the collector does not know, without callback, arguments, context, loop and time."""
     cdef PyObject *handle
     if HAS_GIL and pool.count:
         pool.count -= 1
@@ -137,7 +137,7 @@ cdef inline PyObject *bare_timer() except NULL:
 
 
 cdef inline bint keep(PyObject *handle) noexcept:
-    """Put a handle that is as `bare_timer` wants it into the pool; False if that is full."""
+    """Put a bare handle into the pool; False if the pool is full."""
     if not HAS_GIL or pool.count == POOL:
         return False
     pool.handles[pool.count] = handle
@@ -146,7 +146,7 @@ cdef inline bint keep(PyObject *handle) noexcept:
 
 
 cdef inline void make_bare(PyObject *handle) noexcept:
-    """Make a handle what `bare_timer` gives."""
+    """Make a handle like a new one of `bare_timer`."""
     release_context(taken(handle, CONTEXT))
     Py_XDECREF(taken(handle, CALLBACK))
     release_args(taken(handle, ARGS))
@@ -159,7 +159,7 @@ cdef inline void make_bare(PyObject *handle) noexcept:
 
 
 cdef inline void dealloc(PyObject *handle) noexcept:
-    """Release a handle that is not tracked any more."""
+    """Release a handle that is no longer tracked."""
     cdef PyObject *type
     if not HAS_GIL or at(handle, WEAKREFS)[0] != NULL:
         PyObject_ClearWeakRefs(handle)

@@ -1,7 +1,7 @@
-# A tick is 2**-20 s: floats of seconds become ticks and back without rounding. But ticks only say where in the wheel a
-# timer stands. What decides is `when <= time()`, in the loop's own floats: a timer of the present tick whose time has
-# not come goes back to the wheel, and `early` is the earliest of those. So nothing runs early, whatever the clock and
-# its resolution, and nothing waits for the next tick on a clock that stands still, as those of tests do.
+# A tick is 2**-20 s: floats of seconds become ticks and back without rounding. But ticks only give a timer's place in
+# the wheel. The condition for running is `when <= time()`, in the loop's own floats: a timer of the present tick whose
+# time has not come goes back to the wheel, and `early` is the earliest of those. So nothing runs early, whatever the
+# clock and its resolution, and nothing waits for the next tick on a clock that stands still, as those of tests do.
 
 from cpython.time cimport monotonic as monotonic_of_python
 from libc.math cimport INFINITY, isnan, nextafter
@@ -14,7 +14,7 @@ cdef extern from *:
     """
     #define PYWHEEL_LAST_SECOND 4398046511104.0     /* 2 ** 42 */
     """
-    const double LAST "PYWHEEL_LAST_SECOND"         # every later deadline, infinity too, stands on this tick
+    const double LAST "PYWHEEL_LAST_SECOND"         # every later deadline, including infinity, is on this tick
 
 cdef extern from "Python.h":
     bint PyFloat_CheckExact(object value)
@@ -40,7 +40,7 @@ cdef inline uint64_t tick_of(double seconds) noexcept:
 
 
 cdef inline double as_due(object when) except? -1:
-    """`when` as a float that is not less than it."""
+    """`when` as a float that is not smaller."""
     cdef double due = PyFloat_AS_DOUBLE(when) if PyFloat_CheckExact(when) else other_due(when)
     if unlikely(isnan(due)):
         raise not_a_number()
@@ -48,7 +48,7 @@ cdef inline double as_due(object when) except? -1:
 
 
 cdef inline double check(double due) except? -1:
-    """A `when` that was computed."""
+    """Return a computed `when`; ValueError if it is NaN."""
     if unlikely(isnan(due)):
         raise not_a_number()
     return due

@@ -1,5 +1,5 @@
-# asyncio's handles are Python classes with slots. Here they are made without running `__init__`: the slots are filled
-# where their descriptors say they lie. `_loop` finds that out as it is imported.
+# asyncio's handles are Python classes with slots. Here they are made without running `__init__`: the code fills the
+# slots at the offsets of their descriptors, which `_loop` finds when it is imported.
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
@@ -8,7 +8,7 @@ from pywheel.core.bits cimport unlikely
 
 cdef extern from *:
     """
-    static Py_ssize_t pywheel_slots[9];             /* where each lies in a handle */
+    static Py_ssize_t pywheel_slots[9];             /* the offset of each in a handle */
     static Py_ssize_t pywheel_fields, pywheel_weakrefs;
     """
     Py_ssize_t *slots "pywheel_slots"
@@ -33,7 +33,7 @@ cdef enum:
 
 ctypedef struct fields_t:               # of a TimerHandle, behind the slots
     uint64_t timer                      # the wheel's handle
-    double due                          # when, as a float that is not less
+    double due                          # when, as a float that is not smaller
 
 
 cdef inline PyObject **at(PyObject *handle, Py_ssize_t offset) noexcept:
@@ -45,20 +45,20 @@ cdef inline fields_t *fields(PyObject *handle) noexcept:
 
 
 cdef inline void fill(PyObject *handle, Py_ssize_t offset, PyObject *value) noexcept:
-    """Put a value into a slot that is empty."""
+    """Put a value into an empty slot."""
     Py_INCREF(value)
     at(handle, offset)[0] = value
 
 
 cdef inline PyObject *replace(PyObject *handle, Py_ssize_t offset, PyObject *value) noexcept:
-    """Put a value into a slot; return what was there, which is the caller's now, or NULL."""
+    """Put a value into a slot; return the old one, a reference for the caller, or NULL."""
     cdef PyObject *old = at(handle, offset)[0]
     fill(handle, offset, value)
     return old
 
 
 cdef inline PyObject *taken(PyObject *handle, Py_ssize_t offset) noexcept:
-    """What a slot held, which is the caller's now, or NULL."""
+    """Empty a slot; return the old value, a reference for the caller, or NULL."""
     cdef PyObject *old = at(handle, offset)[0]
     at(handle, offset)[0] = NULL
     return old

@@ -1,4 +1,4 @@
-# Whether somebody has changed a class, or put something of an object's own in front of its methods.
+# Checks whether a class was changed, or an object has an attribute that hides one of its methods.
 
 cdef extern from *:
     """
@@ -9,9 +9,9 @@ cdef extern from *:
       #define pywheel_version(self) (Py_TYPE(self)->tp_version_tag)
     #endif
 
-    /* Whether an object has a method of its class by that name, and nothing of its own in front of it; -1: an error. */
+    /* Whether an object has a method of its class by that name that none of its own attributes hides; -1: an error. */
     static CYTHON_INLINE int pywheel_has_method(PyObject *self, PyObject *name) {
-    #if PY_VERSION_HEX < 0x030D0000         /* where to ask for `__dict__` would make one, and the loop slower */
+    #if PY_VERSION_HEX < 0x030D0000         /* reading `__dict__` would make one, and the loop slower */
         PyObject *found = NULL;
         int has = _PyObject_GetMethod(self, name, &found);
         if (found == NULL)
