@@ -166,8 +166,8 @@ class JobQueue(_Queue, Applies):
     def cancel(self, ref: Ref | Job, *, connection: object = None) -> Change:
         """Cancel a delayed job; return MADE, or the reason why not. After MADE the job is never delivered again.
 
-        A `Change` is true if it was made, and otherwise names the reason: ``if not (change := queue.cancel(7)):
-        print(change)`` prints "running", "done" or another state, or "not found".
+        A `Change` is true if it was made, and otherwise names the reason. For example,
+        ``if not (change := queue.cancel(7)): print(change)`` prints "running", "done" or another state, or "not found".
 
         With a `connection` the call is part of your own transaction, as for `put`: the job is cancelled exactly if
         that commits, and no worker starts it meanwhile.

@@ -62,7 +62,7 @@ cdef inline void fetch_neighbours(const wheel_t *w, uint64_t handle) noexcept no
 
 cdef inline void wheel_cancel_many(wheel_t *w, uint64_t n, const uint64_t *handles, uint8_t *found,
                                    uint64_t *payloads) noexcept nogil:
-    """Cancel all live timers; write which were live. Write their payloads, unless NULL: may be the array of `handles`."""
+    """Cancel all live timers; write which were live. Write payloads unless that is NULL; it may be `handles`."""
     cdef uint64_t i, payload
     cdef uint32_t index
     for i in range(min(n, 2 * LOOK_AHEAD)):
