@@ -43,9 +43,9 @@ class JobQueue(_Queue, Applies):
     itself, or a pair (topic, key). The pair means the live job with that key, or else the latest.
 
     All methods raise StoreError if the store cannot do it, and BadJob for arguments about jobs that make no sense. An
-    error means that nothing was done, with three exceptions. OutcomeUnknown says so. A bulk call by a filter works in
-    batches: those before the error are done. A commit that a signal handler interrupted, or that the disk of a SQLite
-    file did not confirm, may have happened; its StoreError says so.
+    error means that nothing was done, with three exceptions. After OutcomeUnknown the call may have taken effect. A bulk
+    call by a filter works in batches: those before the error are done. A commit that a signal handler interrupted, or
+    that the disk of a SQLite file did not confirm, may have happened; its StoreError says so.
 
     Args:
         url: the address of a store, or a Store, or a function that returns one. The queue calls the function on first
@@ -67,12 +67,12 @@ class JobQueue(_Queue, Applies):
 
     @property
     def jobs(self) -> Jobs:
-        """The calls on many jobs, for operators: list, retry, delete."""
+        """The calls on jobs for operators: list, edit, retry, delete."""
         return Jobs(self.calls)
 
     @property
     def topics(self) -> Topics:
-        """The calls on whole topics, for operators: count, pause, limit."""
+        """The calls on whole topics for operators: count, pause, limit."""
         return Topics(self.calls)
 
     @property
@@ -281,12 +281,12 @@ class AsyncJobQueue(_Queue, AsyncApplies):
 
     @property
     def jobs(self) -> AsyncJobs:
-        """The calls on many jobs, for operators: list, retry, delete."""
+        """The calls on jobs for operators: list, edit, retry, delete."""
         return AsyncJobs(self.calls)
 
     @property
     def topics(self) -> AsyncTopics:
-        """The calls on whole topics, for operators: count, pause, limit."""
+        """The calls on whole topics for operators: count, pause, limit."""
         return AsyncTopics(self.calls)
 
     @property
