@@ -43,9 +43,9 @@ class JobQueue(_Queue, Applies):
     itself, or a pair (topic, key). The pair means the live job with that key, or else the latest.
 
     All methods raise StoreError if the store cannot do it, and BadJob for arguments about jobs that make no sense. An
-    error means that nothing was done, with three exceptions. After OutcomeUnknown the call may have taken effect. A bulk
-    call by a filter works in batches: those before the error are done. A commit that a signal handler interrupted, or
-    that the disk of a SQLite file did not confirm, may have happened; its StoreError says so.
+    error means that nothing was done, with three exceptions. After OutcomeUnknown the call may have taken effect. A
+    bulk call by a filter works in batches: those before the error are done. A commit that a signal handler interrupted,
+    or that the disk of a SQLite file did not confirm, may have happened; its StoreError says so.
 
     Args:
         url: the address of a store, or a Store, or a function that returns one. The queue calls the function on first
@@ -55,8 +55,8 @@ class JobQueue(_Queue, Applies):
         create: whether to create a store that does not exist.
         max_body: the longest body, in bytes.
         listeners: functions that are called with each event of `pywheel.events`.
-        spool: the address of a separate file, ``sqlite:///spool.db``, for puts while the store is away, even when the
-            queue is made. They are forwarded once the store is back; docs/spool.md states the guarantees.
+        spool: the address of a separate file, ``sqlite:///spool.db``, for puts while the store is away, even if it is
+            away when the queue is made. They are forwarded once the store is back; docs/spool.md states the guarantees.
         encryption: the keys that encrypt bodies in the store, and decrypt them for programs that may read them.
 
     Raises:
