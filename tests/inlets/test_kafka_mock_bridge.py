@@ -90,6 +90,24 @@ async def test_nothing_is_committed_while_the_store_is_away_on_a_mock_cluster(mo
 
 
 @on_a_loop
+async def test_nothing_is_committed_behind_a_record_that_the_store_has_not_taken_on_a_mock_cluster(
+    mock, jobs, stream, monkeypatch
+):
+    for headers in ([("x-delay", b"soon")], [], [("x-delay", b"soon")], []):  # refused, put, refused, put
+        mock.produce(stream, b"", headers=headers, partition=0)
+    asked = []
+
+    def away(commands):
+        asked.append(commands)
+        raise StoreAway("no answer")
+
+    monkeypatch.setattr(jobs.store, "apply", away)
+    async with carrying(jobs, KafkaSource(mock.servers, stream, group=stream)):
+        await until(lambda: len(asked) > 1)
+    assert mock.committed(stream, group=stream)[0] == 1
+
+
+@on_a_loop
 async def test_a_record_that_comes_again_is_put_once_on_a_mock_cluster(mock, jobs, stream):
     for number in range(10):
         mock.produce(stream, b"%d" % number)

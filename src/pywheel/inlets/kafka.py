@@ -71,6 +71,7 @@ class KafkaSource(Source):
             "auto.offset.reset": "earliest",
         }
         self.name = f"topic {source!r} of {servers}"
+        self._open: set[tuple[int, int]] = set()  # partitions and offsets of the last batch that are not settled
         self._consumer: Consumer | None = None
         self._producer: Producer | None = None
 
@@ -94,11 +95,12 @@ class KafkaSource(Source):
                 _LOGGER.warning("%s: %s", self.name, wrong.str())
             records = [self._message(message) for message in found if message.error() is None]
             if records:
+                self._open = {_place(record.token) for record in records}
                 return records
         return []
 
     async def settle(self, taken: Sequence[Message], refused: Sequence[Message]) -> None:
-        """Send refused records on, if there is a topic for them; commit behind the last record of each partition."""
+        """Send refused records on, if there is a topic for them; commit up to the first open one of each partition."""
         try:
             if refused and self._refused:
                 await asyncio.to_thread(self._send_on, [message.token for message in refused])
@@ -124,10 +126,11 @@ class KafkaSource(Source):
 
     def _commit(self, messages: list[Any]) -> None:
         assert self._consumer is not None
-        ends: dict[int, int] = {}
-        for message in messages:
-            partition, offset = message.partition(), message.offset()
-            ends[partition] = max(ends.get(partition, 0), offset + 1)
+        places = sorted(map(_place, messages))
+        self._open.difference_update(places)
+        ends = {partition: offset + 1 for partition, offset in places}  # the last of each
+        # A commit is for all records before it, and one that is open must come again.
+        ends |= {partition: offset for partition, offset in sorted(self._open, reverse=True) if partition in ends}
         offsets = [self._kafka.TopicPartition(self._source, partition, end) for partition, end in ends.items()]
         if offsets:
             self._consumer.commit(offsets=offsets, asynchronous=False)
@@ -151,6 +154,11 @@ class KafkaSource(Source):
         place = f"partition {partition}, offset {offset}"
         identity = (self._source, str((partition, offset, time)))
         return Message(record, record.value() or b"", headers, given, sent, place, identity)
+
+
+def _place(record: Any) -> tuple[int, int]:
+    """Return the partition and the offset of a record."""
+    return record.partition(), record.offset()
 
 
 def _texts(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str | bytes]:
