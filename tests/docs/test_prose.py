@@ -1,10 +1,14 @@
-"""Pages are in plain English: the habits that made them hard to read do not come back."""
+"""Pages and sources are in plain English: the habits that made them hard to read do not come back."""
 
+import ast
+import inspect
 import re
 
 import pytest
 
-from tests.docs.pages import PAGES, prose
+from tests.docs.pages import PAGES, ROOT, prose
+
+ROOMS = sorted(path.name for path in (ROOT / "src/pywheel").iterdir() if path.is_dir() and any(path.rglob("*.py")))
 
 BEGINS = r"(?:^|(?<=[.!?:;] )|(?<=[.!?]\*\* )|(?<=- )|(?<=\| ))(?:\*\*)?"
 VERBS = (
@@ -36,6 +40,24 @@ def found(text):
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_in_plain_english(name):
     assert found(prose(name)) == []
+
+
+@pytest.mark.parametrize("room", ["*.py", *(f"{room}/**/*.py" for room in ROOMS)])
+def test_docstrings_and_comments_are_in_plain_english(room):
+    sources = sorted((ROOT / "src/pywheel").glob(room))
+    assert sources
+    assert [f"{path.name}: {habit}" for path in sources for said in spoken(path) for habit in found(said)] == []
+
+
+def spoken(path):
+    """Yield the docstrings of a source, and its comments: blocks, and those behind code."""
+    source = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield inspect.cleandoc(node.value.value)
+    for block in re.findall(r"^(?: *# .*\n)+", source, re.MULTILINE):
+        yield re.sub(r"^ *# ", "", block, flags=re.MULTILINE)
+    yield from re.findall(r"\S  # (.*)$", source, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
