@@ -232,7 +232,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What was tried with a job, oldest first
+         * The attempts of a job, oldest first
          * @description Needs the scope `read`.
          */
         get: operations["getJobHistory"];
@@ -252,7 +252,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What was tried with a job, oldest first, named by its key
+         * The attempts of a job, oldest first, named by its key
          * @description Needs the scope `read`.
          */
         get: operations["getJobHistoryByKey"];
@@ -272,7 +272,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What has become of a job, now or once it has ended
+         * The state and result of a job, now or once it has ended
          * @description 200: it has ended. 202: it has not, in the time that `wait` gave; ask again. Needs the scope `read`.
          */
         get: operations["getJobResult"];
@@ -292,7 +292,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What has become of a job, now or once it has ended, named by its key
+         * The state and result of a job, now or once it has ended, named by its key
          * @description 200: it has ended. 202: it has not, in the time that `wait` gave; ask again. Needs the scope `read`.
          */
         get: operations["getJobResultByKey"];
@@ -334,7 +334,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Retry the finished jobs that a filter means, the dead ones unless told
+         * Retry the finished jobs that a filter means; without a state the dead ones
          * @description In batches, each of them one transaction. With `dry_run` nothing changes. Needs the scope `admin`.
          */
         post: operations["retryJobs"];
@@ -540,7 +540,7 @@ export interface paths {
         put?: never;
         /**
          * Have a worker take no new jobs, and finish what it has begun
-         * @description It hears of it within seconds, and is quiet for 30 days, unless told otherwise before. Needs the scope `admin`.
+         * @description The worker hears of it within seconds, and stays quiet for 30 days or until it is resumed. Needs the scope `admin`.
          */
         post: operations["quietWorker"];
         delete?: never;
@@ -580,7 +580,7 @@ export interface paths {
         put?: never;
         /**
          * Have a worker drain and end, as at SIGTERM
-         * @description What keeps it alive may start another one in its place. Needs the scope `admin`.
+         * @description A supervisor may start another worker in its place. Needs the scope `admin`.
          */
         post: operations["stopWorker"];
         delete?: never;
@@ -623,7 +623,7 @@ export interface paths {
         get: operations["getSchedule"];
         /**
          * Make a schedule, or change the one of this name
-         * @description What was put ahead for the one before is cancelled. One that is paused stays so. The same said again changes nothing. Needs the scope `put`.
+         * @description Jobs put ahead for the schedule before are cancelled. A paused schedule stays paused. The same call again changes nothing. Needs the scope `put`.
          */
         put: operations["setSchedule"];
         post?: never;
@@ -896,7 +896,7 @@ export interface components {
              */
             dry_run?: boolean;
             /**
-             * @description Seconds, or text: a number and a unit, one or more times. 0 unless told.
+             * @description Seconds, or text: a number and a unit, one or more times. Default: 0.
              * @example 30m
              * @example 90
              * @example 1h 30m
@@ -981,7 +981,7 @@ export interface components {
             /** @default null */
             last_error?: string | null;
             /**
-             * @description Of what is due of the topic the highest comes first.
+             * @description Of the due jobs of a topic those with the highest priority come first.
              * @default 0
              */
             priority?: number;
@@ -1013,7 +1013,7 @@ export interface components {
             headers?: {
                 [key: string]: string;
             } | null;
-            /** @description Of what is due of the topic the highest comes first. */
+            /** @description Of the due jobs of a topic those with the highest priority come first. */
             priority?: number;
             /** @description How long after its due time it may begin; later it is cancelled instead. A span such as 10m. */
             expires?: number | string | null;
@@ -1086,7 +1086,7 @@ export interface components {
             /** @default null */
             last_error?: string | null;
             /**
-             * @description Of what is due of the topic the highest comes first.
+             * @description Of the due jobs of a topic those with the highest priority come first.
              * @default 0
              */
             priority?: number;
@@ -1143,7 +1143,7 @@ export interface components {
         NewLimits: {
             limit: number | null;
             /**
-             * @description What ends the part of a key by which groups are limited.
+             * @description The text that ends the part of a key by which groups are limited.
              * @default null
              */
             per?: string | null;
@@ -1155,7 +1155,7 @@ export interface components {
         };
         /** @description How an attempt failed. */
         Nack: {
-            /** @description Due again so long from now; without it as the retry policy says; null makes the job dead. */
+            /** @description The time until the job is due again; without it the retry policy decides; null makes the job dead. */
             delay?: number | string | null;
             /**
              * @description What went wrong; its end is kept if it is long.
@@ -1182,7 +1182,7 @@ export interface components {
              * @default null
              */
             body_base64?: string | null;
-            /** @description Due so long from now: seconds, or text such as 30m. */
+            /** @description The time from now until the job is due: seconds, or text such as 30m. */
             delay?: number | string | null;
             /**
              * @description When it is due, instead of a delay.
@@ -1212,10 +1212,10 @@ export interface components {
              * @default null
              */
             to?: string | null;
-            /** @description Refuse it also if a job with its key ended less than so long ago: seconds, or text like 10m. */
+            /** @description Refuse the put if a job with its key ended less than this ago: seconds, or text like 10m. */
             dedupe_for?: number | string | null;
             /**
-             * @description Of what is due of the topic the highest comes first.
+             * @description Of the due jobs of a topic those with the highest priority come first.
              * @default 0
              */
             priority?: number;
@@ -1248,7 +1248,7 @@ export interface components {
              */
             cron?: string | null;
             /**
-             * @description The time zone of `cron`; UTC unless told.
+             * @description The time zone of `cron`; default: UTC.
              * @default null
              */
             tz?: string | null;
@@ -1258,11 +1258,11 @@ export interface components {
              */
             catch_up?: "all" | "none" | "one";
             /**
-             * @description `queue` with `catch_up` all, else `skip`, unless told.
+             * @description Default: `queue` with `catch_up` all, else `skip`.
              * @default null
              */
             overlap?: ("overlap" | "queue" | "skip") | null;
-            /** @description Each tick comes up to so much later, by lot. 0 unless told. */
+            /** @description Each tick comes up to this much later, at random. Default: 0. */
             jitter?: number | string;
             /** @description How long a handler may run: the lease. */
             ttr?: number | string | null;
@@ -1276,7 +1276,7 @@ export interface components {
                 [key: string]: string;
             } | null;
             /**
-             * @description Of what is due of the topic the highest comes first.
+             * @description Of the due jobs of a topic those with the highest priority come first.
              * @default 0
              */
             priority?: number;
@@ -1290,7 +1290,7 @@ export interface components {
             type: string;
             title: string;
             status: number;
-            /** @description What is wrong, and how to mend it. */
+            /** @description The fault, and how to mend it. */
             detail: string;
             /**
              * @description Of `wrong-state`: what the job is.
@@ -1328,14 +1328,14 @@ export interface components {
             /** @description The first come first. */
             topics: string[];
             /**
-             * @description At most so many.
+             * @description The most to return.
              * @default 1
              */
             limit?: number;
-            /** @description How long to wait for one; at most 30 s. 0 unless told. */
+            /** @description How long to wait for one; at most 30 s. Default: 0. */
             wait?: number | string;
             /**
-             * @description The lease of jobs that say none. 60 unless told.
+             * @description The lease of jobs that say none. Default: 60.
              * @example 60
              * @example 5m
              */
@@ -1346,7 +1346,7 @@ export interface components {
              */
             max_attempts?: number | null;
             /**
-             * @description Who works, for the history of the job.
+             * @description The worker's name, for the history of the job.
              * @default http
              */
             worker?: string;
@@ -1381,7 +1381,7 @@ export interface components {
         /** @description When the job is due again; the default is at once. */
         Retry: {
             /**
-             * @description Seconds, or text: a number and a unit, one or more times. 0 unless told.
+             * @description Seconds, or text: a number and a unit, one or more times. Default: 0.
              * @example 30m
              * @example 90
              * @example 1h 30m
@@ -1431,7 +1431,7 @@ export interface components {
         /** @description How long the lease lasts from now. */
         Touch: {
             /**
-             * @description Seconds, or text: a number and a unit, one or more times. 60 unless told.
+             * @description Seconds, or text: a number and a unit, one or more times. Default: 60.
              * @example 30m
              * @example 90
              * @example 1h 30m
@@ -3813,7 +3813,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was tried with a job, oldest first */
+            /** @description The attempts of a job, oldest first */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3922,7 +3922,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was tried with a job, oldest first, named by its key */
+            /** @description The attempts of a job, oldest first, named by its key */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4036,7 +4036,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What has become of a job, now or once it has ended */
+            /** @description The state and result of a job, now or once it has ended */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4045,7 +4045,7 @@ export interface operations {
                     "application/json": components["schemas"]["ResultOut"];
                 };
             };
-            /** @description What has become of a job, now or once it has ended */
+            /** @description The state and result of a job, now or once it has ended */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4155,7 +4155,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What has become of a job, now or once it has ended, named by its key */
+            /** @description The state and result of a job, now or once it has ended, named by its key */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4164,7 +4164,7 @@ export interface operations {
                     "application/json": components["schemas"]["ResultOut"];
                 };
             };
-            /** @description What has become of a job, now or once it has ended, named by its key */
+            /** @description The state and result of a job, now or once it has ended, named by its key */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4441,7 +4441,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Retry the finished jobs that a filter means, the dead ones unless told */
+            /** @description Retry the finished jobs that a filter means; without a state the dead ones */
             200: {
                 headers: {
                     "Idempotency-Replayed"?: "true";
@@ -7331,7 +7331,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description What came with the job when it was reserved.
+                 * @description The receipt that came with the reserved job.
                  * @example MTI0LjEubWFj
                  */
                 receipt: string;
@@ -7463,7 +7463,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description What came with the job when it was reserved.
+                 * @description The receipt that came with the reserved job.
                  * @example MTI0LjEubWFj
                  */
                 receipt: string;
@@ -7634,7 +7634,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description What came with the job when it was reserved.
+                 * @description The receipt that came with the reserved job.
                  * @example MTI0LjEubWFj
                  */
                 receipt: string;
@@ -7802,7 +7802,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description What came with the job when it was reserved.
+                 * @description The receipt that came with the reserved job.
                  * @example MTI0LjEubWFj
                  */
                 receipt: string;
@@ -7970,7 +7970,7 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description What came with the job when it was reserved.
+                 * @description The receipt that came with the reserved job.
                  * @example MTI0LjEubWFj
                  */
                 receipt: string;

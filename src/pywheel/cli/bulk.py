@@ -104,7 +104,9 @@ def delete_many(
 def purge(
     on: Bulk,
     state: Annotated[State, typer.Option(help="done, dead or cancelled.")] = State.DONE,
-    older_than: Annotated[str, typer.Option(help="That ended so long ago: 7d, 12h; a number is seconds.")] = "0s",
+    older_than: Annotated[
+        str, typer.Option(help="Only jobs that ended at least this long ago: 7d, 12h; a number is seconds.")
+    ] = "0s",
     topic: o.InTopic = None,
 ) -> None:
     """Delete finished jobs and their history; print how many."""
@@ -182,7 +184,7 @@ def limit(
     ] = None,
     rate: Annotated[str | None, typer.Option(help="How many may begin in a period: 100/m, 5/s, 10/s burst 10.")] = None,
     none: Annotated[bool, typer.Option("--none", help="No limit and no rate.")] = False,
-    as_code: Annotated[bool, typer.Option("--as-code", help="What the code of its workers says.")] = False,
+    as_code: Annotated[bool, typer.Option("--as-code", help="Go back to the limits in the workers' code.")] = False,
 ) -> None:
     """Limit a topic in the whole store, instead of its code's limits; without options, print the limits that are set.
 

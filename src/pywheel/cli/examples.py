@@ -184,7 +184,7 @@ The token is printed alone, once: the store has no more than its hash.""",
   pywheel token remove pw_5f0c3b9a7d21           # or what a token that was found begins with: the id is part of it
   pywheel token remove --note "shop backend"     # all with this note
 
-Servers refuse it within 5 seconds. Who has lost a token removes it, and adds another one.""",
+Servers refuse it within 5 seconds. If a token is lost, remove it, and add another one.""",
 }  # fmt: skip
 _OF["resume"], _OF["schedules resume"] = _OF["pause"], _OF["schedules pause"]
 _OF["workers resume"] = _OF["workers quiet"]

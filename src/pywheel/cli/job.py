@@ -109,7 +109,7 @@ def put(
         bool, typer.Option("--lines", help="A job a line, of --file or standard input; a thousand a transaction.")
     ] = False,
     dedupe_for: Annotated[
-        str | None, typer.Option(help="Refuse it also if a job with its key ended less than so long ago.")
+        str | None, typer.Option(help="Refuse the put if a job with its key ended less than this ago.")
     ] = None,
 ) -> None:
     """Put a job; print its id when it is durable. With --lines, put one job for each line; print how many."""

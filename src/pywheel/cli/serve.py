@@ -22,7 +22,7 @@ def serve(
     target: Annotated[str | None, typer.Argument(help="The queue, as module:name.", metavar="[MODULE:QUEUE]")] = None,
     store: Annotated[
         str | None,
-        typer.Option("--store", "-s", help="The queue's own, PYWHEEL_STORE or sqlite:///jobs.db unless told."),
+        typer.Option("--store", "-s", help="The store; default: the queue's own, PYWHEEL_STORE or sqlite:///jobs.db."),
     ] = None,
     host: Annotated[str, typer.Option(help="Where to listen: an address of this host; 0.0.0.0 is all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 8080,
@@ -43,7 +43,7 @@ def serve(
         str | None, typer.Option(help="Addresses and networks of the proxies whose header counts, with commas.")
     ] = None,
     sign_in_role: Annotated[
-        str, typer.Option(help="What they may do who come so: viewer, operator, admin.")
+        str, typer.Option(help="The role of visitors whom the proxy signs in: viewer, operator, admin.")
     ] = "viewer",
     work: Annotated[bool, typer.Option("--work", help="Run the queue's handlers too, in this process.")] = False,
     log_format: Annotated[str, typer.Option(help="text, or json: an object a line.")] = "text",

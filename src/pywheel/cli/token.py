@@ -36,7 +36,7 @@ def add(
     until: Annotated[
         str | None, typer.Option(help="Until when: 2027-01-01 (UTC), ISO 8601, or from now, such as 90d.")
     ] = None,
-    note_: Annotated[str, typer.Option("--note", help="Who has it, for people.")] = "",
+    note_: Annotated[str, typer.Option("--note", help="The holder, as a note for people.")] = "",
 ) -> None:
     """Make a token, and print it: it is not shown again."""
     scopes, patterns, end = _scopes(scope, role), parts(",".join(topics or ())) or ["*"], _end(until)

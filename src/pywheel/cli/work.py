@@ -63,7 +63,7 @@ def work(
     concurrency: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MOST_AT_ONCE, help="Jobs at once in each process; as many as handlers say unless told."
+            min=1, max=MOST_AT_ONCE, help="Jobs at once in each process; default: as many as the handlers allow."
         ),
     ] = None,
     grace: Grace = "30s",

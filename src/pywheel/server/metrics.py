@@ -24,7 +24,7 @@ GAUGES: Final = {
     "abandoned": ("pywheel_topic_without_worker", "Whether a job is due that no worker handles.", ("topic",)),
     "handled": ("pywheel_topic_workers", "Workers that handle the topic.", ("topic",)),
     "workers": ("pywheel_workers", "Workers that are there.", ()),
-    "bytes": ("pywheel_store_bytes", "What the store takes, as far as it says.", ("part",)),
+    "bytes": ("pywheel_store_bytes", "The room that the store takes, if the store can tell.", ("part",)),
     "up": ("pywheel_store_up", "Whether the store did what it was last asked.", ()),
     "info": ("pywheel_store_info", "Which store it is, and what a put promises.", ("store", "durability")),
     "seconds": ("pywheel_store_read_seconds", "How long it took to read this.", ()),

@@ -35,7 +35,7 @@ _PATHS: Final = {
     "name": ("The schedule's name.", {"type": "string", "minLength": 1, "maxLength": 180}, "nightly"),
     "worker": ("The worker's id.", {"type": "string", "minLength": 1}, "app1:4711@5f0c3b9a"),
     "topic": ("The topic.", {"type": "string", "minLength": 1, "maxLength": schema.LONGEST}, "mail"),
-    "receipt": ("What came with the job when it was reserved.", {"type": "string", "minLength": 1}, "MTI0LjEubWFj"),
+    "receipt": ("The receipt that came with the reserved job.", {"type": "string", "minLength": 1}, "MTI0LjEubWFj"),
 }
 _DESCRIPTION: Final = """\
 Durable delayed jobs: put them, take them when they are due, settle them.
@@ -208,4 +208,4 @@ def _typed(kind: Any) -> None:
     if len([option for option in kind.get("anyOf", ()) if option != {"type": "null"}]) > 1:
         default = kind.pop("default", None)
         if default is not None:
-            kind["description"] = f"{kind.get('description', '')} {default:g} unless told.".strip()
+            kind["description"] = f"{kind.get('description', '')} Default: {default:g}.".strip()

@@ -32,7 +32,7 @@ Id = Annotated[str, says("The job's id.", examples=["1234567"])]
 Receipt = Annotated[str, says("Names the claim; opaque. It is the proof that the job is yours.")]
 Wait = Annotated[float, says("Seconds to wait for its end; at most 30.", ge=0)]
 Error = Annotated[str | None, says("What went wrong; its end is kept if it is long.")]
-PRIORITY = Annotated[int, says("Of what is due of the topic the highest comes first.", ge=-9, le=9)]
+PRIORITY = Annotated[int, says("Of the due jobs of a topic those with the highest priority come first.", ge=-9, le=9)]
 Expires = Annotated[
     Delay, says("How long after its due time it may begin; later it is cancelled instead. A span such as 10m.")
 ]
@@ -44,7 +44,7 @@ Body = Annotated[Raw, says("Any JSON; it is kept as it was sent.")]
 Base64 = Annotated[str | None, says("The body as bytes, in base64, instead of `body`.")]
 Ttr = Annotated[Delay, says("How long a handler may run: the lease.")]
 Headers = Annotated[dict[str, str] | None, says("Text by name, for the handler.")]
-Limit = Annotated[int, says("At most so many; there may be fewer, and yet a next.", ge=1, le=1_000)]
+Limit = Annotated[int, says("The most to return; there may be fewer, and yet a next page.", ge=1, le=1_000)]
 Cursor = Annotated[str, says("`next` of the answer before; opaque.", min_length=1, max_length=60_000)]
 Next = Annotated[str | None, says("The cursor of the next part; null after the last.")]
 WorkerName = Annotated[str, says("The worker of the last attempt, or how its id begins.", min_length=1, max_length=200)]
@@ -73,7 +73,7 @@ class NewJob(In, gc=False):
     topic: Topic
     body: Body = field(default_factory=Raw)
     body_base64: Base64 = None
-    delay: Annotated[Delay, says("Due so long from now: seconds, or text such as 30m.")] = None
+    delay: Annotated[Delay, says("The time from now until the job is due: seconds, or text such as 30m.")] = None
     at: Annotated[Moment | None, says("When it is due, instead of a delay.")] = None
     key: Key | None = None
     replace: Annotated[bool, says("Let a delayed job with this key take these values.")] = False
@@ -82,7 +82,7 @@ class NewJob(In, gc=False):
     headers: Headers = None
     to: Annotated[str | None, says("Where an outlet delivers it: a URL, or a name.")] = None
     dedupe_for: Annotated[
-        Delay, says("Refuse it also if a job with its key ended less than so long ago: seconds, or text like 10m.")
+        Delay, says("Refuse the put if a job with its key ended less than this ago: seconds, or text like 10m.")
     ] = None
     priority: PRIORITY = 0
     expires: Expires = None
@@ -298,7 +298,7 @@ class NewLimits(In, kw_only=True):
     """How many jobs of a topic run at once, and how many begin in a time; null: no such limit."""
 
     limit: int | None
-    per: Annotated[str | None, says("What ends the part of a key by which groups are limited.")] = None
+    per: Annotated[str | None, says("The text that ends the part of a key by which groups are limited.")] = None
     rate: Annotated[str | None, Meta(examples=["100/m", "10/s burst 10"])]
 
 
@@ -361,10 +361,10 @@ class NewSchedule(In):
     body_base64: Base64 = None
     every: Annotated[Delay, says("How often, since 1970 in UTC: 1 s or more.")] = None
     cron: Annotated[str | None, says("When, instead: a cron expression of five or six fields.")] = None
-    tz: Annotated[str | None, says("The time zone of `cron`; UTC unless told.")] = None
+    tz: Annotated[str | None, says("The time zone of `cron`; default: UTC.")] = None
     catch_up: CatchUp = "none"
-    overlap: Annotated[Overlap | None, says("`queue` with `catch_up` all, else `skip`, unless told.")] = None
-    jitter: Annotated[float | str, says("Each tick comes up to so much later, by lot.")] = 0.0
+    overlap: Annotated[Overlap | None, says("Default: `queue` with `catch_up` all, else `skip`.")] = None
+    jitter: Annotated[float | str, says("Each tick comes up to this much later, at random.")] = 0.0
     ttr: Ttr = None
     max_attempts: ATTEMPTS | None = None
     headers: Headers = None
@@ -404,11 +404,13 @@ class Reserve(In):
     """The topics to claim jobs of, and for how long."""
 
     topics: Annotated[list[Topic], says("The first come first.", min_length=1, max_length=100)]
-    limit: Annotated[int, says("At most so many.", ge=1, le=1_000)] = 1
+    limit: Annotated[int, says("The most to return.", ge=1, le=1_000)] = 1
     wait: Annotated[float | str, says("How long to wait for one; at most 30 s.")] = 0.0
     ttr: Annotated[float | str, says("The lease of jobs that say none.", examples=[60, "5m"])] = 60.0
     max_attempts: Annotated[ATTEMPTS | None, says("Of jobs that do not say it themselves.")] = None
-    worker: Annotated[str, says("Who works, for the history of the job.", min_length=1, max_length=200)] = "http"
+    worker: Annotated[str, says("The worker's name, for the history of the job.", min_length=1, max_length=200)] = (
+        "http"
+    )
 
 
 class Claims(Struct, omit_defaults=True):
@@ -423,7 +425,7 @@ class Nack(In):
 
     delay: Annotated[
         Delay | UnsetType,
-        says("Due again so long from now; without it as the retry policy says; null makes the job dead."),
+        says("The time until the job is due again; without it the retry policy decides; null makes the job dead."),
     ] = UNSET
     error: Error = None
 
@@ -462,6 +464,6 @@ class ProblemOut(Struct, kw_only=True):
     type: Annotated[str, says("Which kind of problem; stable.", examples=["urn:pywheel:problem:bad-body"])]
     title: str
     status: int
-    detail: Annotated[str, says("What is wrong, and how to mend it.")]
+    detail: Annotated[str, says("The fault, and how to mend it.")]
     state: Annotated[StateName, says("Of `wrong-state`: what the job is.")] | UnsetType = UNSET
     errors: list[FieldProblem] | UnsetType = UNSET

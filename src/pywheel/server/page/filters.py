@@ -145,5 +145,5 @@ def _time(text: str, what: str) -> datetime:
 def new_due(delay: str, at: str, now: int) -> int:
     """Return when a job is due, in ms, by one of the two fields for that. BadJob: none is given, or both are."""
     if bool(delay) == bool(at):
-        raise BadJob("say when it is due: either so long from now, such as 30m, or at a time in UTC")
+        raise BadJob("say when it is due: either a time from now, such as 30m, or a time in UTC")
     return now + delay_ms(delay) if delay else utc(at, "the new due time")

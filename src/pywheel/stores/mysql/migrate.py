@@ -23,7 +23,7 @@ _COLLATIONS: Final = {True: "utf8mb4_nopad_bin", False: "utf8mb4_0900_bin"}  # M
 _MISSING: Final = 1146  # ER_NO_SUCH_TABLE
 _LOCKED: Final = 1205  # ER_LOCK_WAIT_TIMEOUT
 _LIMIT: Final = "SET SESSION lock_wait_timeout = "
-_AGAIN: Final = "-- Others wait behind whoever waits for a table. An error 1205: run all of this again."
+_AGAIN: Final = "-- While this waits for a table, others wait behind it. An error 1205: run all of this again."
 _LONGEST: Final = 3_600  # seconds to wait for another process that makes tables
 
 

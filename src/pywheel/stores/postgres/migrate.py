@@ -17,7 +17,9 @@ from .dialect import PostgresDialect
 __all__ = ["Migration"]
 
 _LOCK: Final = 0x70797768  # the advisory lock held while tables are made
-_AGAIN: Final = "-- Others wait behind whoever waits for a table. An error of lock_timeout: run all of this again."
+_AGAIN: Final = (
+    "-- While this waits for a table, others wait behind it. An error of lock_timeout: run all of this again."
+)
 
 
 class Migration(migrate.Migration):
