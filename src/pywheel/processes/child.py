@@ -123,6 +123,7 @@ def main(target: str, pipe: str) -> int:
         report.fail(error)
         return 3
     report.now()
+    report.tell({"stopped": True})
     return 0
 
 

@@ -174,9 +174,9 @@ class Supervisor:
     def _died(self, worker: _WorkerProcess) -> None:
         """Take in the end of a worker that this supervisor did not ask for."""
         lived = time.monotonic() - worker.started
-        level, why = (logging.INFO, "it was told to stop") if worker.was_told else (logging.ERROR, worker.reason)
+        level, why = (logging.INFO, "it was told to stop") if worker.stopped else (logging.ERROR, worker.reason)
         # If jobs ended well, some job kills its worker: the other jobs must not wait for long.
-        self._deaths = 1 if lived > _STEADY or worker.worked or worker.was_told else self._deaths + 1
+        self._deaths = 1 if lived > _STEADY or worker.worked or worker.stopped else self._deaths + 1
         if worker.failed is not None and worker.failed["trace"]:
             _LOGGER.error("the program cannot be imported\n%s", worker.failed["trace"].rstrip())
         if not self.about and (worker.failed is not None or self._deaths >= self._processes):
@@ -307,6 +307,8 @@ class _WorkerProcess:
         self.ready = False
         self.ended = False
         """Whether the child will send no more reports."""
+        self.stopped = False
+        """Whether the child has drained: by a signal of its own, or as the page or the command line told it."""
         self.drains_since: float | None = None
         self.worked = False
         """Whether a job in this child has ended well."""
@@ -332,6 +334,9 @@ class _WorkerProcess:
             report = json.loads(line)
             if "failed" in report:
                 self.failed = report
+                return
+            if "stopped" in report:
+                self.stopped = True
                 return
             self.ready |= report["ready"]
             self.worked |= report["worked"]
@@ -360,11 +365,6 @@ class _WorkerProcess:
     def gone(self) -> bool:
         """Whether the process has ended; then it is reaped."""
         return self._process.poll() is not None
-
-    @property
-    def was_told(self) -> bool:
-        """Whether the child ended well, after a signal of its own, or an order from the page or the command line."""
-        return self.failed is None and self._process.returncode == 0
 
     @property
     def reason(self) -> str:
