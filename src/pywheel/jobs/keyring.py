@@ -50,15 +50,15 @@ class Keyring:
 
     Args:
         keys: 32 bytes by id, or pairs of both. An id is no secret: 1 to 63 letters, digits, dots, dashes, underscores.
-            find: called with an id that is not among `keys`; returns its 32 bytes, or None. For keys in a key service.
-                A key that it has returned is kept; a missing one is asked for again after 30 s.
-            current: the id of the key that encrypts; default: the first one.
-            plain: whether to read bodies that are not encrypted as well, for a store that is being encrypted. Every
-                program that can write to the store can then put such bodies.
+        find: called with an id that is not among `keys`; returns its 32 bytes, or None. For keys in a key service.
+            A key that it has returned is kept; a missing one is asked for again after 30 s.
+        current: the id of the key that encrypts; default: the first one.
+        plain: whether to read bodies that are not encrypted as well, for a store that is being encrypted. Every
+            program that can write to the store can then put such bodies.
 
-        Raises:
-            BadOption: there is no key, or one is not 32 bytes, or an id is invalid or there twice; or `cryptography` is
-                missing.
+    Raises:
+        BadOption: there is no key, or one is not 32 bytes, or an id is invalid or there twice; or `cryptography` is
+            missing.
     """
 
     def __init__(

@@ -39,10 +39,10 @@ class DelayQueue(DelayItems[T]):
 
     Args:
         maxsize: how many items there may be, due or not; 0 or less for no limit.
-            clock: the source of the time, also for timeouts; None for the system's monotonic clock. When a ManualClock
-                moves, waiting threads look at it; its autojump has no effect here.
+        clock: the source of the time, also for timeouts; None for the system's monotonic clock. When a ManualClock
+            moves, waiting threads look at it; its autojump has no effect here.
 
-        A forked child has its own copy of the queue, in which no thread waits.
+    A forked child has its own copy of the queue, in which no thread waits.
 
     Raises:
         TypeError: maxsize is not an int; clock is not a Clock.
