@@ -24,6 +24,19 @@ def mock():
     return Mock()
 
 
+@pytest.fixture
+def away(jobs, monkeypatch):
+    """The commands that the store was asked for while it is away."""
+
+    def refuse(commands):
+        asked.append(commands)
+        raise StoreAway("no answer")
+
+    asked = []
+    monkeypatch.setattr(jobs.store, "apply", refuse)
+    return asked
+
+
 def all_jobs(jobs):
     return sorted(jobs.jobs.list("t", limit=10_000), key=lambda job: job.id)
 
@@ -75,35 +88,21 @@ async def test_offsets_are_committed_after_the_put_on_a_mock_cluster(mock, jobs,
 
 
 @on_a_loop
-async def test_nothing_is_committed_while_the_store_is_away_on_a_mock_cluster(mock, jobs, stream, monkeypatch):
+async def test_nothing_is_committed_while_the_store_is_away_on_a_mock_cluster(mock, jobs, stream, away):
     mock.produce(stream, b"1", partition=0)
-    asked = []
-
-    def away(commands):
-        asked.append(commands)
-        raise StoreAway("no answer")
-
-    monkeypatch.setattr(jobs.store, "apply", away)
     async with carrying(jobs, KafkaSource(mock.servers, stream, group=stream)):
-        await until(lambda: len(asked) > 1)
+        await until(lambda: len(away) > 1)
     assert mock.committed(stream, group=stream)[0] < 0
 
 
 @on_a_loop
 async def test_nothing_is_committed_behind_a_record_that_the_store_has_not_taken_on_a_mock_cluster(
-    mock, jobs, stream, monkeypatch
+    mock, jobs, stream, away
 ):
     for headers in ([("x-delay", b"soon")], [], [("x-delay", b"soon")], []):  # refused, put, refused, put
         mock.produce(stream, b"", headers=headers, partition=0)
-    asked = []
-
-    def away(commands):
-        asked.append(commands)
-        raise StoreAway("no answer")
-
-    monkeypatch.setattr(jobs.store, "apply", away)
     async with carrying(jobs, KafkaSource(mock.servers, stream, group=stream)):
-        await until(lambda: len(asked) > 1)
+        await until(lambda: len(away) > 1)
     assert mock.committed(stream, group=stream)[0] == 1
 
 

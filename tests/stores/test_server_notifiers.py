@@ -177,11 +177,9 @@ def test_a_pause_is_quiet_once_all_have_said_so_and_a_stopped_one_is_waited_for(
         assert store.quiet("new", 0) is False
         store.apply([ops.Pause("t", False)])
         assert store.quiet("t", 30) is False
-        began = time.monotonic()
         os.kill(process.pid, signal.SIGSTOP)
         store.apply([ops.Pause("t", True)])
-        quiet = store.quiet("t", 0.5)
-        assert quiet is False or time.monotonic() - began > 2  # on a machine that stood still it is taken for gone
+        assert store.quiet("t", 0.5) is False
         process.kill()
         assert store.quiet("t", 30)
 
