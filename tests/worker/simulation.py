@@ -8,6 +8,7 @@ process is dead after its attempts and takes no other with it.
 
 import random
 from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 
@@ -225,13 +226,18 @@ class World:
         topic, key, delay = self.random.choice(TOPICS), self.random.choice("kl"), self.random.randrange(20)
         due, body = self.clock.wall() + delay * 1000, b"%d" % next(self.versions)
         before = self.store.inner.ask(GetJob((topic, key)))
+        known = before and self.due.get(before.id)
         if before is not None:  # it may be replaced and delivered before this hears of it
             self.bodies.setdefault(before.id, {before.body}).add(body)
+        if known is not None:
+            self.due[before.id] = min(due, known)
         try:
             id = self.queue.put(topic, body, delay=delay, key=key, replace=self.random.random() < 0.5)
         except JobExists:
             if before is not None:
                 self.bodies[before.id].discard(body)
+            if known is not None:
+                self.due[before.id] = known
             return
         except StoreError:
             job = self.store.inner.ask(GetJob((topic, key)))
@@ -278,13 +284,13 @@ class World:
     def reschedule(self):
         if self.due:
             id = self.random.choice(list(self.due))
-            due = self.clock.wall() + self.random.randrange(30_000)
-            try:
-                if self.queue.reschedule(id, (due - self.clock.wall()) / 1000):
-                    self.due[id] = due
+            known, due = self.due[id], self.clock.wall() + self.random.randrange(30_000)
+            self.due[id] = min(due, known)  # it may be delivered before this hears of it
+            with suppress(StoreError):
+                moved = self.queue.reschedule(id, (due - self.clock.wall()) / 1000)
+                self.due[id] = due if moved else known
+                if moved:
                     self.waited.pop(id, None)
-            except StoreError:
-                self.due[id] = min(due, self.due[id])
 
     def edit(self):
         """Give a job another body and priority: from then on that is what a delivery brings."""
