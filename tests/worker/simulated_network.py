@@ -60,6 +60,8 @@ class Network(FaultyStore):
             raise Killed
 
     def _send(self, commands):
+        """Let commands arrive later: a cancel that was refused may be granted then."""
+        self._world.unsure.update(command.ref for command in commands if isinstance(command, Cancel))
         self._under_way.append((self._world.clock.time() + self._random.choice(BEHIND), commands))
 
     def arrive(self):
