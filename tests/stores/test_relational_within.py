@@ -1,15 +1,20 @@
-"""Puts inside a transaction of the caller's own, by the drivers of databases: a job exists exactly if that commits."""
+"""Changes inside a transaction of the caller's own, on a server: what others hold, have taken or have changed since."""
 
 import contextlib
 import re
+import threading
 
 import pytest
 
-from pywheel import BadJob, JobExists, JobQueue
-from pywheel.jobs import State
+from pywheel import BadJob, JobExists, JobQueue, StoreBusy
+from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob
+from pywheel.testing import ManualClock
 from tests.stores.on_mysql.emptied import emptied
+
+on_postgres, on_mysql = (pytest.mark.parametrize("server", [name], indirect=True) for name in ("postgres", "mysql"))
+before_and_since = pytest.mark.parametrize("key", ["before", "since"])
 
 
 @pytest.fixture(params=["postgres", "mysql"])
@@ -42,13 +47,10 @@ def connection(connect):
     return connect()
 
 
-def run(connection, text):
+def run(connection, *texts):
     with connection.cursor() as cursor:
-        cursor.execute(text)
-
-
-def topics(queue):
-    return {topic: sum(counts) for topic, counts in queue.store.ask(CountJobs()).items() if sum(counts)}
+        for text in texts:
+            cursor.execute(text)
 
 
 def test_a_connection_to_another_database_is_refused(server, queue):
@@ -71,49 +73,16 @@ def test_a_connection_to_another_database_is_refused(server, queue):
         assert len(other.jobs.list("order")) == 1
 
 
-def fixed(queue, connection, level="REPEATABLE READ"):
-    """Begin a transaction that sees what there is now, whatever others commit."""
-    run(
-        connection,
-        f"SET {'SESSION' if hasattr(connection, 'get_autocommit') else ''} TRANSACTION ISOLATION LEVEL {level}",
-    )
-    run(connection, f"SELECT count(*) FROM {queue.store.dialect.tables}job")
-
-
 @pytest.mark.parametrize("by", ["id", "key"])
 @pytest.mark.parametrize("here", [False, True], ids=["elsewhere", "here"])
 def test_what_has_ended_is_not_moved_and_that_is_told(queue, connection, by, here):
     id = queue.put("order", key="k")
     ref = id if by == "id" else ("order", "k")
-    if here:
-        assert queue.cancel(ref, connection=connection)
-    else:
-        queue.cancel(ref)
+    assert queue.cancel(ref, **({"connection": connection} if here else {}))
     for command in (ops.Cancel(ref), ops.Edit(ref, 5)):
         assert queue.store.apply_within(connection, command) is ops.Change(State.CANCELLED)
     connection.commit()
     assert queue.get(id).state is State.CANCELLED
-
-
-@pytest.mark.parametrize("running", [False, True], ids=["delayed", "running"])
-@pytest.mark.parametrize("replace", [False, True], ids=["plain", "replace"])
-def test_a_key_taken_since_a_snapshot_is_refused_and_the_transaction_goes_on(queue, connection, running, replace):
-    queue.put("order")  # the topic is known
-    fixed(queue, connection)
-    second = queue.put("order", key="second", connection=connection)
-    first = queue.put("order", key="k")
-    if running:
-        queue.store.apply([ops.Claim("order", (first,), ops.ClaimPolicy(60_000, 3), "w", 1)])
-    if running or not replace:
-        with pytest.raises(JobExists) as caught:
-            queue.put_many(
-                [queue.job("order"), queue.job("order", b"new", key="k", replace=replace)], connection=connection
-            )
-        assert caught.value.id == first
-    third = queue.put("order", key="third", connection=connection)
-    connection.commit()
-    assert [queue.get(("order", key)).id for key in ("second", "k", "third")] == [second, first, third]
-    assert topics(queue) == {"order": 4}
 
 
 @pytest.mark.parametrize("what", [object(), 1, "text"])
@@ -121,6 +90,21 @@ def test_what_is_no_connection_is_refused(queue, what):
     said = rf"connection= is no {type(what).__name__}: give the session or connection whose transaction is open, of \w+"
     with pytest.raises(BadJob, match=said):
         queue.put("order", connection=what)
+
+
+def test_a_store_in_no_database_refuses():
+    with pytest.raises(BadJob, match="connection="):
+        JobQueue("memory:").put("order", connection=object())
+
+
+@on_postgres
+def test_the_tests_clock_counts_there_too(queue, connection):
+    clock = ManualClock()
+    with JobQueue(queue.store.secret_url, clock=clock) as queue:
+        id = queue.put("order", delay=5, connection=connection)
+        connection.commit()
+        job = queue.get(id)
+        assert (job.created, job.due) == (clock.wall(), clock.wall() + 5_000)
 
 
 @pytest.mark.parametrize("beside", [(), (ops.Expire(9),)], ids=["alone", "beside"])
@@ -140,9 +124,115 @@ def test_a_transaction_that_lasts_holds_up_no_other_job(queue, connection, besid
     assert claimed.left == []
 
 
-def test_a_transaction_that_lasts_holds_up_no_put_with_another_key(queue, connection):
-    queue.put("order")
-    queue.put("order", key="mine", connection=connection)
-    others = [queue.put("order", key=f"other-{n}") for n in range(8)]
+@on_mysql
+def test_a_deadlock_says_that_the_transaction_is_gone(queue, connect):
+    queue.put_many([queue.job("order", key="a"), queue.job("order", key="b")])
+    mine, other = connect(), connect()
+    hundred = ",".join(["(1, 0, 0, 0, 0)"] * 100)
+    run(other, f"INSERT INTO pywheel_tally (topic, live, done, cancelled, dead) VALUES {hundred}")  # the heavier one
+    queue.put("order", key="a", replace=True, connection=mine)
+    queue.put("order", key="b", replace=True, connection=other)
+    more = {"key": "a", "replace": True, "connection": other}
+    thread = threading.Thread(target=queue.put, args=("order",), kwargs=more)
+    thread.start()
+    with pytest.raises(StoreBusy, match="begin anew"):
+        queue.put("order", key="b", replace=True, connection=mine)
+    thread.join()
+    other.commit()
+
+
+# ---- since a snapshot -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["delayed", "running"])
+@pytest.mark.parametrize("replace", [False, True], ids=["plain", "replace"])
+def test_a_key_taken_since_a_snapshot_is_refused_and_the_transaction_goes_on(queue, connection, running, replace):
+    queue.put("order")  # the topic is known
+    scope = "SESSION" if hasattr(connection, "get_autocommit") else ""
+    look = f"SELECT count(*) FROM {queue.store.dialect.tables}job"
+    run(connection, f"SET {scope} TRANSACTION ISOLATION LEVEL REPEATABLE READ", look)
+    second = queue.put("order", key="second", connection=connection)
+    first = queue.put("order", key="k")
+    if running:
+        queue.store.apply([ops.Claim("order", (first,), ops.ClaimPolicy(60_000, 3), "w", 1)])
+    if running or not replace:
+        jobs = [queue.job("order"), queue.job("order", b"new", key="k", replace=replace)]
+        with pytest.raises(JobExists) as caught:
+            queue.put_many(jobs, connection=connection)
+        assert caught.value.id == first
+    third = queue.put("order", key="third", connection=connection)
     connection.commit()
-    assert queue.put("order", key="other-7", replace=True, connection=connection) == others[7]
+    assert [queue.get(("order", key)).id for key in ("second", "k", "third")] == [second, first, third]
+    assert sum(queue.store.ask(CountJobs())["order"]) == 4
+
+
+@pytest.fixture(params=["REPEATABLE READ", "SERIALIZABLE"])
+def fixed(request, queue, connection):
+    """A connection whose transaction sees what there was when it began, whatever others commit."""
+    queue.put("order", b"old", key="before")
+    run(connection, f"SET TRANSACTION ISOLATION LEVEL {request.param}", "SELECT 1 FROM pg_class")
+    return connection
+
+
+@on_postgres
+@before_and_since
+def test_a_key_that_another_took_or_changed_since_the_snapshot_is_refused(queue, fixed, key):
+    id = queue.put("order", b"theirs", key=key, replace=True)
+    with pytest.raises(JobExists) as caught:
+        queue.put("order", key=key, connection=fixed)
+    assert caught.value.id == id
+    other = queue.put("order", key="other", connection=fixed)
+    fixed.commit()
+    assert queue.get(other).key == "other"
+    assert queue.get(id).body == b"theirs"
+
+
+@on_postgres
+@before_and_since
+@pytest.mark.parametrize("ended", [False, True], ids=["live", "ended"])
+def test_what_a_snapshot_cannot_decide_says_to_begin_anew(queue, fixed, key, ended):
+    queue.put("order", b"theirs", key=key, replace=True)
+    if ended:
+        assert queue.cancel(("order", key))
+    if key == "before" or not ended:
+        with pytest.raises(StoreBusy, match="begin it anew, or let it be READ COMMITTED") as caught:
+            queue.put("order", b"mine", key=key, replace=True, connection=fixed)
+        assert "\n" not in str(caught.value)
+        fixed.execute("SELECT 1")
+        fixed.rollback()
+    id = queue.put("order", b"mine", key=key, replace=True, connection=fixed)
+    fixed.commit()
+    assert queue.get(id).body == b"mine"
+
+
+@on_postgres
+def test_a_successor_whose_parent_began_since_the_snapshot_is_no_job_too_many(queue, fixed):
+    [job] = queue.reserve("order", 1)
+    successor = ops.Put((NewJob("order", b"next", 0, "before", parent=(job.id, job.claims)),))
+    with pytest.raises(StoreBusy, match="begin it anew"):
+        queue.store.apply_within(fixed, successor)
+    fixed.rollback()
+    [id] = queue.store.apply_within(fixed, successor)
+    fixed.commit()
+    assert queue.get(id).body == b"next"
+
+
+@on_mysql
+@before_and_since
+@pytest.mark.parametrize("replace", [False, True], ids=["plain", "replace"])
+def test_a_transaction_that_the_server_ended_for_its_snapshot_says_so(server, queue, connection, key, replace):
+    """MariaDB holds a transaction to its snapshot from 11.6.2 on, and before if it is told to."""
+    if server.is_mysql:
+        pytest.skip("MySQL has no innodb_snapshot_isolation")
+    queue.put("order", b"old", key="before")
+    run(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    run(connection, "SET SESSION innodb_snapshot_isolation = ON", "SELECT 1 FROM pywheel_job")
+    first = queue.put("order", key="mine", connection=connection)
+    id = queue.put("order", b"theirs", key=key, replace=True)
+    with pytest.raises(StoreBusy, match=r"has ended this transaction.*begin anew"):
+        queue.put("order", b"mine", key=key, replace=replace, connection=connection)
+    connection.commit()
+    assert queue.store.ask(GetJob(first)) is None
+    assert queue.put("order", b"mine", key=key, replace=True, connection=connection) == id
+    connection.commit()
+    assert queue.get(id).body == b"mine"

@@ -5,7 +5,6 @@ import contextlib
 import sqlite3
 from importlib import import_module
 from inspect import isawaitable
-from secrets import token_hex
 from urllib.parse import urlsplit
 
 import pytest
@@ -204,25 +203,6 @@ def test_a_job_exists_from_the_commit_on_and_not_after_a_rollback(run, session, 
     run(test, session=session)
 
 
-def test_it_goes_together_with_what_else_the_transaction_does(run):
-    async def test(queue, mine):
-        await mine.begin()
-        table = f"orders_{token_hex(4)}"
-        await mine.run(f"CREATE TABLE {table} (number bigint, job bigint)")
-        await mine.commit()
-        await mine.begin()
-        await mine.run(f"INSERT INTO {table} VALUES (1, 0)")
-        id = await queue.put("order", connection=mine.given)
-        await mine.run(f"UPDATE {table} SET job = {id}")
-        await mine.commit()
-        await mine.begin()
-        assert [tuple(row) for row in await mine.run(f"SELECT job FROM {table}")] == [(id,)]
-        await mine.rollback()
-        assert (await queue.get(id)).topic == "order"
-
-    run(test)
-
-
 def test_a_key_that_is_taken_is_refused_and_the_transaction_goes_on(run):
     async def test(queue, mine):
         first = await queue.put("order", key="k")
@@ -261,6 +241,7 @@ def test_a_cancel_a_reschedule_and_an_edit_happen_with_the_commit(run):
     run(test)
 
 
+@for_drivers("sqlite3", "aiosqlite", "psycopg", "asyncpg", "pymysql", "aiomysql")
 def test_a_worker_hears_of_a_put_and_of_a_reschedule_at_the_commit(run):
     async def test(queue, mine):
         handled = []
@@ -371,7 +352,7 @@ def test_a_task_that_is_cancelled_ends_its_statement_and_the_connection_is_free(
     run(test)
 
 
-@for_drivers(*(name for name in DRIVERS if name not in SQLITE))
+@for_drivers(*(name for name in ALONE if name not in SQLITE))
 def test_a_job_that_was_put_since_a_snapshot_is_cancelled_or_said_to_be_unseen(run, driver):
     """It would be said not to be there, and then it would run."""
 
@@ -397,7 +378,7 @@ def test_a_job_that_was_put_since_a_snapshot_is_cancelled_or_said_to_be_unseen(r
     run(test)
 
 
-@for_drivers(*(name for name in DRIVERS if name not in SQLITE))
+@for_drivers("psycopg", "pymysql")
 def test_no_worker_takes_a_job_whose_cancel_is_not_committed(run):
     async def test(queue, mine):
         id = await queue.put("order")
