@@ -44,7 +44,7 @@ fill()
 told, seen["put"] = put_until_full(queue)
 try:
     while True:
-        seen["nacked"] = str(queue.nack(claimed[-1], 3600, error="x" * 100_000))
+        queue.nack(claimed[-1], 3600, error="x" * 100_000)
         claimed.pop()
 except StoreFull as error:
     seen["nack"] = str(error)

@@ -35,57 +35,21 @@ def run_on_a_disk(folder, child, mount=MOUNT):
     return json.loads(result.stdout)
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    return run_on_a_disk(tmp_path_factory.mktemp("disk"), CHILD)
-
-
-def test_a_put_on_a_full_disk_is_refused_and_says_how_to_mend_it(seen):
-    assert "no room on the disk: free some" in seen["put"]
-
-
-def test_an_end_of_a_claim_on_a_full_disk_is_refused_and_the_claim_stands(seen):
-    assert "no room on the disk" in seen["nack"]
-    assert seen["still_leased"]
-
-
-def test_once_there_is_room_the_claims_can_be_acked_and_jobs_put(seen):
-    assert seen["acked"]
-
-
-def test_every_job_that_was_told_is_there_and_no_other(seen):
-    assert seen["intact"]
-    assert seen["whole"]
-    assert seen["reopened"]
-
-
-def test_a_new_file_on_a_full_disk_is_refused_by_name(seen):
-    assert "no room on the disk" in seen["new_file"]
-
-
-def test_a_file_that_is_opened_on_a_full_disk_is_refused_by_name(seen):
-    assert "no room on the disk" in seen["old_file"]
+def test_on_a_full_disk_all_is_refused_by_name_and_goes_on_once_there_is_room(tmp_path):
+    seen = run_on_a_disk(tmp_path, CHILD)
+    assert "no room on the disk: free some" in seen.pop("put")
+    refused = ("nack", "new_file", "old_file")  # an end of a claim, which then stands; a new file; one that is opened
+    assert all("no room on the disk" in seen.pop(name) for name in refused)
+    assert seen == dict.fromkeys(("still_leased", "acked", "intact", "whole", "reopened"), True)
 
 
 def test_a_disk_that_became_read_only_is_named_so(tmp_path):
     assert run_on_a_disk(tmp_path, READ_ONLY) == ["StoreReadOnly", "StoreReadOnly"]
 
 
-# ---- a spool --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def spooled(tmp_path_factory):
-    return run_on_a_disk(tmp_path_factory.mktemp("disk"), SPOOL_CHILD, MOUNT.replace("4m", "24m"))
-
-
-def test_a_spool_takes_no_more_than_it_can_forward_and_forwards_all_of_it(spooled):
-    assert "no room on the disk" in spooled["refused"]
-    assert spooled["accepted"] > 10
-    assert spooled["forwarded"] == spooled["accepted"]
-
-
-def test_while_others_fill_the_disk_of_a_spool_puts_reach_the_store_that_is_back(spooled):
-    assert "no room on the disk" in spooled["filled"]
+def test_a_spool_forwards_all_that_it_takes_and_puts_reach_the_store_though_others_fill_its_disk(tmp_path):
+    spooled = run_on_a_disk(tmp_path, SPOOL_CHILD, MOUNT.replace("4m", "24m"))
+    assert all("no room on the disk" in spooled[name] for name in ("refused", "filled"))
+    assert spooled["forwarded"] == spooled["accepted"] > 10
     assert spooled["direct"]
     assert spooled["forwarded later"]
