@@ -1,6 +1,7 @@
 """Group commit: a thread that finds nobody committing commits for all."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -39,89 +40,66 @@ def leader(recorder):
     return GroupCommit(recorder, lambda error: isinstance(error, OverflowError), 60)
 
 
-def run_crowd(leader, recorder, names):
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(12) as pool:
+        yield pool
+
+
+def ended(call):
+    """Return what a call in a thread returned or raised."""
+    return call.exception(60) or call.result()
+
+
+def run_crowd(pool, leader, recorder, names):
     """Let one caller commit, and the others arrive meanwhile; return what each got."""
-    results = {}
-
-    def call(name):
-        try:
-            results[name] = leader.apply([name])
-        except Exception as error:
-            results[name] = error
-
-    threads = [threading.Thread(target=call, args=(names[0],))]
-    threads[0].start()
+    calls = {names[0]: pool.submit(leader.apply, [names[0]])}
     assert recorder.entered.wait(60)
-    for name in names[1:]:
-        thread = threading.Thread(target=call, args=(name,))
-        thread.start()
-        threads.append(thread)
-    while len(leader._waiting) < len(names) - 1:
-        threading.Event().wait(0.001)
+    calls |= {name: pool.submit(leader.apply, [name]) for name in names[1:]}
+    until(lambda: len(leader._waiting) == len(names) - 1)
     recorder.gate.set()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    return results
+    return {name: ended(call) for name, call in calls.items()}
 
 
-def test_those_who_arrive_during_a_commit_share_the_next(leader, recorder):
-    results = run_crowd(leader, recorder, list("abcdef"))
+def test_those_who_arrive_during_a_commit_share_the_next(pool, leader, recorder):
+    results = run_crowd(pool, leader, recorder, list("abcdef"))
     assert results == {name: [f"done {name}"] for name in "abcdef"}
-    assert len(recorder.commits) == 2
-    assert sorted(recorder.commits[1]) == list("bcdef")
+    assert [sorted(ops) for ops in recorder.commits] == [["a"], list("bcdef")]
 
 
-def test_what_one_caller_gets_wrong_fails_for_that_caller_alone(leader, recorder):
+def test_what_one_caller_gets_wrong_fails_for_that_caller_alone(pool, leader, recorder):
     recorder.fail["c"] = OverflowError("too big")
-    results = run_crowd(leader, recorder, list("abcd"))
+    results = run_crowd(pool, leader, recorder, list("abcd"))
     assert isinstance(results.pop("c"), OverflowError)
     assert results == {name: [f"done {name}"] for name in "abd"}
 
 
-def test_a_store_that_fails_fails_for_all_and_works_again(leader, recorder):
+def test_a_store_that_fails_fails_for_all_and_works_again(pool, leader, recorder):
     recorder.fail["c"] = StoreError("no room")
-    results = run_crowd(leader, recorder, list("abcd"))
+    results = run_crowd(pool, leader, recorder, list("abcd"))
     assert [type(results[name]) for name in "bcd"] == [StoreError] * 3
     assert leader.apply(["e"]) == ["done e"]
 
 
-def test_an_interrupted_leader_tells_the_others_and_hands_on(leader, recorder):
+def test_an_interrupted_leader_hands_on(pool, leader, recorder):
     recorder.fail["b"] = KeyboardInterrupt()
-    seen = []
-
-    def interrupted():
-        try:
-            leader.apply(["b"])
-        except KeyboardInterrupt:
-            seen.append("interrupted")
-
-    thread = threading.Thread(target=interrupted)
     recorder.gate.set()
-    thread.start()
-    thread.join(60)
-    assert seen == ["interrupted"]
+    assert isinstance(ended(pool.submit(leader.apply, ["b"])), KeyboardInterrupt)
     assert leader.apply(["c"]) == ["done c"]
 
 
-def test_many_threads_all_get_their_own_outcome():
+def test_many_threads_all_get_their_own_outcome(pool):
     leader = GroupCommit(lambda ops, until, commit: [op * 2 for op in ops], lambda error: False, 60)
-    wrong = []
 
-    def call(start):
+    def wrong_of(start):
         pairs = ((number, -number) for number in range(start, start + 300))
-        wrong.extend(pair for pair in pairs if leader.apply(pair) != [pair[0] * 2, pair[1] * 2])
+        return [pair for pair in pairs if leader.apply(pair) != [pair[0] * 2, pair[1] * 2]]
 
-    threads = [threading.Thread(target=call, args=(1000 * n,)) for n in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
+    wrong = [pair for some in pool.map(wrong_of, range(0, 12_000, 1_000)) for pair in some]
     assert wrong == []
 
 
-def test_callers_who_come_back_share_each_commit():
+def test_callers_who_come_back_share_each_commit(pool):
     commits = []
 
     def transact(ops, until, commit):
@@ -130,21 +108,14 @@ def test_callers_who_come_back_share_each_commit():
         return ops
 
     leader = GroupCommit(transact, lambda error: False, 60, gather=0.5)
-
-    def call(number):
-        for _ in range(20):
-            assert leader.apply([number]) == [number]
-
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert list(pool.map(lambda number: [leader.apply([number]) for _ in range(20)], range(4))) == [
+        [[number]] * 20 for number in range(4)
+    ]
     assert sum(commits) == 80
     assert len(commits) <= 30  # 40 if the first who comes back went alone each time
 
 
-def test_nobody_waits_for_callers_who_have_gone():
+def test_nobody_waits_for_callers_who_have_gone(pool):
     def transact(ops, limit, commit):
         if ops == [1]:
             begun.set()
@@ -153,51 +124,33 @@ def test_nobody_waits_for_callers_who_have_gone():
 
     begun = threading.Event()
     leader = GroupCommit(transact, lambda error: False, 60, gather=1)
-    first = threading.Thread(target=lambda: leader.apply([1]))
-    first.start()
+    first = pool.submit(leader.apply, [1])
     assert begun.wait(60)
     assert leader.apply([2]) == [2]
-    first.join()
+    first.result(60)
     assert leader._crowd == 1  # the next one waits for nobody
 
 
-def test_a_call_that_nobody_begins_with_in_time_is_busy_and_never_happens(recorder):
+def test_a_call_that_nobody_begins_with_in_time_is_busy_and_never_happens(pool, recorder):
     leader = GroupCommit(recorder, lambda error: False, 0.2)
-    busy = []
-
-    def late():
-        try:
-            leader.apply(["late"])
-        except StoreBusy as error:
-            busy.append(error)
-
-    first = threading.Thread(target=leader.apply, args=(["first"],))
-    first.start()
+    first = pool.submit(leader.apply, ["first"])
     assert recorder.entered.wait(60)
-    second = threading.Thread(target=late)
-    second.start()
-    second.join(60)
+    assert isinstance(ended(pool.submit(leader.apply, ["late"])), StoreBusy)
     recorder.gate.set()
-    first.join(60)
-    assert len(busy) == 1
+    first.result(60)
     assert leader.apply(["next"]) == ["done next"]
     assert recorder.commits == [["first"], ["next"]]
 
 
 def test_a_call_out_of_a_call_of_the_same_thread_is_busy_and_the_outer_one_goes_on():
-    seen = []
-
     def transact(ops, until, commit):
         if ops == ["outer"]:
-            try:
+            with pytest.raises(StoreBusy):
                 leader.apply(["inner"])
-            except StoreBusy as error:
-                seen.append(error)
         return ops
 
     leader = GroupCommit(transact, lambda error: False, 60)
     assert leader.apply(["outer"]) == ["outer"]
-    assert len(seen) == 1
     assert leader.apply(["next"]) == ["next"]
 
 
@@ -208,40 +161,18 @@ def test_a_token_that_was_never_given_back_is_found_by_its_thread(leader, record
     assert not leader._token._is_owned()
 
 
-@pytest.mark.parametrize(("stored", "outcome"), [(True, "done b"), (False, "done b"), (None, "StoreError")])
-def test_who_shared_an_interrupted_commit_learns_how_it_ended_or_goes_again(stored, outcome):
-    began, crowd = threading.Event(), threading.Event()
-    commits = []
-
+@pytest.mark.parametrize(("stored", "outcome"), [(True, ["done b"]), (False, ["done b"]), (None, StoreError)])
+def test_who_shared_an_interrupted_commit_learns_how_it_ended_or_goes_again(pool, recorder, stored, outcome):
     def transact(ops, until, commit):
-        commits.append(list(ops))
-        began.set()
-        crowd.wait(60)
+        outcomes = recorder(ops, until, commit)
         if commit is not None and "interrupted" in ops:
-            commit.outcomes = [f"done {op}" for op in ops]
-            commit.stored = stored
+            commit.outcomes, commit.stored = outcomes, stored
             raise KeyboardInterrupt
-        return [f"done {op}" for op in ops]
+        return outcomes
 
     leader = GroupCommit(transact, lambda error: False, 60)
-    results = {}
-
-    def call(name):
-        try:
-            results[name] = leader.apply([name])[0]
-        except BaseException as error:
-            results[name] = type(error).__name__
-
-    threads = []
-    for name in ("first", "interrupted", "b"):
-        threads.append(threading.Thread(target=call, args=(name,)))
-        threads[-1].start()
-        assert began.wait(60)
-        while len(leader._waiting) < len(threads) - 1:
-            threading.Event().wait(0.001)
-    crowd.set()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    assert results == {"first": "done first", "interrupted": "KeyboardInterrupt", "b": outcome}
-    assert sum("b" in ops for ops in commits) == (2 if stored is False else 1)
+    results = run_crowd(pool, leader, recorder, ["first", "interrupted", "b"])
+    assert results["first"] == ["done first"]
+    assert isinstance(results["interrupted"], KeyboardInterrupt)
+    assert results["b"] == outcome or type(results["b"]) is outcome
+    assert sum("b" in ops for ops in recorder.commits) == (2 if stored is False else 1)
