@@ -3,6 +3,7 @@
 import tempfile
 
 from pywheel.stores import open
+from pywheel.testing import suite
 from pywheel.testing.suite.edits import EditTests
 from pywheel.testing.suite.views import ViewTests
 from pywheel.testing.suite.workers import WorkerTests
@@ -10,6 +11,19 @@ from pywheel.testing.suite.workers import WorkerTests
 
 class Wakeups(WorkerTests, ViewTests, EditTests):
     """Those of its tests in which somebody is woken, for a store that does only this in another way."""
+
+
+class Named(
+    suite.JobTests,
+    suite.OnceTests,
+    suite.KeyTests,
+    suite.DedupeTests,
+    suite.ExpectTests,
+    suite.ResultTests,
+    suite.ModelTests,
+    Wakeups,
+):
+    """Those in which a command names a job, besides, for a store in front of another, which hands all else on."""
 
 
 class Reopened:

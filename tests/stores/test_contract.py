@@ -8,7 +8,7 @@ from pywheel import JobQueue
 from pywheel.stores import open
 from pywheel.testing import FaultyStore, StoreSuite
 from pywheel.testing.suite.histories import ModelTests
-from tests.stores.suites import InFolder, Reopened, Wakeups
+from tests.stores.suites import InFolder, Named, Reopened, Wakeups
 
 
 class TestMemory(StoreSuite):
@@ -64,7 +64,7 @@ class TestFaultyStoreWithoutFaults(Wakeups, ModelTests):
         return FaultyStore(open("memory:", clock=clock))
 
 
-class TestStoreWithASpool(InFolder, StoreSuite):
+class TestStoreWithASpool(InFolder, Named):
     def make_store(self, clock):
         return JobQueue(open("memory:", clock=clock), spool=f"sqlite:///{self.place()}").store
 

@@ -16,21 +16,15 @@ def crew(size):
 
 
 @pytest.mark.parametrize("size", CREWS)
-def test_the_parts_of_a_crew_differ_by_one_shard_at_most(size):
-    for _ in range(20):
+def test_every_shard_has_one_owner_and_the_parts_of_a_crew_differ_by_one_shard_at_most(size):
+    for _ in range(10):
         workers = crew(size)
         table = owners("t", workers)
         parts = [table.count(worker) for worker in workers]
         assert sum(parts) == SHARDS == len(table)
         assert max(parts) - min(parts) <= 1
-
-
-@pytest.mark.parametrize("size", CREWS)
-def test_the_masks_of_a_crew_are_every_shard_once(size):
-    workers = crew(size)
     masks = [shards_of(worker, "t", workers) for worker in workers]
-    assert sum(masks) == ALL
-    assert all(not one & other for place, one in enumerate(masks) for other in masks[:place])
+    assert masks == [sum((one == worker) << shard for shard, one in enumerate(table)) for worker in workers]
 
 
 def test_the_order_of_the_workers_does_not_matter():
@@ -38,7 +32,7 @@ def test_the_order_of_the_workers_does_not_matter():
     assert owners("t", workers) == owners("t", workers[::-1])
 
 
-@pytest.mark.parametrize("size", [size for size in CREWS if size > 1])
+@pytest.mark.parametrize("size", [2, 3, 8, 16, 33])
 def test_a_worker_that_goes_moves_few_shards_between_the_others(size):
     moved = 0
     for _ in range(50):

@@ -44,10 +44,10 @@ class PageTests(StoreTests):
     def crowd(self) -> dict[int, Job]:
         """Put jobs of several topics, keys and due times, and bring them into all states; return them by id."""
         self.apply(
-            Put(tuple(NewJob(f"t{n % 3}", b"b%d" % n, NOW + n // 4, f"k{n}" if n % 5 else None) for n in range(60)))
+            Put(tuple(NewJob(f"t{n % 3}", b"b%d" % n, NOW + n // 4, f"k{n}" if n % 5 else None) for n in range(48)))
         )
         for n in range(3):
-            for job in self.reserve(12, f"t{n}", TERMS._replace(max_attempts=9)):
+            for job in self.reserve(10, f"t{n}", TERMS._replace(max_attempts=9)):
                 match job.id % 4:
                     case 0:
                         self.apply(Ack(job.id, 1))
