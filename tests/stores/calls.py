@@ -1,6 +1,7 @@
-"""The calls of a store, for tests of the layers in between."""
+"""The calls of a store, for tests of the layers in between, and what many tests do."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
@@ -25,7 +26,7 @@ from pywheel.jobs.queries import (
 )
 from pywheel.stores import Filter
 
-__all__ = ["CALLS", "QUERIES", "TERMS", "put"]
+__all__ = ["CALLS", "QUERIES", "TERMS", "in_threads", "listening", "put", "settle"]
 
 TERMS = ClaimPolicy(60_000, 3)
 SERIAL = itertools.count()
@@ -36,6 +37,28 @@ def put(store, *jobs, nonce=None):
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
+
+
+def settle(notifier):
+    """Take in all that has been said until now."""
+    while notifier.wait(0):
+        pass
+    notifier.hints()
+
+
+def listening(store, *topics, name="w"):
+    """Return a notifier that has announced topics, is to hear of all their jobs, and has heard all until now."""
+    notifier = store.notifier(name)
+    store.apply([ops.Announce(notifier.worker, topics or ("t",))])
+    notifier.publish(2**45)
+    settle(notifier)
+    return notifier
+
+
+def in_threads(*works):
+    """Call functions at once, each in a thread of its own; return what they return, or raise what one raises."""
+    with ThreadPoolExecutor(len(works)) as threads:
+        return [call.result() for call in [threads.submit(work) for work in works]]
 
 
 QUERIES = {
@@ -61,6 +84,8 @@ QUERIES = {
 }
 """One query of each kind."""
 
+SENT = (CountJobs, GetPage, GetNextLease, ListWorkers)  # all other queries go the way of the first two
+
 CALLS = {
     "put": put,
     "put with a key": lambda store: put(store, NewJob("t", b"x", 0, f"k{next(SERIAL)}")),
@@ -70,7 +95,7 @@ CALLS = {
     "rewrite": lambda store: store.apply([ops.Rewrite(1, b"x", b"x")]),
     "keep": lambda store: store.apply([ops.SetNote("n", b"v", 10**6)]),
     "get by key": lambda store: store.ask(GetJob(("t", "k"))),
-    **{kind.__name__: lambda store, query=query: store.ask(query) for kind, query in QUERIES.items()},
+    **{kind.__name__: lambda store, query=QUERIES[kind]: store.ask(query) for kind in SENT},
     "notifier": lambda store: store.notifier("w"),
     "pause": lambda store: store.apply([ops.Pause("t", True)]),
     "quiet": lambda store: store.quiet("t", 1),

@@ -18,6 +18,7 @@ from pywheel.stores.sql.transaction import NEVER, Names, Transaction
 from pywheel.stores.sqlite.dialect import SCHEMA, SQLITE, Carrier, Ids
 from pywheel.stores.sqlite.presence import Presence, Telling
 from tests.jobs.waiting import LIMIT
+from tests.stores.calls import settle as settle
 
 FAR = 10**9
 
@@ -169,13 +170,6 @@ class Host:
         self.presence.close()
         self.connection.close()
         self.reading.close()
-
-
-def settle(notifier):
-    """Take in all that has been said until now."""
-    while notifier.wait(0):
-        pass
-    notifier.hints()
 
 
 def settled(*notifiers):

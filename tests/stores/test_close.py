@@ -7,19 +7,12 @@ import pytest
 from pywheel import StoreClosed
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.jobs.queries import (
-    Query,
-)
+from pywheel.jobs.queries import Query
 from pywheel.stores import Store, open
 from pywheel.stores.sqlite.store import SqliteStore
 from tests.isolated.child import run_well
-from tests.stores.calls import QUERIES
-
-
-def put(store):
-    [[id]] = store.apply([ops.Put((NewJob("t", b"x", 0),))])
-    return id
-
+from tests.stores.calls import QUERIES, listening
+from tests.stores.files import put
 
 CLOSE = """
 import sys, threading, time
@@ -138,12 +131,7 @@ def test_close_waits_for_the_transaction_under_way(store):
 def test_a_commit_under_way_ends_and_tells_its_worker_though_it_is_being_closed(store, clock):
     """What it still has to read of other workers, it may."""
     with open(store.url, clock=clock) as other:
-        notifier = other.notifier("w")
-        other.apply([ops.Announce(notifier.worker, ("t",))])
-        notifier.publish(2**60)
-        while notifier.wait(0):
-            pass
-        notifier.hints()
+        notifier = listening(other)
         while_closing(store, lambda: store.apply([ops.Put((NewJob("t", b"x", 0), NewJob("t", b"x", 0)))]), [[1, 2]])
         assert notifier.wait(60) is True
         hints = notifier.hints()
@@ -151,8 +139,7 @@ def test_a_commit_under_way_ends_and_tells_its_worker_though_it_is_being_closed(
 
 
 def test_a_notifier_of_a_closed_store_does_nothing_or_says_closed(store):
-    notifier = store.notifier("w")
-    store.apply([ops.Announce(notifier.worker, ("t",))])
+    notifier = listening(store)
     store.close()
     notifier.publish(5)
     notifier.beat(0)
@@ -169,10 +156,7 @@ def test_a_notifier_of_a_closed_store_does_nothing_or_says_closed(store):
 
 @pytest.mark.parametrize("close", ["the store", "the notifier"])
 def test_a_notifier_that_waits_is_woken_by_close(store, close):
-    notifier = store.notifier("w")
-    store.apply([ops.Announce(notifier.worker, ("t",))])
-    while notifier.wait(0):
-        pass
+    notifier = listening(store)
     began, seen = threading.Event(), []
     page = notifier._page
     wait = page.wait

@@ -7,8 +7,8 @@ from itertools import count
 import pytest
 
 from pywheel import BadJob, JobExists, JobQueue
-from pywheel.jobs.commands import Announce
 from tests.jobs.waiting import until
+from tests.stores.calls import listening
 from tests.stores.django_database import ALIAS, connected, database, forgotten
 from tests.stores.on_mysql.emptied import emptied
 
@@ -130,10 +130,7 @@ def test_a_store_knows_its_drivers_errors_though_django_has_loaded_parts_of_it_o
 @pytest.mark.stress
 @pytest.mark.parametrize("what", ["ends", "closes"])
 def test_workers_hear_of_it_though_the_program_is_over_right_after_the_commit(url, queue, what):
-    notifier, heard = queue.store.notifier("w"), set()
-    queue.store.apply([Announce(notifier.worker, ("order",))])
-    notifier.publish(2**60)
-    notifier.hints()
+    notifier, heard = listening(queue.store, "order"), set()
     id = program(url, what)
 
     def told():

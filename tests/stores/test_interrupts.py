@@ -13,15 +13,11 @@ from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores.sql import engine
 from tests.isolated.child import ROOT, run
 from tests.often import often
+from tests.stores.files import put
 
 CHILD = str(ROOT / "tests" / "stores" / "interrupts_child.py")
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")
-
-
-def put(store):
-    [[id]] = store.apply([ops.Put((NewJob("t", b"x", 0),))])
-    return id
 
 
 @pytest.mark.stress

@@ -1,20 +1,21 @@
 """Facts of every store on a server: bad input, threads, exits, clocks. One body for all of them."""
 
 import itertools
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from urllib.parse import quote
 
 import pytest
 
 from pywheel import JobQueue, NotAStore, PywheelError, StoreAway
-from pywheel.jobs import NewJob, State
+from pywheel.jobs import State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob, GetNote, ListNotes
 from pywheel.stores import open
 from tests.isolated.child import run_well
 from tests.jobs.waiting import finished, until, working
+from tests.stores.calls import in_threads, listening
+from tests.stores.files import put
 from tests.stores.network import Proxy
 
 SECRET = "hunter2:/?#[]@!$"
@@ -31,13 +32,6 @@ def store(url):
         yield store
 
 
-def put(store, topic="t", body=b"x", **options):
-    [outcome] = store.apply([ops.Put((NewJob(topic, body, 0, **options),))])
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome[0]
-
-
 def said(error):
     """Return the message of an error of ours: one line."""
     assert isinstance(error, PywheelError)
@@ -50,14 +44,13 @@ def said(error):
 SERIAL = itertools.count()
 
 
-@pytest.mark.parametrize("option", ["prefix", "schema"])
-@pytest.mark.parametrize("word", ["'; DROP TABLE x; --", "a b", "", "A", "1a", "x" * 50, 'a"b', "ü"])
-def test_names_that_are_part_of_statements_are_few(server, option, word):
-    if server.program == "redis-server" and option == "schema":
-        pytest.skip("a store there is a prefix")
-    with pytest.raises(NotAStore) as caught:
-        open(f"{server.url().partition('?')[0]}?{option}={quote(word, safe='')}")
-    assert option in said(caught.value)
+def test_names_that_are_part_of_statements_are_few(server):
+    base = server.url().partition("?")[0]
+    for option in ("prefix",) if server.program == "redis-server" else ("prefix", "schema"):
+        for word in ("'; DROP TABLE x; --", "a b", "", "A", "1a", "x" * 50, 'a"b', "ü"):
+            with pytest.raises(NotAStore) as caught:
+                open(f"{base}?{option}={quote(word, safe='')}")
+            assert option in said(caught.value)
 
 
 def test_a_server_that_is_not_there_is_away_and_the_error_says_where_without_the_password(server):
@@ -80,21 +73,10 @@ def with_password(url):
 
 
 def test_thirty_two_threads_that_put_get_an_id_each(store):
-    told, wrong = [], []
-
     def work():
-        try:
-            told.extend(put(store, f"t{n % 3}", key=None if n % 2 else f"k{next(SERIAL)}") for n in range(10))
-        except BaseException as error:
-            wrong.append(error)
+        return [put(store, topic=f"t{n % 3}", key=None if n % 2 else f"k{next(SERIAL)}") for n in range(10)]
 
-    threads = [threading.Thread(target=work) for _ in range(32)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert wrong == []
-    assert len(set(told)) == 320
+    assert len({id for ids in in_threads(*[work] * 32) for id in ids}) == 320
     assert sum(count.delayed for count in store.ask(CountJobs()).values()) == 320
 
 
@@ -112,12 +94,7 @@ print(queue.put("t", b"x"))
 )
 def test_a_program_that_ends_with_its_store_open_ends_well_and_its_last_put_is_heard_of(store, how):
     """Whoever tells the workers is a thread of its own: what it has not told yet, it tells at the end."""
-    notifier = store.notifier("w")
-    store.apply([ops.Announce(notifier.worker, ("t",))])
-    notifier.publish(2**60)
-    while notifier.wait(0):
-        pass
-    notifier.hints()
+    notifier = listening(store)
     id = int(run_well("-c", f"{LEAVE}{how}", store.secret_url))
     heard = set()
 
@@ -135,7 +112,7 @@ def test_a_program_that_ends_with_its_store_open_ends_well_and_its_last_put_is_h
 @pytest.mark.parametrize("topic", ["t", "new"])
 def test_a_worker_finds_a_job_of_which_nobody_told_it(server, store, monkeypatch, topic):
     """Whoever put it was killed between the commit and the telling; also if it is the first of its topic."""
-    with open(server_url(store)) as other:
+    with open(store.secret_url) as other:
         queue = JobQueue(store)
         queue.handler("t")(print)
         queue.handler("new")(print)
@@ -143,12 +120,8 @@ def test_a_worker_finds_a_job_of_which_nobody_told_it(server, store, monkeypatch
             finished(queue, queue.put("t"))
             time.sleep(2.5)  # it reads all once more, soon after it began
             silence(other, monkeypatch)
-            id = put(other, topic)
+            id = put(other, topic=topic)
             until(lambda: other.ask(GetJob(id)).state is State.DONE)  # to ask its own store would tell it of the topic
-
-
-def server_url(store):
-    return store.secret_url
 
 
 def silence(store, monkeypatch):
@@ -180,13 +153,6 @@ def test_many_who_take_turns_by_notes_and_puts_with_nonces_go_on_after_each_conf
                 store.apply([ops.SetNote("turn", b"%d" % turn)])
                 done += 1
 
-    together(count, stores)
+    in_threads(*(partial(count, store) for store in stores))
     assert stores[0].ask(GetNote("turn")) == b"75"
     assert len(stores[0].ask(ListNotes("turn "))) == 75
-
-
-def together(call, values):
-    """Call with each value in a thread of its own; raise what one of them raises."""
-    with ThreadPoolExecutor(len(values)) as threads:
-        for _ in threads.map(call, values):
-            pass

@@ -4,9 +4,8 @@ import contextlib
 import os
 import re
 import subprocess
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
@@ -22,6 +21,8 @@ from pywheel.stores.mysql.connection import _check_version
 from pywheel.stores.mysql.dialect import MysqlDialect
 from pywheel.stores.mysql.migrate import Migration
 from tests.stores import servers
+from tests.stores.calls import in_threads
+from tests.stores.files import put
 from tests.stores.server import STORE
 
 SECRET = "s3cr3t-w0rd"
@@ -123,13 +124,6 @@ def of(url, user, password=SECRET):
     return re.sub(r"//\w+@", f"//{user}:{password}@", url)
 
 
-def put(store, body=b"x", topic="t", **options):
-    [outcome] = store.apply([ops.Put((NewJob(topic, body, 0, **options),))])
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome[0]
-
-
 def refused(kind, match, call, *arguments, **options):
     """Call; what it says is one line."""
     with pytest.raises(kind, match=match) as caught:
@@ -185,7 +179,7 @@ def test_a_server_that_only_reads_is_told_from_the_primary(database, url, run, u
     run(*database.rights, sets, user=user)
     try:
         with open(of(url, user)) as store:
-            assert store.ask(GetJob(id)).body == b"x"
+            assert store.ask(GetJob(id)).body == b"b"
             refused(StoreReadOnly, said, put, store)
             refused(StoreReadOnly, said, store.apply, [ops.Cancel(id)])
     finally:
@@ -221,14 +215,8 @@ def test_what_is_no_server_is_away(database, url, tmp_path):
 
 @for_postgres
 def test_those_that_open_an_empty_database_at_once_make_one_store(url):
-    barrier = threading.Barrier(3)
-
-    def opened(_):
-        barrier.wait(60)
-        return open(url)
-
-    with ThreadPoolExecutor(3) as threads, contextlib.ExitStack() as stack:
-        stores = [stack.enter_context(store) for store in threads.map(opened, range(3))]
+    with contextlib.ExitStack() as stack:
+        stores = [stack.enter_context(store) for store in in_threads(*[partial(open, url)] * 3)]
         ids = {put(store) for store in stores}
         assert len(ids) == 3
         assert all(store.ask(GetJob(id)) for store in stores for id in ids)
@@ -296,7 +284,7 @@ def test_a_full_disk_is_said_and_it_goes_on_when_there_is_room():
                 assert all(store.ask(GetJob(id)) for id in ids)
                 assert sum(store.ask(CountJobs())["t"]) == len(ids)
                 subprocess.run(["mount", "-o", "remount,size=48m", small], check=True)
-                assert store.ask(GetJob(put(store))).body == b"x"
+                assert store.ask(GetJob(put(store))).body == b"b"
         finally:
             server.kill()
             subprocess.run(["umount", "-l", small], check=False)
@@ -321,7 +309,7 @@ def test_what_a_dba_has_sessions_begin_with_changes_nothing(database, url, run):
         run("SET GLOBAL autocommit = 0", "SET GLOBAL completion_type = 1")
         with open(url) as store:
             id = put(store)
-            assert store.ask(GetJob(id)).body == b"x"
+            assert store.ask(GetJob(id)).body == b"b"
             assert run("SELECT id FROM {store}.pywheel_job") == ((id,),)
             with store._use() as connection:
                 assert connection.ready  # in no transaction

@@ -112,6 +112,24 @@ def claimed(store, n):
     return [job.id for job in outcome.jobs]
 
 
+def cut_at_each_byte(store, proxy, change, way):
+    """Cut the connection ever later within a change; yield its number, what it returned, and what the error said."""
+    change(store, 0)
+    before = proxy.passed[way]
+    change(store, 1)
+    size = proxy.passed[way] - before
+    step = max(size // 24, 1)
+    for n, cut in enumerate(range(1, size + step, step), 2):
+        told = said = None
+        proxy.cut_after(**{way: cut})
+        try:
+            told = change(store, n)
+        except StoreAway as error:
+            said = str(error)
+        proxy.heal()
+        yield n, told, said
+
+
 @pytest.mark.parametrize("way", ["requests", "answers"])
 @pytest.mark.parametrize("change", [direct, with_key, several, once], ids=lambda change: change.__name__)
 def test_cut_at_any_byte_a_put_that_was_told_is_there_once_and_one_that_was_not_is_not(
@@ -119,20 +137,9 @@ def test_cut_at_any_byte_a_put_that_was_told_is_there_once_and_one_that_was_not_
 ):
     """Unless the error says that it is not known."""
     with open(server.again(truth, via=proxy)) as store, open(truth) as other:
-        change(store, 0)
-        before = proxy.passed[way]
-        change(store, 1)
-        size = proxy.passed[way] - before
-        told, failed = {0: None, 1: None}, {}
-        step = max(size // 24, 1)
-        for n, cut in enumerate(range(1, size + step, step), 2):
-            proxy.cut_after(**{way: cut})
-            try:
-                told[n] = change(store, n)
-            except StoreAway as error:
-                failed[n] = str(error)
-            proxy.heal()
-        found = {}
+        told, failed, found = {0: None, 1: None}, {}, {}
+        for n, ids, said in cut_at_each_byte(store, proxy, change, way):
+            (told if said is None else failed)[n] = ids or said
         for job in other.ask(ListJobs(Filter("t"), 0, 10_000)):
             found.setdefault(job.body.decode(), []).append(job.id)
         assert {body: ids for body, ids in found.items() if len(ids) > 1} == {}
@@ -150,19 +157,7 @@ def test_cut_at_any_byte_a_change_that_was_told_has_happened_and_one_that_was_no
     server, proxy, truth, change, way
 ):
     with open(server.again(truth, via=proxy)) as store, open(truth) as other:
-        change(store, 0)
-        before = proxy.passed[way]
-        change(store, 1)
-        size = proxy.passed[way] - before
-        step = max(size // 24, 1)
-        for n, cut in enumerate(range(1, size + step, step), 2):
-            proxy.cut_after(**{way: cut})
-            told = None
-            try:
-                told = change(store, n)
-            except StoreAway as error:
-                said = str(error)
-            proxy.heal()
+        for n, told, said in cut_at_each_byte(store, proxy, change, way):
             jobs = [job for job in other.ask(ListJobs(Filter("t"), 0, 10_000)) if job.body == b"%d" % n]
             if not jobs:
                 assert told is None
@@ -171,9 +166,9 @@ def test_cut_at_any_byte_a_change_that_was_told_has_happened_and_one_that_was_no
             happened = job.due == 10**12 + n if change is moved else job.state is State.RUNNING
             if told is not None:
                 # A claim gets nothing if the connection that was cut holds the job locked: it is left as it was.
-                assert happened is bool(told and told[0]), (n, cut, told)
+                assert happened is bool(told and told[0]), (n, told)
             else:
-                assert not happened or "not known" in said, (n, cut, said)
+                assert not happened or "not known" in said, (n, said)
 
 
 # ---- killed ---------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from pywheel.jobs.queries import GetJob, ListWorkers
 from pywheel.stores import open
 from pywheel.stores.ownership import owners
 from tests.jobs.waiting import LIMIT, until
+from tests.stores.calls import listening, settle
 from tests.stores.network import Proxy
 from tests.stores.notifying import child
 
@@ -202,12 +203,7 @@ def test_a_hint_that_was_read_with_an_answer_is_not_waited_for(postgres_server):
     """The server may send both at once: then nothing more comes that could be waited for."""
     url = postgres_server.url()
     with open(url) as store, open(url) as other:
-        ears = store.notifier("w")
-        store.apply([ops.Announce(ears.worker, ("t",))])
-        ears.publish(FAR)
-        ears.hints()
-        while ears.wait(0):
-            pass
+        ears = listening(store)
         [id] = put(other)
         answers = ears._session.pgconn
         until(lambda: answers.consume_input() or answers.is_busy() or not ears._select(0, answers.socket))
@@ -229,12 +225,9 @@ def test_a_worker_of_a_program_with_thousands_of_open_files_is_woken(store, shar
         with contextlib.ExitStack() as files, open(shared_url) as other:
             for _ in range(1_024):
                 files.enter_context(Path(os.devnull).open())
-            ears = store.notifier("w")
-            store.apply([ops.Announce(ears.worker, ("t",))])
-            ears.publish(FAR)
+            ears = listening(store)
             ears.beat(0)
-            while ears.wait(0):
-                ears.hints()
+            settle(ears)
             assert not ears.wait(0.1)
             ids = put(other)
             until(lambda: ears.wait(1))
@@ -250,9 +243,7 @@ def test_what_a_process_put_is_told_of_by_the_time_its_notifier_is_closed(kind, 
     """A child that was forked ends without any further word."""
     url = request.getfixturevalue(f"{kind}_server").url()
     with open(url) as store, open(url) as other:
-        ears = store.notifier("w")
-        store.apply([ops.Announce(ears.worker, ("t",))])
-        ears.publish(FAR)
+        ears = listening(store)
         mine = other.notifier("other")
         ringer = other._presence._ringer
         sent, send = [], ringer._send

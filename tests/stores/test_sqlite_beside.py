@@ -17,6 +17,7 @@ from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob
 from pywheel.stores.sqlite.presence import Telling
+from tests.stores.calls import listening, settle
 from tests.stores.files import NOW, put, reopened
 from tests.stores.processes import process
 
@@ -208,9 +209,7 @@ def test_the_log_stays_bounded(store, path):
 
 def test_nothing_after_a_commit_raises(store, monkeypatch):
     """Such as a list of workers that cannot be read now: then all of them read again."""
-    notifier = store.notifier("w")
-    store.apply([ops.Announce(notifier.worker, ("t",))])
-    notifier.publish(2**60)
+    notifier = listening(store)
     told = Telling.tell
 
     def broken(*arguments):
@@ -226,9 +225,7 @@ def test_nothing_after_a_commit_raises(store, monkeypatch):
 
     monkeypatch.setattr(Telling, "tell", without_audience(told))
     for commands in ([ops.Put((NewJob("t", b"", NOW),))], [ops.Put((NewJob("t", b"", NOW), NewJob("t", b"", NOW)))]):
-        while notifier.wait(0):
-            pass
-        notifier.hints()
+        settle(notifier)
         [found] = store.apply(commands)
         assert all(store.ask(GetJob(id)).id == id for id in found)
         assert notifier.wait(60) is True

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from pywheel import StoreBusy
-from pywheel.jobs import NewJob
-from pywheel.jobs import commands as ops
 from pywheel.stores import open
 from pywheel.stores.sqlite import page as module
 from pywheel.stores.sqlite.page import LOCKS, Page
 from tests.jobs.waiting import until
+from tests.stores.files import put
 from tests.stores.processes import process
 
 pytestmark = [pytest.mark.stress, pytest.mark.skipif(not LOCKS, reason="no record locks here")]
@@ -58,10 +57,6 @@ def turn_naps(monkeypatch):
 
 def is_waited_for(page):
     return page.words[module._WAITED_FOR] == 1
-
-
-def put(store):
-    return store.apply([ops.Put((NewJob("t", b"", 0),))])
 
 
 # ---- stores of one process ------------------------------------------------------------------------------------------

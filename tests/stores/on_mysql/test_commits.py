@@ -1,7 +1,6 @@
 """Confirmed commits survive the server's death, deadlocks of transactions, and threads that race for keys."""
 
 import contextlib
-import threading
 import time
 from collections import Counter
 
@@ -10,40 +9,12 @@ import pytest
 from pywheel import JobExists, StoreAway
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.queries import CountJobs, ListJobs
 from pywheel.stores import Filter, open
 from pywheel.stores.mysql.connection import AlreadyThere, Timed
 from pywheel.stores.mysql.session import requested
 from pywheel.stores.sql.statement import Do
-
-TERMS = ClaimPolicy(60_000, 3)
-
-
-def put(store, *jobs):
-    [outcome] = store.apply([ops.Put(jobs)])
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
-
-
-def in_threads(*works):
-    """Run them at once; raise what one of them raised."""
-    raised = []
-
-    def run(work):
-        try:
-            work()
-        except BaseException as error:
-            raised.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for error in raised:
-        raise error
+from tests.stores.calls import TERMS, in_threads, listening, put
 
 
 def test_transactions_in_opposite_orders_all_happen(mariadb_server):
@@ -109,9 +80,7 @@ def test_counts_stay_right_when_they_are_summed_up(mariadb_server):
 def test_no_transaction_is_left_open_by_a_commit_that_is_told_of(mariadb_server):
     """An open one holds locks on what tables are, for which ALTER TABLE would wait, and all who come behind it."""
     with open(mariadb_server.url()) as store, mariadb_server.connect() as administrator:
-        notifier = store.notifier("w")
-        store.apply([ops.Announce(notifier.worker, ("t",))])
-        notifier.publish(10**15)
+        notifier = listening(store)
         [id] = put(store, NewJob("t", b"", 0))
         assert store.apply([ops.Edit(id, 10**12)]) == [ops.Change.MADE]
         with administrator.cursor() as cursor:

@@ -8,6 +8,7 @@ from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import ListWorkers
 from pywheel.stores import open
 from tests.jobs.waiting import until
+from tests.stores.calls import listening, put
 
 
 @pytest.fixture(params=["on", "off"])
@@ -15,16 +16,6 @@ def two(request, mariadb_server):
     url = mariadb_server.url(notify=request.param)
     with open(url) as one, open(url) as other:
         yield one, other
-
-
-def listening(store, topic="t"):
-    notifier = store.notifier("w")
-    store.apply([ops.Announce(notifier.worker, (topic,))])
-    notifier.publish(2**60)
-    while notifier.wait(0):
-        pass
-    notifier.hints()
-    return notifier
 
 
 def heard(notifier, count=1):
@@ -38,27 +29,6 @@ def heard(notifier, count=1):
 
     until(some)
     return found
-
-
-def put(store, *jobs):
-    return store.apply([ops.Put(jobs)])[0]
-
-
-def test_each_put_of_another_process_is_heard_of(two):
-    one, other = two
-    with open(one.secret_url) as third:
-        ears = listening(one)
-        for n in range(30):
-            assert put((other, third)[n % 2], NewJob("t", b"", 0)) == heard(ears)
-        ears.close()
-
-
-def test_many_at_once_are_heard_of(two):
-    one, other = two
-    ears = listening(one)
-    ids = put(other, *(NewJob("t", b"", n) for n in range(500)))
-    assert sorted(heard(ears, 500)) == ids
-    ears.close()
 
 
 def test_who_is_gone_without_a_word_is_known_to_be(two):

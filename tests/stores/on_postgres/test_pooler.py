@@ -1,16 +1,17 @@
 """Behind pgbouncer in transaction mode: each transaction gets any session."""
 
-import threading
+from itertools import count
 
 import pytest
 
 from pywheel import JobQueue, NotAStore
-from pywheel.jobs import NewJob, State
+from pywheel.jobs import State
 from pywheel.jobs import commands as ops
-from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from tests.jobs.waiting import finished, working
+from tests.stores.calls import TERMS, in_threads
+from tests.stores.files import put
 
 
 @pytest.fixture
@@ -28,26 +29,17 @@ def settings(server, url):
 def test_all_but_workers_works_and_leaves_no_setting_behind(pgbouncer_server, url):
     fresh = settings(pgbouncer_server.behind, url)
     with open(url) as store:
-        wrong = []
 
-        def work(n):
-            try:
-                for m in range(20):
-                    [[id]] = store.apply([ops.Put((NewJob("t", b"x", 0, f"{n}-{m}"),))])
-                    [job] = store.apply([ops.Reserve("t", 1, ClaimPolicy(60_000, 3), "w")])[0] or [None]
-                    if job is not None:
-                        assert store.apply([ops.Ack(job.id, job.claims)]) == [True]
-                    store.ask(GetJob(id))
-                    store.ask(CountJobs())
-            except BaseException as error:
-                wrong.append(error)
+        def work():
+            for _ in range(20):
+                id = put(store, key=f"k{next(numbers)}")
+                for job in store.apply([ops.Reserve("t", 1, TERMS, "w")])[0]:
+                    assert store.apply([ops.Ack(job.id, job.claims)]) == [True]
+                store.ask(GetJob(id))
+                store.ask(CountJobs())
 
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        assert wrong == []
+        numbers = count()
+        in_threads(*[work] * 4)
         assert sum(store.ask(CountJobs())["t"]) == 80
         for _ in range(10):
             assert settings(pgbouncer_server, url) == fresh

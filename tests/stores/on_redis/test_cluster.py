@@ -7,11 +7,12 @@ import pytest
 from pywheel import JobQueue
 from pywheel._errors import NotAStore, StoreAway, StoreError
 from pywheel.jobs import NewJob, State
-from pywheel.jobs.commands import Announce, Put
+from pywheel.jobs.commands import Put
 from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.stores import open
 from pywheel.testing import StoreSuite
 from tests.jobs.waiting import until, working
+from tests.stores.calls import listening
 from tests.stores.cluster import Cluster, replicated
 from tests.stores.on_redis.keys import faults
 from tests.stores.on_redis.test_contract import by_store
@@ -60,11 +61,7 @@ def test_stores_lie_on_more_than_one_node_and_ids_say_where(cluster):
 def test_a_worker_is_woken_from_every_node(cluster):
     url = cluster.url(stores=8)
     with open(url) as store, open(url) as other:
-        notifier = store.notifier("w")
-        store.apply([Announce(notifier.worker, ("t",))])
-        notifier.publish(2**45)
-        notifier.hints()
-        notifier.wait(0)
+        notifier = listening(store)
         for inner in other.stores:
             [[id]] = inner.apply([Put((JOB,))])
             assert notifier.wait(60)

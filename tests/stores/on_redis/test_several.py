@@ -8,9 +8,10 @@ from pywheel import JobQueue
 from pywheel._errors import NotAStore, StoreTooNew
 from pywheel.client.copier import Copier
 from pywheel.jobs import NewJob
-from pywheel.jobs.commands import Announce, Delete, Put
+from pywheel.jobs.commands import Delete, Put
 from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter, open
+from tests.stores.calls import listening
 from tests.stores.test_vectors import VECTORS, replay
 
 JOB = NewJob("t", b"", 0)
@@ -97,9 +98,7 @@ class TestAsOne:
 
     def test_a_store_that_has_lost_a_worker_is_told_of_it_again(self, redis_server):
         with open(redis_server.url(stores=4)) as store, redis_server.connect() as client:
-            notifier = store.notifier("w")
-            store.apply([Announce(notifier.worker, ("t",))])
-            notifier.publish(2**45)
+            notifier = listening(store)
             lost = store.stores[2]
             for name in (b":m", b":h", b":a:t", b":b", b":hmax"):
                 client.delete(lost.server.prefix + name)

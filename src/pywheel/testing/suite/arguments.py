@@ -60,7 +60,9 @@ class ArgumentTests(StoreTests):
         for wrong in (*NO_NUMBERS, None):
             policies = [TERMS._replace(**{name: wrong}) for name in ("ttr", "max_attempts", "slack", "hold")]
             self.bad(*(c.Reserve("t", 1, policy, "w") for policy in (*policies, TERMS._replace(backoff=(5, wrong)))))
-            self.bad(*(c.Claim("t", (id,), policy, "w", 1) for policy in policies), c.Claim("t", (id,), TERMS, "w", wrong))
+            self.bad(
+                *(c.Claim("t", (id,), policy, "w", 1) for policy in policies), c.Claim("t", (id,), TERMS, "w", wrong)
+            )
             self.bad(c.Reserve("t", wrong, TERMS, "w"), c.Reserve("t", 1, TERMS, "w", least=wrong))
         self.bad(*(c.Reserve("t", 1, TERMS, "w", bytes=wrong) for wrong in NO_NUMBERS))
         jitters: tuple[Any, ...] = (-0.1, 1.1, "1", None, float("nan"))
@@ -69,7 +71,9 @@ class ArgumentTests(StoreTests):
 
     def test_names_and_bodies_are_what_they_ought_to_be(self) -> None:
         topics: tuple[Any, ...] = (1, b"t", None, "\ud800")
-        self.bad(*(c.Put((NewJob(topic, b"", NOW),)) for topic in topics), *(c.Cancel((topic, "k")) for topic in topics))
+        self.bad(
+            *(c.Put((NewJob(topic, b"", NOW),)) for topic in topics), *(c.Cancel((topic, "k")) for topic in topics)
+        )
         fields: dict[str, list[Any]] = {
             "key": [1, b"t", "\ud800"],
             "body": ["text", None, 1],
