@@ -5,28 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
+from pywheel.jobs import queries as q
 from pywheel.jobs.commands import ClaimPolicy
-from pywheel.jobs.queries import (
-    CountJobs,
-    GetForecast,
-    GetHistories,
-    GetJob,
-    GetNextDues,
-    GetNextLease,
-    GetNote,
-    GetPage,
-    GetStates,
-    ListClaims,
-    ListEnded,
-    ListFirstDue,
-    ListJobs,
-    ListNotes,
-    ListTopics,
-    ListWorkers,
-)
 from pywheel.stores import Filter
 
-__all__ = ["CALLS", "QUERIES", "TERMS", "in_threads", "listening", "put", "settle"]
+__all__ = ["CALLS", "QUERIES", "TERMS", "ended", "in_threads", "listening", "put", "settle"]
 
 TERMS = ClaimPolicy(60_000, 3)
 SERIAL = itertools.count()
@@ -55,6 +38,11 @@ def listening(store, *topics, name="w"):
     return notifier
 
 
+def ended(call):
+    """Return what a call in a thread returned or raised."""
+    return call.exception(60) or call.result()
+
+
 def in_threads(*works):
     """Call functions at once, each in a thread of its own; return what they return, or raise what one raises."""
     with ThreadPoolExecutor(len(works)) as threads:
@@ -64,27 +52,27 @@ def in_threads(*works):
 QUERIES = {
     type(query): query
     for query in (
-        GetJob(1),
-        ListJobs(Filter("t"), 0, 9),
-        GetPage(Filter("t")),
-        GetHistories([1, 2]),
-        GetStates([1, 2]),
-        CountJobs(),
-        ListTopics(),
-        GetForecast([0, 9]),
-        ListEnded("t", 0, 9),
-        GetNote("n"),
-        ListNotes("n"),
-        GetNextLease(),
-        GetNextDues(["t"]),
-        ListFirstDue("t", 9),
-        ListClaims("w"),
-        ListWorkers(),
+        q.GetJob(1),
+        q.ListJobs(Filter("t"), 0, 9),
+        q.GetPage(Filter("t")),
+        q.GetHistories([1, 2]),
+        q.GetStates([1, 2]),
+        q.CountJobs(),
+        q.ListTopics(),
+        q.GetForecast([0, 9]),
+        q.ListEnded("t", 0, 9),
+        q.GetNote("n"),
+        q.ListNotes("n"),
+        q.GetNextLease(),
+        q.GetNextDues(["t"]),
+        q.ListFirstDue("t", 9),
+        q.ListClaims("w"),
+        q.ListWorkers(),
     )
 }
 """One query of each kind."""
 
-SENT = (CountJobs, GetPage, GetNextLease, ListWorkers)  # all other queries go the way of the first two
+SENT = (q.CountJobs, q.GetPage, q.GetNextLease, q.ListWorkers)  # all other queries go the way of the first two
 
 CALLS = {
     "put": put,
@@ -94,7 +82,7 @@ CALLS = {
     "reserve": lambda store: store.apply([ops.Reserve("t", 1, TERMS, "w")]),
     "rewrite": lambda store: store.apply([ops.Rewrite(1, b"x", b"x")]),
     "keep": lambda store: store.apply([ops.SetNote("n", b"v", 10**6)]),
-    "get by key": lambda store: store.ask(GetJob(("t", "k"))),
+    "get by key": lambda store: store.ask(q.GetJob(("t", "k"))),
     **{kind.__name__: lambda store, query=QUERIES[kind]: store.ask(query) for kind in SENT},
     "notifier": lambda store: store.notifier("w"),
     "pause": lambda store: store.apply([ops.Pause("t", True)]),

@@ -6,11 +6,11 @@ import contextlib
 import itertools
 import socket
 import subprocess
-import time
 from urllib.parse import urlencode
 
 from redis.crc import key_slot
 
+from tests.jobs.waiting import until
 from tests.stores.server import Missing, find
 from tests.stores.servers import Redis
 
@@ -37,7 +37,8 @@ class Cluster:
 
     def __enter__(self):
         try:
-            for port, bus in pairs(free_ports(2 * MASTERS * (1 + self.replicas))):
+            ports = iter(free_ports(2 * MASTERS * (1 + self.replicas)))
+            for port, bus in zip(ports, ports, strict=True):
                 self.nodes.append(self._node(port, bus))
             self._cli("create", *map(self._place, self.nodes), "--cluster-replicas", self.replicas, "--cluster-yes")
             until(lambda: all(self._sound(node) for node in self.nodes))
@@ -162,19 +163,7 @@ def slots_of(slots, slot):
     return next(servers[0][1] for first, last, *servers in slots if first <= slot <= last)
 
 
-def until(condition):
-    """Wait for it."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def free_ports(number):
     with contextlib.ExitStack() as stack:
         found = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
         return [each.getsockname()[1] for each in found]
-
-
-def pairs(values):
-    return zip(values[::2], values[1::2], strict=True)

@@ -1,8 +1,17 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from pywheel.stores import open
 from pywheel.testing import ManualClock
 from tests.stores.notifying import Host
+
+
+@pytest.fixture
+def pool():
+    """Threads, in which a test's calls wait for what it does."""
+    with ThreadPoolExecutor(24) as pool:
+        yield pool
 
 
 @pytest.fixture

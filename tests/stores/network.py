@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-__all__ = ["Proxy"]
+from tests.jobs.waiting import until
+
+__all__ = ["Proxy", "kept_at_each_message"]
 
 CHUNK = 1 << 16
 
@@ -184,6 +187,28 @@ class Proxy:
         for link in self._links:
             link.end()
         self._changed.notify_all()
+
+
+def kept_at_each_message(proxy, begin):
+    """Keep a call in the network before each of its messages in turn, until one goes through.
+
+    `begin` makes ready for a topic, and returns the call. While it is kept, or done, yield the topic and its future.
+    """
+    for sends in range(20):
+        call = begin(topic := f"t{sends}")
+        proxy.stall(answers=False, after=sends)
+        with ThreadPoolExecutor(1) as threads:
+            try:
+                answer = threads.submit(call)
+                until(lambda answer=answer: answer.done() or proxy.kept)
+                through = answer.done()
+                yield topic, answer
+            finally:
+                proxy.heal()
+        if through:
+            assert sends > 1
+            return
+    raise AssertionError("it was kept each time")
 
 
 class _Link:

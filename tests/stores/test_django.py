@@ -88,15 +88,6 @@ def test_a_key_that_is_taken_is_refused_and_the_transaction_goes_on(queue, conne
     assert queue.store.ask(GetJob(id)).key == "other"
 
 
-def test_who_is_told_on_commit_finds_the_job(queue, connection):
-    found = []
-    with atomic():
-        id = queue.put("order", connection=connection)
-        transaction.on_commit(lambda: found.append(queue.store.ask(GetJob(id)).topic), using=ALIAS)
-        assert found == []
-    assert found == ["order"]
-
-
 def test_a_put_in_no_transaction_is_refused(queue, connection):
     with pytest.raises(BadJob, match="begin one"):
         queue.put("order", connection=connection)

@@ -17,6 +17,7 @@ from pywheel.stores.relational.lanes import Lane
 from pywheel.stores.relational.session import OwnSession
 from pywheel.stores.sql.statement import Rows
 from tests.jobs.waiting import until, working
+from tests.stores.calls import ended
 from tests.stores.on_mysql.emptied import emptied
 
 
@@ -50,30 +51,6 @@ def connection(server, queue):
         yield connection
 
 
-class Waiting:
-    """A put in a thread of its own, and how it ended."""
-
-    def __init__(self, put, *arguments, **options):
-        self.outcome = None
-        self._thread = threading.Thread(target=self._run, args=(put, arguments, options))
-        self._thread.start()
-
-    def _run(self, put, arguments, options):
-        try:
-            self.outcome = put(*arguments, **options)
-        except Exception as error:
-            self.outcome = error
-
-    @property
-    def waits(self):
-        return self._thread.is_alive()
-
-    def ended(self):
-        self._thread.join(60)
-        assert not self.waits
-        return self.outcome
-
-
 def everything_else_goes_on(queue, waiting):
     """Put, claim, renew and ack jobs of other topics, by hand and by a worker, while somebody waits."""
     for number in range(20):
@@ -101,7 +78,7 @@ def everything_else_goes_on(queue, waiting):
     worker.stop()
     worker.join()
     assert queue.topics.counts()["worked"].done == 20
-    assert waiting is None or waiting.waits
+    assert waiting is None or not waiting.done()
 
 
 @pytest.fixture
@@ -113,12 +90,12 @@ def others(queue):
 
 @pytest.mark.usefixtures("others")
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-def test_a_key_that_an_open_transaction_holds_holds_up_only_the_put_of_that_key(queue, connection, end):
+def test_a_key_that_an_open_transaction_holds_holds_up_only_the_put_of_that_key(pool, queue, connection, end):
     queue.put("known", b"theirs", key="k", connection=connection, delay="1h")
-    waiting = Waiting(queue.put, "known", b"ours", key="k", delay="1h")
+    waiting = pool.submit(queue.put, "known", b"ours", key="k", delay="1h")
     everything_else_goes_on(queue, waiting)
     getattr(connection, end)()
-    assert isinstance(waiting.ended(), JobExists) is (end == "commit")
+    assert isinstance(ended(waiting), JobExists) is (end == "commit")
     assert queue.get(("known", "k")).body == (b"theirs" if end == "commit" else b"ours")
 
 
@@ -133,41 +110,41 @@ def test_the_first_put_of_a_topic_in_an_open_transaction_holds_up_nobody(queue, 
 
 
 @pytest.mark.usefixtures("others")
-def test_the_first_priority_of_a_topic_in_an_open_transaction_holds_up_only_those_who_want_it_too(queue, connection):
+def test_the_first_priority_of_a_topic_in_an_open_transaction_holds_up_only_those_who_want_it(pool, queue, connection):
     queue.put("known", b"theirs", priority=5, connection=connection, delay="1h")
-    waiting = Waiting(queue.put, "known", b"ours", priority=5, delay="1h")
+    waiting = pool.submit(queue.put, "known", b"ours", priority=5, delay="1h")
     for number in range(20):
         queue.put("known", b"%d" % number)
         [job] = queue.reserve("known", 1)
         assert queue.ack(job)
     connection.commit()
-    assert isinstance(waiting.ended(), int)
+    assert isinstance(ended(waiting), int)
     assert sorted(job.body for job in queue.jobs.list("known") if job.priority) == [b"ours", b"theirs"]
 
 
 @pytest.mark.usefixtures("others")
-def test_a_running_job_that_an_open_transaction_looked_at_holds_up_at_most_its_own_ack(queue, connection):
+def test_a_running_job_that_an_open_transaction_looked_at_holds_up_at_most_its_own_ack(pool, queue, connection):
     queue.put("known", key="k")
     [running] = queue.reserve("known", 1)
     with pytest.raises(JobExists):
         queue.put("known", b"next", key="k", connection=connection)
-    ack = Waiting(queue.ack, running)
+    ack = pool.submit(queue.ack, running)
     everything_else_goes_on(queue, None)
     connection.commit()
-    assert ack.ended() is True
+    assert ended(ack) is True
 
 
-def test_claims_go_on_beside_many_ends_of_which_one_waits_for_a_lock(queue, connection):
+def test_claims_go_on_beside_many_ends_of_which_one_waits_for_a_lock(pool, queue, connection):
     queue.put("known", key="k")
     queue.put_many([queue.job("known") for _ in range(350)])
     running = queue.reserve("known", 300)
     with pytest.raises(JobExists):
         queue.put("known", b"next", key="k", connection=connection)
-    step = Waiting(queue.store.apply, [*[Ack(job.id, job.claims) for job in running], _CLAIM])
+    step = pool.submit(queue.store.apply, [*[Ack(job.id, job.claims) for job in running], _CLAIM])
     until(lambda: queue.store.ask(CountJobs())["known"].running > 300)
-    assert step.waits
+    assert not step.done()
     connection.commit()
-    *ends, claimed = step.ended()
+    *ends, claimed = ended(step)
     assert ends == [True] * 300
     assert len(claimed.jobs) == 10
 
@@ -206,28 +183,27 @@ def test_a_claim_under_a_limit_that_does_not_end_holds_up_only_its_topic(queue, 
         assert handled.wait(60)
 
 
-@pytest.mark.parametrize("many", [1, 20])
-def test_who_waits_for_a_key_in_vain_learns_what_to_do(url, connection, many):
+def test_who_waits_for_a_key_in_vain_learns_what_to_do(pool, url, connection):
     with JobQueue(waits(url, 2)) as queue:
         queue.put("known", key="k", connection=connection)
-        waiting = [Waiting(queue.put, "known", key="k") for _ in range(many)]
-        assert {str(one.ended()).rpartition(": ")[2] for one in waiting} == {"end that transaction, and try again"}
+        waiting = [pool.submit(queue.put, "known", key="k") for _ in range(20)]
+        assert {str(ended(one)).rpartition(": ")[2] for one in waiting} == {"end that transaction, and try again"}
         connection.rollback()
         assert [job for job in queue.jobs.list("known") if job.key] == []
         queue.put("known", key="k")
 
 
-def test_many_who_wait_for_a_key_hold_up_nobody_else(url, connection):
+def test_many_who_wait_for_a_key_hold_up_nobody_else(pool, url, connection):
     with JobQueue(waits(url, 60)) as queue:
         ids = [queue.put("known", delay="1h") for _ in range(20)]
         queue.put("known", key="k", connection=connection)
-        waiting = [Waiting(queue.put, "known", key="k") for _ in range(20)]
+        waiting = [pool.submit(queue.put, "known", key="k") for _ in range(20)]
         for number, id in enumerate(ids):
             assert queue.reschedule(id, delay="2h")
             queue.put("known", key=f"another {number}")
             assert queue.cancel(id)
         connection.commit()
-        assert {type(one.ended()) for one in waiting} == {JobExists}
+        assert {type(ended(one)) for one in waiting} == {JobExists}
 
 
 @pytest.mark.parametrize("others", [{"key": "k"}, {"priority": 5}])
@@ -242,13 +218,12 @@ def test_of_jobs_due_at_one_time_those_that_a_thread_put_first_come_first(queue,
         assert bodies == sorted(bodies)
 
 
-@pytest.mark.parametrize("many", [1, 20])
-def test_a_key_in_an_open_transaction_holds_up_no_other_task_of_a_loop(queue, connection, many):
+def test_a_key_in_an_open_transaction_holds_up_no_other_task_of_a_loop(queue, connection):
     queue.put("known", key="k", connection=connection, delay="1h")
     running = queue.put("known", b"running")
 
     async def run():
-        waiting = [asyncio.create_task(queue.aio.put("known", key="k")) for _ in range(many)]
+        waiting = [asyncio.create_task(queue.aio.put("known", key="k")) for _ in range(20)]
         await asyncio.sleep(0)
         for number in range(20):
             at_once = (
@@ -294,7 +269,8 @@ def test_a_queue_that_is_closed_while_a_task_waits_for_a_key_answers_it(url, con
 class Stopped:
     """A change that stands still before its commit, as in a process that is stopped there."""
 
-    def __init__(self, monkeypatch):
+    def __init__(self, monkeypatch, pool):
+        self._pool = pool
         self._reached, self._go_on = threading.Event(), threading.Event()
         self._thread = None
         self.tries = 0
@@ -312,7 +288,7 @@ class Stopped:
         monkeypatch.setattr(OwnSession, "commit", commit)
 
     def begin(self, change, *arguments):
-        self._waiting = Waiting(self._run, change, *arguments)
+        self._waiting = self._pool.submit(self._run, change, *arguments)
         assert self._reached.wait(60)
 
     def _run(self, change, *arguments):
@@ -321,12 +297,12 @@ class Stopped:
 
     def ended(self):
         self._go_on.set()
-        return self._waiting.ended()
+        return ended(self._waiting)
 
 
 @pytest.fixture
-def stopped(monkeypatch):
-    return Stopped(monkeypatch)
+def stopped(monkeypatch, pool):
+    return Stopped(monkeypatch, pool)
 
 
 @pytest.mark.usefixtures("others")

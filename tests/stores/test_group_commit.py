@@ -1,13 +1,13 @@
 """Group commit: a thread that finds nobody committing commits for all."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from pywheel import StoreBusy, StoreError
 from pywheel.stores.group_commit import GroupCommit
 from tests.jobs.waiting import until
+from tests.stores.calls import ended
 
 
 class Recorder:
@@ -38,17 +38,6 @@ def recorder():
 @pytest.fixture
 def leader(recorder):
     return GroupCommit(recorder, lambda error: isinstance(error, OverflowError), 60)
-
-
-@pytest.fixture
-def pool():
-    with ThreadPoolExecutor(12) as pool:
-        yield pool
-
-
-def ended(call):
-    """Return what a call in a thread returned or raised."""
-    return call.exception(60) or call.result()
 
 
 def run_crowd(pool, leader, recorder, names):

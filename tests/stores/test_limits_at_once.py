@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -15,7 +16,7 @@ from pywheel.jobs.limits import limits_of
 from pywheel.jobs.queries import CountJobs
 from pywheel.stores import open
 from tests.jobs.waiting import until, working
-from tests.stores.network import Proxy
+from tests.stores.network import Proxy, kept_at_each_message
 
 PROCESSES = 4
 EACH = 3  # jobs that each of them asks for
@@ -111,25 +112,19 @@ def test_a_claim_that_is_not_committed_yet_counts(kind, earlier, request):
         open(server.again(url, via=proxy)) as slow,
         open(server.again(url, timeout=1)) as quick,
     ):
-        for sends in range(20):
-            topic = f"t{sends}"
-            ids = put(slow, topic)
-            for id in ids[:earlier]:
+
+        def begin(topic):
+            ids[topic] = put(slow, topic)
+            for id in ids[topic][:earlier]:
                 [claimed] = slow.apply([Claim(topic, (id,), policy, "earlier", 1)])
                 slow.apply([Ack(job.id, job.claims) for job in claimed.jobs])
-            proxy.stall(answers=False, after=sends)
-            with ThreadPoolExecutor(1) as threads:
-                answer = threads.submit(slow.apply, [Claim(topic, (ids[1],), policy, "slow", 1)])
-                until(lambda answer=answer: answer.done() or proxy.kept)
-                through = answer.done()
-                with suppress(StoreError):  # it waited for the other one, for as long as it may
-                    quick.apply([Claim(topic, (ids[2],), policy, "quick", 1)])
-                proxy.heal()
-                answer.result()
-            assert slow.ask(CountJobs())[topic].running == 1
-            if through:
-                break
-        assert sends > 1
+            return partial(slow.apply, [Claim(topic, (ids[topic][1],), policy, "slow", 1)])
+
+        ids = {}
+        for topic, _ in kept_at_each_message(proxy, begin):
+            with suppress(StoreError):  # it waited for the other one, for as long as it may
+                quick.apply([Claim(topic, (ids[topic][2],), policy, "quick", 1)])
+        assert {counts.running for counts in slow.ask(CountJobs()).values()} == {1}
 
 
 # ---- what a limit asks for ------------------------------------------------------------------------------------------
@@ -147,21 +142,17 @@ def test_a_claim_locks_no_job_that_its_limit_holds_back(kind, limit, request):
         open(server.again(url, via=proxy)) as slow,
         open(server.again(url, timeout=60)) as quick,
     ):
-        for sends in range(20):
-            topic = f"t{sends}"
-            ids = put(slow, topic, groups=1)
-            proxy.stall(answers=False, after=sends)
-            with ThreadPoolExecutor(1) as threads:
-                answer = threads.submit(slow.apply, [Claim(topic, tuple(ids), policy, "slow", EACH)])
-                until(lambda answer=answer: answer.done() or proxy.kept)
-                through = answer.done()
-                assert quick.apply([Cancel(id) for id in ids[1:]]) == [Change.MADE] * len(ids[1:])
-                proxy.heal()
-                [claimed] = answer.result()
-            assert [job.id for job in claimed.jobs] == ids[:1]
-            if through:
-                break
-        assert sends > 1
+
+        def begin(topic):
+            ids[topic] = put(slow, topic, groups=1)
+            return partial(slow.apply, [Claim(topic, tuple(ids[topic]), policy, "slow", EACH)])
+
+        ids, answers = {}, {}
+        for topic, answers[topic] in kept_at_each_message(proxy, begin):
+            _, *others = ids[topic]
+            assert quick.apply([Cancel(id) for id in others]) == [Change.MADE] * len(others)
+        for topic, answer in answers.items():
+            assert [job.id for job in answer.result()[0].jobs] == ids[topic][:1]
 
 
 @pytest.mark.servers

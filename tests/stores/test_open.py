@@ -4,11 +4,7 @@ import os
 
 import pytest
 
-from pywheel import (
-    NotAStore,
-    StoreError,
-    StoreReadOnly,
-)
+from pywheel import NotAStore, StoreError, StoreReadOnly
 from pywheel.cli.options import absolute
 from pywheel.jobs.queries import GetJob
 from pywheel.stores import open

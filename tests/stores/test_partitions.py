@@ -9,30 +9,9 @@ import pytest
 from pywheel import JobQueue
 from pywheel._errors import JobExists, StoreAway
 from pywheel.jobs import NewJob, State
-from pywheel.jobs.commands import (
-    Ack,
-    Announce,
-    Cancel,
-    Claim,
-    ClaimPolicy,
-    Expire,
-    Pause,
-    Purge,
-    Put,
-    Reserve,
-    SetNote,
-)
+from pywheel.jobs import commands as c
+from pywheel.jobs import queries as q
 from pywheel.jobs.job import Due
-from pywheel.jobs.queries import (
-    CountJobs,
-    GetJob,
-    GetNextDues,
-    ListClaims,
-    ListFirstDue,
-    ListJobs,
-    ListNotes,
-    ListWorkers,
-)
 from pywheel.stores import Filter
 from pywheel.stores.contract import intact
 from pywheel.stores.notifier import ORDERS
@@ -42,7 +21,7 @@ from tests.stores.parts import Parts
 
 NOW = 1_700_000_000_000
 JOB = NewJob("t", b"b", NOW)
-TERMS = ClaimPolicy(1_000, 3, hold=200)
+TERMS = c.ClaimPolicy(1_000, 3, hold=200)
 
 
 @pytest.fixture
@@ -57,17 +36,17 @@ def store(clock):
 
 
 def put(store, *jobs, nonce=None):
-    [ids] = intact(store.apply([Put(jobs, nonce)]))
+    [ids] = intact(store.apply([c.Put(jobs, nonce)]))
     if isinstance(ids, Exception):
         raise ids
     return ids
 
 
 def in_each(store, due=NOW):
-    """Put a job into each store; return their ids."""
+    """c.Put a job into each store; return their ids."""
     ids = []
     for number, inner in enumerate(store.stores):
-        [[id]] = inner.apply([Put((JOB._replace(due=due),))])
+        [[id]] = inner.apply([c.Put((JOB._replace(due=due),))])
         ids.append(store.ids.outer(number, id))
     return ids
 
@@ -83,7 +62,7 @@ def keyed(key, **more):
 
 
 def total(store):
-    return sum(sum(counts) for counts in store.ask(CountJobs()).values())
+    return sum(sum(counts) for counts in store.ask(q.CountJobs()).values())
 
 
 class TestPuts:
@@ -93,28 +72,28 @@ class TestPuts:
         assert sum(store.ids.store(one) != store.ids.store(other) for one, other in pairwise(ids)) == 7
 
     def test_what_is_put_together_stays_together(self, store):
-        outcomes = store.apply([Put((JOB,) * 100), *[Put((JOB,))] * 100])
+        outcomes = store.apply([c.Put((JOB,) * 100), *[c.Put((JOB,))] * 100])
         assert len({store.ids.store(id) for ids in outcomes for id in ids}) == 1
 
     def test_a_key_is_decided_in_one_store_whoever_asks(self, store):
         ids = {key: put(store, keyed(key))[0] for key in "abcdefgh"}
         assert {store.ids.store(id) for id in ids.values()} == set(range(4))
         for key, id in ids.items():
-            [refused] = store.apply([Put((keyed(key),))])
+            [refused] = store.apply([c.Put((keyed(key),))])
             assert isinstance(refused, JobExists)
             assert refused.id == id
             assert f"job {id} has" in str(refused)
-            assert store.ask(GetJob(("t", key))).id == id
-            assert [job.id for job in store.ask(ListJobs(Filter("t", key=key), 0, 9))] == [id]
+            assert store.ask(q.GetJob(("t", key))).id == id
+            assert [job.id for job in store.ask(q.ListJobs(Filter("t", key=key), 0, 9))] == [id]
 
     def test_jobs_with_keys_of_several_stores_are_put_all_or_none(self, store):
         jobs = [keyed(f"k{number}", body=b"%d" % number) for number in range(20)]
         ids = put(store, *jobs, JOB)
-        assert [store.ask(GetJob(id)).key for id in ids] == [*(job.key for job in jobs), None]
-        assert [store.ask(GetJob(id)).body for id in ids[:-1]] == [job.body for job in jobs]
-        [refused] = store.apply([Put((*(keyed(f"n{number}") for number in range(20)), keyed("k7")))])
+        assert [store.ask(q.GetJob(id)).key for id in ids] == [*(job.key for job in jobs), None]
+        assert [store.ask(q.GetJob(id)).body for id in ids[:-1]] == [job.body for job in jobs]
+        [refused] = store.apply([c.Put((*(keyed(f"n{number}") for number in range(20)), keyed("k7")))])
         assert (type(refused), refused.id) == (JobExists, ids[7])
-        [twice] = store.apply([Put((*(keyed(f"n{number}") for number in range(20)), keyed("n3")))])
+        [twice] = store.apply([c.Put((*(keyed(f"n{number}") for number in range(20)), keyed("n3")))])
         assert isinstance(twice, JobExists)
         assert total(store) == 21
 
@@ -126,12 +105,12 @@ class TestPuts:
 
         def take(when, commands):
             store.stores[1].fault = None
-            store.stores[1].inner.apply([Put((keyed(other),))])
+            store.stores[1].inner.apply([c.Put((keyed(other),))])
 
         store.stores[1].fault = lambda when, commands: when == "after" and look(when, commands)
-        [refused] = store.apply([Put((keyed(one), keyed(other)))])
+        [refused] = store.apply([c.Put((keyed(one), keyed(other)))])
         assert isinstance(refused, JobExists)
-        assert store.ask(GetJob(("t", one))) is None
+        assert store.ask(q.GetJob(("t", one))) is None
         assert total(store) == 1
         assert len(put(store, keyed(one))) == 1
 
@@ -159,85 +138,85 @@ class TestPuts:
     def test_a_parent_hands_its_key_on(self, store):
         for key in "abcd":
             put(store, keyed(key))
-        [jobs] = store.apply([Reserve("t", 4, TERMS, "w")])
+        [jobs] = store.apply([c.Reserve("t", 4, TERMS, "w")])
         for job in jobs:
             [child] = put(store, keyed(job.key, parent=(job.id, job.claims)))
-            assert store.ask(GetJob(("t", job.key))).id == child
+            assert store.ask(q.GetJob(("t", job.key))).id == child
 
 
 def fail(when, commands):
-    if when == "before" and type(commands[0]) is Put and "only looked at" not in str(commands[0]):
+    if when == "before" and type(commands[0]) is c.Put and "only looked at" not in str(commands[0]):
         raise StoreAway("away on purpose")
 
 
 class TestClaims:
     def test_a_reserve_takes_the_first_of_all_stores(self, store):
         ids = [in_each(store, NOW - due)[number] for number, due in enumerate((3, 9, 5, 7))]
-        [jobs] = store.apply([Reserve("t", 3, TERMS, "w")])
+        [jobs] = store.apply([c.Reserve("t", 3, TERMS, "w")])
         assert [(job.due, store.ids.store(job.id)) for job in jobs] == [(NOW - 9, place) for place in range(3)]
         assert ids[1] in [job.id for job in jobs]
-        assert [len(store.apply([Reserve("t", 4, TERMS, "w")])[0]) for _ in range(5)] == [4, 4, 4, 1, 0]
+        assert [len(store.apply([c.Reserve("t", 4, TERMS, "w")])[0]) for _ in range(5)] == [4, 4, 4, 1, 0]
 
     def test_a_claim_of_the_first_takes_a_share_of_each_store(self, store):
         ids = [id for _ in range(5) for id in in_each(store)]
-        [claimed] = store.apply([Claim("t", (), TERMS, "w", 4, limit=8)])
+        [claimed] = store.apply([c.Claim("t", (), TERMS, "w", 4, limit=8)])
         assert (len(claimed.jobs), claimed.begun, claimed.next <= NOW) == (8, 4, True)
         assert Counter(store.ids.store(job.id) for job in claimed.jobs) == dict.fromkeys(range(4), 2)
-        assert sorted(store.ask(ListClaims("w"))) == sorted((job.id, 1) for job in claimed.jobs)
-        [claimed] = store.apply([Claim("t", (), TERMS, "w", 3, limit=3)])
+        assert sorted(store.ask(q.ListClaims("w"))) == sorted((job.id, 1) for job in claimed.jobs)
+        [claimed] = store.apply([c.Claim("t", (), TERMS, "w", 3, limit=3)])
         assert (len(claimed.jobs), claimed.begun, claimed.next <= NOW) == (3, 3, True)
-        [claimed] = store.apply([Claim("t", (), TERMS, "w", 99, limit=99)])
+        [claimed] = store.apply([c.Claim("t", (), TERMS, "w", 99, limit=99)])
         assert (len(claimed.jobs), claimed.next) == (len(ids) - 11, None)
 
     def test_a_claim_of_the_first_takes_what_one_store_has_more_than_the_others(self, store):
         few = in_each(store, NOW + 50)[1:]
-        many = store.stores[2].apply([Put((JOB,) * 9)])[0]
-        [claimed] = store.apply([Claim("t", (), TERMS, "w", 99, limit=7)])
+        many = store.stores[2].apply([c.Put((JOB,) * 9)])[0]
+        [claimed] = store.apply([c.Claim("t", (), TERMS, "w", 99, limit=7)])
         assert [job.id for job in claimed.jobs] == [store.ids.outer(2, id) for id in many[:7]]
-        [claimed] = store.apply([Claim("t", (), TERMS, "w", 99, limit=7)])
+        [claimed] = store.apply([c.Claim("t", (), TERMS, "w", 99, limit=7)])
         assert (len(claimed.jobs), claimed.next) == (2, NOW + 50)
-        assert store.ask(GetNextDues(["t", "u"])) == {"t": NOW + 50}
+        assert store.ask(q.GetNextDues(["t", "u"])) == {"t": NOW + 50}
         assert len(few) == 3
 
     def test_a_claim_of_the_first_goes_on_without_a_store_that_is_away(self, store):
         in_each(store)
         store.stores[1].away = True
-        [claimed] = store.apply([Claim("t", (), TERMS, "w", 9, limit=9)])
+        [claimed] = store.apply([c.Claim("t", (), TERMS, "w", 9, limit=9)])
         assert len(claimed.jobs) == 3
         assert NOW < claimed.next <= NOW + 1_000
         for inner in store.stores:
             inner.away = True
         with pytest.raises(StoreAway):
-            store.apply([Claim("t", (), TERMS, "w", 9, limit=9)])
+            store.apply([c.Claim("t", (), TERMS, "w", 9, limit=9)])
 
     def test_a_paused_topic_gives_nothing_anywhere(self, store):
         ids = in_each(store)
-        assert store.apply([Pause("t", paused=True), Pause("t", paused=True)]) == [True, False]
-        [claimed, reserved] = store.apply([Claim("t", tuple(ids), TERMS, "w", 9), Reserve("t", 9, TERMS, "w")])
+        assert store.apply([c.Pause("t", paused=True), c.Pause("t", paused=True)]) == [True, False]
+        [claimed, reserved] = store.apply([c.Claim("t", tuple(ids), TERMS, "w", 9), c.Reserve("t", 9, TERMS, "w")])
         assert (claimed.jobs, claimed.paused, reserved) == ([], True, [])
-        [claimed] = store.apply([Claim("t", (), TERMS, "w", 9, limit=9)])
+        [claimed] = store.apply([c.Claim("t", (), TERMS, "w", 9, limit=9)])
         assert (claimed.jobs, claimed.paused, claimed.next) == ([], True, None)
 
 
 class TestLooking:
     def test_the_first_that_are_due_are_those_of_all_stores_in_order(self, store):
         first = [in_each(store, NOW - 9 + number)[number] for number in range(4)]
-        found = store.ask(ListFirstDue("t", 100))
+        found = store.ask(q.ListFirstDue("t", 100))
         assert len(found) == 16
         assert found == sorted(found)
-        assert store.ask(ListFirstDue("t", 5)) == found[:5]
+        assert store.ask(q.ListFirstDue("t", 5)) == found[:5]
         assert first[0] == found[0].id
-        assert store.ask(GetNextDues()) == {"t": NOW - 9}
+        assert store.ask(q.GetNextDues()) == {"t": NOW - 9}
 
     def test_limits_hold_for_all_stores_together(self, store, clock):
         ids = [id for _ in range(3) for id in in_each(store)]
-        store.apply([Cancel(id) for id in ids])
-        purged = [store.apply([Purge(State.CANCELLED, 0, "t", 5)])[0] for _ in range(4)]
+        store.apply([c.Cancel(id) for id in ids])
+        purged = [store.apply([c.Purge(State.CANCELLED, 0, "t", 5)])[0] for _ in range(4)]
         assert purged == [5, 5, 2, 0]
         in_each(store), in_each(store)
-        store.apply([Reserve("t", 9, TERMS, "w")])
+        store.apply([c.Reserve("t", 9, TERMS, "w")])
         clock.advance(timedelta(seconds=1))
-        assert [store.apply([Expire(3)])[0].ended for _ in range(4)] == [3, 3, 2, 0]
+        assert [store.apply([c.Expire(3)])[0].ended for _ in range(4)] == [3, 3, 2, 0]
 
     def test_faults_of_any_store_are_found_with_ids_for_everybody(self, store):
         ids = in_each(store)
@@ -252,19 +231,19 @@ class TestLooking:
 class TestOneIsAway:
     def test_what_the_others_were_asked_for_happens(self, store):
         ids = in_each(store)
-        [jobs] = store.apply([Reserve("t", 4, TERMS, "w")])
+        [jobs] = store.apply([c.Reserve("t", 4, TERMS, "w")])
         store.stores[1].away = True
-        outcomes = store.apply([Ack(job.id, 1) for job in jobs])
+        outcomes = store.apply([c.Ack(job.id, 1) for job in jobs])
         assert [type(outcome) for outcome in outcomes] == [
             StoreAway if store.ids.store(job.id) == 1 else bool for job in jobs
         ]
         with pytest.raises(StoreAway):
             intact(outcomes)
         with pytest.raises(StoreAway):
-            store.apply([Cancel(ids[1])])
+            store.apply([c.Cancel(ids[1])])
         with pytest.raises(StoreAway):
-            store.ask(CountJobs())
-        assert store.ask(GetJob(ids[0])).state is State.DONE
+            store.ask(q.CountJobs())
+        assert store.ask(q.GetJob(ids[0])).state is State.DONE
 
     def test_puts_go_to_the_next_one(self, store):
         here = store.ids.store(put(store, JOB)[0])
@@ -276,7 +255,7 @@ class TestOneIsAway:
     def test_a_claim_leaves_what_it_could_not_ask_for(self, store):
         ids = in_each(store)
         store.stores[1].away = True
-        [claimed] = store.apply([Claim("t", tuple(ids), TERMS, "w", 9)])
+        [claimed] = store.apply([c.Claim("t", tuple(ids), TERMS, "w", 9)])
         assert [job.id for job in claimed.jobs] == [ids[0], ids[2], ids[3]]
         assert [due.id for due in claimed.left] == [ids[1]]
         assert claimed.left[0] > Due(NOW, ids[1], "t")
@@ -292,9 +271,9 @@ class TestOneIsAway:
 
             ids = [id for _ in range(8) for id in in_each(store)]
             with working(queue):
-                until(lambda: store.stores[0].ask(CountJobs())["t"].done == 8)  # whatever the one that is away
+                until(lambda: store.stores[0].ask(q.CountJobs())["t"].done == 8)  # whatever the one that is away
                 store.stores[2].away = False
-                until(lambda: store.ask(CountJobs())["t"].done == len(ids))
+                until(lambda: store.ask(q.CountJobs())["t"].done == len(ids))
             assert sorted(done) == sorted(ids)
 
     def test_a_worker_goes_on_without_the_one_that_has_its_order(self, monkeypatch):
@@ -305,19 +284,19 @@ class TestOneIsAway:
             note = next(name for name in map("order:{}".format, range(100)) if store.ids.of_note(name) == 2)
             monkeypatch.setattr("pywheel.worker.dispatcher.order_note", lambda _: note)
             with working(queue) as worker:
-                until(lambda: store.ask(ListWorkers()))
+                until(lambda: store.ask(q.ListWorkers()))
                 store.stores[2].away = True
                 ids = [put(store, keyed(key))[0] for number in (0, 1, 3) for key in keys_of(store, number, 3)]
                 until(lambda: sorted(done) == sorted(ids))
                 store.stores[2].away = False
-                store.apply([SetNote(note, ORDERS["stop"])])
+                store.apply([c.SetNote(note, ORDERS["stop"])])
                 assert worker.join(60)
 
     def test_who_announces_is_known_in_all_or_told(self, store):
         notifier = store.notifier("w")
         store.stores[3].away = True
         with pytest.raises(StoreAway):
-            intact(store.apply([Announce(notifier.worker, ("t",))]))
+            intact(store.apply([c.Announce(notifier.worker, ("t",))]))
         notifier.close()
 
 
@@ -336,7 +315,7 @@ def test_a_put_and_the_note_beside_it_are_one_transaction(store):
     calls = []
     for number, inner in enumerate(store.stores):
         inner.fault = lambda when, commands, number=number: calls.append((number, when, len(commands)))
-    outcomes = store.apply([Put((JOB, JOB), "nonce"), SetNote("idem:nonce", b"print", 1_000, absent=True)])
+    outcomes = store.apply([c.Put((JOB, JOB), "nonce"), c.SetNote("idem:nonce", b"print", 1_000, absent=True)])
     home = store.ids.of_nonce("nonce")
     assert calls == [(home, "before", 2), (home, "after", 2)]
     assert {store.ids.store(id) for id in outcomes[0]} == {home}
@@ -344,10 +323,10 @@ def test_a_put_and_the_note_beside_it_are_one_transaction(store):
 
 def test_notes_come_from_all_stores_by_name(store):
     names = sorted(f"n:{number}" for number in range(30))
-    store.apply([SetNote(name, name.encode()) for name in names])
+    store.apply([c.SetNote(name, name.encode()) for name in names])
     assert len({store.ids.of_note(name) for name in names}) == 4
-    assert store.ask(ListNotes("n:", limit=7)) == [(name, name.encode()) for name in names[:7]]
-    assert [name for name, _ in store.ask(ListNotes("n:", names[6], 7))] == names[7:14]
+    assert store.ask(q.ListNotes("n:", limit=7)) == [(name, name.encode()) for name in names[:7]]
+    assert [name for name, _ in store.ask(q.ListNotes("n:", names[6], 7))] == names[7:14]
     store.stores[1].away = True
     with pytest.raises(StoreAway):
-        store.ask(ListNotes(""))
+        store.ask(q.ListNotes(""))

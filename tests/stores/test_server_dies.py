@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import count
 
 import pytest
@@ -17,7 +18,7 @@ from pywheel.jobs.queries import CountJobs, GetJob, ListJobs
 from pywheel.stores import Filter, open
 from tests.jobs.waiting import Stopwatch, finished, until, working
 from tests.stores.calls import CALLS, TERMS, put
-from tests.stores.network import Proxy
+from tests.stores.network import Proxy, kept_at_each_message
 
 LIMIT = 1.0  # seconds, of the impatient store; sent commands may be in doubt for that long
 SLACK = 8.0  # less than the default limit
@@ -264,22 +265,16 @@ def test_workers_outlive_their_server(server, truth, how):
 def test_a_claim_that_is_cut_off_before_it_is_whole_keeps_its_job_for_seconds_at_most(server, proxy, truth):
     """The network keeps each of its messages in turn, and the server hears nothing of that worker any more."""
     with open(server.again(truth, via=proxy, timeout="50")) as lost, JobQueue(truth) as queue:
-        for sends in range(20):
-            topic = f"t{sends}"
-            id = queue.put(topic)
-            proxy.stall(answers=False, after=sends)
-            with ThreadPoolExecutor(1) as threads:
-                answer = threads.submit(lost.apply, [ops.Claim(topic, (id,), TERMS, "lost", 1)])
-                until(lambda answer=answer: answer.done() or proxy.kept)
-                whole = answer.done()
-                if not whole:  # unless what is kept came after its commit
-                    until(lambda topic=topic, id=id: queue.reserve(topic) or queue.get(id).state == State.RUNNING, 20)
-                proxy.heal()
-                with suppress(StoreAway):
-                    answer.result()
-            if whole:
-                break
-        assert whole
+        ids = {}
+
+        def begin(topic):
+            ids[topic] = queue.put(topic)
+            return partial(lost.apply, [ops.Claim(topic, (ids[topic],), TERMS, "lost", 1)])
+
+        for topic, answer in kept_at_each_message(proxy, begin):
+            if not answer.done():  # unless what is kept came after its commit
+                id = ids[topic]
+                until(lambda topic=topic, id=id: queue.reserve(topic) or queue.get(id).state == State.RUNNING, 20)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")

@@ -8,11 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from pywheel import (
-    StoreError,
-    StoreReadOnly,
-    StoreReplaced,
-)
+from pywheel import StoreError, StoreReadOnly, StoreReplaced
 from pywheel.jobs import NewJob
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob

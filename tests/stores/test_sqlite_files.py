@@ -8,15 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pywheel import (
-    NotAStore,
-    StoreBusy,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreTooNew,
-)
+from pywheel import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob, ListTopics

@@ -8,11 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from pywheel import (
-    NotAStore,
-    StoreClosed,
-    StoreError,
-)
+from pywheel import NotAStore, StoreClosed, StoreError
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import GetJob, GetNextLease, ListJobs

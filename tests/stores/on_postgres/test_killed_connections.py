@@ -1,6 +1,5 @@
 """Connections that are ended while the server is in the middle of a statement, which waits for a lock of the test's."""
 
-import threading
 import time
 
 import pytest
@@ -23,22 +22,6 @@ def schema_of(url):
     return STORE.search(url)[0].partition("=")[2]
 
 
-class Asked(threading.Thread):
-    """A call in a thread, and what it returned or raised."""
-
-    def __init__(self, call, *arguments):
-        super().__init__()
-        self._call, self._arguments = call, arguments
-        self.outcome = None
-        self.start()
-
-    def run(self):
-        try:
-            self.outcome = self._call(*self._arguments)
-        except Exception as error:
-            self.outcome = error
-
-
 def test_a_commit_in_doubt_is_asked_after_until_a_connection_is_free(postgres_server, monkeypatch):
     with open(postgres_server.url()) as store:
         session = store.own(store._steps, time.monotonic() + 60)
@@ -58,7 +41,7 @@ def test_a_commit_in_doubt_is_asked_after_until_a_connection_is_free(postgres_se
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-def test_a_put_whose_first_try_is_still_under_way_happens_once(postgres_server, key):
+def test_a_put_whose_first_try_is_still_under_way_happens_once(postgres_server, pool, key):
     """The connection broke, and the server has not noticed: what is sent again waits for the first, and is that."""
     truth = postgres_server.url()
     with Proxy(postgres_server) as proxy, open(postgres_server.again(truth, via=proxy)) as store:
@@ -71,29 +54,28 @@ def test_a_put_whose_first_try_is_still_under_way_happens_once(postgres_server, 
         seen = set()
         with postgres_server.connect(autocommit=False) as holder, postgres_server.connect() as watcher:
             holder.execute(f"LOCK TABLE {schema_of(truth)}.pywheel_job IN SHARE MODE")
-            asked = Asked(put, store, NewJob("t", b"once", 0, key))
+            asked = pool.submit(put, store, NewJob("t", b"once", 0, key))
             until(lambda: waited() == 1)
             proxy.cut_once()
             until(lambda: waited() == 2)
             holder.rollback()
-        asked.join(60)
+        ids = asked.result(60)
         jobs = [job.id for job in store.ask(ListJobs(Filter("t"), 0, 99)) if job.body == b"once"]
         assert len(jobs) == 1
-        assert asked.outcome == jobs
+        assert ids == jobs
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_connection_that_an_administrator_ends_in_the_middle_is_replaced(postgres_server, name, caplog):
+def test_a_connection_that_an_administrator_ends_in_the_middle_is_replaced(postgres_server, pool, name):
     url = postgres_server.url()
     with open(url) as store:
         put(store)
         with postgres_server.connect(autocommit=False) as holder, postgres_server.connect() as admin:
             for table in TABLES:
                 holder.execute(f"LOCK TABLE {schema_of(url)}.pywheel_{table} IN ACCESS EXCLUSIVE MODE")
-            asked = Asked(CALLS[name], store)
+            asked = pool.submit(CALLS[name], store)
             end = f"SELECT count(pg_terminate_backend(pid)) {WAITING}"
-            until(lambda: not asked.is_alive() or admin.execute(end).fetchone()[0] == 1)
+            until(lambda: asked.done() or admin.execute(end).fetchone()[0] == 1)
             holder.rollback()
-        asked.join(60)
-        assert not isinstance(asked.outcome, Exception), repr(asked.outcome)
+        asked.result(60)
         CALLS[name](store)
