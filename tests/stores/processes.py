@@ -2,14 +2,24 @@
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.isolated.child import environment
 
+as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
 CHILD = str(Path(__file__).with_name("store_child.py"))
+
+
+def let_in(folder):
+    """Let every user into a folder, and those that it is in."""
+    for each in (folder, *folder.parents[:-2]):
+        each.chmod(each.stat().st_mode | 0o055)
 
 
 class Process:

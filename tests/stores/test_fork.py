@@ -28,16 +28,35 @@ def in_child(work):
 queue = JobQueue(sys.argv[1])
 """
 
+LISTEN = """
+from pywheel.jobs import commands as ops
 
-def run(url, code):
-    assert run_well("-c", START + code, url) == "well\n"
+def listen(topic):
+    notifier = queue.store.notifier("w")
+    queue.store.apply([ops.Announce(notifier.worker, (topic,))])
+    notifier.publish(2**60)
+    settle(notifier)
+    return notifier
 
+def settle(notifier):
+    while notifier.wait(0):
+        pass
+    notifier.hints()
 
-def test_a_queue_opened_before_a_fork_works_in_the_child_and_in_the_parent(shared_url):
-    """As under gunicorn --preload."""
-    run(
-        shared_url,
-        """
+def heard(notifier):
+    "Return the jobs that it is told; it is woken as well when somebody comes or goes."
+    due = []
+    while not due:
+        assert notifier.wait(60)
+        hints = notifier.hints()
+        assert not hints.reload
+        due = [due.id for due in hints.due]
+    return due
+"""
+
+PROGRAMS = {
+    # As under gunicorn --preload.
+    "a_queue_opened_before_a_fork_works_in_the_child_and_in_the_parent": """
 first = queue.put("t", b"parent")
 
 def child():
@@ -50,16 +69,9 @@ assert in_child(child) == 0
 assert in_child(child) == 0
 assert queue.get(queue.put("t", b"parent")).body == b"parent"
 assert sum(queue.topics.counts()["t"]) == 4
-print("well")
 """,
-    )
-
-
-def test_what_a_child_writes_stays_when_the_parent_closes_first(shared_url):
-    """SQLite's locks stay with the parent: a child that trusted them would lose the log when the parent closes."""
-    run(
-        shared_url,
-        """
+    # SQLite's locks stay with the parent: a child that trusted them would lose the log when the parent closes.
+    "what_a_child_writes_stays_when_the_parent_closes_first": """
 queue.put("t", b"parent")
 gone, go_on = os.pipe()
 
@@ -85,15 +97,8 @@ os.close(go_on)
 os.waitpid(child_id, 0)
 with JobQueue(sys.argv[1]) as again:
     assert sum(again.topics.counts()["t"]) == 22, again.topics.counts()
-print("well")
 """,
-    )
-
-
-def test_forks_while_other_threads_put_and_read(shared_url):
-    run(
-        shared_url,
-        """
+    "forks_while_other_threads_put_and_read": """
 told, over = [], threading.Event()
 
 def work():
@@ -119,44 +124,9 @@ for thread in threads:
     thread.join()
 assert codes == [0] * 25
 assert sum(queue.topics.counts()["t"]) == len(told) + 75
-print("well")
 """,
-    )
-
-
-LISTEN = """
-from pywheel.jobs import commands as ops
-
-def listen(topic):
-    notifier = queue.store.notifier("w")
-    queue.store.apply([ops.Announce(notifier.worker, (topic,))])
-    notifier.publish(2**60)
-    settle(notifier)
-    return notifier
-
-def settle(notifier):
-    while notifier.wait(0):
-        pass
-    notifier.hints()
-
-def heard(notifier):
-    "Return the jobs that it is told; it is woken as well when somebody comes or goes."
-    due = []
-    while not due:
-        assert notifier.wait(60)
-        hints = notifier.hints()
-        assert not hints.reload
-        due = [due.id for due in hints.due]
-    return due
-
-"""
-
-
-def test_a_child_may_listen_and_the_parents_notifier_stays(shared_url):
-    run(
-        shared_url,
-        LISTEN
-        + """
+    "a_child_may_listen_and_the_parents_notifier_stays": LISTEN
+    + """
 ears = listen("parents")
 
 def child():
@@ -176,16 +146,9 @@ assert queue.get(found).topic == "parents"
 settle(ears)
 assert heard_after(queue.put("parents", b"x"), ears)
 ears.close()
-print("well")
 """,
-    )
-
-
-def test_a_notifier_of_the_parent_does_nothing_in_the_child(shared_url):
-    run(
-        shared_url,
-        LISTEN
-        + """
+    "a_notifier_of_the_parent_does_nothing_in_the_child": LISTEN
+    + """
 from pywheel import StoreClosed
 
 ears = listen("t")
@@ -211,16 +174,9 @@ assert in_child(child) == 0
 assert ears.members()[0].behind == 0
 [found] = heard(ears)
 assert queue.get(found).body == b"child"
-print("well")
 """,
-    )
-
-
-def test_forks_beside_a_thread_that_waits_and_beats(shared_url):
-    run(
-        shared_url,
-        LISTEN
-        + """
+    "forks_beside_a_thread_that_waits_and_beats": LISTEN
+    + """
 ears, over, found = listen("t"), threading.Event(), set()
 
 def work():
@@ -249,31 +205,17 @@ thread.join()
 assert codes == [0] * 25
 assert found == {job.id for job in queue.jobs.list(limit=1000)}
 assert len(found) == 30
-print("well")
 """,
-    )
-
-
-def test_a_child_that_only_exits_leaves_all_as_it_was(shared_url):
-    """At the end of its interpreter nothing of the parent's is closed: the parent's jobs and turn stay."""
-    run(
-        shared_url,
-        """
+    # At the end of its interpreter nothing of the parent's is closed: the parent's jobs and turn stay.
+    "a_child_that_only_exits_leaves_all_as_it_was": """
 queue.put("t", b"x")
 child = os.fork()
 if child == 0:
     sys.exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert queue.get(queue.put("t", b"x")).topic == "t"
-print("well")
 """,
-    )
-
-
-def test_a_signal_handler_may_fork_in_the_middle_of_a_put(shared_url):
-    run(
-        shared_url,
-        """
+    "a_signal_handler_may_fork_in_the_middle_of_a_put": """
 import signal
 
 codes = []
@@ -305,6 +247,10 @@ setattr(place, name, call)
 assert queue.get(queue.put("t", b"x")).body == b"x"
 assert codes == [0]
 assert in_child(child) == 0
-print("well")
 """,
-    )
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_with_a_store_that_was_opened_before(shared_url, name):
+    assert run_well("-c", f'{START}{PROGRAMS[name]}print("well")', shared_url) == "well\n"

@@ -13,21 +13,16 @@ JOBS = 5_000
 PRIORITIES = (-9, 0, 3, 0, 5)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "mariadb", "redis", "redis-4"])
-def kind(request):
-    return request.param
-
-
 @pytest.fixture
 def clock():
     return ManualClock()
 
 
-@pytest.fixture
-def store(kind, clock, request, tmp_path):
-    name, _, stores = kind.partition("-")
-    if name in ("memory", "sqlite"):
-        url = "memory:" if name == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+@pytest.fixture(params=["sqlite", "postgres", "mariadb", "redis", "redis-4"])
+def store(clock, request, tmp_path):
+    name, _, stores = request.param.partition("-")
+    if name == "sqlite":
+        url = f"sqlite:///{tmp_path}/jobs.db"
     else:
         url = request.getfixturevalue(f"{name}_server").url(**({"stores": stores} if stores else {}))
     with open(url, clock=clock) as store:

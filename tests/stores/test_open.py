@@ -10,26 +10,16 @@ from pywheel.jobs.queries import GetJob
 from pywheel.stores import open
 from pywheel.stores.sqlite.store import SqliteStore
 from tests.stores.files import put
-from tests.stores.processes import process
+from tests.stores.processes import as_root, let_in, process
 
 
 @pytest.mark.parametrize(
     "url",
     [
-        "",
-        "jobs.db",
-        "sqlite:",
-        "sqlite://",
-        "sqlite:///",
-        "sqlite://[x",
-        "sqlite:///a%00b",
-        "sqlite:///:memory:",
-        "sqlite:///\ud800.db",
-        "ftp://localhost",
-        None,
-        7,
+        "", "jobs.db", "sqlite:", "sqlite://", "sqlite:///", "sqlite://[x", "sqlite:///a%00b", "sqlite:///:memory:",
+        "sqlite:///\ud800.db", "ftp://localhost", None, 7,
     ],
-)
+)  # fmt: skip
 def test_an_address_that_is_none_is_refused(url):
     with pytest.raises(NotAStore):
         open(url)
@@ -93,12 +83,11 @@ def test_a_name_that_is_too_long_is_refused_in_one_line(tmp_path, create):
 
 
 @pytest.mark.stress
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
+@as_root
 def test_a_folder_that_may_not_be_entered_is_named_so(tmp_path):
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o700)
-    for parent in folder.parents[:-2]:
-        parent.chmod(parent.stat().st_mode | 0o055)
+    let_in(tmp_path)
     (folder / "jobs.db").touch()
     with process(folder / "jobs.db") as other:
         other.become(12_345, 12_346, 0o022)

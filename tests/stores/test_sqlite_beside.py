@@ -15,7 +15,7 @@ from pywheel.jobs.queries import GetJob
 from pywheel.stores.sqlite.presence import Telling
 from tests.stores.calls import listening, settle
 from tests.stores.files import NOW, put, reopened
-from tests.stores.processes import process
+from tests.stores.processes import as_root, let_in, process
 
 
 @pytest.mark.parametrize(("mode", "writers"), [(0o600, 0o600), (0o640, 0o600), (0o660, 0o660), (0o664, 0o660)])
@@ -37,11 +37,10 @@ def test_files_beside_it_have_the_databases_mode_whatever_the_umask(path, mode, 
 
 
 @pytest.mark.stress
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
+@as_root
 def test_a_file_that_root_opened_first_is_still_its_owners(path):
     path.parent.chmod(0o777)
-    for folder in path.parents[1:-2]:
-        folder.chmod(folder.stat().st_mode | 0o055)
+    let_in(path.parent.parent)
     path.touch()
     os.chown(path, 12_345, 12_346)
     with reopened(path) as store:
@@ -56,12 +55,11 @@ def test_a_file_that_root_opened_first_is_still_its_owners(path):
 
 
 @pytest.mark.stress
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
+@as_root
 def test_users_of_one_group_share_a_database_whatever_their_umask(path):
     os.chown(path.parent, -1, 12_346)
     path.parent.chmod(0o2777)
-    for folder in path.parents[1:-2]:
-        folder.chmod(folder.stat().st_mode | 0o055)
+    let_in(path.parent.parent)
     path.touch()
     os.chown(path, 12_345, 12_346)
     path.chmod(0o660)
@@ -75,12 +73,11 @@ def test_users_of_one_group_share_a_database_whatever_their_umask(path):
 
 
 @pytest.mark.stress
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may change users")
+@as_root
 @pytest.mark.parametrize("opened_before", [True, False])
 def test_a_moment_without_permission_locks_its_owner_out_for_that_moment_only(path, opened_before):
     os.chown(path.parent, 12_345, 12_346)
-    for folder in path.parents[1:-2]:
-        folder.chmod(folder.stat().st_mode | 0o055)
+    let_in(path.parent.parent)
     with process(path) as owner:
         owner.become(12_345, 12_346, 0o022)
         assert owner.open() is None

@@ -1,11 +1,23 @@
-"""Wake-ups and presence of the SQLite store: rings, hints and members."""
+"""Wake-ups and presence of the SQLite store, by the workers' page: rings, hints, members, its files, leases, pauses."""
 
 import math
+import multiprocessing
+import threading
+import time
+from contextlib import ExitStack, suppress
 
 import pytest
 
+from pywheel import StoreError
+from pywheel.jobs import commands as ops
 from pywheel.jobs.job import SHARDS, SLICE, Due
-from tests.stores.notifying import FAR, by_owner, ids, settle, settled
+from pywheel.jobs.queries import GetNextLease
+from pywheel.stores import open
+from pywheel.stores.sqlite import page
+from pywheel.stores.sqlite.page import GONE, HEARTBEAT, SLOTS
+from tests.jobs.waiting import LIMIT, until
+from tests.stores.files import put
+from tests.stores.notifying import FAR, Host, by_owner, ids, names, run, settle, settled, workers_of
 
 # ---- rings and hints ------------------------------------------------------------------------------------------------
 
@@ -269,3 +281,291 @@ def test_a_transaction_that_was_undone_is_looked_for_ever_more_seldom(host, othe
         look(worker)
         reads += worker.hints().reload
     assert reads == 7
+
+
+# ---- many, and processes --------------------------------------------------------------------------------------------
+
+
+def test_a_killed_worker_leaves_its_slot_and_its_row_to_the_next(host, other):
+    killed = other.notifier("t").worker
+    words = host.presence.page.words
+    words[page._BORN] -= 60_000  # all have come over to it long since
+    words[HEARTBEAT] -= GONE + 1
+    worker = host.notifier("t")
+    assert worker.worker.startswith("w@0.")
+    assert killed not in host.members()
+    assert [member.worker for member in worker.members()] == [worker.worker]
+
+
+def test_two_hundred_workers(path, clock):
+    host, other = Host(path, clock), Host(path, clock)  # nobody falls silent, however busy this host is
+    workers = [one.presence.notifier("w") for one in (host, other) for _ in range(100)]
+    with host.transaction() as turn:
+        for worker in workers:
+            turn.execute("INSERT INTO member (worker, topics) VALUES (?, ?)", (worker.worker, '["t"]'))
+        turn.changes.announced[workers[0].worker] = ("t",)
+    for worker in workers:
+        worker.publish(FAR)
+    settled(*workers)
+    assert len(set(names(workers))) == 200
+    assert len(workers[0].members()) == 200
+    put = host.put_all_over()
+    for worker in workers:
+        worker.beat(0)
+    rung = [worker.wait(0) for worker in workers]
+    owned = by_owner(put, workers)
+    assert [worker for worker, one in zip(workers, rung, strict=True) if one] == [
+        worker for worker, mine in zip(workers, owned, strict=True) if mine
+    ]
+    for worker, mine in zip(workers, owned, strict=True):
+        assert ids(worker.hints()) == mine
+    host.close()
+    other.close()
+
+
+def test_more_workers_than_slots_are_told_so(host):
+    words = host.presence.page.words
+    for slot in range(SLOTS):
+        words[page.NONCE + slot] = 1
+        words[HEARTBEAT + slot] = host.presence.now()
+    words[page.USED] = SLOTS
+    with pytest.raises(StoreError, match=f"{SLOTS} workers"):
+        host.presence.notifier("w")
+    words[page.NONCE + 300] = 0
+    assert host.presence.notifier("w").worker.startswith("w@300.")
+
+
+def start(path, barrier, results):
+    host = Host(path)
+    barrier.wait(LIMIT)
+    workers = [host.notifier("t") for _ in range(10)]
+    results.put([worker.worker for worker in workers])
+    barrier.wait(LIMIT)
+    results.put([member.worker for member in workers[0].members()])
+    barrier.wait(LIMIT)
+    host.close()
+
+
+@pytest.mark.stress
+def test_processes_that_start_at_once_get_slots_of_their_own(path):
+    Host(path).close()
+    workers_of(path).unlink()
+    spawn = multiprocessing.get_context("spawn")
+    barrier, results = spawn.Barrier(4), spawn.Queue()
+    children = [spawn.Process(target=start, args=(path, barrier, results)) for _ in range(4)]
+    for one in children:
+        one.start()
+    found = [results.get(timeout=LIMIT) for _ in range(8)]
+    for one in children:
+        one.join(LIMIT)
+        assert one.exitcode == 0
+    workers = sorted(name for some in found if len(some) == 10 for name in some)
+    assert len({name.partition(".")[0] for name in workers}) == 40
+    assert [some for some in found if len(some) != 10] == [workers] * 4
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+def soon(host, monkeypatch):
+    """Look for the files at every turn, not four times a second."""
+    monkeypatch.setattr("pywheel.stores.sqlite.presence._LOOK", 0)
+    host.presence._look_at = 0
+
+
+def never(host):
+    """Do not look for the files by time: only if the page says that it is no longer in use."""
+    host.presence._look_at = math.inf
+
+
+def test_a_deleted_page_is_made_anew_and_all_come_together_again(path, host, other, monkeypatch):
+    a, b = host.notifier("t"), other.notifier("t")
+    settled(a, b)
+    a.publish(FAR)
+    b.publish(FAR)
+    host.put(1)
+    soon(host, monkeypatch)
+    workers_of(path).unlink()
+    a.beat(0)  # makes it anew, and marks the old one
+    assert workers_of(path).exists()
+    assert host.presence.page.words[page.LEASE] == page.UNKNOWN
+    b.beat(0)  # sees the mark, though it is not yet time to look
+    assert host.presence.page._identity == other.presence.page._identity
+    for worker in (a, b):
+        assert worker.wait(0) is True
+        assert worker.hints().reload
+        assert {member.worker for member in worker.members()} == {a.worker, b.worker}
+    settled(a, b)
+    put = other.put_all_over()
+    assert [ids(worker.hints()) for worker in (a, b)] == by_owner(put, [a, b])
+
+
+def test_a_putter_that_still_has_the_deleted_page_tells_who_has_left_it(path, host, other, monkeypatch):
+    worker = host.notifier("t")
+    worker.publish(100)
+    other.put(1)
+    settle(worker)
+    with other.begun() as turn:
+        turn.insert("t", 200)
+        assert turn.telling
+        soon(host, monkeypatch)
+        workers_of(path).unlink()
+        worker.beat(0)
+        settle(worker)
+        worker.publish(300)
+    turn.tell()
+    assert worker.wait(0) is True
+    assert worker.hints().reload
+
+
+def test_a_worker_that_began_with_a_new_page_learns_what_was_told_to_the_old_one(path, host, other, clock, monkeypatch):
+    """Whoever leaves the old page says so: until then its putters knew of nobody else."""
+    old = host.notifier("t")
+    old.publish(FAR)
+    other.put(1)
+    never(other)  # as if all that follows took less than a quarter of a second
+    workers_of(path).unlink()
+    with ExitStack() as stack:
+        third = Host(path, clock)
+        stack.callback(third.close)
+        new = third.notifier("t")
+        new.publish(FAR)
+        settle(new)  # it has read all that there is
+        other.put(1)
+        assert new.wait(0) is False
+        soon(host, monkeypatch)
+        old.beat(0)
+        assert new.wait(0) is True
+        assert new.hints().reload
+
+
+def test_the_files_are_gone_after_a_clean_close_but_for_the_page(path, host):
+    host.notifier("t").close()
+    left = {file.name.removeprefix("jobs.db") for file in path.parent.iterdir()}
+    assert left <= {"", "-wal", "-shm", "-workers"}
+
+
+def test_without_futexes_a_worker_looks_from_time_to_time(host, monkeypatch):
+    monkeypatch.setattr(page, "_SYSCALL", None)
+    worker = host.notifier("t")
+    worker.publish(FAR)
+    settle(worker)
+    thread = threading.Timer(0.05, host.put, (1,))
+    thread.start()
+    until(lambda: worker.wait(LIMIT))
+    thread.join()
+    assert len(worker.hints().due) == 1
+
+
+def test_a_page_of_another_version_is_refused(path, host):
+    host.presence.page.words[page._FORMAT] = 7
+    with pytest.raises(StoreError, match="another version"):
+        Host(path)
+    host.presence.page.words[page._FORMAT] = page._THIS_FORMAT
+
+
+# ---- leases ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_next_lease_is_read_once_for_a_new_page(host, other):
+    run(host, lease=500)
+    assert host.presence.next_lease() == 500
+    with host.transaction() as turn:
+        turn.leased(700)
+    before = host.queries + other.queries
+    assert host.presence.next_lease() == other.presence.next_lease() == 500
+    assert host.queries + other.queries == before
+
+
+def test_an_expiry_that_was_rolled_back_raises_nothing(host):
+    with host.transaction() as turn:
+        turn.leased(700)
+
+    def fails():
+        with host.transaction() as turn:
+            turn.expired(700)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert host.presence.next_lease() == 700
+
+
+class Stopped(BaseException):
+    """A process was stopped, and then killed."""
+
+
+class Stopping:
+    """The words of a page, at whose so many-th look at LEASE something happens, and the process ends after it."""
+
+    def __init__(self, words, at, meanwhile):
+        self.words, self.left, self.meanwhile = words, at, meanwhile
+
+    def __getitem__(self, place):
+        return self.pass_by(place, lambda: self.words[place])
+
+    def __setitem__(self, place, value):
+        self.pass_by(place, lambda: self.words.__setitem__(place, value))
+
+    def pass_by(self, place, look):
+        self.left -= place == page.LEASE
+        if place != page.LEASE or self.left:
+            return look()
+        self.meanwhile()
+        look()
+        raise Stopped
+
+
+@pytest.mark.parametrize("at", range(1, 4))
+def test_no_lease_is_forgotten_where_a_process_is_stopped_and_then_killed(path, at):
+    """While it stands, another one gives a lease, if it is not kept from committing."""
+    with open(f"sqlite:///{path}") as store, open(f"sqlite:///{path}") as other:
+        put(store)
+        [[job]] = store.apply([ops.Reserve("t", 1, ops.ClaimPolicy(1, 3), "w")])
+        put(other)
+        until(lambda: time.time() * 1_000 > job.lease_until)
+        threads = []
+
+        def give():
+            thread = threading.Thread(
+                target=other.apply, args=([ops.Reserve("t", 1, ops.ClaimPolicy(60_000, 3), "w")],)
+            )
+            thread.start()
+            thread.join(0.2)
+            threads.append(thread)
+
+        words = store._presence.page.words
+        store._presence.page.words = Stopping(words, at, give)
+        with suppress(Stopped):
+            store.apply([ops.Expire(9)])
+        store._presence.page.words = words
+        if not threads:
+            give()
+        threads.pop().join(60)
+        assert other.ask(GetNextLease()) is not None
+
+
+# ---- pauses ---------------------------------------------------------------------------------------------------------
+
+
+def pause(host, topic="t"):
+    with host.transaction() as turn:
+        number = turn.topic(topic)
+        turn.execute("UPDATE topic SET paused = 1 WHERE id = ?", (number,))
+        turn.changes.paused[number] = True
+
+
+def test_quiet_does_not_wait_for_who_came_after_the_pause_nor_for_who_is_gone(host, other, clock):
+    gone = host.notifier("t")
+    pause(host)
+    clock.advance(4)
+    late = other.notifier("t")
+    late.beat(0)
+    assert gone.worker in host.members()
+    assert host.presence.quiet("t", 0) is True
+
+
+def test_quiet_is_false_for_a_topic_that_is_not_paused(host):
+    host.put(1)
+    assert host.presence.quiet("t", 0) is False
+    assert host.presence.quiet("unheard of", 0) is False

@@ -55,11 +55,6 @@ def put(store, jobs, due, priority, **options):
     return ids
 
 
-def claim(store, jobs):
-    for _ in range(0, jobs, 500):
-        assert len(store.apply([Reserve("t", 500, TERMS, "dead")])[0]) == 500
-
-
 def assert_short(calls, values=VALUES):
     assert calls
     assert max(call.commands for call in calls) <= COMMANDS
@@ -106,17 +101,18 @@ class TestLostLeases:
 
     @pytest.fixture
     def lost(self, store, clock, priority):
-        """The ids of jobs whose leases are over."""
-        ids = put(store, self.JOBS, clock.wall(), priority, max_attempts=1)
-        claim(store, self.JOBS)
-        clock.advance(61)
-        return ids
+        """The ids of jobs whose leases are over, and with them all their attempts."""
+        return self.claimed(store, clock, priority, max_attempts=1)
 
     @pytest.fixture
     def due(self, store, clock, priority):
         """The same, with attempts left."""
-        ids = put(store, self.JOBS, clock.wall(), priority)
-        claim(store, self.JOBS)
+        return self.claimed(store, clock, priority)
+
+    def claimed(self, store, clock, priority, **options):
+        ids = put(store, self.JOBS, clock.wall(), priority, **options)
+        for _ in range(0, self.JOBS, 500):
+            assert len(store.apply([Reserve("t", 500, TERMS, "dead")])[0]) == 500
         clock.advance(61)
         return ids
 
