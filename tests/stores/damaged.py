@@ -10,7 +10,7 @@ from pywheel.jobs.commands import ClaimPolicy
 from pywheel.jobs.queries import CountJobs, GetJob, ListJobs
 from pywheel.stores import Filter
 
-__all__ = ["NOW", "Jobs", "beside", "found", "mended"]
+__all__ = ["NOW", "Jobs", "beside", "found", "ids", "mended"]
 
 NOW = 1_700_000_000_000
 TERMS = ClaimPolicy(60_000, 3)
@@ -48,6 +48,11 @@ class Jobs:
 
     def __iter__(self):
         return iter((self.plain, self.keyed, self.running, self.done, self.dead, self.cancelled, self.again))
+
+
+def ids(*pairs):
+    """Return what is wrong as `found` does: faults with the ids of their examples."""
+    return {fault.what: list(some) for fault, some in pairs}
 
 
 def found(store):

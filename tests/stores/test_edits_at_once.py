@@ -1,9 +1,10 @@
 """An edit that returned MADE is what the handler gets, while workers claim the same jobs and others edit them."""
 
-import threading
+from functools import partial
 
 from pywheel import Change, JobQueue
 from tests.jobs.waiting import until, working
+from tests.stores.calls import in_threads
 
 JOBS = 150
 EDITORS = 2
@@ -24,13 +25,9 @@ def test_a_handler_gets_the_body_and_the_priority_of_the_last_edit(any_url):
                 assert change in (Change.MADE, Change.RUNNING, Change.DONE)
                 left[id] = (["new", place], place % 3) if change else (["old", 0], 0)
 
-        editors = [threading.Thread(target=edit, args=(number,)) for number in range(EDITORS)]
         with working(queue):
-            for editor in editors:
-                editor.start()
+            in_threads(*(partial(edit, number) for number in range(EDITORS)))
             until(lambda: len(handled) == JOBS)
-            for editor in editors:
-                editor.join()
         assert handled == left
 
 
@@ -39,14 +36,9 @@ def test_of_several_who_edit_what_they_have_read_each_change_is_of_one(any_url):
         id = queue.put("t", [], delay="1h")
 
         def append(name):
-            while not queue.jobs.edit(id, body=[*(job := queue.get(id)).json(), name], expect=job):
-                pass
+            for n in range(10):
+                while not queue.jobs.edit(id, body=[*(job := queue.get(id)).json(), f"{name}{n}"], expect=job):
+                    pass
 
-        writers = [
-            threading.Thread(target=lambda name=name: [append(f"{name}{n}") for n in range(10)]) for name in "abc"
-        ]
-        for writer in writers:
-            writer.start()
-        for writer in writers:
-            writer.join()
+        in_threads(*(partial(append, name) for name in "abc"))
         assert sorted(queue.get(id).json()) == sorted(f"{name}{n}" for name in "abc" for n in range(10))

@@ -8,8 +8,12 @@ from benchmarks.scaling.model import Setup, simulate
 from benchmarks.scaling.servers import Way
 
 
+def outcome_of(kind, **options):
+    return simulate(Setup(kind, background=False, **options))
+
+
 def drained(kind, jobs=10_000, **options):
-    return simulate(Setup(kind, backlog=jobs, background=False, **options))
+    return outcome_of(kind, backlog=jobs, **options)
 
 
 def mean(outcome):
@@ -28,13 +32,13 @@ def test_one_worker_on_one_store_delivers_a_batch_in_each_time_of_a_step(way):
 @pytest.mark.parametrize("load", [0.1, 0.6])
 def test_lateness_with_claims_one_by_one_is_that_of_a_queue_with_one_server_and_constant_service(load):
     service = 1e-3
-    outcome = simulate(Setup(Kind("x", deliver=service), rate=load / service, seconds=20, most=1, background=False))
+    outcome = outcome_of(Kind("x", deliver=service), rate=load / service, seconds=20, most=1)
     assert mean(outcome) == pytest.approx(service * (1 + load / 2 / (1 - load)), rel=0.03)
 
 
 def test_at_low_load_a_job_is_late_by_one_step():
     kind = Kind("x", flush=1e-3, step=2e-4, deliver=1e-5, worker_step=3e-4, worker=1e-5)
-    outcome = simulate(Setup(kind, rate=2, seconds=200, trip=1e-3, background=False))
+    outcome = outcome_of(kind, rate=2, seconds=200, trip=1e-3)
     assert outcome.percentile(50) == pytest.approx(1e-3 + 2e-4 + 3e-4 + 2e-5 + 1e-3)
 
 
@@ -66,38 +70,33 @@ def test_a_disk_writes_no_more_than_it_can():
 
 
 def test_what_is_due_in_a_dead_workers_slices_waits_for_the_next_owner():
-    setup = Setup(Kind("x", deliver=1e-5), workers=4, rate=1_000, seconds=8, background=False, killed=2, detected=3)
-    outcome = simulate(setup)
+    outcome = outcome_of(Kind("x", deliver=1e-5), workers=4, rate=1_000, seconds=8, killed=2, detected=3)
     assert outcome.percentile(50) < 0.01
     assert 0.05 < outcome.percentile(99) < outcome.percentile(100) < 0.4
     assert outcome.jobs == pytest.approx(8_000, rel=0.05)
 
 
 def test_what_a_dead_worker_held_is_due_again_after_a_second():
-    outcome = simulate(Setup(Kind("x", flush=5e-3), workers=2, backlog=10, background=False, killed=1e-3))
+    outcome = drained(Kind("x", flush=5e-3), 10, workers=2, killed=1e-3)
     assert outcome.late == pytest.approx([1 + 2 * 5e-3] * 10)
 
 
 def test_a_worker_behind_is_helped_within_two_slices():
     kind = Kind("x", worker=50e-6)
-    one, four = (simulate(Setup(kind, workers=count, rate=40_000, seconds=2, background=False)) for count in (1, 4))
+    one, four = (outcome_of(kind, workers=count, rate=40_000, seconds=2) for count in (1, 4))
     assert one.percentile(99) > 1
     assert 0.02 < four.percentile(99) < 0.12
 
 
 def test_looks_grow_with_slices_and_not_with_jobs():
     kind = Kind("x", look=1e-4)
-    few, many = (
-        simulate(Setup(kind, workers=8, rate=rate, seconds=4, server_cores=1, background=False)).server
-        for rate in (200, 1_000)
-    )
+    few, many = (outcome_of(kind, workers=8, rate=rate, seconds=4, server_cores=1).server for rate in (200, 1_000))
     assert few == pytest.approx(20 * 1e-4, rel=0.1)  # twenty slices begin in a second
     assert many == pytest.approx(few, rel=0.1)
 
 
 def test_a_store_that_was_away_is_caught_up_with():
-    setup = Setup(Kind("x", deliver=1e-5), workers=2, rate=1_000, seconds=10, away=(2, 5), background=False)
-    outcome = simulate(setup)
+    outcome = outcome_of(Kind("x", deliver=1e-5), workers=2, rate=1_000, seconds=10, away=(2, 5))
     assert 3 <= outcome.percentile(100) <= 4.5
     assert outcome.jobs == pytest.approx(10_000, rel=0.05)
 

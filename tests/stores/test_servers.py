@@ -89,15 +89,10 @@ def broken(connection):
         return True
 
 
-def test_a_proxy_carries_both_ways(proxy, connect):
+def test_a_proxy_carries_both_ways_and_cut_once_breaks_connections_and_welcomes_new_ones(proxy, connect):
     connection = connect()
     assert ping(connection) == b"+PONG\r\n"
     assert proxy.passed == {"requests": 6, "answers": 7}
-
-
-def test_cut_once_breaks_connections_and_welcomes_new_ones(proxy, connect):
-    connection = connect()
-    ping(connection)
     proxy.cut_once()
     assert broken(connection)
     assert ping(connect()) == b"+PONG\r\n"

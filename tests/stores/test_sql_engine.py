@@ -3,7 +3,6 @@
 import random
 import re
 import sqlite3
-from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
@@ -16,23 +15,12 @@ from pywheel.jobs.limits import Limits
 from pywheel.jobs.queries import CountJobs, Filter, GetForecast, GetHistories, GetJob, ListEnded, ListJobs
 from pywheel.stores import open
 from pywheel.stores.sqlite import dialect
-from tests.stores.files import NOW, TERMS, put
+from tests.stores.files import NOW, TERMS, put, traced
 
 
 def put_many(store, count, topic="t"):
     [ids] = store.apply([ops.Put(tuple(NewJob(topic, b"b", NOW) for _ in range(count)))])
     return ids
-
-
-@contextmanager
-def traced(store):
-    """Return the statements that are sent within, as they are sent."""
-    texts = []
-    store._connection.set_trace_callback(texts.append)
-    try:
-        yield texts
-    finally:
-        store._connection.set_trace_callback(None)
 
 
 # ---- puts -----------------------------------------------------------------------------------------------------------

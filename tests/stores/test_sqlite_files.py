@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pywheel import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreReadOnly, StoreTooNew
+from pywheel import NotAStore, StoreBusy, StoreCorrupt, StoreFull, StoreReadOnly, StoreTooNew
 from pywheel.jobs import NewJob, State
 from pywheel.jobs import commands as ops
 from pywheel.jobs.queries import CountJobs, GetJob, ListTopics
 from tests.jobs.waiting import until
+from tests.stores.calls import in_threads
 from tests.stores.files import NOW, TERMS, put, reopened
 
 # ---- files that are something else ----------------------------------------------------------------------------------
@@ -119,23 +120,14 @@ def test_a_lock_of_another_program_is_waited_for_and_then_named(store, path, mon
 
 
 def test_many_who_open_a_new_file_at_once_all_succeed(path):
-    errors = []
     barrier = threading.Barrier(6)
 
     def run():
         barrier.wait()
-        try:
-            with reopened(path) as store:
-                put(store)
-        except StoreError as error:
-            errors.append(error)
+        with reopened(path) as store:
+            put(store)
 
-    threads = [threading.Thread(target=run) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    in_threads(*[run] * 6)
     with reopened(path) as store:
         assert store.ask(CountJobs())["t"].delayed == 6
 

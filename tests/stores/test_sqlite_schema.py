@@ -14,8 +14,7 @@ from pywheel.stores import open as open_store
 from pywheel.stores.sql import claim, manage, read
 from pywheel.stores.sql.transaction import Lookup, Names
 from pywheel.stores.sqlite.dialect import TAIL, Carrier
-
-NOW = 1_700_000_000_000
+from tests.stores.files import NOW, plan_of, traced
 
 
 def apply(store, command):
@@ -62,13 +61,9 @@ def test_the_uncounted_tail_stays_short(store):
 
 def plans(store, steps):
     """Return how SQLite finds what these steps read, statement by statement."""
-    connection, texts = store._connection, []
-    connection.set_trace_callback(texts.append)
-    try:
-        Carrier(connection, NOW).drive(steps)
-    finally:
-        connection.set_trace_callback(None)
-    return [[row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}")] for text in texts]
+    with traced(store) as texts:
+        Carrier(store._connection, NOW).drive(steps)
+    return [plan_of(store, text) for text in texts]
 
 
 def test_the_next_due_time_of_a_topic_is_the_first_of_the_index(store):
@@ -99,12 +94,9 @@ def test_a_purge_reads_only_what_ended_long_ago(store):
 @pytest.mark.parametrize("change", [c.Cancel, partial(c.Edit, due=5), c.Delete], ids=["cancel", "edit", "delete"])
 def test_a_change_by_key_reads_no_job_with_another(store, change):
     put(store, key="k")
-    connection, texts = store._connection, []
-    connection.set_trace_callback(texts.append)
-    assert apply(store, change(("t", "k")))
-    connection.set_trace_callback(None)
-    selects = [text for text in texts if text.startswith("SELECT")]
-    steps = [row[3] for text in selects for row in connection.execute(f"EXPLAIN QUERY PLAN {text}")]
+    with traced(store) as texts:
+        assert apply(store, change(("t", "k")))
+    steps = [step for text in texts if text.startswith("SELECT") for step in plan_of(store, text)]
     assert any("job_key" in step for step in steps), steps
     assert not {"SCAN j", "SCAN f"}.intersection(steps), steps
 

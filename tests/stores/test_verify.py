@@ -11,7 +11,7 @@ from pywheel.stores import Filter, open
 from pywheel.stores import verify as faults
 from pywheel.stores.sqlite import dialect
 from pywheel.testing import ManualClock
-from tests.stores.damaged import NOW, Jobs, beside, found, mended
+from tests.stores.damaged import NOW, Jobs, beside, found, ids, mended
 from tests.stores.on_mysql.emptied import emptied
 
 
@@ -24,10 +24,6 @@ def clock():
 def _no_tail(monkeypatch):
     """All jobs are in the counts, none are counted by who reads: so counts can be wrong."""
     monkeypatch.setattr(dialect, "TAIL", 1)
-
-
-def ids(*pairs):
-    return {fault.what: list(some) for fault, some in pairs}
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])

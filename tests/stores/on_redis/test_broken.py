@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ from pywheel.jobs.queries import GetHistories, GetJob, ListWorkers
 from pywheel.stores import open
 from tests.isolated.child import run_well
 from tests.jobs.waiting import until, working
+from tests.stores.calls import in_threads
 from tests.stores.network import Proxy
 from tests.stores.servers import Redis
 
@@ -72,7 +74,7 @@ class TestOnce:
         [ids] = store.apply([Put((JOB,))])
         assert [job.id for job in JobQueue(store).jobs.list(topic="t")] == ids
 
-    def test_many_threads_whose_connection_is_cut_all_the_time_put_each_job_once(self, store, proxy):
+    def test_many_threads_whose_connection_is_cut_all_the_time_put_each_job_once(self, store, proxy, pool):
         told, stopped = [], threading.Event()
 
         def put(number):
@@ -86,14 +88,10 @@ class TestOnce:
             while not stopped.wait(0.02):
                 proxy.cut_once()
 
-        threads = [threading.Thread(target=put, args=(number,)) for number in range(6)]
-        cutter = threading.Thread(target=cut)
-        for thread in [*threads, cutter]:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        cutter = pool.submit(cut)
+        in_threads(*(partial(put, number) for number in range(6)))
         stopped.set()
-        cutter.join(60)
+        cutter.result(60)
         jobs = {job.id: job.body for job in JobQueue(store).jobs.list(topic="t", limit=1_000)}
         assert len(set(jobs.values())) == len(jobs)
         assert {id: jobs.get(id) for id, _ in told} == dict(told)

@@ -13,7 +13,7 @@ from pywheel.jobs.queries import CountJobs, GetJob, GetNextLease, ListNotes
 from pywheel.stores import open
 from pywheel.stores import verify as faults
 from pywheel.testing import ManualClock
-from tests.stores.damaged import NOW, Jobs, found, mended
+from tests.stores.damaged import NOW, Jobs, found, ids, mended
 from tests.stores.on_redis import keys
 
 
@@ -52,10 +52,6 @@ class Prefixed:
 
 def packed(id):
     return struct.pack(">Q", id)[2:]
-
-
-def ids(*pairs):
-    return {fault.what: list(some) for fault, some in pairs}
 
 
 def test_all_sets_and_keys_are_made_anew_from_the_jobs(store, jobs, client):
