@@ -14,6 +14,12 @@ def pool():
         yield pool
 
 
+@pytest.fixture(params=["postgres", "mariadb"])
+def sql_server(request):
+    """A running server of each kind whose store is a database."""
+    return request.getfixturevalue(f"{request.param}_server")
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "jobs.db"

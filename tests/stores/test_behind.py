@@ -13,11 +13,6 @@ from pywheel.stores import Filter, open
 DUE = 2 * 10**12
 
 
-@pytest.fixture(params=["postgres", "mariadb"])
-def server(request):
-    return request.getfixturevalue(f"{request.param}_server")
-
-
 def put(store, count=1, nonce=None, **more):
     jobs = tuple(NewJob("t", b"b", DUE, **more) for _ in range(count))
     [outcome] = store.apply([c.Put(jobs, nonce)])
@@ -39,11 +34,11 @@ def fall_back(server, url, id):
 
 
 @pytest.mark.parametrize("kind", ["one", "many", "key", "nonce"])
-def test_puts_go_on_where_ids_that_a_process_holds_are_given_out_again(server, kind):
-    url = server.url()
+def test_puts_go_on_where_ids_that_a_process_holds_are_given_out_again(sql_server, kind):
+    url = sql_server.url()
     with open(url) as before:
         ids = [id for _ in range(300) for id in put(before)]  # so that it holds some hundreds
-        fall_back(server, url, ids[-1])
+        fall_back(sql_server, url, ids[-1])
         with open(url) as after:
             for number in range(200):
                 ids += put(after, 2)

@@ -21,14 +21,9 @@ from tests.stores.calls import ended
 from tests.stores.on_mysql.emptied import emptied
 
 
-@pytest.fixture(params=["postgres", "mysql"])
-def server(request):
-    return request.getfixturevalue("mariadb_server" if request.param == "mysql" else "postgres_server")
-
-
 @pytest.fixture
-def url(server):
-    return emptied(server) if server.program == "mariadbd" else server.url()
+def url(sql_server):
+    return emptied(sql_server) if sql_server.program == "mariadbd" else sql_server.url()
 
 
 def waits(url, seconds):
@@ -44,10 +39,10 @@ def queue(url):
 
 
 @pytest.fixture
-def connection(server, queue):
+def connection(sql_server, queue):
     """Another program's connection, which is in a transaction of its own."""
-    options = {"database": queue.store.address.database} if server.program == "mariadbd" else {}
-    with contextlib.closing(server.connect(autocommit=False, **options)) as connection:
+    options = {"database": queue.store.address.database} if sql_server.program == "mariadbd" else {}
+    with contextlib.closing(sql_server.connect(autocommit=False, **options)) as connection:
         yield connection
 
 

@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from uuid import uuid4
 
@@ -100,18 +100,19 @@ def test_those_who_claim_again_and_again_keep_the_limit_though_its_note_is_gone(
         stores[1].apply([*(Ack(job.id, job.claims) for job in jobs), *forget])
 
 
-@pytest.mark.servers
-@pytest.mark.parametrize("kind", ["postgres_server", "mariadb_server"])
+@contextmanager
+def slow_and_quick(server, proxy, timeout):
+    """Open one store twice: by way of the proxy, and straight."""
+    url = server.url()
+    with open(server.again(url, via=proxy)) as slow, open(server.again(url, timeout=timeout)) as quick:
+        yield slow, quick
+
+
 @pytest.mark.parametrize("earlier", [0, 1], ids=["first", "later"])
-def test_a_claim_that_is_not_committed_yet_counts(kind, earlier, request):
+def test_a_claim_that_is_not_committed_yet_counts(sql_server, earlier):
     """One claim is kept in the network before each of its messages in turn, and another one comes meanwhile."""
-    server = request.getfixturevalue(kind)
-    policy, url = terms_of(1), server.url()
-    with (
-        Proxy(server) as proxy,
-        open(server.again(url, via=proxy)) as slow,
-        open(server.again(url, timeout=1)) as quick,
-    ):
+    policy = terms_of(1)
+    with Proxy(sql_server) as proxy, slow_and_quick(sql_server, proxy, timeout=1) as (slow, quick):
 
         def begin(topic):
             ids[topic] = put(slow, topic)
@@ -130,18 +131,11 @@ def test_a_claim_that_is_not_committed_yet_counts(kind, earlier, request):
 # ---- what a limit asks for ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize("limit", [1, Limit(1, per=":")], ids=str)
-@pytest.mark.parametrize("kind", ["postgres_server", "mariadb_server"])
-def test_a_claim_locks_no_job_that_its_limit_holds_back(kind, limit, request):
+def test_a_claim_locks_no_job_that_its_limit_holds_back(sql_server, limit):
     """The claim is kept in the network before each of its messages in turn. Meanwhile somebody cancels the others."""
-    server = request.getfixturevalue(kind)
-    policy, url = terms_of(limit), server.url()
-    with (
-        Proxy(server) as proxy,
-        open(server.again(url, via=proxy)) as slow,
-        open(server.again(url, timeout=60)) as quick,
-    ):
+    policy = terms_of(limit)
+    with Proxy(sql_server) as proxy, slow_and_quick(sql_server, proxy, timeout=60) as (slow, quick):
 
         def begin(topic):
             ids[topic] = put(slow, topic, groups=1)
@@ -155,12 +149,10 @@ def test_a_claim_locks_no_job_that_its_limit_holds_back(kind, limit, request):
             assert [job.id for job in answer.result()[0].jobs] == ids[topic][:1]
 
 
-@pytest.mark.servers
 @pytest.mark.parametrize("limit", [1, Limit(1, per=":")], ids=str)
-@pytest.mark.parametrize("kind", ["postgres_server", "mariadb_server", "redis_server"])
-def test_a_worker_under_a_limit_is_sent_the_bodies_of_what_it_starts(kind, limit, request):
+def test_a_worker_under_a_limit_is_sent_the_bodies_of_what_it_starts(server, limit):
     """Beside a backlog of thousands."""
-    server, size, backlog, starts = request.getfixturevalue(kind), 20_000, 2_000, 20
+    size, backlog, starts = 20_000, 2_000, 20
     url, gate = server.url(), threading.Semaphore(0)
     with JobQueue(url) as queue:
         for _ in range(0, backlog, 100):

@@ -9,23 +9,25 @@ from pywheel.jobs.queries import CountJobs
 from pywheel.stores import open
 from pywheel.stores.relational import lanes
 
-pytestmark = pytest.mark.servers
-
-
-@pytest.fixture(params=["postgres", "mariadb"])
-def stores(request):
-    url = request.getfixturevalue(f"{request.param}_server").url()
-    with open(url) as one, open(url) as other:
-        yield one, other
-
 
 def put(store, dedupe_for=3_600_000):
     [outcome] = store.apply([ops.Put((NewJob("t", b"", 0, "k", dedupe_for=dedupe_for),))])
     return outcome
 
 
-def test_a_job_that_came_and_went_since_the_transaction_looked_is_seen(stores, monkeypatch):
-    one, other = stores
+@pytest.fixture
+def one(sql_server):
+    with open(sql_server.url()) as store:
+        yield store
+
+
+@pytest.fixture
+def other(one):
+    with open(one.secret_url) as store:
+        yield store
+
+
+def test_a_job_that_came_and_went_since_the_transaction_looked_is_seen(one, other, monkeypatch):
     put(one, None)
     one.apply([ops.Delete(("t", "k"))])
     went = []

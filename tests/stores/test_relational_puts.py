@@ -12,14 +12,12 @@ from pywheel.testing import ManualClock
 NOW = 1_700_000_000_000
 
 
-@pytest.mark.servers
-@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_delay_may_be_negative(request, kind, count):
-    with open(request.getfixturevalue(f"{kind}_server").url(), clock=ManualClock(wall=NOW)) as store:
+def test_a_delay_may_be_negative(sql_server, count):
+    with open(sql_server.url(), clock=ManualClock(wall=NOW)) as store:
         [ids] = store.apply([Put((NewJob("t", b"", 0, delay=-5),) * count)])
         assert [store.ask(GetJob(id)).due for id in ids] == [NOW - 5] * count
-    with open(request.getfixturevalue(f"{kind}_server").url()) as store:  # the server's clock
+    with open(sql_server.url()) as store:  # the server's clock
         [ids] = store.apply([Put((NewJob("t", b"", 0, delay=-5_000),) * count)])
         assert [job.created - job.due for job in map(store.ask, map(GetJob, ids))] == [5_000] * count
 

@@ -13,31 +13,28 @@ from pywheel.jobs.queries import CountJobs, GetJob
 from pywheel.testing import ManualClock
 from tests.stores.on_mysql.emptied import emptied
 
-on_postgres, on_mysql = (pytest.mark.parametrize("server", [name], indirect=True) for name in ("postgres", "mysql"))
+on_postgres, on_mysql = (
+    pytest.mark.parametrize("sql_server", [name], indirect=True) for name in ("postgres", "mariadb")
+)
 before_and_since = pytest.mark.parametrize("key", ["before", "since"])
 
 
-@pytest.fixture(params=["postgres", "mysql"])
-def server(request):
-    return request.getfixturevalue("mariadb_server" if request.param == "mysql" else "postgres_server")
-
-
 @pytest.fixture
-def queue(server):
-    url = emptied(server) if server.program == "mariadbd" else server.url()
+def queue(sql_server):
+    url = emptied(sql_server) if sql_server.program == "mariadbd" else sql_server.url()
     with JobQueue(url) as queue:
         yield queue
 
 
 @pytest.fixture
-def connect(server, queue):
+def connect(sql_server, queue):
     """Makes connections to the store's database, by its own driver."""
     with contextlib.ExitStack() as stack:
 
         def connect(**options):
-            if server.program == "mariadbd":
+            if sql_server.program == "mariadbd":
                 options["database"] = queue.store.address.database
-            return stack.enter_context(contextlib.closing(server.connect(**{"autocommit": False, **options})))
+            return stack.enter_context(contextlib.closing(sql_server.connect(**{"autocommit": False, **options})))
 
         yield connect
 
@@ -53,16 +50,16 @@ def run(connection, *texts):
             cursor.execute(text)
 
 
-def test_a_connection_to_another_database_is_refused(server, queue):
+def test_a_connection_to_another_database_is_refused(sql_server, queue):
     """It may have the same tables: there the job would be nobody's."""
-    name = "another" if server.program == "mariadbd" else "postgres"
+    name = "another" if sql_server.program == "mariadbd" else "postgres"
     if name == "another":
-        with contextlib.closing(server.connect()) as connection:
+        with contextlib.closing(sql_server.connect()) as connection:
             run(connection, "CREATE DATABASE IF NOT EXISTS another")
         url, options = re.sub("/db[0-9]+", "/another", queue.store.address.url), {"database": name}
     else:
         url, options = queue.store.address.url.replace("/pywheel?", "/postgres?"), {"dbname": name}
-    with JobQueue(url) as other, contextlib.closing(server.connect(autocommit=False, **options)) as connection:
+    with JobQueue(url) as other, contextlib.closing(sql_server.connect(autocommit=False, **options)) as connection:
         other.put("order")
         queue.put_many([queue.job("order")] * 100)  # so that its ids are others
         for _ in range(2):
@@ -220,9 +217,9 @@ def test_a_successor_whose_parent_began_since_the_snapshot_is_no_job_too_many(qu
 @on_mysql
 @before_and_since
 @pytest.mark.parametrize("replace", [False, True], ids=["plain", "replace"])
-def test_a_transaction_that_the_server_ended_for_its_snapshot_says_so(server, queue, connection, key, replace):
+def test_a_transaction_that_the_server_ended_for_its_snapshot_says_so(sql_server, queue, connection, key, replace):
     """MariaDB holds a transaction to its snapshot from 11.6.2 on, and before if it is told to."""
-    if server.is_mysql:
+    if sql_server.is_mysql:
         pytest.skip("MySQL has no innodb_snapshot_isolation")
     queue.put("order", b"old", key="before")
     run(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -238,10 +238,9 @@ def test_a_worker_of_a_program_with_thousands_of_open_files_is_woken(store, shar
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
-def test_what_a_process_put_is_told_of_by_the_time_its_notifier_is_closed(kind, request):
+def test_what_a_process_put_is_told_of_by_the_time_its_notifier_is_closed(sql_server):
     """A child that was forked ends without any further word."""
-    url = request.getfixturevalue(f"{kind}_server").url()
+    url = sql_server.url()
     with open(url) as store, open(url) as other:
         ears = listening(store)
         mine = other.notifier("other")

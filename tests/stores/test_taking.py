@@ -14,9 +14,9 @@ from tests.jobs.waiting import until
 TERMS = ops.ClaimPolicy(60_000, 3)
 
 
-@pytest.fixture(params=["postgres", "mariadb"])
-def store(request):
-    with open(request.getfixturevalue(f"{request.param}_server").url()) as store:
+@pytest.fixture
+def store(sql_server):
+    with open(sql_server.url()) as store:
         yield store
 
 

@@ -67,7 +67,7 @@ def test_a_hint_that_nobody_rang_for_is_found_by_the_next_beat(mariadb_server):
     url = mariadb_server.url()
     with open(url) as one, open(url) as other:
         ears = listening(one)
-        [id] = put(other, NewJob("t", b"", 2**50))
+        [id] = put(other, NewJob("t", b"", 2**44))
         heard(ears)
         ears.beat(0)
         hashed = ears._me["me"].hex()
