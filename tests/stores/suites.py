@@ -26,6 +26,21 @@ class Named(
     """Those in which a command names a job, besides, for a store in front of another, which hands all else on."""
 
 
+class Writing(
+    suite.NoteTests,
+    suite.RewriteTests,
+    suite.ClaimTests,
+    suite.HeldTests,
+    suite.LeaseTests,
+    suite.PriorityTests,
+    suite.LimitTests,
+    suite.ImportTests,
+    suite.ScheduleTests,
+    Named,
+):
+    """All but pages, numbers for people and bad arguments: a file reads and refuses those as memory does."""
+
+
 class Reopened:
     """Opens the store anew after every operation: all parts of the suite on files, random operations on servers."""
 

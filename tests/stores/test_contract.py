@@ -8,7 +8,7 @@ from pywheel import JobQueue
 from pywheel.stores import open
 from pywheel.testing import FaultyStore, StoreSuite
 from pywheel.testing.suite.histories import ModelTests
-from tests.stores.suites import InFolder, Named, Reopened, Wakeups
+from tests.stores.suites import InFolder, Named, Reopened, Wakeups, Writing
 
 
 class TestMemory(StoreSuite):
@@ -16,7 +16,7 @@ class TestMemory(StoreSuite):
         return open("memory:", clock=clock)
 
 
-class TestFile(InFolder, StoreSuite):
+class OnFile(InFolder):
     def make_store(self, clock):
         self.path = self.place()
         self.url = f"sqlite:///{self.path}"
@@ -53,8 +53,12 @@ class TestFile(InFolder, StoreSuite):
         connection.close()
 
 
+class TestFile(OnFile, Writing):
+    pass
+
+
 @pytest.mark.stress
-class TestFileReopened(Reopened, TestFile):
+class TestFileReopened(Reopened, OnFile, StoreSuite):
     """On the disk, where `make test` has the other one in memory."""
 
 
