@@ -121,11 +121,14 @@ def test_a_claim_that_is_not_committed_yet_counts(sql_server, earlier):
                 slow.apply([Ack(job.id, job.claims) for job in claimed.jobs])
             return partial(slow.apply, [Claim(topic, (ids[topic][1],), policy, "slow", 1)])
 
-        ids = {}
-        for topic, _ in kept_at_each_message(proxy, begin):
+        ids, answers = {}, []
+        for topic, answer in kept_at_each_message(proxy, begin):
+            answers.append(answer)
             with suppress(StoreError):  # it waited for the other one, for as long as it may
                 quick.apply([Claim(topic, (ids[topic][2],), policy, "quick", 1)])
+        assert [answer.exception() for answer in answers] == [None] * len(answers)
         assert {counts.running for counts in slow.ask(CountJobs()).values()} == {1}
+        assert len(answers) > 2
 
 
 # ---- what a limit asks for ------------------------------------------------------------------------------------------
@@ -147,6 +150,7 @@ def test_a_claim_locks_no_job_that_its_limit_holds_back(sql_server, limit):
             assert quick.apply([Cancel(id) for id in others]) == [Change.MADE] * len(others)
         for topic, answer in answers.items():
             assert [job.id for job in answer.result()[0].jobs] == ids[topic][:1]
+        assert len(answers) > 2
 
 
 @pytest.mark.parametrize("limit", [1, Limit(1, per=":")], ids=str)

@@ -265,16 +265,18 @@ def test_workers_outlive_their_server(server, truth, how):
 def test_a_claim_that_is_cut_off_before_it_is_whole_keeps_its_job_for_seconds_at_most(server, proxy, truth):
     """The network keeps each of its messages in turn, and the server hears nothing of that worker any more."""
     with open(server.again(truth, via=proxy, timeout="50")) as lost, JobQueue(truth) as queue:
-        ids = {}
+        ids, answers = {}, []
 
         def begin(topic):
             ids[topic] = queue.put(topic)
             return partial(lost.apply, [ops.Claim(topic, (ids[topic],), TERMS, "lost", 1)])
 
         for topic, answer in kept_at_each_message(proxy, begin):
+            answers.append(answer)
             if not answer.done():  # unless what is kept came after its commit
                 id = ids[topic]
                 until(lambda topic=topic, id=id: queue.reserve(topic) or queue.get(id).state == State.RUNNING, 20)
+        assert {type(answer.exception()) for answer in answers} <= {type(None), StoreAway}
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")
