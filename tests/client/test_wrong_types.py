@@ -1,5 +1,6 @@
 """Values of a wrong type are refused in our words, before anything is done."""
 
+import asyncio
 import functools
 
 import pytest
@@ -141,21 +142,23 @@ def test_a_handler_without_parentheses_is_told_of_them(queue):
         queue.handler(print)
 
 
-def test_a_task_of_what_has_no_signature_is_refused(queue):
-    with pytest.raises(BadOption, match="t cannot be a task, as nobody knows its arguments"):
-        queue.task("t")(dict)
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [
         (lambda queue: queue.jobs.list(topics="t"), "'topics' is no option of a filter, did you mean topic"),
-        (lambda queue: queue.put("t", conection=1), "'conection' is no option of a put, did you mean connection"),
+        (lambda queue: queue.put("t", dely="1m"), "'dely' is no option of a put, did you mean delay"),
+        (lambda queue: asyncio.run(queue.aio.put("t", dely="1m")), "'dely' is no option of a put, did you mean delay"),
+        (
+            lambda queue: queue.task("t")(lambda: None).options(dely="1m"),
+            "'dely' is no option of a put, did you mean delay",
+        ),
+        (lambda queue: queue.task(dely="1m"), "'dely' is no option of a task, did you mean delay"),
+        (lambda queue: queue.jobs.edit(1, bodies=1), "'bodies' is no option of an edit"),
         (lambda queue: queue.cron("* * * * *", time_zone="UTC"), "'time_zone' is no option of every or cron"),
         (lambda queue: queue.every("1m", overlp="skip"), "'overlp' is no option of every or cron, did you mean over"),
         (lambda queue: Worker(queue, concurency=1), "'concurency' is no option of a Worker, did you mean concurrency"),
     ],
-    ids=["filter", "put", "cron", "every", "worker"],
+    ids="filter put aput task-put task edit cron every worker".split(),
 )
 def test_an_option_that_is_misspelt_is_told_what_may_have_been_meant(queue, call, said):
     with pytest.raises(TypeError, match=said):
