@@ -1,6 +1,5 @@
 """Many jobs at once: by topic, state, key, due time and error."""
 
-import asyncio
 from datetime import UTC, datetime
 
 import pytest
@@ -137,27 +136,6 @@ def test_many_are_deleted_except_those_that_run(queue, clock):
 def test_a_bulk_call_is_for_states_that_it_can_change(queue, method, state):
     with pytest.raises(BadJob, match="this is for jobs that are"):
         getattr(queue.jobs, method)(state=state)
-
-
-def test_the_twins_do_the_same(queue, clock):
-    queue.put_many([queue.job("t", key=f"k{n}", delay=n) for n in range(5)])
-
-    async def program():
-        assert len(await queue.aio.jobs.list("t", "delayed", key="k3", limit=5)) == 1
-        assert await queue.aio.jobs.cancel_many("t", due_from=at(3), dry_run=True) == 2
-        assert await queue.aio.jobs.cancel_many("t", due_from=at(3)) == 2
-        assert await queue.aio.jobs.retry_many("t", "cancelled", delay=9) == 2
-        assert await queue.aio.jobs.delete_many("t", due_from=at(3)) == 2
-        [job] = await queue.aio.reserve("t")
-        assert await queue.aio.release(job)
-        assert await queue.aio.jobs.delete(("t", "k1"))
-        assert await queue.aio.topics.pause("t")
-        assert (await queue.aio.topics.list())[0].paused
-        assert await queue.aio.topics.resume("t")
-        assert await queue.aio.jobs.purge() == 0
-
-    asyncio.run(program())
-    assert queue.topics.counts() == {"t": Counts(delayed=2)}
 
 
 def test_a_pause_asks_the_workers_before_it_returns(queue):

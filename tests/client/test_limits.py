@@ -1,6 +1,5 @@
-"""The limits of a topic as an operator sets them, in both colours."""
+"""The limits of a topic as an operator sets them."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -10,21 +9,8 @@ from pywheel.jobs.queries import ListNotes
 from pywheel.stores.memory import MemoryStore
 
 
-@pytest.fixture(params=["sync", "async"])
-def topics(request, queue):
-    """The topics of a queue; those for asyncio are awaited."""
-
-    class Awaited:
-        def __getattr__(self, name):
-            async def call(*arguments, **options):
-                return await getattr(queue.aio.topics, name)(*arguments, **options)
-
-            return lambda *arguments, **options: asyncio.run(call(*arguments, **options))
-
-    return queue.topics if request.param == "sync" else Awaited()
-
-
-def test_what_is_set_is_kept_as_it_was_said_until_the_code_is_to_say_it(topics):
+def test_what_is_set_is_kept_as_it_was_said_until_the_code_is_to_say_it(queue):
+    topics = queue.topics
     assert topics.limits("t") is None
     assert not topics.limit_as_code("t")
     assert topics.limit("t", limit=5, rate="100/m")
