@@ -67,15 +67,11 @@ def test_a_coroutine_function_is_known_through_partials_and_objects(wrap):
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)
-def test_what_a_hidden_coroutine_function_returns_is_left_to_await(hidden):
+def test_what_a_hidden_coroutine_function_returns_is_left_to_await_and_no_plain_result(hidden):
     rest = rest_of(handler(HIDDEN[hidden]).function(JOB))
     assert inspect.isawaitable(rest)
     rest.close()
-
-
-@pytest.mark.parametrize("result", [None, 0, [], "text"])
-def test_plain_results_leave_nothing(result):
-    assert rest_of(result) is None
+    assert [rest_of(result) for result in (None, 0, [], "text")] == [None] * 4
 
 
 @pytest.mark.parametrize("generator", [generator, async_generator])
@@ -92,58 +88,45 @@ def test_a_future_is_left_to_await():
     asyncio.run(program())
 
 
-@pytest.mark.parametrize("changes", [{"concurrency": 0}, {"concurrency": True}, {"ttr": 0}])
-def test_an_option_of_a_handler_that_makes_no_sense_is_refused(changes):
-    with pytest.raises(BadOption):
-        handler(**changes)
-
-
-@pytest.mark.parametrize("changes", [{"function": 5}, {"retry": 5}, {"retry": Ladder}])
-def test_a_handler_of_what_is_of_another_kind_is_a_type_error(changes):
-    with pytest.raises(TypeError):
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        *(({option: wrong}, BadOption) for option, wrong in (("concurrency", 0), ("concurrency", True), ("ttr", 0))),
+        *(({option: wrong}, TypeError) for option, wrong in (("function", 5), ("retry", 5), ("retry", Ladder))),
+    ],
+)
+def test_a_handler_that_makes_no_sense_is_refused(changes, error):
+    with pytest.raises(error):
         handler(**changes)
 
 
 # ---- endings --------------------------------------------------------------------------------------------------------
 
 
-def test_a_handler_that_returned_is_acked():
-    assert ending(handler(), JOB, None) == Ack(7, 3)
+@pytest.mark.parametrize(
+    ("error", "command"),
+    [
+        (None, Ack(7, 3)),
+        (ValueError("no"), Nack(7, 3, 9_000, "ValueError: no")),
+        (GiveUp("no"), Nack(7, 3, None, "pywheel.jobs.handler.GiveUp: no")),
+        (BadBody("no"), Nack(7, 3, None, "pywheel.BadBody: no")),
+        (RetryLater("7s", "no"), Nack(7, 3, 7_000, "pywheel.jobs.handler.RetryLater: no")),
+        (RetryLater(-5, "no"), Nack(7, 3, 0, "pywheel.jobs.handler.RetryLater: no")),
+        (RetryLater("1s", "no", least=True), Nack(7, 3, 9_000, "pywheel.jobs.handler.RetryLater: no")),
+        (RetryLater("11s", "no", least=True), Nack(7, 3, 11_000, "pywheel.jobs.handler.RetryLater: no")),
+        (NotNow("7s", "no"), Release(7, 3)),
+    ],
+    ids=repr,
+)
+def test_an_end_is_settled_as_the_policy_and_the_error_say(error, command):
+    assert ending(handler(retry=Ladder("5s", "9s")), JOB, pickle.loads(pickle.dumps(error))) == command
 
 
-def test_a_failed_attempt_waits_as_the_policy_says():
-    assert ending(handler(retry=Ladder("5s", "9s")), JOB, ValueError("no")) == Nack(7, 3, 9_000, "ValueError: no")
-
-
-@pytest.mark.parametrize(("error", "delay"), [(GiveUp("x"), None), (BadBody("x"), None), (RetryLater("7s"), 7_000)])
-def test_some_errors_say_themselves_what_follows(error, delay):
-    assert ending(handler(), JOB, error).delay == delay
-
-
-@pytest.mark.parametrize(("asked", "delay"), [("1s", 5_000), ("7s", 7_000)])
-def test_least_is_the_policys_delay_unless_the_error_asks_for_a_longer_one(asked, delay):
-    error = pickle.loads(pickle.dumps(RetryLater(asked, "busy", least=True)))
-    nack = ending(handler(retry=Ladder("5s", "5s")), JOB, error)
-    assert (nack.delay, nack.error) == (delay, "pywheel.jobs.handler.RetryLater: busy")
-
-
-def test_what_was_not_for_now_is_given_back_and_due_later():
+def test_what_was_not_for_now_alone_is_moved_and_not_round_and_round():
     error = pickle.loads(pickle.dumps(NotNow("7s", "no room")))
-    assert ending(handler(), JOB, error) == Release(7, 3)
     assert moved(JOB, error) == Edit(7, delay=7_000, expect=(0, 3))
-
-
-def test_what_was_not_for_now_does_not_go_round_and_round():
     assert moved(JOB, NotNow(0)).delay >= 10
-
-
-@pytest.mark.parametrize("error", [None, ValueError("no"), GiveUp("no"), RetryLater("1s")])
-def test_what_was_tried_is_not_moved(error):
-    assert moved(JOB, error) is None
-
-
-def test_later_may_be_at_once():
-    assert ending(handler(), JOB, RetryLater(-5)).delay == 0
+    assert [moved(JOB, tried) for tried in (None, ValueError("no"), GiveUp("no"), RetryLater("1s"))] == [None] * 4
 
 
 def test_an_error_is_kept_in_characters_that_every_store_has():
@@ -168,11 +151,19 @@ class Policy(RetryPolicy):
         return self.answer
 
 
-def test_a_policy_of_ones_own_is_asked():
-    own = handler(retry=Policy(1_234))
-    assert ending(own, JOB, ValueError("no")).delay == 1_234
-    assert own.policy.max_attempts == 5
-    assert own.policy.backoff == (10, 20)
+def test_a_policy_of_ones_own_is_asked_and_needs_no_constructor():
+    class Nightly(RetryPolicy):
+        max_attempts = 30
+        delays = (86_400_000,)
+
+        def delay(self, attempt):
+            return 86_400_000
+
+    own = handler(retry=Nightly())
+    assert ending(own, JOB, ValueError("no")).delay == 86_400_000
+    assert (own.policy.max_attempts, own.policy.backoff) == (30, (86_400_000,))
+    own = handler(retry=Policy(1_234)).policy
+    assert (own.max_attempts, own.backoff) == (5, (10, 20))
 
 
 @pytest.mark.parametrize(
@@ -195,6 +186,8 @@ def test_a_retry_function_sees_the_job_and_the_error_and_says_how_long_to_wait_o
     error = ValueError("no")
     assert ending(own, JOB, error) == Nack(7, 3, delay, "ValueError: no")
     assert seen == [(JOB, error)]
+    defaults = own.policy.max_attempts, own.policy.backoff, own.policy.jitter  # also what follows a lost lease
+    assert defaults == (10, DEFAULT.delays, DEFAULT.jitter)
 
 
 class Unspeakable(Exception):
@@ -240,11 +233,6 @@ def test_a_retry_function_is_asked_as_a_policy_is():
     assert ending(dead, JOB, RetryLater("7s", least=True)).delay is None
 
 
-def test_beside_a_retry_function_the_default_policy_says_how_often_and_what_follows_a_lost_lease():
-    own = handler(retry=policy_of(lambda job, error: "1s")).policy
-    assert (own.max_attempts, own.backoff, own.jitter) == (10, DEFAULT.delays, DEFAULT.jitter)
-
-
 async def _coroutine(job, error): ...
 
 
@@ -255,58 +243,35 @@ def _generator(job, error):
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (lambda job: 1, "takes a function of job and error"),
-        (lambda: 1, "takes a function of job and error"),
-        (lambda job, error, more: 1, "takes a function of job and error"),
-        (_coroutine, "takes a plain function"),
-        (_generator, "takes a plain function"),
-        (Ladder, "must be a RetryPolicy, such as"),
-        ("5s", "must be a RetryPolicy, such as"),
-        (None, "must be a RetryPolicy, such as"),
+        *((one, "takes a function of job and error") for one in (lambda job: 1, lambda: 1, lambda a, b, c: 1)),
+        *((one, "takes a plain function") for one in (_coroutine, _generator)),
+        *((one, "must be a RetryPolicy, such as") for one in (Ladder, "5s", None)),
     ],
-    ids=["one", "none", "three", "coroutine", "generator", "class", "text", "nothing"],
+    ids="one none three coroutine generator class text nothing".split(),
 )
 def test_what_cannot_say_when_to_retry_is_refused(wrong, why):
     with pytest.raises(TypeError, match=f"retry {why}"):
         policy_of(wrong)
 
 
-@pytest.mark.parametrize("most", [0, 1.5, None, "3", True])
-def test_a_policy_that_does_not_say_how_often_is_refused(most):
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        *(("max_attempts", most) for most in (0, 1.5, None, "3", True)),
+        *(("delays", delays) for delays in (None, (), 5, "5s", (1.5,), (-1,), ("5s",), (2**63,))),
+    ],
+    ids=repr,
+)
+def test_a_policy_that_does_not_say_how_often_and_what_counts_after_a_lost_lease_is_refused(name, wrong):
     policy = Policy(0)
-    policy.max_attempts = most
-    with pytest.raises(BadOption, match="max_attempts of Policy"):
+    setattr(policy, name, wrong)
+    with pytest.raises(BadOption, match=rf"{name[:-1]}.* Policy|Policy must have {name}"):
         handler(retry=policy)
 
 
-def test_a_policy_of_ones_own_needs_no_constructor():
-    class Nightly(RetryPolicy):
-        max_attempts = 30
-        delays = (86_400_000,)
-
-        def delay(self, attempt):
-            return 86_400_000
-
-    own = handler(retry=Nightly())
-    assert (own.policy.max_attempts, own.policy.backoff) == (30, (86_400_000,))
-    assert ending(own, JOB, ValueError("no")).delay == 86_400_000
-    assert handler(retry=Ladder()).policy.backoff == ()
-
-
-@pytest.mark.parametrize("delays", [None, (), 5, "5s", (1.5,), (-1,), ("5s",), (2**63,)], ids=repr)
-def test_a_policy_that_does_not_say_what_counts_after_a_lost_lease_is_refused(delays):
-    policy = Policy(0)
-    policy.delays = delays
-    with pytest.raises(BadOption, match=r"delays?.* Policy|Policy must have delays"):
-        handler(retry=policy)
-
-
-def test_one_attempt_needs_no_delays():
-    policy = Policy(0)
-    policy.max_attempts, policy.delays = 1, ()
-    assert handler(retry=policy).policy.backoff == ()
-
-
-def test_terms_are_those_of_the_policy():
+def test_terms_are_those_of_the_policy_and_one_attempt_needs_no_delays():
     policy = handler(retry=Fixed("2s", attempts=3, jitter=0.5)).policy
     assert (policy.ttr, policy.max_attempts, policy.backoff, policy.jitter) == (1_000, 3, (2_000,), 0.5)
+    once = Policy(0)
+    once.max_attempts, once.delays = 1, ()
+    assert handler(retry=once).policy.backoff == handler(retry=Ladder()).policy.backoff == ()

@@ -7,26 +7,15 @@ from pywheel.jobs.durations import LONGEST
 from pywheel.jobs.retry import DEFAULT, Exponential, Fixed, Ladder
 
 
-def middle():
-    return 0.5
-
-
 def test_a_ladder_goes_up_step_by_step_and_stays_on_the_last():
     ladder = Ladder("5s", "30s", "1m")
     assert [ladder.delay(attempt) for attempt in range(1, 6)] == [5_000, 30_000, 60_000, 60_000, 60_000]
     assert ladder.max_attempts == 4
+    assert (Ladder().max_attempts, Ladder().delay(1)) == (1, 0)
 
 
-def test_an_empty_ladder_tries_once():
-    assert Ladder().max_attempts == 1
-    assert Ladder().delay(1) == 0
-
-
-def test_fixed_waits_the_same_each_time():
+def test_fixed_waits_the_same_each_time_and_exponential_grows_up_to_its_limit():
     assert Fixed("10s", attempts=3).delays == (10_000, 10_000)
-
-
-def test_exponential_grows_by_its_factor_up_to_its_limit():
     policy = Exponential(1, factor=3, longest=20, attempts=6, jitter=0)
     assert policy.delays == (1_000, 3_000, 9_000, 20_000, 20_000)
 
