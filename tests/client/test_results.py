@@ -15,10 +15,11 @@ from pywheel.jobs.queries import GetStates, ListWorkers
 from pywheel.testing import run_due
 from tests.asked import when_asked
 from tests.jobs.waiting import until, working
+from tests.often import often
 from tests.stores.servers import Redis
 
 
-@pytest.fixture(params=["memory:", "sqlite"])
+@pytest.fixture(params=often(["memory:", "sqlite"]))
 def queue(request, tmp_path):
     url = f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else request.param
     with JobQueue(url) as queue:

@@ -12,6 +12,7 @@ from pywheel.jobs.commands import NONCES_KEPT, Claim, ClaimPolicy, Put
 from pywheel.stores import open as open_store
 from pywheel.testing import ManualClock
 from tests.client.spool.spooled import back, bodies
+from tests.often import often
 
 
 def puts(spool, count, **more):
@@ -105,7 +106,8 @@ def test_the_spools_own_jobs_are_no_workers_business(queue, store):
     assert queue.store._spool.find(10**9) is None
 
 
-def test_who_has_puts_to_forward_has_the_oldest_whatever_others_do_in_between(spool, monkeypatch):
+@pytest.mark.parametrize("rounds", often([40, 200]))
+def test_who_has_puts_to_forward_has_the_oldest_whatever_others_do_in_between(spool, monkeypatch, rounds):
     monkeypatch.setattr("pywheel.client.spool._ROWS", 5)
     first, second = Spool(spool), Spool(spool)
     first.add([Put((NewJob("t", b"%d" % n, 0),), f"n{n}") for n in range(40)])
@@ -122,7 +124,7 @@ def test_who_has_puts_to_forward_has_the_oldest_whatever_others_do_in_between(sp
 
     second.file.ask = asked
     taken = 0
-    for _ in range(200):
+    for _ in range(rounds):
         if batch := second.take():
             assert not held
             assert batch[0].rows[0].id == 1
