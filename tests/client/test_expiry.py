@@ -142,18 +142,19 @@ def test_a_reserve_gives_the_jobs_that_it_got_though_the_expired_ones_cannot_be_
 
 def test_a_cancelled_reserve_gives_back_what_it_got_and_drops_what_has_expired(queue, clock):
     late, kept = queue.put("t", expires="1s"), queue.put("t", delay=1)
+    sealed = JobQueue(queue.store, encryption=Keyring({"a": b"1" * 32})).put("t", "secret", delay=1)
     clock.advance(2)
 
     async def cancelled():
-        task = asyncio.create_task(queue.aio.reserve("t", 2))
+        task = asyncio.create_task(queue.aio.reserve("t", 3))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(cancelled())
-    assert (queue.get(late).state, queue.get(kept).state) == (State.CANCELLED, State.DELAYED)
-    assert (queue.get(late).due, queue.get(kept).attempt) == (NOW, 0)
+    assert [queue.get(id).state for id in (late, kept, sealed)] == [State.CANCELLED, State.DELAYED, State.DELAYED]
+    assert (queue.get(late).due, queue.get(kept).attempt, queue.get(sealed).attempt) == (NOW, 0, 0)
 
 
 @pytest.mark.parametrize("reserve", [reserved, reserved_on_a_loop])

@@ -18,11 +18,16 @@ def test_headers_are_a_mapping(queue, headers):
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"), [("listeners", None), ("listeners", 5), ("listeners", [print, 5]), ("clock", 5), ("clock", str)]
+    ("option", "wrong", "said"),
+    [
+        *(("listeners", wrong, "listener") for wrong in (None, 5, [print, 5])),
+        *(("clock", wrong, "a clock is a pywheel.Clock") for wrong in (5, str)),
+        ("encryption", {"a": bytes(32)}, "encryption is a Keyring"),
+    ],
 )
-def test_a_queue_is_not_opened_with_what_it_cannot_use(tmp_path, name, wrong):
-    with pytest.raises(TypeError, match="listener" if name == "listeners" else "a clock is a pywheel.Clock"):
-        JobQueue(f"sqlite:///{tmp_path}/jobs.db", **{name: wrong})
+def test_a_queue_is_not_opened_with_what_it_cannot_use(tmp_path, option, wrong, said):
+    with pytest.raises(TypeError, match=said):
+        JobQueue(f"sqlite:///{tmp_path}/jobs.db", **{option: wrong})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -52,9 +57,11 @@ def test_what_cannot_be_called_is_no_listener(queue):
 
 
 @pytest.mark.parametrize("program", [5, None, "shop:queue", JobQueue])
-def test_a_worker_works_for_a_program(program):
+def test_a_worker_works_for_a_program_and_run_due_too(program):
     with pytest.raises(TypeError, match="a worker works for a JobQueue, not"):
         Worker(program)
+    with pytest.raises(TypeError, match="run_due takes a JobQueue, not"):
+        run_due(program)
 
 
 @pytest.mark.parametrize("topics", [5, "t", b"b", [5], [None]])
@@ -62,12 +69,6 @@ def test_topics_are_a_collection_of_names(queue, topics):
     queue.handler("t")(print)
     with pytest.raises((TypeError, BadJob), match=r"topics are a collection of names|a topic must be a str"):
         Worker(queue, topics=topics)
-
-
-@pytest.mark.parametrize("program", [5, None, "shop:queue"])
-def test_run_due_takes_a_queue(program):
-    with pytest.raises(TypeError, match="run_due takes a JobQueue, not"):
-        run_due(program)
 
 
 @pytest.mark.parametrize("limit", [-1, "1", 1.5, True])
@@ -166,12 +167,8 @@ def test_an_option_that_is_misspelt_is_told_what_may_have_been_meant(queue, call
 
 
 def test_what_names_no_job_is_shown(queue):
-    with pytest.raises(BadJob, match=r"by a pair \(topic, key\), not by 'order-7'"):
-        queue.cancel("order-7")
-
-
-def test_a_call_that_was_not_awaited_names_no_job(queue):
     put = queue.aio.put("t")
-    with pytest.raises(BadJob, match=r"not by <coroutine .*: await the call that returns it"):
-        queue.cancel(put)
+    for wrong, said in (("order-7", "'order-7'"), (put, "<coroutine .*: await the call that returns it")):
+        with pytest.raises(BadJob, match=rf"by a pair \(topic, key\), not by {said}"):
+            queue.cancel(wrong)
     put.close()
