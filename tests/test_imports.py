@@ -144,11 +144,15 @@ def wrong_arrows(name, source, *, is_package=False, typing_only=False):
     return wrong
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(PACKAGE).as_posix())
-def test_a_module_imports_only_what_its_layer_may(file):
-    source = file.read_text(encoding="utf-8")
-    name, is_package = module_name(file), file.stem == "__init__"
-    assert wrong_arrows(name, source, is_package=is_package, typing_only=file.suffix == ".pyi") == []
+@pytest.mark.parametrize("layer", sorted({layer_of(module_name(file)) for file in FILES}))
+def test_modules_import_only_what_their_layer_may(layer):
+    wrong = {}
+    for file in FILES:
+        name = module_name(file)
+        if layer_of(name) == layer:
+            kinds = {"is_package": file.stem == "__init__", "typing_only": file.suffix == ".pyi"}
+            wrong[name] = wrong_arrows(name, file.read_text(encoding="utf-8"), **kinds)
+    assert {name: arrows for name, arrows in wrong.items() if arrows} == {}
 
 
 def test_every_layer_in_the_house_is_known():
@@ -165,23 +169,13 @@ def test_every_layer_in_the_house_is_known():
         ("pywheel.core._pure", "def f():\n    import pywheel.jobs", ["pywheel.jobs"]),
         ("pywheel.core._pure", "import pywheel", ["pywheel"]),
         ("pywheel.core._pure", "from .. import timers", ["pywheel.timers"]),
-        ("pywheel.core._pure", "import numpy", ["numpy"]),
         ("pywheel.core._pure", "try:\n    import numpy as np\nexcept ImportError:\n    pass", ["numpy"]),
         ("pywheel.core._pure", "def f():\n    import numpy", []),
         ("pywheel.core._pure", "if TYPE_CHECKING:\n    import numpy", []),
         ("pywheel.core._pure", "import heapq\nfrom pywheel._errors import WheelFull\nfrom . import _arguments", []),
         ("pywheel._errors", "from pywheel.core import TimingWheel", ["pywheel.core"]),
-        ("pywheel.jobs.job", "from pywheel.stores import open", ["pywheel.stores"]),
         ("pywheel.stores.sqlite", "from pywheel.jobs import Job\nfrom ..clock import Clock", []),
-        ("pywheel.stores.sqlite", "from pywheel.worker import Worker", ["pywheel.worker"]),
-        ("pywheel.client.queue", "def run():\n    from ..worker import Worker", ["pywheel.worker"]),
-        ("pywheel.worker.worker", "from pywheel.cli import main", ["pywheel.cli"]),
-        ("pywheel.worker.worker", "from ..client import JobQueue", ["pywheel.client"]),
         ("pywheel.worker.executors.pool", "import rich", ["rich"]),
-        ("pywheel.execution.execute", "from ..worker.leases import Lease", ["pywheel.worker.leases"]),
-        ("pywheel.worker.worker", "from ..processes import Supervisor", ["pywheel.processes"]),
-        ("pywheel.stores.memory", "from ..core import KeyWheel", ["pywheel.core"]),
-        ("pywheel.testing.suite", "from ..cli import main", ["pywheel.cli"]),
         ("pywheel.stores.postgres.store", "import psycopg\nfrom psycopg.rows import tuple_row", []),
         ("pywheel.stores.postgres.store", "import pymysql", ["pymysql"]),
         ("pywheel.stores.relational.session", "import psycopg", ["psycopg"]),

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pywheel import BadJob, Fixed, JobQueue, Keyring, StoreError
+from pywheel import Fixed, JobQueue, Keyring, StoreError
 from pywheel.events import JobSkipped
 from pywheel.jobs import State
 from pywheel.jobs.commands import Release, Reserve
@@ -59,47 +59,30 @@ def test_an_edit_gives_it_more_time_or_all_time(queue, clock, calls):
     assert sorted(calls) == [longer, forever]
 
 
-def test_all_jobs_of_a_task_may_expire(queue):
-    @queue.task("mail", expires="5m")
-    def mail(to: str) -> None: ...
-
-    assert queue.get(mail.put("a")).expires == 300_000
-    assert queue.get(mail.options(expires="1s").put("a")).expires == 1_000
-
-
-@pytest.mark.parametrize("wrong", [0, "-1s", "soon", True])
-def test_what_is_no_time_is_refused(queue, wrong):
-    with pytest.raises(BadJob, match="expires"):
-        queue.put("t", expires=wrong)
+@pytest.fixture(params=["plain", "async"])
+def reserve(request, queue):
+    if request.param == "plain":
+        return queue.reserve
+    return lambda *arguments: asyncio.run(queue.aio.reserve(*arguments))
 
 
-def reserved(queue, *arguments):
-    return queue.reserve(*arguments)
-
-
-def reserved_on_a_loop(queue, *arguments):
-    return asyncio.run(queue.aio.reserve(*arguments))
-
-
-@pytest.mark.parametrize("reserve", [reserved, reserved_on_a_loop])
 def test_a_reserve_cancels_what_has_expired_and_gives_what_is_behind_it(queue, clock, reserve):
     late = queue.put_many(queue.job("t", expires="1s") for _ in range(7))
     kept = queue.put_many(queue.job("t", delay=1) for _ in range(3))
     clock.advance(2)
-    assert [job.id for job in reserve(queue, "t", 2)] == kept[:2]
+    assert [job.id for job in reserve("t", 2)] == kept[:2]
     assert [queue.get(id).state for id in late] == [State.CANCELLED] * 7
-    assert [job.id for job in reserve(queue, "t", 9)] == kept[2:]
+    assert [job.id for job in reserve("t", 9)] == kept[2:]
     assert queue.jobs.history(late[0])[-1].outcome == "cancelled"
 
 
-@pytest.mark.parametrize("reserve", [reserved, reserved_on_a_loop])
 def test_a_reserve_looks_past_what_has_expired_and_what_it_cannot_read(queue, clock, reserve):
     sealing = JobQueue(queue.store, encryption=Keyring({"a": b"1" * 32}))
     late = queue.put("t", expires="1s")
     sealed = sealing.put("t", "secret", delay=0.5)
     kept = queue.put("t", delay=1)
     clock.advance(2)
-    assert [job.id for job in reserve(queue, "t", 3)] == [kept]
+    assert [job.id for job in reserve("t", 3)] == [kept]
     assert [queue.get(id).state for id in (late, sealed)] == [State.CANCELLED, State.DELAYED]
 
 
@@ -119,24 +102,22 @@ class Failing:
         return self._apply(commands)
 
 
-@pytest.mark.parametrize("reserve", [reserved, reserved_on_a_loop])
 def test_a_reserve_that_fails_after_some_jobs_gives_them_back(queue, clock, reserve):
     late, kept = queue.put("t", expires="1s"), queue.put("t", delay=1)
     clock.advance(2)
     Failing(queue, Reserve, 1)
     with pytest.raises(StoreError, match="no room"):
-        reserve(queue, "t", 3)
+        reserve("t", 3)
     assert (queue.get(late).state, queue.get(kept).state) == (State.CANCELLED, State.DELAYED)
 
 
-@pytest.mark.parametrize("reserve", [reserved, reserved_on_a_loop])
 def test_a_reserve_gives_the_jobs_that_it_got_though_the_expired_ones_cannot_be_dropped(queue, clock, reserve):
     late, kept = queue.put("t", expires="1s"), queue.put("t", delay=1)
     clock.advance(2)
     Failing(queue, Release, 0)
-    assert [job.id for job in reserve(queue, "t", 2)] == [kept]
+    assert [job.id for job in reserve("t", 2)] == [kept]
     clock.advance(90)  # its lease is over, and it has another due time, which is too long ago
-    assert [job.id for job in reserve(queue, "t", 2)] == [kept]
+    assert [job.id for job in reserve("t", 2)] == [kept]
     assert queue.get(late).state is State.CANCELLED
 
 
@@ -157,7 +138,6 @@ def test_a_cancelled_reserve_gives_back_what_it_got_and_drops_what_has_expired(q
     assert (queue.get(late).due, queue.get(kept).attempt, queue.get(sealed).attempt) == (NOW, 0, 0)
 
 
-@pytest.mark.parametrize("reserve", [reserved, reserved_on_a_loop])
 def test_a_reserve_of_one_asks_for_more_while_all_have_expired_and_gives_back_what_is_too_much(queue, clock, reserve):
     late = queue.put_many(queue.job("t", expires="1s") for _ in range(900))
     kept = queue.put_many(queue.job("t", delay=1) for _ in range(700))
@@ -165,7 +145,7 @@ def test_a_reserve_of_one_asks_for_more_while_all_have_expired_and_gives_back_wh
     asked = []
     apply = queue.store.apply
     queue.store.apply = lambda commands: asked.extend(c for c in commands if isinstance(c, Reserve)) or apply(commands)
-    assert [job.id for job in reserve(queue, "t")] == kept[:1]
+    assert [job.id for job in reserve("t")] == kept[:1]
     assert len(asked) < 15
     found = {job.id: (job.state, job.attempt) for job in queue.jobs.list(limit=10_000)}
     assert {found[id] for id in late} == {(State.CANCELLED, 0)}

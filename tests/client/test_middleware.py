@@ -90,19 +90,28 @@ def test_what_before_raises_is_what_the_handler_would_have_raised(queue, seen, e
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
-def test_what_after_raises_is_logged_and_changes_nothing(queue, seen, caplog, kind):
+def test_what_after_and_on_dead_raise_is_logged_and_changes_nothing(queue, seen, caplog, kind):
     queue.after(lambda job, error: seen.append(error))
 
     @queue.after
     def fail(job, error):
         raise kind("after all")
 
-    @queue.handler("t")
-    def handle(job): ...
+    @queue.on_dead
+    def fail_again(job):
+        raise kind("after its death")
 
-    assert handled(queue).state is State.DONE
-    assert seen == [None]
-    assert errors(caplog) == ["after all"]
+    queue.on_dead(seen.append)
+    error = GiveUp("no")
+
+    @queue.handler("t")
+    def give_up(job):
+        raise error
+
+    job = handled(queue)
+    assert job.state is State.DEAD
+    assert seen == [error, job]
+    assert errors(caplog) == ["after all", "after its death"]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -123,22 +132,6 @@ def test_on_dead_gets_the_job_as_it_is_then(queue, seen, is_async):
     job = handled(queue)
     assert seen == [job]
     assert (job.state, job.last_error) == (State.DEAD, "ValueError: 2")
-
-
-@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
-def test_what_on_dead_raises_is_logged(queue, seen, caplog, kind):
-    @queue.on_dead
-    def fail(job):
-        raise kind("after all")
-
-    queue.on_dead(seen.append)
-
-    @queue.handler("t")
-    def give_up(job):
-        raise GiveUp
-
-    assert [handled(queue)] == seen
-    assert errors(caplog) == ["after all"]
 
 
 def test_a_worker_tells_of_the_dead_after_an_on_dead_that_exits(live_queue, seen):

@@ -101,6 +101,7 @@ NOWHERE = [
         ("t", {"ttr": 0}),
         ("t", {"max_attempts": 0}),
         ("t", {"max_attempts": 2**64}),
+        *(("t", {"expires": wrong}) for wrong in (0, "-1s", "soon", True)),
         ("t", {"traceparent": "nonsense"}),
         ("t", {"headers": {"a": 1}}),
         *(("t", {"to": to}) for to in NOWHERE),
