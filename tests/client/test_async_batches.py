@@ -5,6 +5,7 @@ import gc
 import multiprocessing
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -37,26 +38,34 @@ def held_up(queue):
     return begun, gate
 
 
+async def gathered(*calls):
+    """Return what calls of one turn come to, errors too."""
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def begun_in(queue, call):
+    """Return a task, once the commit that it is in has begun, and what lets the commit go on."""
+    begun, gate = held_up(queue)
+    task = asyncio.create_task(call)
+    await asyncio.to_thread(begun.wait, 60)
+    return task, gate
+
+
 def test_what_tasks_ask_for_again_goes_along_in_one_commit(queue):
     commits = commits_of(queue)
 
     async def put_thrice(n):
         return [await queue.aio.put("t", n) for _ in range(3)]
 
-    async def program():
-        return await asyncio.gather(*map(put_thrice, range(20)))
-
-    assert len({id for ids in asyncio.run(program()) for id in ids}) == 60
+    assert len({id for ids in asyncio.run(gathered(*map(put_thrice, range(20)))) for id in ids}) == 60
     assert commits == [20, 20, 20]
 
 
 def test_what_comes_during_a_commit_shares_the_next(queue):
     commits = commits_of(queue)
-    begun, gate = held_up(queue)
 
     async def program():
-        first = asyncio.create_task(queue.aio.put("t"))
-        await asyncio.to_thread(begun.wait, 60)
+        first, gate = await begun_in(queue, queue.aio.put("t"))
         later = [asyncio.create_task(queue.aio.put("t")) for _ in range(5)]
         await asyncio.sleep(0.01)
         gate.set()
@@ -67,16 +76,11 @@ def test_what_comes_during_a_commit_shares_the_next(queue):
 
 
 def test_loops_in_several_threads_all_get_their_own(queue):
-    seen = []
+    def put():
+        return asyncio.run(gathered(*(queue.aio.put("t") for _ in range(50))))
 
-    async def program():
-        seen.extend(await asyncio.gather(*(queue.aio.put("t") for _ in range(50))))
-
-    threads = [threading.Thread(target=asyncio.run, args=(program(),)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    with ThreadPoolExecutor(4) as pool:
+        seen = [id for ids in [pool.submit(put) for _ in range(4)] for id in ids.result(60)]
     assert len(set(seen)) == 200
     assert queue.topics.counts() == {"t": Counts(delayed=200)}
 
@@ -84,28 +88,18 @@ def test_loops_in_several_threads_all_get_their_own(queue):
 def test_a_store_that_fails_fails_each_of_them_and_works_again(queue):
     faulty = FaultyStore(queue.store)
     queue = JobQueue(faulty)
-
-    async def program():
-        faulty.away = True
-        failed = await asyncio.gather(*(queue.aio.put("t") for _ in range(3)), return_exceptions=True)
-        faulty.away = False
-        return failed, await queue.aio.put("t")
-
-    failed, id = asyncio.run(program())
-    assert len(failed) == 3
-    assert all(isinstance(error, StoreError) for error in failed)
-    assert queue.get(id)
+    faulty.away = True
+    failed = asyncio.run(gathered(*(queue.aio.put("t") for _ in range(3))))
+    faulty.away = False
+    assert [isinstance(error, StoreError) for error in failed] == [True] * 3
+    assert queue.get(asyncio.run(queue.aio.put("t")))
 
 
 def test_what_was_put_is_told_once_a_topic_and_a_listener_that_raises_hurts_nobody(queue, caplog):
     seen = []
     queue.events.listen(lambda event: 1 / 0)
     queue.events.listen(seen.append)
-
-    async def program():
-        await asyncio.gather(*(queue.aio.put(topic) for topic in "abba"), queue.aio.put_many([queue.job("a")] * 3))
-
-    asyncio.run(program())
+    asyncio.run(gathered(*(queue.aio.put(topic) for topic in "abba"), queue.aio.put_many([queue.job("a")] * 3)))
     until(lambda: len(seen) == 2)
     assert sorted(seen) == [JobsPut("a", 5), JobsPut("b", 2)]
     assert "a listener failed" in caplog.text
@@ -121,17 +115,11 @@ def test_of_a_turn_what_was_stored_is_not_told_to_have_failed_with_a_transaction
 
     queue.store.apply = failing
     many = [Put((queue.job(topic),)) for topic in ("good", "bad")]
-
-    async def program():
-        together = asyncio.gather(
-            queue.aio.put("t"), queue.calls.aapply_all(many), queue.aio.put("t"), return_exceptions=True
-        )
-        first, refused, second = await together
-        assert isinstance(refused, StoreError)
-        return [first, second, await queue.aio.put("t")]
-
-    ids = asyncio.run(program())
-    assert [job.id for job in queue.jobs.list()] == ids
+    calls = queue.aio.put("t"), queue.calls.aapply_all(many), queue.aio.put("t")
+    first, refused, second = asyncio.run(gathered(*calls))
+    assert isinstance(refused, StoreError)
+    assert [job.id for job in queue.jobs.list()] == [first, second]
+    assert asyncio.run(queue.aio.put("t"))
 
 
 def test_close_while_tasks_put_gives_each_a_result_or_an_error(url):
@@ -176,14 +164,10 @@ def test_close_while_threads_put_gives_each_a_result_or_an_error(url):
 def test_a_listener_may_close_the_queue(url):
     queue = JobQueue(url)
     queue.events.listen(lambda event: queue.calls.batches.close())
-
-    async def program():
-        return await asyncio.wait_for(asyncio.gather(*(queue.aio.put("t") for _ in range(5))), 60)
-
-    assert len(asyncio.run(program())) == 5
+    assert len(asyncio.run(asyncio.wait_for(gathered(*(queue.aio.put("t") for _ in range(5))), 60))) == 5
     until(lambda: queue.calls.batches._closed)
     with pytest.raises(StoreClosed):
-        asyncio.run(program())
+        asyncio.run(queue.aio.put("t"))
     queue.close()
 
 
@@ -216,19 +200,13 @@ def test_a_queue_leaves_no_thread_behind_closed_or_not(closed):
 
 
 def test_a_loop_that_ended_during_a_commit_holds_nobody_up(queue):
-    begun, gate = held_up(queue)
-
     async def give_up():
-        waiting = asyncio.ensure_future(queue.aio.put("t"))
-        await asyncio.to_thread(begun.wait, 60)
+        waiting, gate = await begun_in(queue, queue.aio.put("t"))
         waiting.cancel()
+        return gate
 
-    async def program():
-        return await queue.aio.put("t")
-
-    asyncio.run(give_up())
-    gate.set()
-    assert asyncio.run(program())
+    asyncio.run(give_up()).set()
+    assert asyncio.run(queue.aio.put("t"))
     assert queue.topics.counts() == {"t": Counts(delayed=2)}
 
 
@@ -245,10 +223,9 @@ def test_a_cancelled_reserve_strands_no_job(queue, turns):
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
-        got = await asyncio.gather(task, return_exceptions=True)
-        return got[0]
+        return await gathered(task)
 
-    got = asyncio.run(program())
+    [got] = asyncio.run(program())
     if isinstance(got, asyncio.CancelledError):
         assert queue.topics.counts() == {"t": Counts(delayed=3)}
         assert [job.attempt for job in queue.reserve("t", 5)] == [1, 1, 1]
@@ -256,51 +233,39 @@ def test_a_cancelled_reserve_strands_no_job(queue, turns):
         assert [job.id for job in got] == ids[:2]
 
 
-def test_an_reserve_that_is_cancelled_when_its_jobs_have_come_gives_them_back(queue):
+async def cancelled_when_its_jobs_have_come(queue):
+    task = asyncio.create_task(queue.aio.reserve("t"))
+    await asyncio.sleep(0)
+    end = queue.calls.batches._end
+    queue.calls.batches._end = lambda *args: (end(*args), task.cancel(), task.cancel())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def cancelled_again_and_again(queue):
+    task, gate = await begun_in(queue, queue.aio.reserve("t"))
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0.01)
+        assert not task.done()
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def cut_off_by_the_end_of_its_loop(queue):
+    task, gate = await begun_in(queue, queue.aio.reserve("t"))
+    threading.Timer(0.05, gate.set).start()
+    return task
+
+
+WAYS = [cancelled_when_its_jobs_have_come, cancelled_again_and_again, cut_off_by_the_end_of_its_loop]
+
+
+@pytest.mark.parametrize("program", WAYS, ids=lambda program: program.__name__)
+def test_a_reserve_that_is_cancelled_gives_back_its_jobs(queue, program):
     queue.put("t")
-
-    async def program():
-        task = asyncio.create_task(queue.aio.reserve("t"))
-        await asyncio.sleep(0)
-        end = queue.calls.batches._end
-        queue.calls.batches._end = lambda *args: (end(*args), task.cancel(), task.cancel())
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(program())
-    assert queue.topics.counts() == {"t": Counts(delayed=1)}
-
-
-def test_an_reserve_that_is_cancelled_again_and_again_gives_its_jobs_back(queue):
-    queue.put("t")
-    begun, gate = held_up(queue)
-
-    async def program():
-        task = asyncio.create_task(queue.aio.reserve("t"))
-        await asyncio.to_thread(begun.wait, 60)
-        for _ in range(3):
-            task.cancel()
-            await asyncio.sleep(0.01)
-            assert not task.done()
-        gate.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(program())
-    assert queue.topics.counts() == {"t": Counts(delayed=1)}
-
-
-def test_an_reserve_that_is_cut_off_by_the_end_of_its_loop_gives_its_jobs_back(queue):
-    queue.put("t")
-    begun, gate = held_up(queue)
-
-    async def program():
-        task = asyncio.create_task(queue.aio.reserve("t"))
-        await asyncio.to_thread(begun.wait, 60)
-        threading.Timer(0.05, gate.set).start()
-        return task
-
-    asyncio.run(program())
+    asyncio.run(program(queue))
     assert queue.topics.counts() == {"t": Counts(delayed=1)}
 
 
@@ -313,14 +278,11 @@ def test_an_reserve_that_is_cut_off_by_the_end_of_its_loop_gives_its_jobs_back(q
 def test_the_batches_of_a_forked_child_are_its_own(queue):
     """Whatever the parent's thread and its locks were about; the store's own part is tested with the store."""
 
-    async def program():
-        return await queue.aio.put("t")
-
     def child(results):
         queue.store.apply = lambda commands: [[4711] for _ in commands]
-        results.put(asyncio.run(asyncio.wait_for(program(), 60)))
+        results.put(asyncio.run(asyncio.wait_for(queue.aio.put("t"), 60)))
 
-    asyncio.run(program())
+    asyncio.run(queue.aio.put("t"))
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     with queue.calls.batches._mutex:  # as if another thread had it at the moment of the fork
@@ -328,4 +290,4 @@ def test_the_batches_of_a_forked_child_are_its_own(queue):
         process.start()
     assert results.get(timeout=60) == 4711
     process.join(60)
-    assert asyncio.run(program())
+    assert asyncio.run(queue.aio.put("t"))
