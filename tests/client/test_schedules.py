@@ -16,14 +16,18 @@ from pywheel.stores.front import Front
 from pywheel.stores.schedule_notes import _LOCK, PLAN, Changes, ScheduleNotes, as_said
 from pywheel.testing import run_due
 from pywheel.worker.schedules import Planner
-from tests.client.periods import NOON, pass_time, start
+from tests.client.periods import NOON, pass_time
 from tests.often import often
 
 
 @pytest.fixture
-def ran(queue, clock):
-    """What ran: pairs of a schedule and the time of its tick. All start at noon."""
-    start(clock)
+def clock():
+    return ManualClock(wall=NOON)
+
+
+@pytest.fixture
+def ran(queue):
+    """What ran: pairs of a schedule and the time of its tick."""
     found = []
 
     @queue.handler("work")
@@ -33,6 +37,10 @@ def ran(queue, clock):
     return found
 
 
+def times(ran):
+    return [tick for _, tick in ran]
+
+
 def by(clock):
     return written(clock.wall())[11:19]
 
@@ -40,11 +48,11 @@ def by(clock):
 # ---- what is declared -----------------------------------------------------------------------------------------------
 
 
-def test_a_declared_function_runs_at_each_of_its_ticks(queue, clock):
-    start(clock)
+def test_a_declared_function_runs_at_each_of_its_ticks_with_the_options_of_its_task(queue, clock):
     found = []
 
     @queue.every("15m")
+    @queue.task("sweep", priority=5)
     def sweep():
         found.append(by(clock))
 
@@ -58,13 +66,7 @@ def test_a_declared_function_runs_at_each_of_its_ticks(queue, clock):
     pass_time(queue, clock, 900)
     assert found[4:] == ["2026-01-01T13:10:00Z", "13:15:00"]
     assert queue.topics.counts()["sweep"].done == 5
-
-
-def test_ticks_have_the_priority_of_their_task(queue, clock):
-    start(clock)
-    queue.every("1m")(queue.task("close", priority=5)(lambda: None))
-    run_due(queue)
-    assert {job.priority for job in queue.jobs.list("close")} == {5}
+    assert {job.priority for job in queue.jobs.list("sweep")} == {5}
 
 
 def by_name_alone(*, job):
@@ -96,7 +98,6 @@ def test_what_cannot_run_by_itself_is_refused_and_registers_nothing(queue):
 
 
 def test_what_the_code_says_takes_effect_when_a_worker_starts_and_what_it_says_no_more_is_removed(queue, clock):
-    start(clock)
     found = []
 
     def program(**periods):
@@ -119,7 +120,6 @@ def test_what_the_code_says_takes_effect_when_a_worker_starts_and_what_it_says_n
 
 
 def test_a_schedule_made_by_a_call_puts_its_body(queue, clock):
-    start(clock)
     found = []
     queue.handler("mail")(lambda job: found.append((job.json(), job.headers["a"], job.ttr)))
     queue.schedules.set("morning", "mail", {"to": 5}, every="1h", headers={"a": "b"}, ttr="5s")
@@ -147,9 +147,9 @@ def test_what_was_missed_before_a_change_is_made_up_for_as_the_change_says(queue
     queue.schedules.set("s", "work", b"new", cron="30 17 * * *", catch_up=catch_up)
     clock.advance(60)
     pass_time(queue, clock, 3_600)
-    assert [tick for _, tick in ran] == made_up
+    assert times(ran) == made_up
     pass_time(queue, clock, 3_600)
-    assert [tick for _, tick in ran] == [*made_up, "17:30:00"]
+    assert times(ran) == [*made_up, "17:30:00"]
 
 
 def test_what_was_left_out_before_is_not_made_up_for_by_a_change(queue, ran, clock):
@@ -198,7 +198,7 @@ def test_a_paused_schedule_puts_nothing_and_goes_on_from_where_it_is_resumed(que
     assert queue.schedules.resume("s")
     assert not queue.schedules.resume("s")
     pass_time(queue, clock, 11)
-    assert [tick for _, tick in ran] == ["12:00:10", "12:02:00", "12:02:05"]
+    assert times(ran) == ["12:00:10", "12:02:00", "12:02:05"]
 
 
 def test_run_now_puts_one_more_each_time_also_of_a_paused_one(queue, ran, clock):
@@ -228,16 +228,13 @@ def test_a_listing_says_when_the_next_comes_and_what_became_of_the_last(queue, r
 
 
 def test_bodies_of_schedules_are_encrypted_in_the_store_as_those_of_jobs_are(clock):
-    start(clock)
     found = []
     queue = JobQueue("memory:", clock=clock, encryption=Keyring({"a": b"x" * 32}, current="a"))
     queue.handler("mail")(lambda job: found.append(job.body))
-    queue.schedules.set("s", "mail", b"secret", every="1m")
-    version = queue.schedules.set("s", "mail", b"secret", every="1m").version
-    assert queue.schedules.get("s").schedule.version == version
+    versions = {queue.schedules.set("s", "mail", b"secret", every="1m").version for _ in range(2)}
+    assert {queue.schedules.get("s").schedule.version} == versions
     assert all(b"c2VjcmV0" not in note and b"secret" not in note for _, note in ScheduleNotes(queue.store).raw())
     pass_time(queue, clock, 60)
-    assert found == [b"secret"]
     queue.schedules.run("s")
     run_due(queue)
     assert found == [b"secret", b"secret"]
@@ -255,7 +252,7 @@ def test_after_three_days_without_a_worker_ticks_are_made_up_for_as_told(queue, 
     run_due(queue)
     clock.advance(72 * 3600 + 120)
     run_due(queue)
-    assert [tick for _, tick in ran] == made_up
+    assert times(ran) == made_up
     ran.clear()
     pass_time(queue, clock, 3600)
     assert ran == [("s", "13:00:00")]
@@ -274,7 +271,6 @@ def test_what_was_put_ahead_before_an_outage_is_left_out_too(queue, ran, clock):
 
 
 def test_a_tick_waits_for_the_one_before_and_they_keep_their_order(queue, clock):
-    start(clock)
     found = []
 
     @queue.every("10s", ttr="1h", overlap="queue")
@@ -291,7 +287,6 @@ def test_a_tick_waits_for_the_one_before_and_they_keep_their_order(queue, clock)
 
 
 def test_a_failed_tick_is_tried_again_though_others_have_come(queue, clock):
-    start(clock)
     found = []
 
     @queue.every("10s", overlap="queue")
@@ -412,7 +407,7 @@ def test_a_step_of_the_clock_and_back_repeats_nothing_and_loses_what_was_put_ahe
         queue.reschedule(PLAN, 0)  # as a worker does that sees it
         run_due(queue)
     pass_time(queue, clock, 595)
-    here = [tick for _, tick in ran if "12:00:20" <= tick <= "12:10:10"]
+    here = [tick for tick in times(ran) if "12:00:20" <= tick <= "12:10:10"]
     assert len(here) == len(set(here))
     assert set(here) >= {f"12:{s // 60:02}:{s % 60:02}" for s in range(180, 611, 10)}
 
@@ -432,7 +427,7 @@ def test_what_a_planner_of_old_has_put_after_the_change_gives_way(queue, ran, cl
     queue.schedules.set("s", "work", every="5s")
     queue.calls.apply(Put(tuple(old.job(tick) for tick in old.ticks(clock.wall(), clock.wall() + 30_000))))
     pass_time(queue, clock, 30)
-    assert [tick for _, tick in ran] == [f"12:00:{s:02}" for s in range(5, 31, 5)]
+    assert times(ran) == [f"12:00:{s:02}" for s in range(5, 31, 5)]
 
 
 @contextmanager
@@ -551,8 +546,6 @@ def test_a_schedule_whose_jobs_no_store_takes_hinders_no_other(queue, ran, clock
 
 
 def test_a_tick_that_came_late_by_lot_and_failed_is_tried_again_though_its_schedule_has_changed(queue, clock):
-    start(clock)
-
     @queue.handler("fails", retry=Fixed(60, attempts=5))
     def fails(job):
         raise ValueError
@@ -570,7 +563,7 @@ def test_a_tick_whose_lot_is_yet_to_come_is_not_missed(queue, ran, clock):
     assert schedule.due(schedule.after(clock.wall())) > clock.wall() + 3_600_000 + 300_000
     clock.advance(3_600 + 120)
     pass_time(queue, clock, 3_300)
-    assert [tick for _, tick in ran] == ["13:00:00"]
+    assert times(ran) == ["13:00:00"]
 
 
 # ---- what has changed -----------------------------------------------------------------------------------------------
