@@ -180,22 +180,26 @@ def test_a_body_that_is_no_json_is_dead(queue, close):
 
 
 def test_options_stand_before_the_arguments(queue, clock):
-    @queue.task("t", delay="1m", max_attempts=2)
-    def close(order_id: int) -> None: ...
-
     now = clock.wall()
     at = datetime.datetime.fromtimestamp(now / 1000 + 9, datetime.UTC)
+    task = queue.task("t", delay="1m", max_attempts=2)(typed)
+    for options, due in (
+        ({}, 60_000),
+        ({"delay": "5s"}, 5_000),
+        ({"at": at}, 9_000),
+        ({"delay": None}, 0),
+        ({"headers": {"a": "b"}, "ttr": "9s"}, 60_000),
+    ):
+        job = queue.get(task.options(**options).put(7))
+        assert (job.due - now, job.max_attempts) == (due, 2)
+    assert (job.headers, job.ttr) == ({"a": "b"}, 9_000)
+    assert queue.get(task.options(at=at).options(delay="5s").put(7)).due - now == 5_000
 
-    def due(id):
-        return queue.get(id).due - now
+    @queue.task("u")
+    def wait(delay: int) -> None: ...
 
-    assert due(close.put(7)) == 60_000
-    assert due(close.options(delay="5s").put(7)) == 5_000
-    assert due(close.options(at=at).put(7)) == 9_000
-    assert due(close.options(at=at).options(delay="5s").put(7)) == 5_000
-    assert due(close.options(delay=None).put(7)) == 0
-    job = queue.get(close.options(headers={"a": "b"}, ttr="9s").put(7))
-    assert (job.headers, job.ttr, job.max_attempts) == ({"a": "b"}, 9_000, 2)
+    job = queue.get(wait.options(delay="1m").put(delay=3))  # what has the name of an option is the function's
+    assert (job.json(), job.due - now) == ({"delay": 3}, 60_000)
 
 
 @pytest.mark.parametrize("said", [{}, {"delay": 60}, {"at": datetime.datetime(2100, 1, 1, tzinfo=datetime.UTC)}])
@@ -226,14 +230,6 @@ def test_the_arguments_of_a_task_may_be_no_longer_than_a_body(clock):
             task.put("short")
             with pytest.raises(BadJob, match="the limit is 20"):
                 task.put("x" * 20)
-
-
-def test_a_parameter_with_the_name_of_an_option_is_the_function_s(queue, clock):
-    @queue.task("t")
-    def wait(delay: int) -> None: ...
-
-    job = queue.get(wait.options(delay="1m").put(delay=3))
-    assert (job.json(), job.due - clock.wall()) == ({"delay": 3}, 60_000)
 
 
 def test_a_wrong_option_is_refused_when_the_task_is_made(queue):
@@ -373,32 +369,36 @@ def test_what_a_key_leaves_out_has_the_default_of_the_task(queue):
 def of_the_task(n: int, shop: str = "of the task") -> None: ...
 
 
-def test_a_key_of_arguments_that_no_put_takes_is_refused(queue, keyed):
-    with pytest.raises(BadArguments, match="argument 'order_id' of t must be int"):
-        keyed.cancel("7")
+def test_a_key_of_what_no_put_takes_is_refused(queue, keyed):
     task = queue.task("u", key=lambda n, prefix="x": f"{prefix}-{n}")(typed)
     assert queue.get(task.put(7)).key == task.key(7) == "x-7"
-    with pytest.raises(BadArguments, match="'prefix' is no argument of the task"):
-        task.key(7, prefix="y")
-    with pytest.raises(BadOption, match="by name, and 'n' stands before a /"):
-        queue.task("v", key=lambda n, /: f"{n}")(typed)
-
-
-def test_keys_that_make_no_sense_are_refused(queue, keyed):
-    with pytest.raises(BadArguments, match="the key of t is made of order_id, shop: missing"):
-        keyed.cancel(shop="main")
     assert not keyed.cancel(7, note="has no part in it")
-    with pytest.raises(BadArguments, match="the key of t is made of order_id, shop: 'nots' is no argument of the task"):
-        keyed.cancel(7, nots="x")
+    for call, message in (
+        (lambda: keyed.cancel("7"), "argument 'order_id' of t must be int"),
+        (lambda: task.key(7, prefix="y"), "'prefix' is no argument of the task"),
+        (lambda: keyed.cancel(shop="main"), "the key of t is made of order_id, shop: missing"),
+        (lambda: keyed.cancel(7, nots="x"), "the key of t is made of order_id, shop: 'nots' is no argument"),
+    ):
+        with pytest.raises(BadArguments, match=message):
+            call()
     with pytest.raises(BadJob, match="have no keys"):
-        queue.task("u")(lambda: None).cancel()
-    with pytest.raises(BadOption, match="the key of v is made of 'other', which is no argument"):
-        queue.task("v", key=lambda other: "")(lambda: None)
-    of_the_job = queue.task("x", key=lambda job: "")(of_the_job_)
-    with pytest.raises(BadJob, match="the key of x is made of 'job', which is not put"):
+        queue.task("v")(lambda: None).cancel()
+    of_the_job = queue.task("w", key=lambda job: "")(of_the_job_)
+    with pytest.raises(BadJob, match="the key of w is made of 'job', which is not put"):
         of_the_job.put()
-    with pytest.raises(TypeError, match="key is a str, or a function"):
-        queue.task("w", key=7)(lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "message"),
+    [
+        (lambda n, /: f"{n}", BadOption, "by name, and 'n' stands before a /"),
+        (lambda other: "", BadOption, "the key of t is made of 'other', which is no argument"),
+        (7, TypeError, "key is a str, or a function"),
+    ],
+)
+def test_keys_that_make_no_sense_are_refused(queue, key, error, message):
+    with pytest.raises(error, match=message):
+        queue.task("t", key=key)(typed)
 
 
 def of_the_job_(job: Job) -> None: ...
@@ -438,30 +438,29 @@ def test_functions_that_cannot_be_tasks_are_refused(queue):
         queue.task("t")(mangled).put(7, __shop=1)
 
 
-def test_a_method_is_refused_for_it_would_have_no_self(queue):
-    for n, decorated in enumerate((lambda task: task, classmethod)):
-        with pytest.raises(
-            (BadOption, TypeError), match=r"is a method, and its jobs would have no self|of a function, not of <classm"
-        ):
+@pytest.mark.parametrize("decorated", [lambda task: task, classmethod], ids=["method", "classmethod"])
+def test_a_method_is_refused_for_it_would_have_no_self(queue, decorated):
+    with pytest.raises((BadOption, TypeError), match=r"is a method, and its jobs would have no self|not of <classm"):
 
-            class Shop:
-                @queue.task(f"t{n}")
-                @decorated
-                def close(self, order: int) -> None: ...
+        class Shop:
+            @queue.task("t")
+            @decorated
+            def close(self, order: int) -> None: ...
 
-    class Other:
+
+def test_a_static_or_bound_method_and_a_function_of_a_self_are_tasks(queue):
+    class Shop:
         @staticmethod
-        @queue.task("u")
+        @queue.task("t")
         def close(order: int) -> None: ...
 
         def bound(self, order: int) -> None: ...
 
-    assert tried(queue, Other.close, 7).state is State.DONE
-    assert tried(queue, queue.task("v")(Other().bound), 7).state is State.DONE
-
     def function(self, order: int) -> None: ...
 
-    assert tried(queue, queue.task("w")(function), 7, 8).state is State.DONE
+    assert tried(queue, Shop.close, 7).state is State.DONE
+    assert tried(queue, queue.task("u")(Shop().bound), 7).state is State.DONE
+    assert tried(queue, queue.task("v")(function), 7, 8).state is State.DONE
 
 
 class Pair(enum.Enum):
@@ -550,8 +549,7 @@ def typed(n: int) -> None: ...
 # ---- what is provided -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_what_is_provided_is_opened_and_closed_around_each_job(queue, fails):
+def test_what_is_provided_is_given_by_its_type_or_its_name_and_closed_after_each_job(queue):
     seen = []
 
     @queue.provide
@@ -562,24 +560,19 @@ def test_what_is_provided_is_opened_and_closed_around_each_job(queue, fails):
         except ValueError:
             seen.append("rolled back")
             raise
-        finally:
-            seen.append("closed")
 
     @queue.task("t")
     def by_type(n: int, one: Session = provided) -> None:
         seen.append(type(one))
-        if fails:
-            raise ValueError
+        raise ValueError
 
     @queue.task("u")
     async def by_name(n: int, session) -> None:
         by_type(n, session)
 
     for task in (by_type, by_name):
-        seen.clear()
-        job = tried(queue, task, 7)
-        assert job.state is (State.DELAYED if fails else State.DONE)
-        assert seen == ["opened", Session, *(["rolled back"] if fails else []), "closed"]
+        assert tried(queue, task, 7).state is State.DELAYED
+    assert seen == ["opened", Session, "rolled back"] * 2
 
 
 def test_an_async_provider_is_opened_and_closed_on_the_loop(queue):
@@ -595,12 +588,10 @@ def test_an_async_provider_is_opened_and_closed_on_the_loop(queue):
     async def close(one: Session = provided) -> None:
         seen.append(type(one))
 
-    @queue.task("u")
-    def plain(one: Session = provided) -> None: ...
-
     assert tried(queue, close).state is State.DONE
     assert seen == ["t", Session, "closed"]
-    assert "u must be async: what provides its 'one' is" in tried(queue, plain).last_error
+    plain = queue.task("u")(of_the_session)
+    assert "u must be async: what provides its 'session' is" in tried(queue, plain).last_error
 
 
 def test_a_provider_that_swallows_an_error_changes_nothing(queue):
@@ -625,7 +616,7 @@ def test_a_provider_that_swallows_an_error_changes_nothing(queue):
 
     @queue.task("u")
     async def afail(one: int, two: int) -> None:
-        raise ValueError("broken")
+        fail(one, two)
 
     for task in (fail, afail):
         assert tried(queue, task).last_error == "ValueError: broken"
@@ -682,12 +673,10 @@ def test_what_cannot_be_provided_is_refused(queue):
     def three(a, b) -> Iterator[Session]:
         yield Session()
 
-    def task(session: Session) -> None: ...
-
     queue.provide(one)
     queue.provide(two)
     with pytest.raises(BadOption, match="one and two both provide a Session"):
-        queue.task("t")(task).put()
+        queue.task("t")(of_the_session).put()
     for wrong, error, message in (
         (lambda: 1, TypeError, "generator function"),
         (one, BadOption, "provided as 'one'"),
@@ -695,3 +684,6 @@ def test_what_cannot_be_provided_is_refused(queue):
     ):
         with pytest.raises(error, match=message):
             queue.provide(wrong)
+
+
+def of_the_session(session: Session) -> None: ...
