@@ -61,6 +61,17 @@ def test_what_tasks_ask_for_again_goes_along_in_one_commit(queue):
     assert commits == [20, 20, 20]
 
 
+def test_a_cancelled_task_changes_nothing_for_the_others_of_its_turn(queue):
+    async def program():
+        tasks = [asyncio.create_task(queue.aio.put("t", n)) for n in range(3)]
+        tasks[1].cancel()
+        return await gathered(*tasks)
+
+    first, second, third = asyncio.run(program())
+    assert isinstance(second, asyncio.CancelledError)
+    assert first != third
+
+
 def test_what_comes_during_a_commit_shares_the_next(queue):
     commits = commits_of(queue)
 

@@ -5,7 +5,7 @@ import functools
 
 import pytest
 
-from pywheel import BadJob, BadOption, JobQueue, Worker
+from pywheel import BadJob, BadOption, JobQueue, StoreError, Worker
 from pywheel.jobs.queries import GetHistories
 from pywheel.testing import run_due
 
@@ -42,10 +42,11 @@ def test_what_replaces_needs_the_key_of_what_it_replaces(queue):
     assert queue.topics.counts() == {}
 
 
-def test_a_queue_does_not_go_over_to_a_clock_that_is_none(queue):
+def test_a_queue_does_not_go_over_to_a_store_or_a_clock_that_is_none(queue):
     store = queue.store
-    with pytest.raises(TypeError, match="a clock is a"):
-        queue.use("memory:", clock=5)
+    for place, clock, error in (("memory:", 5, TypeError), ("nonsense:", None, StoreError)):
+        with pytest.raises(error):
+            queue.use(place, clock=clock)
     assert queue.store is store
     assert queue.put("t") == 1
 
