@@ -120,16 +120,10 @@ def missing():
     yield from (package for jar, package in JARS.items() if not jar.exists())
 
 
-def run(*command, cwd=None, given=None, **env):
-    """Run a command that must succeed, with a text as its input; return what it prints."""
+def run(*command, cwd=None, **env):
+    """Run a command that must succeed; return what it prints."""
     done = subprocess.run(
-        list(map(str, command)),
-        cwd=cwd,
-        env={**os.environ, **env},
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=300,
+        list(map(str, command)), cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout

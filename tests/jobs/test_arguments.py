@@ -191,18 +191,15 @@ def test_an_int_is_taken_for_a_float(codec):
     assert isinstance(reader.decode(b'{"n":7}')["n"], float)
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}.__iter__(), "\ud800", lambda: 1])
+ENDLESS = []
+ENDLESS.append(ENDLESS)
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}.__iter__(), "\ud800", lambda: 1, ENDLESS])
 def test_a_value_that_cannot_be_written_is_named(value):
     arguments = Arguments("t", fields(m=Any, n=Any))
     with pytest.raises(BadArguments, match="argument 'n' of t must be Any"):
         arguments.encoded({"m": 1, "n": value})
-
-
-def test_a_list_that_contains_itself_is_refused():
-    endless = []
-    endless.append(endless)
-    with pytest.raises(BadArguments, match="argument 'n' of t"):
-        Arguments("t", fields(n=list)).encoded({"n": endless})
 
 
 def test_a_model_validates_itself():
