@@ -116,14 +116,11 @@ def test_what_after_and_on_dead_raise_is_logged_and_changes_nothing(queue, seen,
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_on_dead_gets_the_job_as_it_is_then(queue, seen, is_async):
-    if is_async:
+    async def bury(job):
+        await asyncio.sleep(0)
+        seen.append(job)
 
-        @queue.on_dead
-        async def bury(job):
-            await asyncio.sleep(0)
-            seen.append(job)
-    else:
-        queue.on_dead(seen.append)
+    queue.on_dead(bury if is_async else seen.append)
 
     @queue.handler("t", retry=Fixed(0, attempts=2))
     def fail(job):

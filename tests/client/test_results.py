@@ -57,15 +57,12 @@ def test_what_a_handler_returns_is_kept_if_it_is_asked_for(queue):
 
 
 def test_a_worker_keeps_results_of_threads_and_of_coroutines(queue):
-    @queue.handler("plain", results=True)
-    def plain(job):
-        return job.json() + 1
-
     @queue.handler("coroutine", results=True)
     async def coroutine(job):
         await asyncio.sleep(0)
         return job.json() + 2
 
+    queue.handler("plain", results=True)(lambda job: job.json() + 1)
     queue.handler("returned", results=True)(lambda job: coroutine(job))
     ids = [queue.put(topic, 40) for topic in ("plain", "coroutine", "returned")]
     with working(queue):
@@ -128,11 +125,10 @@ def test_a_wait_hears_of_a_cancel_and_of_a_delete(queue, pool):
 
 def test_a_wait_ends_at_its_timeout_and_leaves_nothing(queue):
     id = queue.put("t", delay="1h")
-    with pytest.raises(WaitTimeout, match=f"job {id} of topic 't' has not ended within 0.01 s") as caught:
-        queue.wait(id, 0.01)
-    assert isinstance(caught.value, TimeoutError)
-    with pytest.raises(WaitTimeout):
-        asyncio.run(queue.aio.wait(id, 0.01))
+    for wait in (queue.wait, lambda *arguments: asyncio.run(queue.aio.wait(*arguments))):
+        with pytest.raises(WaitTimeout, match=f"job {id} of topic 't' has not ended within 0.01 s") as caught:
+            wait(id, 0.01)
+        assert isinstance(caught.value, TimeoutError)
     assert len(queue.calls.waits) == 0
     with pytest.raises(BadJob, match="timeout must not be negative"):
         queue.wait(id, -1)

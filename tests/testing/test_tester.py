@@ -123,15 +123,12 @@ def test_handlers_run_in_the_thread_of_the_test_and_start_no_other(tester, queue
     seen = []
     before = threading.enumerate()
 
-    @queue.handler("plain")
-    def plain(job):
-        seen.append(threading.current_thread())
-
     @queue.handler("async")
     async def coroutine(job):
         await asyncio.sleep(0)
         seen.append(threading.current_thread())
 
+    queue.handler("plain")(lambda job: seen.append(threading.current_thread()))
     queue.put("plain", delay=1)
     queue.put("async", delay=2)
     assert tester.advance(2) == 2
@@ -172,28 +169,22 @@ def test_a_coroutine_is_told_what_to_await(tester):
     asyncio.run(program())
 
 
-def test_a_test_that_is_cancelled_leaves_the_job_as_it_was(tester, queue):
+def test_a_test_that_is_cancelled_leaves_the_job_as_it_was_and_a_handler_that_is_has_failed(tester, queue):
     @queue.handler("a")
     async def hangs(job):
         await asyncio.Event().wait()
 
-    id = queue.put("a", max_attempts=1)
-
-    async def program():
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(tester.arun_due(), 0.01)
-
-    asyncio.run(program())
-    job = queue.get(id)
-    assert (job.state, job.attempt) == (State.DELAYED, 0)
-
-
-def test_a_handler_that_is_cancelled_has_failed(tester, queue):
-    @queue.handler("a", retry=Fixed("1m"))
-    async def handle(job):
+    @queue.handler("b", retry=Fixed("1m"))
+    async def cancelled(job):
         raise asyncio.CancelledError
 
-    queue.put("a")
+    id = queue.put("a", max_attempts=1)
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(tester.arun_due(), 0.01))
+    job = queue.get(id)
+    assert (job.state, job.attempt) == (State.DELAYED, 0)
+    queue.cancel(id)
+    queue.put("b")
     assert asyncio.run(tester.arun_due()) == 1
     assert len(tester.failures) == 1
 
@@ -265,12 +256,8 @@ def test_a_put_counts_whatever_became_of_it(tester, queue):
 
 def test_every_way_to_put_is_seen(tester, queue):
     queue.put_many([queue.job("a", 1), queue.job("a", 2)])
-
-    async def program():
-        await queue.aio.put("a", 3)
-        await queue.aio.put_many([queue.job("a", 4)])
-
-    asyncio.run(program())
+    asyncio.run(queue.aio.put("a", 3))
+    asyncio.run(queue.aio.put_many([queue.job("a", 4)]))
     queue.put("a", 5, connection=object())
     assert [job.json() for job in tester.assert_put("a", count=5)] == [1, 2, 3, 4, 5]
 
