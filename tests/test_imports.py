@@ -116,10 +116,10 @@ def imports(source, package):
             for module in absolute(node, package):
                 yield module, at_import
             return
-        deferred = is_for_typing(node) or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        inside = at_import and not deferred
+        deferred = is_for_typing(node) or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for child in ast.iter_child_nodes(node):
-            yield from walk(child, at_import=inside)
+            if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):  # an import is in no expression
+                yield from walk(child, at_import=at_import and not deferred)
 
     yield from walk(ast.parse(source), at_import=True)
 

@@ -8,8 +8,9 @@ from pywheel import BadOption, JobQueue
 from pywheel.jobs import cron
 from pywheel.jobs.cron import CronMissing
 from pywheel.jobs.schedule import LATE, MOST_MISSED, Schedule, one_of, schedule_name, tick_of, timing, written
+from tests.often import often
 
-ZONES = ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns"]
+ZONES = ["Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns", "UTC"]
 EXPRESSIONS = ["30 2 * * *", "0 * * * *", "*/30 2 * * *", "0 2,3 * * *", "15,45 1-3 * * *", "0 12 L * *"]
 
 
@@ -42,7 +43,7 @@ def test_the_29th_of_february_comes_in_leap_years():
     assert ticks("0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", 2) == ["2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"]
 
 
-@pytest.mark.parametrize("tz", ZONES)
+@pytest.mark.parametrize("tz", often(ZONES, 2))
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_the_last_tick_is_the_one_after_which_none_has_come_since(expression, tz):
     for day in ("2026-03-29T00:00:00Z", "2026-10-25T00:00:00Z", "2026-04-04T12:00:00Z"):

@@ -10,6 +10,7 @@ import pytest
 from pywheel import JobQueue, PywheelError, StoreAway
 from pywheel.jobs.queries import ListJobs
 from pywheel.stores import Filter
+from tests.client.spool.spooled import forwarded
 from tests.jobs.waiting import until
 from tests.stores.network import Proxy
 
@@ -18,10 +19,6 @@ from tests.stores.network import Proxy
 def server(postgres_server):
     yield postgres_server
     postgres_server.resume() if postgres_server.running else postgres_server.start()
-
-
-def forwarded(queue):
-    return queue.store._breaker.away is None and not queue.store._spool.waiting()
 
 
 def bodies(queue, topic="t"):
