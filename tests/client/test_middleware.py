@@ -146,18 +146,15 @@ def test_a_worker_tells_of_the_dead_after_an_on_dead_that_exits(live_queue, seen
         until(lambda: seen == ids)
 
 
-def test_what_cannot_stand_around_a_handler_is_refused(queue):
+@pytest.mark.parametrize("around", ["before", "after", "on_dead"])
+def test_what_cannot_stand_around_a_handler_is_refused(queue, around):
     async def coroutine(job): ...
     def generator(job):
         yield
 
-    for add in (queue.before, queue.after):
-        for function in (coroutine, generator, None):
-            with pytest.raises(TypeError):
-                add(function)
-    for function in (generator, None):
-        with pytest.raises(TypeError):
-            queue.on_dead(function)
+    for function in (generator, None, lambda: None, *([] if around == "on_dead" else [coroutine])):
+        with pytest.raises(TypeError, match=around):
+            getattr(queue, around)(function)
 
 
 class Outlet(ManagedHandler):

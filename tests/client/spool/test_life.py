@@ -19,13 +19,16 @@ from tests.jobs.waiting import until
 # ---- at the beginning -----------------------------------------------------------------------------------------------
 
 
+PLACE = "server://user:secret@host/jobs?password=secret"
+
+
 @pytest.fixture
 def closed_port(monkeypatch, store):
     """The address of a server that cannot be reached yet; call it to start the server."""
     started = []
 
     def opened(url, **options):
-        if url != "server://user:secret@host/jobs?password=secret":
+        if url != PLACE:
             return open_store(url, **options)
         if not started:
             raise StoreAway("connection refused")
@@ -38,19 +41,14 @@ def closed_port(monkeypatch, store):
 
 
 def test_a_queue_is_opened_and_takes_puts_before_its_server_is_there(closed_port, store, spool):
-    with JobQueue("server://user:secret@host/jobs?password=secret", spool=spool) as queue:
+    with JobQueue(PLACE, spool=spool) as queue:
         assert "secret" not in repr(queue)
         assert "secret" not in queue.store.url
         assert queue.store.clock.wall() > 0
         assert queue.put("t", 1, delay="1h") == -1
         assert queue.get(-1).json() == 1
-        for ask in (
-            queue.topics.counts,
-            queue.jobs.list,
-            queue.topics.list,
-            lambda: queue.get(1),
-            lambda: queue.cancel(1),
-        ):
+        topics, jobs = queue.topics, queue.jobs
+        for ask in (topics.counts, jobs.list, topics.list, lambda: queue.get(1), lambda: queue.cancel(1)):
             with pytest.raises(StoreAway, match=r"has been away for .*connection refused") as caught:
                 ask()
             assert "secret" not in str(caught.value)
@@ -62,23 +60,17 @@ def test_a_queue_is_opened_and_takes_puts_before_its_server_is_there(closed_port
 
 
 def test_a_server_that_turns_out_to_be_none_is_told(closed_port, spool):
-    url, failures = "server://user:secret@host/jobs?password=secret", []
-    with JobQueue(url, spool=spool, listeners=[failures.append]) as queue:
+    failures = []
+    with JobQueue(PLACE, spool=spool, listeners=[failures.append]) as queue:
         closed_port(NotAStore("no such database"))
         until(lambda: "no such database" in str(queue.store._breaker.away))
         assert queue.put("t", 1) < 0
         with pytest.raises(StoreAway, match="no such database"):
             queue.topics.counts()
-        assert [type(event.error) for event in failures if isinstance(event, StoreFailed)] == [
-            StoreAway,
-            NotAStore,
-        ]
-
-
-def test_a_server_that_is_none_from_the_beginning_is_an_error(closed_port, spool):
-    closed_port(NotAStore("no such database"))
-    with pytest.raises(NotAStore):
-        JobQueue("server://user:secret@host/jobs?password=secret", spool=spool)
+        told = [type(event.error) for event in failures if isinstance(event, StoreFailed)]
+        assert told == [StoreAway, NotAStore]
+    with pytest.raises(NotAStore):  # from the beginning
+        JobQueue(PLACE, spool=spool)
 
 
 @pytest.mark.parametrize("wrong", ["memory:", 5, "spool.db", "sqlite:///no/such/folder/spool.db", "its own"])

@@ -13,19 +13,22 @@ from pywheel.client.spool import Spool
 from pywheel.clock import MonotonicClock
 from pywheel.events import JobRefused
 from pywheel.jobs import State
-from pywheel.jobs.commands import Cancel, Edit, Put
+from pywheel.jobs.commands import Cancel, Edit
 from pywheel.jobs.queries import GetJob
-from tests.client.spool.spooled import back, bodies, forwarded
+from tests.client.spool.spooled import back, bodies, forwarded, puts_jobs
 from tests.jobs.waiting import until
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 @contextlib.contextmanager
-def forwarding(queue):
-    """Be another process that forwards what waits in the spool now, and does not come to an end."""
+def forwarding(queue, store=None):
+    """Be another process that forwards what waits in the spool now, and does not come to an end; a store is back."""
     other = Spool(queue.store._spool.file.url)
     batch = other.take()
+    if store is not None:
+        store.away = False
+        until(lambda: queue.store._breaker.away is None)
     yield
     other.give_back(batch)
     other.close()
@@ -34,9 +37,7 @@ def forwarding(queue):
 def test_a_put_with_a_key_is_not_overtaken_by_an_older_one_of_the_spool(queue, store):
     store.away = True
     old = queue.put("t", "old", key="k", replace=True)
-    with forwarding(queue):
-        store.away = False
-        until(lambda: queue.store._breaker.away is None)
+    with forwarding(queue, store):
         plain = queue.put("t", "plain")
         new = queue.put("t", "new", key="k", replace=True)
         assert (plain > 0, old < 0, new < 0) == (True, True, True)
@@ -130,7 +131,7 @@ def test_a_put_whose_answer_was_lost_is_not_said_to_be_cancelled_while_it_waits(
     """It may be in the store, where a worker may have it."""
 
     def lost(when, commands):
-        if when == "after" and any(isinstance(command, Put) for command in commands):
+        if when == "after" and puts_jobs(commands):
             store.away = True
             raise StoreAway("the answer was lost")
 
@@ -138,10 +139,9 @@ def test_a_put_whose_answer_was_lost_is_not_said_to_be_cancelled_while_it_waits(
     id = queue.put("t", 1, at=LATER)
     due = queue.get(id).due
     assert id < 0
-    with pytest.raises(StoreAway, match="not known yet"):
-        queue.cancel(id)
-    with pytest.raises(StoreAway, match="not known yet"):
-        queue.calls.apply(Cancel(id, (due, 1)))
+    for cancel in (Cancel(id), Cancel(id, (due, 1))):
+        with pytest.raises(StoreAway, match="not known yet"):
+            queue.calls.apply(cancel)
     store.fault = None
     back(queue, store)
     assert bodies(store) == [1]
@@ -152,9 +152,7 @@ def test_a_put_whose_answer_was_lost_is_not_said_to_be_cancelled_while_it_waits(
 def test_nothing_is_said_of_a_key_while_it_may_belong_to_a_job_of_the_spool(queue, store):
     store.away = True
     queue.put("t", 1, key="k")
-    with forwarding(queue):
-        store.away = False
-        until(lambda: queue.store._breaker.away is None)
+    with forwarding(queue, store):
         for ask in (queue.cancel, queue.jobs.retry, queue.jobs.delete, lambda ref: queue.reschedule(ref, 5)):
             with pytest.raises(StoreAway, match="not known yet"):
                 ask(("t", "k"))
@@ -180,9 +178,7 @@ def test_a_job_of_the_spool_is_not_cancelled_in_the_callers_own_transaction(queu
     store.apply_within = lambda connection, command: within.append((connection, command.ref)) or True
     store.away = True
     id = queue.put("t", 1, key="k")
-    with forwarding(queue):
-        store.away = False
-        until(lambda: queue.store._breaker.away is None)
+    with forwarding(queue, store):
         for ref in (id, ("t", "k")):
             for ask in (queue.cancel, lambda ref, connection: queue.reschedule(ref, 5, connection=connection)):
                 with pytest.raises(StoreAway, match="not known yet"):
