@@ -12,7 +12,7 @@ from pywheel.client.copier import Copier
 from pywheel.client.rekey import rekey
 from pywheel.jobs import Job, NewJob, State
 from pywheel.jobs.bodies import is_encrypted, key_of
-from pywheel.jobs.commands import Edit, Import, Put, Rewrite
+from pywheel.jobs.commands import Ack, Edit, Import, Put, Rewrite
 from pywheel.jobs.job import Attempt, Imported, Outcome
 from pywheel.jobs.queries import Filter, GetHistories, GetJob, ListJobs
 from pywheel.stores import open as open_store
@@ -329,6 +329,11 @@ def test_a_result_lies_encrypted_and_is_read_plain(queue, store):
     assert queue.jobs.history(id)[-1].result == queue.result(id).result
     with pytest.raises(NoKey, match=r"the result of job \d+ is encrypted, with key 'a'"):
         JobQueue(store).result(id).json()
+    by_hand = queue.put("t")
+    [job] = queue.reserve("t")
+    assert queue.store.apply([Ack(by_hand, job.claims, b"plain")]) == [True]
+    assert key_of(stored(store, by_hand)) == "a"
+    assert queue.result(by_hand).result == b"plain"
 
 
 def test_a_result_cannot_stand_for_a_body_nor_for_another_jobs_result(queue, store):

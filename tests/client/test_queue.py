@@ -342,6 +342,7 @@ def test_the_twins_do_the_same(queue):
         assert await queue.aio.topics.resume("t")
         assert (await queue.aio.topics.counts())["t"].done == 1
         assert await queue.aio.jobs.purge() == 1
+        assert await queue.aio.schedules.list() == []
 
     asyncio.run(program())
 

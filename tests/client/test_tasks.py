@@ -107,6 +107,7 @@ def test_a_plain_call_calls_the_function_and_puts_nothing(queue):
     assert queue.topics.counts() == {}
     assert (double.__name__, double.__doc__) == ("double", "Return twice n.")
     assert str(inspect.signature(double)) == "(n: int) -> int"
+    assert repr(double) == "<Task t>"
 
 
 def test_the_topic_is_module_and_name_unless_told(queue):

@@ -85,6 +85,15 @@ def test_of_missed_ticks_none_one_or_all_are_made_up_for():
     assert len(at_most_31_days) == 31
 
 
+def test_a_missed_tick_is_as_late_as_its_due_time_by_the_lot_that_its_schedule_had_then():
+    schedule = Schedule("s", "t", every=60_000, jitter=600_000)
+    now = ms("2026-01-01T12:30:30Z")
+    wanted = [tick for tick in schedule.ticks(now - 900_000, now) if schedule.due(tick) >= now - LATE]
+    assert 0 < len(wanted) < 11
+    changed = Schedule("s", "t", every=60_000).following(schedule, now)
+    assert schedule.missed(0, now) == changed.missed(0, now) == wanted
+
+
 def test_a_tick_comes_later_by_lot_by_the_same_everywhere():
     schedule = Schedule("s", "t", every=3_600_000, jitter=600_000)
     dues = {schedule.due(tick) - tick for tick in schedule.ticks(0, 100 * 3_600_000)}
