@@ -3,7 +3,6 @@
 import asyncio
 import contextvars
 import gc
-import logging
 import os
 import signal
 import threading
@@ -20,12 +19,12 @@ from pywheel import (
     State,
     StoreClosed,
     StoreError,
-    Worker,
 )
 from pywheel.jobs import Outcome
 from pywheel.jobs.managed import ManagedHandler
 from tests.isolated.child import run as run_program
-from tests.jobs.waiting import LIMIT, until
+from tests.jobs.waiting import LIMIT, until, working
+from tests.outlets.loops import on_a_loop
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "pywheel": EventLoop}
 try:
@@ -34,6 +33,8 @@ except ImportError:
     pass
 else:
     LOOPS["uvloop"] = uvloop.new_event_loop
+
+ONCE = Fixed(0, attempts=1)
 
 
 @pytest.fixture
@@ -50,23 +51,27 @@ def no_thread_is_left():
     until(lambda: not [thread for thread in threading.enumerate() if thread.name == "pywheel-worker"])
 
 
-def run(main, loop_factory=asyncio.new_event_loop):
+def run(main, loop="asyncio"):
     """Run a coroutine as a program does; one that hangs fails."""
 
     async def limited():
         return await asyncio.wait_for(main, LIMIT)
 
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         return runner.run(limited())
 
 
-async def eventually(fact):
-    while not fact():
-        await asyncio.sleep(0.002)
+async def handled(queue, topic):
+    """Put a job; return its end."""
+    return await queue.wait(await queue.put(topic), timeout=LIMIT)
 
 
-async def ended(queue, id):
-    return await queue.wait(id, timeout=LIMIT)
+def noting(seen):
+    async def handle(job):
+        await asyncio.sleep(0)
+        seen.add(job.id)
+
+    return handle
 
 
 # ---- where things run -----------------------------------------------------------------------------------------------
@@ -93,15 +98,16 @@ def test_coroutine_handlers_run_on_the_loop_of_the_program_and_plain_ones_in_thr
     async def main():
         async with AsyncWorker(aqueue):
             for topic in ("coroutine", "returns", "plain"):
-                assert (await ended(aqueue, await aqueue.put(topic))).state is State.DONE
+                assert (await handled(aqueue, topic)).state is State.DONE
         return asyncio.get_running_loop()
 
-    loop = run(main(), LOOPS[loop])
+    loop = run(main(), loop)
     assert seen == {"coroutine": loop, "returned": loop, "plain": "pywheel-handlers"}
 
 
-def test_what_stands_around_handlers_runs_on_the_loop_of_the_program(aqueue):
-    seen = {}
+@on_a_loop
+async def test_what_stands_around_handlers_runs_on_the_loop_of_the_program(aqueue):
+    seen, told = {}, asyncio.Event()
 
     class Managed(ManagedHandler):
         async def __call__(self, job):
@@ -118,30 +124,28 @@ def test_what_stands_around_handlers_runs_on_the_loop_of_the_program(aqueue):
         seen["opened"] = asyncio.get_running_loop()
         yield 7
 
-    @aqueue.task("task", retry=Fixed(0, attempts=1))
+    @aqueue.task("task", retry=ONCE)
     async def task(connection):
         raise ValueError(connection)
 
     @aqueue.on_dead
     async def dead(job):
         seen["dead"] = asyncio.get_running_loop()
+        told.set()
 
     aqueue.before(lambda job: seen.setdefault("before", asyncio.get_running_loop()))
     aqueue.after(lambda job, error: seen.setdefault("after", asyncio.get_running_loop()))
     aqueue.handler("managed")(Managed())
-
-    async def main():
-        async with AsyncWorker(aqueue):
-            await ended(aqueue, await aqueue.put("managed"))
-            assert (await ended(aqueue, await task.put())).error == "ValueError: 7"
-            await eventually(lambda: "dead" in seen)
-        return asyncio.get_running_loop()
-
-    loop = run(main())
-    assert seen == dict.fromkeys(("managed", "closed", "opened", "dead", "before", "after"), loop)
+    async with AsyncWorker(aqueue):
+        await handled(aqueue, "managed")
+        assert (await aqueue.wait(await task.put(), timeout=LIMIT)).error == "ValueError: 7"
+        await told.wait()
+    words = ("managed", "closed", "opened", "dead", "before", "after")
+    assert seen == dict.fromkeys(words, asyncio.get_running_loop())
 
 
-def test_coroutine_handlers_have_the_context_of_who_runs_the_worker_and_none_has_that_of_another(aqueue):
+@on_a_loop
+async def test_coroutine_handlers_have_the_context_of_who_runs_the_worker_and_none_has_that_of_another(aqueue):
     who = contextvars.ContextVar("who", default="nobody")
     seen = []
 
@@ -150,134 +154,100 @@ def test_coroutine_handlers_have_the_context_of_who_runs_the_worker_and_none_has
         seen.append(who.get())
         who.set("a handler")
 
-    async def main():
-        who.set("the program")
-        async with AsyncWorker(aqueue):
-            who.set("another")
-            for _ in range(3):
-                await ended(aqueue, await aqueue.put("t"))
-
-    run(main())
+    who.set("the program")
+    async with AsyncWorker(aqueue):
+        who.set("another")
+        for _ in range(3):
+            await handled(aqueue, "t")
     assert seen == ["the program"] * 3
 
 
-def test_two_workers_share_a_loop(aqueue):
-    first, second = set(), set()
-    other = JobQueue("memory:").aio
-    aqueue.handler("t")(_noting(first))
-    other.handler("t")(_noting(second))
+def test_two_workers_share_the_loop_of_any_thread(aqueue):
+    other, seen = JobQueue("memory:").aio, [set(), set()]
 
     async def main():
         async with other, AsyncWorker(aqueue), AsyncWorker(other):
-            one, two = [await queue.put_many([queue.job("t")] * 50) for queue in (aqueue, other)]
-            await asyncio.gather(*(ended(aqueue, id) for id in one), *(ended(other, id) for id in two))
-            return set(one), set(two)
+            ids = [await queue.put_many([queue.job("t")] * 50) for queue in (aqueue, other)]
+            for queue, mine in zip((aqueue, other), ids, strict=True):
+                await asyncio.gather(*(queue.wait(id, timeout=LIMIT) for id in mine))
+        assert seen == [*map(set, ids)]
+        ended.append(threading.current_thread())
 
-    assert run(main()) == (first, second)
-
-
-def _noting(seen):
-    async def handle(job):
-        await asyncio.sleep(0)
-        seen.add(job.id)
-
-    return handle
-
-
-def test_a_worker_runs_on_the_loop_of_any_thread(aqueue):
-    seen, threads = set(), []
-    aqueue.handler("t")(_noting(seen))
-
-    async def main():
-        threads.append(threading.current_thread())
-        async with AsyncWorker(aqueue):
-            await ended(aqueue, await aqueue.put("t"))
-
-    thread = threading.Thread(target=run, args=(main(),))
+    for queue, mine in zip((aqueue, other), seen, strict=True):
+        queue.handler("t")(noting(mine))
+    ended, thread = [], threading.Thread(target=lambda: run(main()))
     thread.start()
     thread.join(LIMIT)
-    assert (threads, len(seen)) == ([thread], 1)
+    assert ended == [thread]
 
 
 # ---- how it begins --------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_opened_before_it_begins():
+@on_a_loop
+async def test_nothing_is_opened_before_it_begins():
     opened = []
     queue = AsyncJobQueue(lambda: opened.append("opened") or "memory:")
     queue.handler("t")(print)
     worker = AsyncWorker(queue)
     assert opened == []
-
-    async def main():
-        async with worker:
-            assert opened == ["opened"]
-        await queue.close()
-
-    run(main())
+    async with worker:
+        assert opened == ["opened"]
+    await queue.close()
 
 
-def test_what_is_wrong_is_said_as_it_begins(aqueue):
-    async def enters(queue, **options):
-        async with AsyncWorker(queue, **options):
-            pass
-
-    with pytest.raises(BadOption, match="there are no handlers"):
-        run(enters(aqueue))
-    aqueue.handler("t")(print)
-    with pytest.raises(BadOption, match="did you mean"):
-        run(enters(aqueue, topics=["tt"]))
-    with pytest.raises(TypeError, match="'topic' is no option of an AsyncWorker, did you mean topics"):
-        AsyncWorker(aqueue, topic=["t"])
-    with pytest.raises(TypeError, match="a worker works for a JobQueue"):
-        AsyncWorker("memory:")
-
+@on_a_loop
+async def test_what_is_wrong_is_said_as_it_begins(aqueue):
     def away():
         raise StoreError("away")
 
     nowhere = AsyncJobQueue(away)
     nowhere.handler("t")(print)
-    with pytest.raises(StoreError, match="away"):
-        run(enters(nowhere))
-
-
-def test_a_worker_works_once(aqueue):
+    with pytest.raises(BadOption, match="there are no handlers"):
+        await AsyncWorker(aqueue).__aenter__()
     aqueue.handler("t")(print)
+    with pytest.raises(BadOption, match="did you mean"):
+        await AsyncWorker(aqueue, topics=["tt"]).__aenter__()
+    with pytest.raises(TypeError, match="'topic' is no option of an AsyncWorker, did you mean topics"):
+        AsyncWorker(aqueue, topic=["t"])
+    with pytest.raises(TypeError, match="a worker works for a JobQueue"):
+        AsyncWorker("memory:")
+    with pytest.raises(StoreError, match="away"):
+        await AsyncWorker(nowhere).__aenter__()
 
-    async def main():
-        worker = AsyncWorker(aqueue)
-        async with worker:
-            pass
-        with pytest.raises(RuntimeError, match="works once"):
-            await worker.run()
-        with pytest.raises(RuntimeError, match="works once"):
-            async with worker:
-                pass
 
-    run(main())
+@on_a_loop
+async def test_a_worker_works_once(aqueue):
+    aqueue.handler("t")(print)
+    async with AsyncWorker(aqueue) as worker:
+        pass
+    for begin in (worker.run, worker.__aenter__):
+        with pytest.raises(RuntimeError, match="works once"):
+            await begin()
 
 
 # ---- how it ends ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def slow(aqueue):
+class Slow:
     """A handler that begins, and goes on until it may end; what became of it is noted."""
 
-    class Slow:
-        def __init__(self):
-            self.said = []
-            self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+    def __init__(self):
+        self.said = []
+        self.begun, self.may_end = asyncio.Event(), asyncio.Event()
 
-        async def handle(self, job):
-            self.begun.set()
-            try:
-                await self.may_end.wait()
-                self.said.append("returned")
-            except asyncio.CancelledError:
-                self.said.append("cancelled")
-                raise
+    async def handle(self, job):
+        self.begun.set()
+        try:
+            await self.may_end.wait()
+            self.said.append("returned")
+        except asyncio.CancelledError:
+            self.said.append("cancelled")
+            raise
 
+
+@pytest.fixture
+def slow(aqueue):
     slow = Slow()
     aqueue.handler("slow", retry=Fixed("1h"))(slow.handle)
     return slow
@@ -289,147 +259,139 @@ async def begun(queue, slow):
     return id
 
 
-def test_the_end_of_the_block_drains(aqueue, slow):
-    async def main():
-        async with AsyncWorker(aqueue):
-            id = await begun(aqueue, slow)
-            asyncio.get_running_loop().call_later(0.05, slow.may_end.set)
-        return await aqueue.get(id)
-
-    assert (run(main()).state, slow.said) == (State.DONE, ["returned"])
+def given_back(queue, slow, id):
+    """Whether the handler was cancelled, and its job given back unspent."""
+    job = queue.sync.get(id)
+    return (job.state, job.attempt, slow.said) == (State.DELAYED, 0, ["cancelled"])
 
 
-def test_stop_ends_what_awaits_run_once_handlers_have_ended(aqueue, slow):
-    async def main():
-        worker = AsyncWorker(aqueue)
-        running = asyncio.create_task(worker.run())
+async def alone(queue):
+    await AsyncWorker(queue).run()
+
+
+async def block(queue):
+    async with AsyncWorker(queue):
+        await asyncio.Event().wait()
+
+
+both_ways = pytest.mark.parametrize("work", [alone, block])
+
+
+@on_a_loop
+async def test_the_end_of_the_block_drains(aqueue, slow):
+    async with AsyncWorker(aqueue):
         id = await begun(aqueue, slow)
-        worker.stop()
-        assert worker.told_to_stop
-        await asyncio.sleep(0.05)
-        assert not running.done()
-        slow.may_end.set()
+        asyncio.get_running_loop().call_later(0.05, slow.may_end.set)
+    assert ((await aqueue.get(id)).state, slow.said) == (State.DONE, ["returned"])
+
+
+@on_a_loop
+async def test_stop_ends_what_awaits_run_once_handlers_have_ended(aqueue, slow):
+    worker = AsyncWorker(aqueue)
+    running = asyncio.create_task(worker.run())
+    id = await begun(aqueue, slow)
+    worker.stop()
+    assert worker.told_to_stop
+    await asyncio.sleep(0.05)
+    assert not running.done()
+    slow.may_end.set()
+    await running
+    assert ((await aqueue.get(id)).state, slow.said) == (State.DONE, ["returned"])
+
+
+@on_a_loop
+async def test_a_stop_that_comes_before_the_worker_has_begun_counts(aqueue, slow):
+    worker = AsyncWorker(aqueue)
+    worker.stop()
+    await worker.run()
+
+
+@on_a_loop
+async def test_handlers_are_cancelled_at_the_end_of_the_grace_and_their_jobs_given_back_unspent(aqueue, slow):
+    async with AsyncWorker(aqueue, grace=0.05):
+        id = await begun(aqueue, slow)
+    assert given_back(aqueue, slow, id)
+
+
+@both_ways
+@on_a_loop
+async def test_a_second_cancellation_ends_the_grace(aqueue, slow, work):
+    running = asyncio.create_task(work(aqueue))
+    id = await begun(aqueue, slow)
+    running.cancel()
+    await asyncio.sleep(0.05)
+    assert not running.done()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
         await running
-        return await aqueue.get(id)
-
-    assert (run(main()).state, slow.said) == (State.DONE, ["returned"])
+    assert given_back(aqueue, slow, id)
 
 
-def test_a_stop_that_comes_before_the_worker_has_begun_counts(aqueue):
-    aqueue.handler("t")(print)
-
-    async def main():
-        worker = AsyncWorker(aqueue)
-        worker.stop()
-        await worker.run()
-
-    run(main())
-
-
-def test_handlers_are_cancelled_at_the_end_of_the_grace_and_their_jobs_given_back_unspent(aqueue, slow):
-    async def main():
-        async with AsyncWorker(aqueue, grace=0.05):
-            id = await begun(aqueue, slow)
-        return await aqueue.get(id)
-
-    job = run(main())
-    assert (job.state, job.attempt, slow.said) == (State.DELAYED, 0, ["cancelled"])
-
-
-@pytest.mark.parametrize("how", ["run", "block"])
-def test_a_second_cancellation_ends_the_grace(aqueue, slow, how):
-    async def block():
-        async with AsyncWorker(aqueue):
-            await asyncio.Event().wait()
-
-    async def main():
-        running = asyncio.create_task(block() if how == "block" else AsyncWorker(aqueue).run())
-        id = await begun(aqueue, slow)
-        running.cancel()
-        await asyncio.sleep(0.05)
-        assert not running.done()
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        return await aqueue.get(id)
-
-    job = run(main())
-    assert (job.state, job.attempt, slow.said) == (State.DELAYED, 0, ["cancelled"])
-
-
-@pytest.mark.parametrize("how", ["run", "block"])
-def test_a_program_that_ends_without_stopping_it_gives_back_unspent_what_runs(aqueue, slow, how):
+@both_ways
+def test_a_program_that_ends_without_stopping_it_gives_back_unspent_what_runs(aqueue, slow, work):
     """As `asyncio.run` does: it cancels all tasks at once, those of handlers among them."""
     kept = []
 
-    async def block():
-        async with AsyncWorker(aqueue):
-            await asyncio.Event().wait()
-
     async def main():
-        kept.append(asyncio.create_task(block() if how == "block" else AsyncWorker(aqueue).run()))
+        kept.append(asyncio.create_task(work(aqueue)))
         return await begun(aqueue, slow)
 
-    job = aqueue.sync.get(run(main()))
-    assert (job.state, job.attempt, slow.said) == (State.DELAYED, 0, ["cancelled"])
+    assert given_back(aqueue, slow, run(main()))
     assert kept[0].cancelled()
 
 
-def test_a_failing_task_of_a_group_ends_the_worker_beside_it(aqueue, slow):
+@on_a_loop
+async def test_a_failing_task_of_a_group_ends_the_worker_beside_it(aqueue, slow):
     async def fail():
-        await slow.begun.wait()
+        await begun(aqueue, slow)
         raise ValueError("beside")
 
-    async def main():
+    async def program():
         async with asyncio.TaskGroup() as group:
             group.create_task(AsyncWorker(aqueue, grace=0).run())
             group.create_task(fail())
-            await aqueue.put("slow")
 
     with pytest.raises(ExceptionGroup, match="unhandled errors in a TaskGroup"):
-        run(main())
+        await program()
     assert slow.said == ["cancelled"]
 
 
-def test_an_error_of_the_block_goes_on_after_the_drain(aqueue, slow):
-    async def main():
+@on_a_loop
+async def test_an_error_of_the_block_goes_on_after_the_drain(aqueue, slow):
+    async def program():
         async with AsyncWorker(aqueue, grace=0):
             await begun(aqueue, slow)
             raise ValueError("the program's")
 
     with pytest.raises(ValueError, match="the program's"):
-        run(main())
+        await program()
     assert slow.said == ["cancelled"]
 
 
-def test_what_ends_the_worker_is_logged_then_and_raised_at_the_end_of_the_block(caplog):
-    queue = JobQueue("memory:").aio
-    queue.handler("t")(print)
+@on_a_loop
+async def test_what_ends_the_worker_is_logged_then_and_raised_at_the_end_of_the_block(aqueue, slow, caplog):
+    async def program():
+        async with AsyncWorker(aqueue):
+            await aqueue.close()
+            while "stop it before you close its queue" not in caplog.text:
+                await asyncio.sleep(0.002)
 
-    async def main():
-        async with AsyncWorker(queue):
-            await queue.close()
-            await eventually(lambda: "stop it before you close its queue" in caplog.text)
-
-    with caplog.at_level(logging.ERROR, "pywheel.jobs"), pytest.raises(StoreClosed):
-        run(main())
+    with pytest.raises(StoreClosed):
+        await program()
 
 
 # ---- what a loop may suffer -----------------------------------------------------------------------------------------
 
 
-def test_an_exit_of_a_handler_ends_its_attempt_and_not_the_program(aqueue):
+@on_a_loop
+async def test_an_exit_of_a_handler_ends_its_attempt_and_not_the_program(aqueue):
     async def leave(job):
         raise SystemExit(3)
 
-    aqueue.handler("coroutine", retry=Fixed(0, attempts=1))(leave)
-    aqueue.handler("returns", retry=Fixed(0, attempts=1))(lambda job: leave(job))
-
-    async def main():
-        async with AsyncWorker(aqueue):
-            return [(await ended(aqueue, await aqueue.put(topic))).error for topic in ("coroutine", "returns")]
-
-    assert run(main()) == ["SystemExit: 3"] * 2
+    aqueue.handler("coroutine", retry=ONCE)(leave)
+    aqueue.handler("returns", retry=ONCE)(lambda job: leave(job))
+    async with AsyncWorker(aqueue):
+        assert [(await handled(aqueue, topic)).error for topic in ("coroutine", "returns")] == ["SystemExit: 3"] * 2
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "pywheel"])
@@ -440,96 +402,78 @@ def test_an_interrupt_that_comes_in_a_handler_ends_the_program(aqueue, loop):
     async def handle(job):
         raise KeyboardInterrupt
 
-    async def main():
-        async with AsyncWorker(aqueue):
-            await aqueue.put("t")
-            await asyncio.Event().wait()
-
+    aqueue.sync.put("t")
     with pytest.raises(KeyboardInterrupt):
-        run(main(), LOOPS[loop])
+        run(block(aqueue), loop)
     assert aqueue.sync.topics.counts()["t"].delayed == 1
 
 
-def test_a_loop_that_is_closed_under_the_worker_ends_it_and_gives_back_what_runs_there(aqueue, slow, caplog):
-    loop = asyncio.new_event_loop()
-
-    async def main():
-        kept.append(asyncio.create_task(AsyncWorker(aqueue).run()))
-        return await begun(aqueue, slow)
-
+@pytest.fixture
+def closes(aqueue):
+    """Give a function that works until a handler has begun, and closes the loop under the worker."""
     kept = []
-    id = loop.run_until_complete(main())
-    loop.close()
-    until(lambda: aqueue.sync.get(id).state is State.DELAYED)
-    job = aqueue.sync.get(id)
-    assert job.attempt == 0
-    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "pywheel-worker"])
-    assert "the loop was closed under 1 handlers" in caplog.text
+
+    async def until_it_has(begun):
+        kept.append(asyncio.create_task(AsyncWorker(aqueue).run()))
+        while not begun.is_set():
+            await asyncio.sleep(0.002)
+
+    def closes(begun):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(until_it_has(begun))
+        loop.close()
+
+    yield closes
     kept.clear()
     gc.collect()
+
+
+def test_a_loop_that_is_closed_under_the_worker_ends_it_and_gives_back_what_runs_there(aqueue, slow, closes, caplog):
+    id = aqueue.sync.put("slow")
+    closes(slow.begun)
+    until(lambda: aqueue.sync.get(id).state is State.DELAYED)
+    assert aqueue.sync.get(id).attempt == 0
+    until(lambda: "the loop was closed under 1 handlers" in caplog.text)
     assert slow.said == []
     assert aqueue.sync.jobs.history(id)[-1].outcome is Outcome.RELEASED
 
 
-def test_what_a_plain_handler_awaits_fails_when_the_loop_is_closed(aqueue):
-    begun = threading.Event()
-
-    async def endless():
-        begun.set()
-        await asyncio.Event().wait()
-
-    aqueue.handler("t", retry=Fixed("1h"))(lambda job: endless())
-    loop = asyncio.new_event_loop()
-    kept = []
-
-    async def main():
-        kept.append(asyncio.create_task(AsyncWorker(aqueue).run()))
-        return await aqueue.put("t")
-
-    id = loop.run_until_complete(main())
-    while not begun.is_set():
-        loop.run_until_complete(asyncio.sleep(0.002))
-    loop.close()
-    until(lambda: aqueue.sync.get(id).last_error is not None)
-    assert "the loop was closed" in aqueue.sync.get(id).last_error
-    kept.clear()
-    gc.collect()
+def test_what_a_plain_handler_awaits_fails_when_the_loop_is_closed(aqueue, slow, closes):
+    aqueue.handler("t", retry=Fixed("1h"))(lambda job: slow.handle(job))
+    id = aqueue.sync.put("t")
+    closes(slow.begun)
+    until(lambda: "the loop was closed" in (aqueue.sync.get(id).last_error or ""))
 
 
 def test_while_the_loop_is_blocked_its_jobs_are_left_to_other_workers(tmp_path):
     url = f"sqlite:///{tmp_path}/jobs.db"
-    here, there = JobQueue(url), JobQueue(url)
     blocked, seen = threading.Event(), set()
+    with JobQueue(url) as here, JobQueue(url) as there:
 
-    @here.handler("block", concurrency=1)
-    async def block(job):
-        blocked.set()
-        until(lambda: len(seen) == 20)
+        @here.handler("block", concurrency=1)
+        async def block(job):
+            blocked.set()
+            until(lambda: len(seen) == 20)
 
-    here.handler("t")(_noting(set()))
-    there.handler("t")(_noting(seen))
+        here.handler("t")(noting(set()))
+        there.handler("t")(noting(seen))
 
-    async def main():
-        async with AsyncWorker(here):
-            await here.aio.put("block")
-            await asyncio.to_thread(blocked.wait)
+        async def main():
+            async with AsyncWorker(here):
+                await here.aio.put("block")
+                await asyncio.to_thread(blocked.wait)
 
-    def puts():
-        blocked.wait(LIMIT)
-        here.put_many([here.job("t")] * 20)
-        other = Worker(there)
-        other.start()
-        until(lambda: len(seen) == 20)
-        other.stop()
-        assert other.join(LIMIT)
+        def puts():
+            blocked.wait(LIMIT)
+            here.put_many([here.job("t")] * 20)
+            with working(there):
+                until(lambda: len(seen) == 20)
 
-    thread = threading.Thread(target=puts)
-    thread.start()
-    run(main())
-    thread.join(LIMIT)
+        thread = threading.Thread(target=puts)
+        thread.start()
+        run(main())
+        thread.join(LIMIT)
     assert len(seen) == 20
-    here.close()
-    there.close()
 
 
 @pytest.mark.stress
@@ -579,25 +523,22 @@ asyncio.run(main())
 # ---- signals --------------------------------------------------------------------------------------------------------
 
 
-def test_it_takes_no_signal_unless_it_is_asked_to(aqueue):
-    aqueue.handler("t")(print)
-    watched = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-
-    async def main(**options):
-        before = [signal.getsignal(number) for number in watched]
-        worker = AsyncWorker(aqueue)
-        running = asyncio.create_task(worker.run(**options))
-        await asyncio.sleep(0)
-        during = [signal.getsignal(number) for number in watched]
-        worker.stop()
-        await running
-        assert [signal.getsignal(number) for number in watched] == before
-        return [one is not other for one, other in zip(before, during, strict=True)]
+@on_a_loop
+async def test_it_takes_no_signal_unless_it_is_asked_to(aqueue, slow):
+    def handlers():
+        return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
 
     hang_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
+    before = handlers()
     try:
-        assert run(main()) == [False] * 3
-        assert run(main(signals=True)) == [True] * 3
+        for options, taken in (({}, False), ({"signals": True}, True)):
+            worker = AsyncWorker(aqueue)
+            running = asyncio.create_task(worker.run(**options))
+            await asyncio.sleep(0)
+            assert [one is not other for one, other in zip(before, handlers(), strict=True)] == [taken] * 3
+            worker.stop()
+            await running
+            assert handlers() == before
     finally:
         signal.signal(signal.SIGHUP, hang_up)
 
@@ -614,10 +555,9 @@ def test_a_signal_drains_and_a_second_one_ends_the_grace(aqueue, slow, loop):
         assert not running.done()
         signal.raise_signal(signal.SIGINT)
         await running
-        return await aqueue.get(id)
+        return id
 
-    job = run(main(), LOOPS[loop])
-    assert (job.state, job.attempt, slow.said) == (State.DELAYED, 0, ["cancelled"])
+    assert given_back(aqueue, slow, run(main(), loop))
 
 
 @pytest.mark.stress

@@ -136,12 +136,12 @@ class AsyncWorker:
             self._ended.set_result(None)
         else:
             self._ended.set_exception(error)
-        self._opened.set()
 
     # ---- in the background ------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         """Begin to work. Raises as `run` does."""
+        self._opened.clear()  # a worker that works once more fails before the body
         self._running = asyncio.create_task(self.run(), name="pywheel-worker")
         self._running.add_done_callback(self._say_end)
         try:
