@@ -170,7 +170,7 @@ pythons:
 crash: $(VENV)/test.group $(VENV)/native
 	@PYWHEEL_CRASHES=$${PYWHEEL_CRASHES:-100} PYWHEEL_SIMULATIONS=$${PYWHEEL_SIMULATIONS:-3000} PYWHEEL_REOPEN=1 \
 	PYWHEEL_CUTS=$${PYWHEEL_CUTS:-10000} \
-	$(BIN)/python -m pytest -s -o faulthandler_timeout=0 tests/worker/test_ledger.py tests/worker/test_crashes.py \
+	$(BIN)/python -m pytest -s -o faulthandler_timeout=0 tests/worker/test_ledger.py \
 	tests/worker/test_simulation.py tests/stores/test_vectors.py tests/faults/test_power_loss.py $(ARGS)
 
 # 500 jobs a second on one file, for PYWHEEL_SOAK seconds.

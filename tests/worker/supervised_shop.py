@@ -20,8 +20,6 @@ def note(word, *facts):
 note("import", os.getpid())
 note("began", time.time())
 VERSION = (folder / "version").read_text() if (folder / "version").exists() else "1"
-if VERSION == "broken":
-    raise RuntimeError("the new version is broken")
 if VERSION == "crashing":
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -8,8 +8,9 @@ import os
 import pty
 import signal
 import sys
+import threading
 import time
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
@@ -24,45 +25,6 @@ HERE = Path(__file__).parent
 
 
 # ---- one life -------------------------------------------------------------------------------------------------------
-
-
-def test_several_workers_share_the_jobs(shop):
-    shop.start(2)
-    workers = shop.up()
-    ids = [shop.queue.put("t", b"slow") for _ in range(30)]
-    assert {finished(shop.queue, id).state for id in ids} == {State.DONE}
-    assert {int(line[1]) for line in shop.lines("start")} == set(workers)
-    assert shop.status("about") == {
-        "store": shop.queue.store.url,
-        "topics": ["alone", "freeze", "steady", "t"],
-    }
-
-
-def test_a_term_signal_drains_them_all(shop):
-    supervisor = shop.start(2)
-    shop.up()
-    id = shop.queue.put("steady")
-    until(lambda: shop.started(id))
-    supervisor.send_signal(signal.SIGTERM)
-    until(lambda: len(shop.status("all")) == 1)
-    assert supervisor.poll() is None
-    shop.go()
-    assert supervisor.wait(60) == 0
-    assert finished(shop.queue, id).state is State.DONE
-    assert not any(map(alive, shop.pids()))
-
-
-def test_a_second_term_signal_ends_the_grace(shop):
-    supervisor = shop.start(2, grace="10m")
-    shop.up()
-    ids = [shop.queue.put("steady"), shop.queue.put("alone")]
-    until(lambda: all(map(shop.started, ids)))
-    supervisor.send_signal(signal.SIGTERM)
-    until(lambda: not shop.status("up"))  # signals that come together are one
-    supervisor.send_signal(signal.SIGTERM)
-    assert supervisor.wait(60) == 0
-    assert {(shop.queue.get(id).state, shop.queue.get(id).attempt) for id in ids} == {(State.DELAYED, 0)}
-    until(lambda: not any(map(alive, shop.pids())))
 
 
 def test_a_term_signal_to_all_processes_at_once_ends_no_grace(shop):
@@ -86,45 +48,35 @@ def test_a_term_signal_to_all_processes_at_once_ends_no_grace(shop):
 # ---- deaths ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_is_killed_is_replaced(shop):
+@pytest.mark.parametrize(
+    ("number", "level", "why"),
+    [(signal.SIGKILL, "ERROR", "killed by SIGKILL"), (signal.SIGTERM, "INFO", "it was told to stop")],
+)
+def test_a_worker_that_ends_is_replaced_and_that_is_no_error_if_it_was_told_to(shop, number, level, why):
     shop.start(2)
     first = shop.up()
     id = shop.queue.put("t", b"slow", ttr="400ms")
-    os.kill(first[0], signal.SIGKILL)
+    os.kill(first[0], number)
     until(lambda: set(shop.up()) - set(first))
     assert finished(shop.queue, id).state is State.DONE
-    assert shop.said(f"worker {first[0]} ended after")
-    assert shop.said("killed by SIGKILL")
+    assert shop.said(f"{level} worker {first[0]} ended after")
+    assert shop.said(why)
+    assert shop.said("ERROR") is (level == "ERROR")
 
 
-def test_a_worker_that_was_told_to_stop_is_replaced_and_is_no_error(shop):
-    shop.start(2)
-    first = shop.up()
-    os.kill(first[0], signal.SIGTERM)
-    until(lambda: set(shop.up()) - set(first))
-    assert shop.said(f"INFO worker {first[0]} ended after")
-    assert shop.said("it was told to stop")
-    assert not shop.said("ERROR")
-
-
-@pytest.mark.parametrize("how", ["signal", "stop", "greedy"])
+@pytest.mark.parametrize("how", ["stop", "greedy"])
 def test_a_worker_that_stands_still_is_killed_and_replaced(shop, how):
     shop.start(2, stall="2s")
     first = shop.up()
-    if how == "signal":
-        victim = first[0]
-        os.kill(victim, signal.SIGSTOP)
-    else:
-        id = shop.queue.put("freeze", how.encode())
-        until(lambda: shop.started(id))
-        victim = int(shop.started(id)[0][1])
+    id = shop.queue.put("freeze", how.encode())
+    until(lambda: shop.started(id))
+    victim = int(shop.started(id)[0][1])
     until(lambda: not alive(victim) and victim not in shop.up())
     up = set(shop.up())
     killed = {pid for pid in first if shop.said(f"worker {pid} stood still for 2.0 s: killed")}
     assert victim in killed  # on a busy host the other one may get no turn for as long
     assert set(first) - killed <= up
-    if how != "signal":
-        assert finished(shop.queue, id).state is State.DONE
+    assert finished(shop.queue, id).state is State.DONE
 
 
 def test_workers_whose_store_was_replaced_are_replaced_and_work_on_the_new_one(shop):
@@ -158,8 +110,8 @@ def test_a_supervisor_that_was_stopped_for_long_kills_nobody(shop):
     assert shop.up() == workers
 
 
-def test_workers_whose_supervisor_is_killed_drain_and_end(shop):
-    supervisor = shop.start(2)
+def test_workers_whose_supervisor_is_killed_drain_have_their_whole_grace_and_end(shop):
+    supervisor = shop.start(2, grace="60s")
     workers = shop.up()
     running = [shop.queue.put("steady"), shop.queue.put("alone")]
     until(lambda: all(map(shop.started, running)))
@@ -167,24 +119,13 @@ def test_workers_whose_supervisor_is_killed_drain_and_end(shop):
     supervisor.wait()
     until(lambda: {int(pid) for [pid] in shop.lines("drains")} == set(workers))
     later = shop.queue.put("t", b"x")
+    time.sleep(12)  # longer than a worker that hangs has beyond its grace
     assert any(map(alive, workers)), "a handler is under way"
     shop.go()
     assert {finished(shop.queue, id).state for id in running} == {State.DONE}
+    assert [len(shop.started(id)) for id in running] == [1, 1]
     until(lambda: not any(map(alive, shop.pids())))
     assert shop.queue.get(later).attempt == 0
-
-
-def test_workers_whose_supervisor_is_killed_have_their_whole_grace(shop):
-    supervisor = shop.start(1, grace="60s")
-    shop.up(1)
-    id = shop.queue.put("steady")
-    until(lambda: shop.started(id))
-    supervisor.kill()
-    supervisor.wait()
-    time.sleep(12)  # longer than a worker that hangs has beyond its grace
-    shop.go()
-    assert finished(shop.queue, id).state is State.DONE
-    assert len(shop.started(id)) == 1
 
 
 def test_a_crash_loop_is_said_and_slows_down(shop):
@@ -246,14 +187,18 @@ def descriptors():
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+def of_workers(processes, told, end="0"):
+    """Return a supervisor of workers that tell it something, and end."""
+    supervisor = Supervisor("shop:queue", processes)
+    script = f"import os, sys, time; os.write(int(sys.argv[1]), {told!r}); {end}"
+    supervisor._command = [sys.executable, "-S", "-E", "-c", script]
+    return supervisor
+
+
 def dying(monkeypatch, processes, done):
     """Return a supervisor, which loses no time, of workers that die, and have done something before or not."""
     monkeypatch.setattr(module, "_BACKOFF", (0.0, 0.0))
-    supervisor = Supervisor("shop:queue", processes)
-    ready = json.dumps({"ready": True, "worked": done})
-    script = f"import os, sys; os.write(int(sys.argv[1]), {ready.encode() + bytes([10])!r})"
-    supervisor._command = [sys.executable, "-S", "-E", "-c", script]
-    return supervisor
+    return of_workers(processes, json.dumps({"ready": True, "worked": done}).encode() + b"\n")
 
 
 @pytest.mark.parametrize(("done", "loops"), [(False, True), (True, False)])
@@ -300,25 +245,14 @@ def test_two_hundred_restarts_leave_no_zombie_and_no_descriptor(monkeypatch, cap
     assert children() == others
 
 
-def test_a_pipe_full_of_rubbish_is_no_end(shop):
-    supervisor = Supervisor("shop:queue", 1)
-    rubbish = b"rubbish\n" * 9 + b"[]\n7\n\xff\n{}\n"
-    script = f"import os, sys, time; os.write(int(sys.argv[1]), {rubbish!r}); time.sleep(60)"
-    supervisor._command = [sys.executable, "-c", script]
-    seen = []
-
-    def look():
-        seen.append(1)
-        if len(seen) > 8:
-            supervisor.stop()
-
-    supervisor.run(look)
+def test_a_pipe_full_of_rubbish_is_no_end():
+    looks = count()
+    supervisor = of_workers(1, b"rubbish\n" * 9 + b"[]\n7\n\xff\n{}\n", "time.sleep(60)")
+    supervisor.run(lambda: next(looks) > 8 and supervisor.stop())
     assert supervisor.about == {}
 
 
 def test_a_supervisor_may_run_in_a_thread_and_be_stopped_from_another(shop, monkeypatch):
-    import threading
-
     monkeypatch.chdir(HERE)
     for name, value in shop.environment().items():
         monkeypatch.setenv(name, value)
@@ -337,12 +271,8 @@ def test_a_supervisor_may_run_in_a_thread_and_be_stopped_from_another(shop, monk
         thread.join()
 
 
-def test_a_broken_store_is_a_store_error(shop):
+def test_a_broken_store_is_a_store_error(shop, monkeypatch):
     (shop.folder / "other.db").write_bytes(b"no store" * 1000)
-    supervisor = Supervisor("tests.worker.supervised_shop:queue", 1, store=f"sqlite:///{shop.folder}/other.db")
-    os.environ["SHOP_FOLDER"] = str(shop.folder)
-    try:
-        with pytest.raises(StoreError):
-            supervisor.run()
-    finally:
-        del os.environ["SHOP_FOLDER"]
+    monkeypatch.setenv("SHOP_FOLDER", str(shop.folder))
+    with pytest.raises(StoreError):
+        Supervisor("tests.worker.supervised_shop:queue", 1, store=f"sqlite:///{shop.folder}/other.db").run()
