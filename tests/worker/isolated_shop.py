@@ -6,7 +6,6 @@ lease is longer than its ttr: the time that a busy machine may take to report a 
 
 import asyncio
 import functools
-import json
 import logging
 import os
 import re
@@ -14,9 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-from pywheel import BadBody, Fixed, GiveUp, JobExists, JobQueue, RetryLater
+from pywheel import BadBody, Fixed, GiveUp, JobExists, JobQueue, NotNow, RetryLater
 from pywheel.events import WorkerDrains
 from pywheel.jobs.handler import current_job
 
@@ -94,6 +92,7 @@ DEEDS = {
     "never": lambda: raising(Never("no use")),
     "later": lambda: raising(RetryLater("1h", "busy")),
     "soon": lambda: raising(Soon()),
+    "not now": lambda: raising(NotNow("1h")),
     "odd": lambda: raising(Odd(1, 2)),
     "bad body": lambda: raising(BadBody("no JSON")),
     "exists": lambda: raising(JobExists("taken", 5)),
@@ -113,24 +112,11 @@ def do(job):
     note("end", job.id)
 
 
-@queue.handler("t", concurrency=2, ttr="20s", retry=Fixed("1ms", attempts=2), isolate=True)
-def handle(job):
-    do(job)
-
-
-@queue.handler("short", concurrency=2, ttr="1s", retry=Fixed("1ms", attempts=2), isolate=True)
-def short(job):
-    do(job)
-
-
-@queue.handler("kept", ttr="1s", keep_lease=True, isolate=True)
-def kept(job):
-    do(job)
-
-
-@queue.handler("one", concurrency=1, ttr="20s", retry=Fixed("1ms", attempts=1), isolate=True)
-def one(job):
-    do(job)
+TWICE = {"concurrency": 2, "retry": Fixed("1ms", attempts=2)}
+queue.handler("t", ttr="20s", isolate=True, **TWICE)(do)
+queue.handler("short", ttr="1s", isolate=True, **TWICE)(do)
+queue.handler("kept", ttr="1s", keep_lease=True, isolate=True)(do)
+queue.handler("one", concurrency=1, ttr="20s", retry=Fixed("1ms", attempts=1), isolate=True)(do)
 
 
 def unless_odd(job, error):
@@ -138,9 +124,7 @@ def unless_odd(job, error):
     return None if isinstance(error, Odd) else "1ms"
 
 
-@queue.handler("asks", ttr="300ms", retry=unless_odd, isolate=True)
-def asks(job):
-    do(job)
+queue.handler("asks", ttr="300ms", retry=unless_odd, isolate=True)(do)
 
 
 @queue.handler("beside", concurrency=2)
@@ -184,7 +168,6 @@ def works():
         leases.lease_margin = topic_state.lease_margin = lambda ttr: margin
     logging.basicConfig(level=logging.INFO)
     Worker(queue, grace=float(os.environ.get("GRACE", "30"))).run()
-    Path(os.environ["SHOP_LEDGER"] + ".end").write_text(json.dumps("ended"))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
 """Handlers that have no room for a job now: it is given back unspent, and is due later."""
 
-import threading
-
 import pytest
 
 from pywheel import NotNow
 from pywheel.jobs import Outcome, State
-from tests.jobs.waiting import finished, until, working
+from tests.jobs.waiting import finished, working
 
 REFUSED = 3
 
@@ -29,12 +27,6 @@ def coroutine(seen):
     return handle
 
 
-def refusing_by_claims(job):
-    """Refuse: for a process of its own, which remembers nothing."""
-    if job.claims <= REFUSED:
-        raise NotNow(0.05, "no room")
-
-
 @pytest.mark.parametrize("kind", [plain, coroutine])
 def test_a_job_that_is_not_for_now_comes_again_with_all_its_attempts(live_queue, metrics, kind):
     seen = {}
@@ -46,28 +38,3 @@ def test_a_job_that_is_not_for_now_comes_again_with_all_its_attempts(live_queue,
     outcomes = [attempt.outcome for attempt in live_queue.jobs.history(id)]
     assert outcomes == [Outcome.RELEASED] * REFUSED + [Outcome.DONE]
     assert metrics.total("released") == REFUSED
-
-
-@pytest.mark.stress
-def test_a_process_of_its_own_may_say_so_too(live_queue):
-    live_queue.handler("t", isolate=True)(refusing_by_claims)
-    id = live_queue.put("t", max_attempts=1)
-    with working(live_queue):
-        job = finished(live_queue, id)
-    assert (job.state, job.attempt, job.claims) == (State.DONE, 1, REFUSED + 1)
-
-
-def test_it_is_due_later_and_not_before(live_queue):
-    told = threading.Event()
-
-    @live_queue.handler("t")
-    def handle(job):
-        told.set()
-        raise NotNow("1h")
-
-    id = live_queue.put("t")
-    due = live_queue.get(id).due
-    with working(live_queue):
-        told.wait()
-        until(lambda: live_queue.get(id).due >= due + 3_600_000)
-        assert live_queue.get(id).state is State.DELAYED
