@@ -1,64 +1,17 @@
 """Workers that plan: in processes that are killed, and with handlers of every kind."""
 
 import asyncio
-import os
-import random
-import signal
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 
-from pywheel import JobQueue, State
+from pywheel import State
 from pywheel.events import JobSkipped
 from pywheel.jobs.queries import GetJob
 from pywheel.jobs.schedule import TICK
 from pywheel.stores.schedule_notes import PLAN, ScheduleNotes
 from tests.client.periods import start
-from tests.isolated.child import environment
 from tests.jobs.waiting import until, working
-
-
-@pytest.mark.stress
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_each_tick_is_put_once_though_planners_are_killed(tmp_path):
-    url, ledger = f"sqlite:///{tmp_path}/jobs.db", tmp_path / "ledger"
-    script = [sys.executable, str(Path(__file__).parent / "periodic_worker.py"), url, str(ledger)]
-
-    def begin():
-        return subprocess.Popen(script, env=environment(), stderr=subprocess.DEVNULL)
-
-    def lines():
-        return [line.split() for line in ledger.read_text().splitlines()] if ledger.exists() else []
-
-    def killed(process):
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-
-    processes = [begin(), begin()]
-    try:
-        with JobQueue(url) as queue:
-            for number in range(3):
-                until(lambda number=number: len(lines()) > number)
-                queue.reschedule(PLAN, 0)  # plan, while it is killed
-                killed(processes.pop(random.randrange(2)))
-                processes.append(begin())
-            schedule = queue.schedules.get("beat").schedule
-            last = queue.store.clock.wall() // 1_000 * 1_000
-            expected = {schedule.key(tick) for tick in schedule.ticks(0, last)}
-            until(lambda: all(_done(queue, key) for key in expected))
-            ids = [job.id for key in expected for job in queue.jobs.list("beat", key=key)]
-            assert len(ids) == len(expected) > 2
-    finally:
-        for process in processes:
-            killed(process)
-
-
-def _done(queue, key):
-    jobs = queue.jobs.list("beat", key=key)
-    return bool(jobs) and all(job.state is State.DONE for job in jobs)
 
 
 def test_handlers_of_every_kind_run_at_their_ticks_and_not_what_is_paused(live_queue):
