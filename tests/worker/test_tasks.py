@@ -10,7 +10,6 @@ import pytest
 
 from pywheel import Fixed, GiveUp, Job, NotNow, Worker, provided
 from pywheel.jobs import State
-from pywheel.testing import run_due
 from tests.isolated.child import environment
 from tests.jobs.waiting import finished, until, working
 from tests.worker import task_shop
@@ -56,14 +55,6 @@ def test_a_task_is_handled_in_its_context_and_what_it_was_given_is_closed(shop, 
     assert sorted(told(notes)) == sorted(around(1) + around(-1))
     elsewhere = f"before none {os.getpid()}" not in notes.read_text()
     assert elsewhere is ("isolated" in place)
-
-
-@pytest.mark.parametrize("n", [1, -1])
-@pytest.mark.parametrize("place", PLACES)
-def test_run_due_does_the_same_in_one_thread(shop, notes, place, n):
-    put(getattr(shop, place), notes, n)
-    assert run_due(shop.queue) == 1
-    assert told(notes) == around(n)
 
 
 def test_what_was_given_to_a_cancelled_handler_is_closed(shop, notes):
